@@ -1,0 +1,40 @@
+# make demo   the main job on the embedded demo (no GPU, no account)
+# make test   all tests
+# make check  formatting, lint and types
+# Each makes its own .venv the first time (about 3 minutes and 6 GB, most of it torch).
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+FIND_PYTHON := for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done
+PYTHON ?= $(shell $(FIND_PYTHON))
+
+.PHONY: demo test check clean
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; none was found (set PYTHON=...)."; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export,dev]'
+	@touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/python demo/phantoms.py --out demo/work/phantoms --split test
+	$(BIN)/xbench-export --model kad --checkpoint demo/kad-demo.pt --tokenizer demo/tokenizer \
+		--prompts demo/prompts.yaml --out demo/work/bundles --force
+	$(BIN)/xbench-fast eval --all --config demo/xbench.toml --out demo/work/run
+	$(BIN)/xbench-fast report demo/work/run
+
+test: $(INSTALLED)
+	$(BIN)/pytest -q
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	@mkdir -p .typecheck/xbench_fast
+	@for room in engines metrics_gpu runtime; do ln -sfn ../../$$room .typecheck/xbench_fast/$$room; done
+	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml \
+		-p xbench_fast.engines -p xbench_fast.metrics_gpu -p xbench_fast.runtime
+
+clean:
+	rm -rf .venv .typecheck build demo/work *.egg-info

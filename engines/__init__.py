@@ -1,0 +1,1 @@
+"""The bundle format and what runs one; depends on no other room."""

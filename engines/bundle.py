@@ -1,0 +1,184 @@
+"""The bundle: a directory that holds one exported model (format: engines/README.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import BundleError
+from .manifest import MAX_JSON_BYTES, FileRecord, GraphSpec, Manifest, safe_relative
+from .prompts import PromptSet
+
+__all__ = ["Bundle", "find_bundles", "sha256_of", "write_bundle"]
+
+_MANIFEST = "bundle.json"
+
+
+class Bundle:
+    """A verified bundle on disk.
+
+    `name` is the directory's name, `digest` the sha256 of bundle.json, which lists the hash of every file: equal
+    digests mean equal bundles.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, digest: str) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.digest = digest
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @staticmethod
+    def load(path: Path, *, check_hashes: bool = True) -> Bundle:
+        """Opens the bundle at `path`.
+
+        With `check_hashes` (the default) every listed file is read and compared; without, only names and sizes are
+        (for listings). Raises BundleError with the reason when the bundle must not be used.
+        """
+        path = path.resolve()
+        source = path / _MANIFEST
+        if not path.is_dir():
+            raise BundleError(f"There is no bundle at {path}; make one with xbench-export.")
+        try:
+            if not _is_regular(source):
+                raise BundleError(f"{path} holds no bundle.json; make a bundle with xbench-export.")
+            with source.open("rb") as stream:
+                data = stream.read(MAX_JSON_BYTES + 1)
+        except OSError as error:
+            raise BundleError(f"{source} cannot be read: {error.strerror}.") from error
+        manifest = Manifest.parse(data, str(path))
+        for name, record in manifest.files.items():
+            _verify(path, name, record, check_hashes)
+        return Bundle(path, manifest, hashlib.sha256(data).hexdigest())
+
+    def graph(self, name: str) -> GraphSpec:
+        """The interface of graph `name` ("image" or "text"). Raises BundleError if the bundle has none."""
+        try:
+            return self.manifest.graphs[name]
+        except KeyError:
+            raise BundleError(f"The bundle {self.path} has no {name} graph; export it again.") from None
+
+    def file(self, name: str) -> Path:
+        """The path of the graph `name` ("image" or "text")."""
+        return self.path / self.graph(name).file
+
+    def prompt_set(self, name: str) -> PromptSet:
+        """The prompt set `name`. Raises BundleError, listing the sets there are."""
+        record = self.manifest.prompt_sets.get(name)
+        if record is None:
+            have = ", ".join(sorted(self.manifest.prompt_sets)) or "none"
+            raise BundleError(
+                f"The bundle {self.path} has no prompt set '{name}' (it has: {have}); export it with one."
+            )
+        shape = tuple(int(n) for n in self.graph("image").inputs[1].shape[1:])
+        return PromptSet.load(name, record, self.path / record.file, shape)
+
+
+def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, Path], *, replace: bool = False) -> Bundle:
+    """Writes a bundle at `path`, whole or not at all, and returns it verified.
+
+    `files` maps names inside the bundle to existing files; they are copied into a directory beside `path`, hashed
+    (`manifest.files` is filled in here) and the directory is renamed. Raises BundleError when `path` exists and
+    `replace` is false, or when the disk refuses.
+    """
+    path = path.resolve()
+    if path.exists() and not replace:
+        raise BundleError(f"{path} already exists; choose another place or replace it with --force.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _sibling(path) as draft:
+            records = {}
+            for name, source in sorted(files.items()):
+                target = draft / safe_relative(name)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
+                records[name] = FileRecord(sha256_of(target), target.stat().st_size)
+                _sync(target)
+            whole = dataclasses.replace(manifest, files=records)
+            (draft / _MANIFEST).write_bytes(whole.dump())
+            _sync(draft / _MANIFEST)
+            Bundle.load(draft)
+            _swap(draft, path)
+    except OSError as error:
+        raise BundleError(f"The bundle {path} cannot be written: {_disk_reason(error)}.") from error
+    return Bundle.load(path, check_hashes=False)
+
+
+def find_bundles(folder: Path) -> list[Path]:
+    """Directories with a bundle.json: `folder` itself or those directly below it, sorted by name."""
+    if (folder / _MANIFEST).is_file():
+        return [folder]
+    if not folder.is_dir():
+        return []
+    return sorted(p for p in folder.iterdir() if not p.name.startswith(".") and (p / _MANIFEST).is_file())
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's content, in lower-case hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _is_regular(path: Path) -> bool:
+    return path.exists() and stat.S_ISREG(path.lstat().st_mode)
+
+
+def _verify(root: Path, name: str, record: FileRecord, check_hash: bool) -> None:
+    target = root
+    for part in name.split("/"):
+        target = target / part
+        if target.is_symlink():
+            raise BundleError(f"{root}: '{name}' goes through a symbolic link; a bundle holds plain files only.")
+    if not _is_regular(target):
+        raise BundleError(f"{root}: the file '{name}' is missing; export the bundle again.")
+    size = target.stat().st_size
+    if size != record.bytes:
+        raise BundleError(f"{root}: '{name}' has {size} bytes instead of {record.bytes}; export the bundle again.")
+    if check_hash and sha256_of(target) != record.sha256:
+        raise BundleError(
+            f"{root}: '{name}' does not match its sha256, it was changed or damaged; export the bundle again."
+        )
+
+
+@contextmanager
+def _sibling(path: Path) -> Iterator[Path]:
+    """A temporary directory on the same file system, removed unless it was renamed away."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".part", dir=path.parent))
+    draft.chmod(0o755)
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _swap(draft: Path, path: Path) -> None:
+    if path.exists():
+        if not (path / _MANIFEST).is_file():
+            raise BundleError(f"{path} exists and is no bundle; it is not replaced. Choose another place.")
+        old = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".old", dir=path.parent))
+        path.rename(old / path.name)
+        draft.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        draft.rename(path)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _disk_reason(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "the disk is full; free some space and run the same command again"
+    return error.strerror or str(error)

@@ -1,0 +1,77 @@
+"""Every error a user can meet.
+
+XBenchError
+├── ConfigError         the configuration file or a flag
+├── CheckpointError     a checkpoint that cannot be read, or is not this model's
+├── ExportError         a graph that could not be exported
+│   └── ParityError     an exported graph that differs from the model it came from
+├── BundleError         a bundle that must not be used
+├── EngineError         an engine that cannot run here, or failed while running
+├── DataError           a dataset's folder or annotation files
+│   └── ImageError      one image that cannot be read
+├── RunError            a run directory, its results, the disk under them
+└── MissingExtraError   an optional package that is not installed
+
+The message is one sentence: what is wrong, where (file, row, key) and what to do. Command lines print it without a
+traceback and exit with status 1. Errors of other libraries are translated where they enter, with the cause kept.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BundleError",
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "EngineError",
+    "ExportError",
+    "ImageError",
+    "MissingExtraError",
+    "ParityError",
+    "RunError",
+    "XBenchError",
+]
+
+
+class XBenchError(Exception):
+    """Base of all errors this project raises on purpose; `str(error)` is a sentence for the user."""
+
+
+class ConfigError(XBenchError):
+    """The configuration file or a flag names something that does not exist or does not fit."""
+
+
+class CheckpointError(XBenchError):
+    """A checkpoint is missing, truncated, of another model, or holds code."""
+
+
+class ExportError(XBenchError):
+    """A model could not be turned into a graph."""
+
+
+class ParityError(ExportError):
+    """The exported graph does not compute what the model computes."""
+
+
+class BundleError(XBenchError):
+    """A bundle is damaged, of an unknown schema, or unsafe."""
+
+
+class EngineError(XBenchError):
+    """An inference engine cannot run here, or failed while running."""
+
+
+class DataError(XBenchError):
+    """A dataset's folder or annotation file is missing or malformed."""
+
+
+class ImageError(DataError):
+    """One image cannot be read; the case is recorded as unreadable and the run goes on."""
+
+
+class RunError(XBenchError):
+    """A run directory cannot be read or written."""
+
+
+class MissingExtraError(XBenchError):
+    """An optional package is needed for what was asked."""

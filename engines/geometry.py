@@ -1,0 +1,60 @@
+"""How a model sees an image: data in the bundle, used by whoever prepares pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from .errors import BundleError
+
+__all__ = ["Geometry", "Interpolation", "Mode"]
+
+Mode = Literal["squash", "crop", "pad_crop"]
+Interpolation = Literal["bilinear", "bicubic"]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Geometry of a model's input (dataset specification §0.3).
+
+    squash: resize to `size` x `size`, aspect ratio ignored (`resize` equals `size`).
+    crop: shorter side to `resize`, then the centre `size` x `size`.
+    pad_crop: longer side to `resize`, zero padding to `resize` x `resize`, then the centre `size` x `size`.
+    """
+
+    mode: Mode
+    size: int
+    resize: int
+    interpolation: Interpolation
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode) or self.interpolation not in get_args(Interpolation):
+            raise BundleError(f"Unknown geometry '{self.mode}'/'{self.interpolation}'; export the bundle again.")
+        if not 1 <= self.size <= self.resize <= 8192 or (self.mode == "squash" and self.size != self.resize):
+            raise BundleError(f"Geometry sizes do not fit: size {self.size}, resize {self.resize}, mode {self.mode}.")
+
+    @property
+    def key(self) -> str:
+        """A short name; models whose keys are equal share prepared images."""
+        return f"{self.mode}-{self.size}-{self.resize}-{self.interpolation}"
+
+    def to_json(self) -> dict[str, str | int]:
+        """The entry `geometry` of bundle.json."""
+        return {"mode": self.mode, "size": self.size, "resize": self.resize, "interpolation": self.interpolation}
+
+    @staticmethod
+    def from_json(data: object) -> Geometry:
+        """Reads what `to_json` wrote. Raises BundleError when a key is missing or of the wrong type."""
+        if not isinstance(data, dict):
+            raise BundleError("The key 'geometry' of bundle.json is not an object; export the bundle again.")
+        try:
+            return Geometry(
+                mode=cast(Mode, str(data["mode"])),
+                size=int(data["size"]),
+                resize=int(data["resize"]),
+                interpolation=cast(Interpolation, str(data["interpolation"])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BundleError(
+                f"The key 'geometry' of bundle.json does not fit: {error!r}; export the bundle again."
+            ) from error

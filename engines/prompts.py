@@ -1,0 +1,89 @@
+"""A prompt set: the texts a model is asked about one dataset, already turned into features."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import BundleError
+from .manifest import PromptRecord
+
+__all__ = ["PromptSet"]
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Q texts for F findings, encoded and run as one set (in some models queries attend to one another).
+
+    finding_of: int32 [Q], index into `findings`; polarity: int8 [Q], +1 asks for the finding, -1 for its absence;
+    features: float32 [Q, D...]; status: one word a finding on where its wording comes from.
+    """
+
+    name: str
+    findings: tuple[str, ...]
+    texts: tuple[str, ...]
+    finding_of: NDArray[np.int32]
+    polarity: NDArray[np.int8]
+    features: NDArray[np.float32]
+    status: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """Path of the features inside the bundle."""
+        return f"prompts/{self.name}.npz"
+
+    def record(self) -> PromptRecord:
+        """The entry of bundle.json."""
+        return PromptRecord(
+            file=self.file,
+            findings=self.findings,
+            texts=self.texts,
+            finding_of=tuple(int(i) for i in self.finding_of),
+            polarity=tuple(int(p) for p in self.polarity),
+            status=self.status,
+        )
+
+    def save(self, path: Path) -> None:
+        """Writes the features as .npz with the one array `features`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, features=np.ascontiguousarray(self.features, dtype=np.float32))
+
+    @staticmethod
+    def load(name: str, record: PromptRecord, path: Path, feature_shape: tuple[int, ...]) -> PromptSet:
+        """Reads `path`; `feature_shape` is [D...] as the image graph takes it.
+
+        Raises BundleError when the file holds anything but one float32 array of the promised shape.
+        """
+        wanted = (len(record.texts), *feature_shape)
+        size = int(np.prod(wanted)) * 4
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.infolist()
+                # The size is checked before anything is inflated: a small archive can claim to hold terabytes.
+                if [m.filename for m in members] != ["features.npy"] or not size <= members[0].file_size <= size + 4096:
+                    raise BundleError(
+                        f"{path.name} does not hold {len(record.texts)} text features of {feature_shape}."
+                    )
+            with np.load(path, allow_pickle=False) as stored:
+                features: NDArray[Any] = stored["features"]
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, RuntimeError) as error:
+            raise BundleError(f"The text features {path} cannot be read ({error}); export the bundle again.") from error
+        if features.dtype != np.float32 or features.shape != wanted or not np.isfinite(features).all():
+            raise BundleError(
+                f"The text features {path} are {features.dtype} {list(features.shape)}, not finite float32 "
+                f"{list(wanted)}; export the bundle again."
+            )
+        return PromptSet(
+            name=name,
+            findings=record.findings,
+            texts=record.texts,
+            finding_of=np.asarray(record.finding_of, np.int32),
+            polarity=np.asarray(record.polarity, np.int8),
+            features=features,
+            status=record.status,
+        )

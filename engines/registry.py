@@ -1,0 +1,95 @@
+"""Names that resolve late: a registry maps a name to a "module:Attribute" string and imports it when asked."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    """An immutable table of names to lazy targets.
+
+    `kind` is the word used in messages ("model", "dataset"). A target is "package.module:Attribute", or
+    "path/to/file.py:Attribute" for code that is not installed. `group` is an entry point group through which
+    installed third-party packages add names.
+    """
+
+    def __init__(self, kind: str, entries: Mapping[str, str], group: str | None = None) -> None:
+        self.kind = kind
+        self._entries = dict(entries)
+        self._group = group
+
+    def names(self) -> list[str]:
+        """All known names, sorted. Raises ConfigError if an installed package repeats a name."""
+        return sorted(self._table())
+
+    def load(self, name: str) -> Any:
+        """The object behind `name`, which is a known name or a target itself. Raises ConfigError."""
+        table = self._table()
+        if name in table:
+            return self._resolve(table[name])
+        if ":" in name:
+            return self._resolve(name)
+        close = difflib.get_close_matches(name, table, n=1)
+        guess = f"did you mean '{close[0]}'? " if close else ""
+        raise ConfigError(f"Unknown {self.kind} '{name}': {guess}known are {', '.join(sorted(table))}.")
+
+    def extended(self, entries: Mapping[str, str]) -> Registry:
+        """A new registry with `entries` added. Raises ConfigError when a name is already taken."""
+        table = self._table()
+        for name in entries:
+            if name in table:
+                raise ConfigError(f"The {self.kind} '{name}' is already defined as {table[name]}; choose another name.")
+        return Registry(self.kind, {**self._entries, **entries}, self._group)
+
+    def _table(self) -> dict[str, str]:
+        table = dict(self._entries)
+        for point in entry_points(group=self._group) if self._group else ():
+            if point.name in table:
+                raise ConfigError(
+                    f"The {self.kind} '{point.name}' is defined twice, as {table[point.name]} and as {point.value}; "
+                    "remove one of the two packages."
+                )
+            table[point.name] = point.value
+        return table
+
+    def _resolve(self, target: str) -> Any:
+        module_name, _, attribute = target.rpartition(":")
+        try:
+            module = (
+                _from_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
+            )
+        except ImportError as error:
+            raise ConfigError(f"The {self.kind} '{target}' cannot be imported: {error}.") from error
+        try:
+            found = module
+            for part in attribute.split("."):
+                found = getattr(found, part)
+        except AttributeError as error:
+            raise ConfigError(
+                f"The {self.kind} '{target}' does not exist: {module_name} has no '{attribute}'."
+            ) from error
+        return found
+
+
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise ConfigError(f"The file {path} does not exist; write it as path/to/file.py:Class.")
+    name = f"xbench_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"The file {path} is not Python code that can be imported.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

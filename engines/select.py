@@ -1,0 +1,65 @@
+"""Which engine runs a bundle here, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .base import Engine
+from .bundle import Bundle
+from .errors import EngineError
+from .registry import Registry
+
+__all__ = ["ENGINES", "PREFERENCE", "BackendStatus", "backend_status", "choose", "open_engine"]
+
+_PACKAGE = __package__ or "engines"
+ENGINES = Registry(
+    "engine",
+    {"onnxruntime-cuda": f"{_PACKAGE}.ort:CudaEngine", "onnxruntime-cpu": f"{_PACKAGE}.ort:CpuEngine"},
+    group="xbench_fast.engines",
+)
+_REASONS = Registry(
+    "engine",
+    {"onnxruntime-cuda": f"{_PACKAGE}.ort:cuda_reason", "onnxruntime-cpu": f"{_PACKAGE}.ort:cpu_reason"},
+)
+PREFERENCE = ("onnxruntime-cuda", "onnxruntime-cpu")
+
+
+@dataclass(frozen=True)
+class BackendStatus:
+    """Whether a backend can run here; `reason` says why not, or is empty."""
+
+    name: str
+    usable: bool
+    reason: str
+
+
+def backend_status() -> list[BackendStatus]:
+    """Every built-in backend, best first, each really started once."""
+    found = []
+    for name in PREFERENCE:
+        probe: Callable[[], str | None] = _REASONS.load(name)
+        reason = probe()
+        found.append(BackendStatus(name, reason is None, reason or ""))
+    return found
+
+
+def choose(name: str = "auto") -> tuple[str, str]:
+    """The backend's name and one line that says why. Raises EngineError when `auto` finds none."""
+    if name != "auto":
+        return name, f"engine {name} (as asked)"
+    refused: list[tuple[str, str]] = []
+    for candidate in PREFERENCE:
+        probe: Callable[[], str | None] = _REASONS.load(candidate)
+        reason = probe()
+        if reason is None:
+            return candidate, f"engine {candidate}" + "".join(f"; not {n}: {why}" for n, why in refused)
+        refused.append((candidate, reason))
+    raise EngineError("No engine can run here: " + "; ".join(f"{n}: {why}" for n, why in refused))
+
+
+def open_engine(bundle: Bundle, name: str = "auto", *, threads: int | None = None) -> Engine:
+    """An engine for `bundle`, to be used in a with statement. Raises ConfigError or EngineError."""
+    chosen, _ = choose(name)
+    engine: Engine = ENGINES.load(chosen)(bundle, threads=threads)
+    return engine

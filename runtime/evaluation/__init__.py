@@ -1,0 +1,13 @@
+"""The evaluation loop: bundles x datasets -> one Parquet file of counts per cell.
+
+schema      the row of a result and its version
+pairing     which prompt queries belong to which class, which cells a run has
+content     what a cell's result depends on, as one hash
+decoding    images -> pixels and masks, ahead of the engine, bounded
+scoring     engine scores + masks -> rows
+cell        one cell: chunks, part files, merge
+storage     atomic files, part files, the one place that meets a full disk
+rundir      run.json and the lock
+runner      all cells of a run; a cell that fails does not stop the others
+progress    bars on a terminal, plain lines elsewhere
+"""

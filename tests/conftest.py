@@ -1,0 +1,25 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of specifications, goldens and real radiographs; tests that need it skip where it is absent."""
+    path = Path(os.environ.get("XBENCH_SHARED", ROOT.parent / "shared"))
+    if not (path / "spec").is_dir():
+        pytest.skip("the shared specifications and goldens are not on this machine (set XBENCH_SHARED)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root folder."""
+    return ROOT

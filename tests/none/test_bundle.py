@@ -1,0 +1,290 @@
+"""The bundle format: written whole, read with suspicion."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xbench_fast.engines.bundle import Bundle, find_bundles, sha256_of, write_bundle
+from xbench_fast.engines.errors import BundleError
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
+from xbench_fast.engines.prompts import PromptSet
+
+
+def prompt_set() -> PromptSet:
+    return PromptSet(
+        name="rsna",
+        findings=("Pneumonia",),
+        texts=("pneumonia", "no pneumonia"),
+        finding_of=np.array([0, 0], np.int32),
+        polarity=np.array([1, -1], np.int8),
+        features=np.arange(8, dtype=np.float32).reshape(2, 4),
+        status=("official",),
+    )
+
+
+def manifest() -> Manifest:
+    image = GraphSpec(
+        "image.onnx",
+        (TensorSpec("pixels", "uint8", ("batch", 1, 32, 32)), TensorSpec("text", "float32", ("findings", 4))),
+        (
+            TensorSpec("logits", "float32", ("batch", "findings")),
+            TensorSpec("saliency", "float32", ("batch", "findings", 2, 2)),
+        ),
+    )
+    return Manifest(
+        model="tiny",
+        variant="32",
+        weights="stand-in",
+        checkpoint=None,
+        geometry=Geometry("squash", 32, 32, "bicubic"),
+        grid=(2, 2),
+        saliency={"kind": "attention", "description": "test"},
+        logit_scale=1.0,
+        text={"context": 8},
+        graphs={"image": image},
+        prompt_sets={"rsna": prompt_set().record()},
+        opset=20,
+        exporter={"torch": "0"},
+        parity={"passed": True},
+    )
+
+
+def make(folder: Path, name: str = "tiny-32") -> Path:
+    source = folder / "source"
+    source.mkdir(exist_ok=True)
+    (source / "image.onnx").write_bytes(b"not a graph, but a file")
+    prompt_set().save(source / "rsna.npz")
+    files = {"image.onnx": source / "image.onnx", "prompts/rsna.npz": source / "rsna.npz"}
+    return write_bundle(folder / name, manifest(), files).path
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    file = path / "bundle.json"
+    data = json.loads(file.read_text())
+    change(data)
+    file.write_text(json.dumps(data))
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    bundle = Bundle.load(make(tmp_path))
+    assert dataclasses.replace(bundle.manifest, files={}) == manifest()
+    loaded = bundle.prompt_set("rsna")
+    np.testing.assert_array_equal(loaded.features, prompt_set().features)
+    np.testing.assert_array_equal(loaded.polarity, [1, -1])
+    assert bundle.name == "tiny-32" and bundle.digest == sha256_of(bundle.path / "bundle.json")
+    assert find_bundles(tmp_path) == [bundle.path] == find_bundles(bundle.path)
+
+
+def test_equal_content_has_an_equal_digest(tmp_path: Path) -> None:
+    assert Bundle.load(make(tmp_path, "a")).digest == Bundle.load(make(tmp_path, "b")).digest
+
+
+def test_an_existing_bundle_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    with pytest.raises(BundleError, match="already exists"):
+        make(tmp_path)
+    write_bundle(path, manifest(), {n: path / n for n in ("image.onnx", "prompts/rsna.npz")}, replace=True)
+    assert Bundle.load(path).manifest.model == "tiny"
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")], "temporary directories were left"
+
+
+def test_a_folder_that_is_no_bundle_is_never_replaced(tmp_path: Path) -> None:
+    precious = tmp_path / "tiny-32"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("years of work")
+    path = make(tmp_path, "other")
+    with pytest.raises(BundleError, match="no bundle"):
+        write_bundle(precious, manifest(), {n: path / n for n in ("image.onnx", "prompts/rsna.npz")}, replace=True)
+    assert (precious / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(BundleError):
+        write_bundle(tmp_path / "half", manifest(), {"image.onnx": tmp_path / "absent.onnx"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_is_found(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    data = bytearray((path / "image.onnx").read_bytes())
+    data[3] ^= 1
+    (path / "image.onnx").write_bytes(data)
+    with pytest.raises(BundleError, match="sha256"):
+        Bundle.load(path)
+
+
+def test_a_truncated_or_missing_file_is_found(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    (path / "image.onnx").write_bytes(b"short")
+    with pytest.raises(BundleError, match="bytes instead of"):
+        Bundle.load(path, check_hashes=False)
+    (path / "image.onnx").unlink()
+    with pytest.raises(BundleError, match="missing"):
+        Bundle.load(path)
+
+
+def _rename_file(data: dict[str, Any], name: str) -> None:
+    data["files"][name] = data["files"].pop("image.onnx")
+    data["graphs"]["image"]["file"] = name
+
+
+def _set(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(data: dict[str, Any]) -> None:
+        target: Any = data
+        for key in keys[:-1]:
+            target = target[key]
+        target[keys[-1]] = value
+
+    return change
+
+
+HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "parent path": (lambda d: _rename_file(d, "../image.onnx"), "plain path"),
+    "absolute path": (lambda d: _rename_file(d, "/etc/hostname"), "plain path"),
+    "hidden path": (lambda d: _rename_file(d, ".ssh/key"), "plain path"),
+    "windows path": (lambda d: _rename_file(d, "..\\image.onnx"), "plain path"),
+    "empty part": (lambda d: _rename_file(d, "a//image.onnx"), "plain path"),
+    "new line": (lambda d: _rename_file(d, "image.onnx\n"), "plain path"),
+    "other schema": (_set("schema", value=2), "schema 2"),
+    "schema as text": (_set("schema", value="1"), "schema '1'"),
+    "schema true": (_set("schema", value=True), "schema True"),
+    "unknown weights": (_set("weights", value="real"), "weights"),
+    "unlisted file": (lambda d: d["files"].pop("image.onnx"), "not listed"),
+    "short hash": (_set("files", "image.onnx", "sha256", value="00"), "sha256"),
+    "hash of another file": (_set("files", "image.onnx", "sha256", value="0" * 64), "sha256"),
+    "negative size": (_set("files", "image.onnx", "bytes", value=-1), "bytes"),
+    "float pixels": (_set("graphs", "image", "inputs", 0, "dtype", value="float32"), "do not fit"),
+    "unknown dtype": (_set("graphs", "image", "inputs", 0, "dtype", value="object"), "unknown type"),
+    "wrong grid": (_set("grid", value=[7, 7]), "grid"),
+    "huge grid": (_set("grid", value=[10**9, 2]), "grid"),
+    "no logits": (lambda d: d["graphs"]["image"]["outputs"].pop(0), "logits"),
+    "no image graph": (lambda d: d["graphs"].pop("image"), "graphs.image"),
+    "geometry of two sizes": (_set("geometry", "size", value=31), "Geometry"),
+    "finding index out of range": (_set("prompt_sets", "rsna", "finding_of", value=[0, 5]), "finding_of"),
+    "only negative prompts": (_set("prompt_sets", "rsna", "polarity", value=[-1, -1]), "positive prompt"),
+    "polarity zero": (_set("prompt_sets", "rsna", "polarity", value=[1, 0]), "polarity"),
+    "a set named like a path": (
+        lambda d: d["prompt_sets"].update({"../x": d["prompt_sets"].pop("rsna")}),
+        "plain path",
+    ),
+    "missing key": (lambda d: d.pop("parity"), "parity"),
+    "graphs as list": (_set("graphs", value=[]), "format"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_manifests_are_refused(tmp_path: Path, name: str) -> None:
+    change, words = HOSTILE[name]
+    path = make(tmp_path)
+    edit(path, change)
+    with pytest.raises(BundleError, match=words):
+        Bundle.load(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "null", '{"schema": NaN}', '{"schema": 1, "schema": 1}', "[" * 100_000]
+)
+def test_json_that_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    path = make(tmp_path)
+    (path / "bundle.json").write_text(text)
+    with pytest.raises(BundleError):
+        Bundle.load(path)
+
+
+def test_symbolic_links_are_refused(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    outside = tmp_path / "outside.onnx"
+    (path / "image.onnx").rename(outside)
+    (path / "image.onnx").symlink_to(outside)
+    with pytest.raises(BundleError, match="symbolic link"):
+        Bundle.load(path)
+
+
+def test_a_linked_folder_is_refused(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    (path / "prompts").rename(tmp_path / "elsewhere")
+    (path / "prompts").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BundleError, match="symbolic link"):
+        Bundle.load(path)
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    (path / "image.onnx").unlink()
+    os.mkfifo(path / "image.onnx")
+    with pytest.raises(BundleError):
+        Bundle.load(path)
+
+
+def relist(path: Path, name: str) -> None:
+    file = path / name
+    edit(path, _set("files", name, value={"sha256": sha256_of(file), "bytes": file.stat().st_size}))
+
+
+@pytest.mark.parametrize("kind", ["pickle", "shape", "dtype", "nan", "text", "bomb"])
+def test_prompt_features_that_do_not_fit_are_refused(tmp_path: Path, kind: str) -> None:
+    path = make(tmp_path)
+    target = path / "prompts" / "rsna.npz"
+    features: Any = {
+        "pickle": np.array([[object()] * 4] * 2, dtype=object),
+        "shape": np.zeros((3, 4), np.float32),
+        "dtype": np.zeros((2, 4), np.float64),
+        "nan": np.full((2, 4), np.nan, np.float32),
+    }.get(kind)
+    if kind == "text":
+        target.write_text("no archive")
+    elif kind == "bomb":
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("features.npy", b"\0" * 50_000_000)
+    else:
+        np.savez(target, features=features)
+    relist(path, "prompts/rsna.npz")
+    bundle = Bundle.load(path)
+    with pytest.raises(BundleError):
+        bundle.prompt_set("rsna")
+
+
+def test_an_unknown_prompt_set_names_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="rsna"):
+        Bundle.load(make(tmp_path)).prompt_set("siim")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), value=json_values)
+def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(data: st.DataObject, value: Any) -> None:
+    raw: Any = json.loads(dataclasses.replace(manifest(), files={}).dump())
+    raw["files"] = {
+        "image.onnx": {"sha256": "0" * 64, "bytes": 1},
+        "prompts/rsna.npz": {"sha256": "0" * 64, "bytes": 1},
+    }
+    target = raw
+    while True:
+        keys: list[Any] = list(target) if isinstance(target, dict) else list(range(len(target)))
+        key = data.draw(st.sampled_from(keys))
+        if isinstance(target[key], dict | list) and target[key] and data.draw(st.booleans()):
+            target = target[key]
+        else:
+            break
+    target[key] = value
+    try:
+        Manifest.parse(json.dumps(raw).encode(), "test")
+    except BundleError as error:
+        assert str(error).startswith("test: ")

@@ -1,0 +1,44 @@
+"""Names that resolve late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.registry import Registry
+
+TABLE = Registry("model", {"dumps": "json:dumps", "path": "pathlib:Path"})
+
+
+def test_known_names_load() -> None:
+    assert TABLE.load("path") is Path
+    assert TABLE.names() == ["dumps", "path"]
+
+
+def test_a_target_loads_without_being_registered(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Model:\n    size = 3\n")
+    assert TABLE.load(f"{tmp_path / 'mine.py'}:Model.size") == 3
+    assert TABLE.load("pathlib:PurePath").__name__ == "PurePath"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("dump", "did you mean 'dumps'"),
+        ("zebra", "known are dumps, path"),
+        ("no_such_module:Thing", "cannot be imported"),
+        ("json:no_such_name", "has no 'no_such_name'"),
+        ("absent/file.py:Thing", "does not exist"),
+    ],
+)
+def test_a_miss_says_what_there_is(name: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        TABLE.load(name)
+
+
+def test_extending_makes_a_new_table_and_refuses_duplicates() -> None:
+    longer = TABLE.extended({"mine": "json:loads"})
+    assert longer.names() == ["dumps", "mine", "path"] and TABLE.names() == ["dumps", "path"]
+    with pytest.raises(ConfigError, match="already defined"):
+        longer.extended({"dumps": "json:loads"})
