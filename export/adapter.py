@@ -1,0 +1,152 @@
+"""What a model must say to be exported: the adapter.
+
+An adapter joins a loaded network with the facts the bundle needs about it. It is the only thing the exporter, the
+parity check and the tokenizers know of a model. This module imports no torch, so command lines can list models.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from ..engines.errors import ConfigError, MissingExtraError
+from ..engines.geometry import Geometry
+from .models import MODELS
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["Adapter", "CheckpointRecord", "Saliency", "TokenizerSpec", "Weights", "load_adapter", "stand_in_adapter"]
+
+Weights = Literal["published", "stand-in", "demo"]
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """Where the weights came from: file name (without folder) and sha256 of the whole file."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Saliency:
+    """What the map is: `attention` rows are probabilities over the image, `similarity` values are cosines."""
+
+    kind: Literal["attention", "similarity"]
+    description: str
+
+
+@dataclass(frozen=True)
+class TokenizerSpec:
+    """How prompts become ids.
+
+    `sources` are the official Hugging Face names (or the package) to look for, best first. `vocabulary` holds the
+    word pieces themselves, in the order of their ids, when the checkpoint carries them (demo models).
+    """
+
+    kind: Literal["wordpiece", "clip-bpe"]
+    sources: tuple[str, ...]
+    lower_case: bool = True
+    vocabulary: tuple[str, ...] | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class Adapter(ABC):
+    """A loaded model, in evaluation mode and float32, and what a bundle must know about it.
+
+    `module` holds the network; its tensor names are the published ones. `text_shape` is the shape of one prompt's
+    features, [D] for most models; `text_inputs` names the arguments of `encode_text`; `context` is the greatest
+    number of tokens; `probability = sigmoid(logits)` for every model, and `cosine = logits / logit_scale` where the
+    model is CLIP-like (`logit_scale` is 1.0 elsewhere).
+    """
+
+    variants: ClassVar[tuple[str, ...]] = ()
+
+    module: nn.Module
+    name: str
+    variant: str
+    weights: Weights
+    geometry: Geometry
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    grid: tuple[int, int]
+    saliency: Saliency
+    logit_scale: float
+    text_shape: tuple[int, ...]
+    text_inputs: tuple[str, ...]
+    context: int
+    vocabulary_size: int
+    tokenizer: TokenizerSpec
+    checkpoint: CheckpointRecord | None
+
+    @classmethod
+    @abstractmethod
+    def load(cls, checkpoint: Path) -> Self:
+        """Reads a published checkpoint; a subclass may add keyword options. Raises CheckpointError, ConfigError."""
+
+    @classmethod
+    @abstractmethod
+    def stand_in(cls, variant: str, seed: int) -> Self:
+        """The model with deterministic stand-in weights, without any file. Raises ConfigError."""
+
+    @property
+    def text_dim(self) -> int:
+        """Length D of a text feature vector."""
+        return self.text_shape[-1]
+
+    @abstractmethod
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """ids, mask: int64 [T, tokens], any width up to `context`. Returns float32 [T, *text_shape]."""
+
+    @abstractmethod
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """image: float32 [B, 3, S, S], normalised; text: float32 [Q, *text_shape], what `encode_text` returns.
+
+        Returns logits float32 [B, Q] and saliency float32 [B, Q, *grid], rows from the top.
+        """
+
+    @abstractmethod
+    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
+        """The authors' own outputs for the same arguments, under the names of the parity specification's arrays."""
+
+
+def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:
+    """The model `name` (a registered name or "path/to/file.py:Class") with the weights of `checkpoint`.
+
+    Options that are None count as not given; `resolution` is KAD's. Raises CheckpointError (file), ConfigError
+    (unknown model or option) and MissingExtraError (torch is not installed).
+    """
+    adapter = _adapter_class(name)
+    given = {key: value for key, value in options.items() if value is not None}
+    known = [key for key in inspect.signature(adapter.load).parameters if key != "checkpoint"]
+    if unknown := sorted(set(given) - set(known)):
+        raise ConfigError(f"The model '{name}' has no option '{unknown[0]}'; it has {', '.join(known) or 'none'}.")
+    return adapter.load(Path(checkpoint), **given)
+
+
+def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0) -> Adapter:
+    """The model `name` with stand-in weights (a pure function of seed, tensor name and shape); reads no file.
+
+    The default variant is the model's first. Raises ConfigError and MissingExtraError.
+    """
+    adapter = _adapter_class(name)
+    chosen = variant or adapter.variants[0]
+    if chosen not in adapter.variants:
+        raise ConfigError(f"The model '{name}' has no variant '{chosen}'; it has {', '.join(adapter.variants)}.")
+    return adapter.stand_in(chosen, seed)
+
+
+def _adapter_class(name: str) -> type[Adapter]:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        message = 'Loading a model needs PyTorch, which is not installed: pip install "xbench-fast[export]".'
+        raise MissingExtraError(message) from error
+    found = MODELS.load(name)
+    if not (isinstance(found, type) and issubclass(found, Adapter)):
+        raise ConfigError(f"'{name}' is not a model: {found!r} is no subclass of xbench_fast.export.Adapter.")
+    return found

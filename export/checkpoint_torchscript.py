@@ -1,0 +1,129 @@
+"""Reads the tensors of a TorchScript archive (OpenAI's CLIP files) without loading its program.
+
+`torch.jit.load` would compile the code in the archive and run its `__setstate__` methods. Only the object tree is
+needed: `data.pkl` describes it, `data/<key>` hold the storages. The unpickler below knows inert records, tensors and
+lists of numbers; any other name in the pickle is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import zipfile
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["RefusedCode", "is_torchscript", "read_torchscript"]
+
+DTYPES = {
+    "DoubleStorage": torch.float64,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+
+
+class RefusedCode(pickle.UnpicklingError):
+    """The pickle asks for a class or function that is not part of a plain model."""
+
+
+class _Record:
+    """Stands for any scripted module: keeps its attributes, has no methods."""
+
+    def __setstate__(self, state: Any) -> None:
+        self.attributes = state if isinstance(state, dict) else {}
+
+
+def is_torchscript(path: Path) -> bool:
+    """Whether a zip file is a TorchScript archive: it carries code and constants beside its data."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    return any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name for name in names)
+
+
+def read_torchscript(path: Path) -> dict[str, Tensor]:
+    """The tensors of the archive under their dotted names.
+
+    Raises RefusedCode when the pickle names anything else than its own modules and tensors; any other exception means
+    that the archive is damaged.
+    """
+    with zipfile.ZipFile(path) as archive:
+        data = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+        tree = _Reader(io.BytesIO(_stored(archive, data)), archive, data.removesuffix("data.pkl")).load()
+    found: dict[str, Tensor] = {}
+    _collect(tree, "", found, set())
+    return found
+
+
+def _stored(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A record as it lies in the file (torch never compresses, so nothing can grow); zipfile checks its CRC."""
+    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"the record {name} is compressed")
+    return archive.read(name)
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, stream: Any, archive: zipfile.ZipFile, root: str) -> None:
+        super().__init__(stream)
+        self.archive, self.root = archive, root
+        self.storages: dict[str, Tensor] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "__torch__" or module.startswith("__torch__."):
+            return _Record
+        if module == "torch" and name in DTYPES:
+            return DTYPES[name]
+        known = {
+            ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+            ("torch._utils", "_rebuild_parameter"): _first,
+            ("torch.jit._pickle", "restore_type_tag"): _first,
+            ("torch.jit._pickle", "build_intlist"): _first,
+            ("torch.jit._pickle", "build_doublelist"): _first,
+            ("torch.jit._pickle", "build_boollist"): _first,
+            ("torch.jit._pickle", "build_tensorlist"): _first,
+            ("collections", "OrderedDict"): OrderedDict,
+        }
+        if (module, name) in known:
+            return known[module, name]
+        raise RefusedCode(f"it names {module}.{name}")
+
+    def persistent_load(self, pid: Any) -> Tensor:
+        """("storage", dtype, key, device, number of elements) -> the storage as a flat tensor, read once."""
+        _, dtype, key, _, count = pid
+        if key not in self.storages:
+            record = bytearray(_stored(self.archive, f"{self.root}data/{key}"))
+            self.storages[key] = (
+                torch.frombuffer(record, dtype=dtype, count=count) if count else torch.empty(0, dtype=dtype)
+            )
+        return self.storages[key]
+
+
+def _tensor(storage: Tensor, offset: int, shape: Sequence[int], stride: Sequence[int], *_: Any) -> Tensor:
+    if math.prod(shape) > storage.numel():
+        raise ValueError(f"a tensor of {tuple(shape)} has only {storage.numel()} stored values")
+    return storage.as_strided(tuple(shape), tuple(stride), offset)
+
+
+def _first(value: Any, *_: Any) -> Any:
+    return value
+
+
+def _collect(node: Any, name: str, found: dict[str, Tensor], seen: set[int]) -> None:
+    if isinstance(node, Tensor):
+        found[name] = node
+    elif isinstance(node, _Record) and id(node) not in seen:
+        seen.add(id(node))
+        for key, value in getattr(node, "attributes", {}).items():
+            _collect(value, f"{name}.{key}" if name else str(key), found, seen)

@@ -1,0 +1,159 @@
+"""CLIP ViT-B/32 and ViT-B/16 (Radford et al. 2021) with open_clip's towers (CLIP parity specification).
+
+OpenAI publishes no maps: saliency here is the cosine between each projected patch and the prompt, the project's own
+definition. The checkpoint does not say which activation its weights were trained with; OpenAI's need QuickGELU, which
+is what this adapter computes, so weights of other trainings (LAION, DataComp) do not belong here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...engines.errors import CheckpointError, ConfigError, MissingExtraError
+from ...engines.geometry import Geometry
+from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
+from ..checkpoint import read_checkpoint
+from ..checkpoint_match import Sizes, install
+from ..standin import fill_module
+from .clip_checkpoint import canonical_tensors
+from .layers.attention import PackedAttention
+
+if TYPE_CHECKING:
+    from open_clip.model import CLIP
+
+__all__ = ["ClipAdapter", "build_clip"]
+
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+PATCHES = {"vit-b-32": 32, "vit-b-16": 16}
+SIZE = 224
+
+
+class _BlockAttention(PackedAttention):
+    """Takes the place of `nn.MultiheadAttention` in open_clip's blocks."""
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Self-attention: query, key and value are one tensor [B, N, C]; `attn_mask` [N, N] is added to the scores."""
+        return super().forward(query, key, options.get("attn_mask"))
+
+
+def build_clip(patch: int) -> CLIP:
+    """open_clip's CLIP of ViT-B size with QuickGELU, untrained, its attention written out. Downloads nothing."""
+    try:
+        from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
+    except ImportError as error:
+        message = 'CLIP needs open_clip, which is not installed: pip install "xbench-fast[export]".'
+        raise MissingExtraError(message) from error
+
+    vision = CLIPVisionCfg(layers=12, width=768, patch_size=patch, image_size=SIZE, output_tokens=True)
+    text = CLIPTextCfg(layers=12, width=512, heads=8, context_length=77, vocab_size=49408)
+    model = CLIP(embed_dim=512, vision_cfg=vision, text_cfg=text, quick_gelu=True)
+    model.attn_mask = None  # its size is fixed; encode_text makes the mask for the width it is given
+    for tower in (model.visual.transformer, model.transformer):
+        for block in tower.resblocks:
+            block.attn = _BlockAttention(block.attn.embed_dim, block.attn.num_heads)
+    return model
+
+
+class ClipAdapter(Adapter):
+    """OpenAI's weights, in any of the three published forms."""
+
+    variants: ClassVar[tuple[str, ...]] = tuple(PATCHES)
+    module: CLIP
+
+    @classmethod
+    def load(cls, checkpoint: Path) -> Self:
+        """Reads OpenAI's TorchScript archive, open_clip's file or the transformers file. Raises CheckpointError."""
+        source = read_checkpoint(checkpoint)
+        tensors = canonical_tensors(source.tensors())
+        patch = Sizes(tensors, path=checkpoint, model="CLIP", names=source.names())("visual.conv1.weight", 4)[-1]
+        variant = next((name for name, size in PATCHES.items() if size == patch), None)
+        if variant is None:
+            raise CheckpointError(
+                f"{checkpoint} is a CLIP with patches of {patch} pixels; known are {', '.join(PATCHES)}."
+            )
+        with torch.device("meta"):
+            module = build_clip(patch)
+        install(module, tensors, path=checkpoint, model="CLIP", names=source.names())
+        return cls._describe(module, variant, "published", source.record)
+
+    @classmethod
+    def stand_in(cls, variant: str, seed: int = 0) -> Self:
+        """`variant` is "vit-b-32" or "vit-b-16"."""
+        if variant not in PATCHES:
+            raise ConfigError(f"CLIP has no variant '{variant}'; it has {', '.join(PATCHES)}.")
+        with torch.device("meta"):
+            module = build_clip(PATCHES[variant])
+        fill_module(module, seed)
+        return cls._describe(module, variant, "stand-in", None)
+
+    @classmethod
+    def _describe(cls, module: CLIP, variant: str, weights: Weights, record: CheckpointRecord | None) -> Self:
+        cells = SIZE // PATCHES[variant]
+        return cls(
+            module=module,
+            name="clip",
+            variant=variant,
+            weights=weights,
+            geometry=Geometry("crop", SIZE, SIZE, "bicubic"),
+            mean=MEAN,
+            std=STD,
+            grid=(cells, cells),
+            saliency=Saliency("similarity", "cosine between each projected patch and the prompt"),
+            logit_scale=float(module.logit_scale.exp()),
+            text_shape=(module.text_projection.shape[1],),
+            text_inputs=("input_ids",),
+            context=module.positional_embedding.shape[0],
+            vocabulary_size=module.token_embedding.num_embeddings,
+            tokenizer=TokenizerSpec("clip-bpe", ("open_clip",)),
+            checkpoint=record,
+        )
+
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """int64 [T, N], padded with 0 -> float32 [T, 512], not normalised.
+
+        A position sees only itself and those before it, so what follows the end token never matters and no mask is
+        used. The end token has the largest id; the first one counts.
+        """
+        model = self.module
+        places = torch.arange(ids.shape[1], device=ids.device)
+        x = model.token_embedding(ids) + F.embedding(places, model.positional_embedding)
+        later = places[None, :] > places[:, None]
+        causal = torch.zeros_like(later, dtype=x.dtype).masked_fill(later, float("-inf"))
+        x = model.ln_final(model.transformer(x, attn_mask=causal))
+        rows = torch.arange(ids.shape[0], device=ids.device)
+        return x[rows, ids.argmax(dim=-1)] @ model.text_projection
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits are exp(logit_scale) times the cosine of image and prompt."""
+        pooled, patches = self._encode_image(image)
+        return self._score(pooled, patches, text)
+
+    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
+        """`image_features` [B, 512], `patch_features` [B, N, 512], `text_features` [Q, 512], `logits_per_image` [B, Q],
+        `logits_per_text` [Q, B], `probabilities` [B, Q] (softmax over the prompts), `similarity_map` [B, Q, h, w]."""
+        pooled, patches = self._encode_image(image)
+        logits, similarity = self._score(pooled, patches, text)
+        return {
+            "image_features": pooled,
+            "patch_features": patches,
+            "text_features": text,
+            "logits_per_image": logits,
+            "logits_per_text": logits.T,
+            "probabilities": logits.softmax(dim=-1),
+            "similarity_map": similarity,
+        }
+
+    def _encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Class token [B, 512] and patches [B, N, 512], both after the final norm and the projection."""
+        pooled, tokens = self.module.visual(image)
+        return pooled, tokens @ self.module.visual.proj
+
+    def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        pooled, patches, text = (F.normalize(x, dim=-1) for x in (pooled, patches, text))
+        logits = self.module.logit_scale.exp() * pooled @ text.T
+        return logits, (patches @ text.T).transpose(1, 2).unflatten(-1, self.grid)

@@ -1,0 +1,62 @@
+"""CLIP's tensor names: OpenAI's are canonical, those of transformers are translated (CLIP parity specification)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+__all__ = ["canonical_tensors"]
+
+# Scalars of the TorchScript archives and index buffers of old transformers releases: no weights.
+NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "position_ids")
+# In order; each is replaced where it occurs.
+RENAMES = (
+    ("vision_model.embeddings.patch_embedding.", "visual.conv1."),
+    ("vision_model.embeddings.class_embedding", "visual.class_embedding"),
+    ("vision_model.embeddings.position_embedding.weight", "visual.positional_embedding"),
+    ("vision_model.pre_layrnorm.", "visual.ln_pre."),
+    ("vision_model.post_layernorm.", "visual.ln_post."),
+    ("vision_model.encoder.layers.", "visual.transformer.resblocks."),
+    ("text_model.embeddings.token_embedding.", "token_embedding."),
+    ("text_model.embeddings.position_embedding.weight", "positional_embedding"),
+    ("text_model.final_layer_norm.", "ln_final."),
+    ("text_model.encoder.layers.", "transformer.resblocks."),
+    (".layer_norm1.", ".ln_1."),
+    (".layer_norm2.", ".ln_2."),
+    (".self_attn.", ".attn."),
+    (".mlp.fc1.", ".mlp.c_fc."),
+    (".mlp.fc2.", ".mlp.c_proj."),
+)
+TRANSPOSED = {"visual_projection.weight": "visual.proj", "text_projection.weight": "text_projection"}
+
+
+def canonical_tensors(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of any published CLIP file under OpenAI's names; unknown names pass unchanged."""
+    weights = {name: tensor for name, tensor in found.items() if name.rpartition(".")[2] not in NO_WEIGHTS}
+    if any(name.startswith(("vision_model.", "text_model.")) for name in weights):
+        return _from_transformers(weights)
+    return weights
+
+
+def _from_transformers(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    import torch
+
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in found.items():
+        if name in TRANSPOSED:
+            renamed[TRANSPOSED[name]] = tensor.T
+        else:
+            renamed[_rename(name)] = tensor
+    for name in [name for name in renamed if ".attn.q_proj." in name]:
+        trio = [name.replace("q_proj", f"{part}_proj") for part in "qkv"]
+        if all(part in renamed for part in trio):
+            packed = name.replace("q_proj.", "in_proj_")
+            renamed[packed] = torch.cat([renamed.pop(part) for part in trio])
+    return renamed
+
+
+def _rename(name: str) -> str:
+    for old, new in RENAMES:
+        name = name.replace(old, new)
+    return name

@@ -1,0 +1,167 @@
+"""KAD (Zhang et al. 2023, Nature Communications 14:4542) as its authors published it (KAD parity specification).
+
+An image becomes a grid of patch features, a prompt becomes one vector, and a small decoder lets the prompts look at
+the patches: its last attention is the saliency map, its two outputs per prompt are "absent" and "present".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from ...engines.errors import ConfigError
+from ...engines.geometry import Geometry
+from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
+from ..checkpoint import read_checkpoint
+from ..checkpoint_match import install
+from ..standin import fill_module
+from .kad_checkpoint import CONFIGS, KadConfig, read_parts
+from .layers.bert import Bert
+from .layers.query_decoder import QueryDecoder
+from .layers.resnet import resnet_features
+
+__all__ = ["CONFIGS", "MEAN", "STD", "ImageEncoder", "Kad", "KadAdapter", "KadConfig", "QueryNetwork", "TextEncoder"]
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet
+TOKENIZERS = (
+    "xmcmic/Med-KEBERT",
+    "GanjinZero/UMLSBert_ENG",
+    "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext",
+)
+CONTEXT = 256
+
+
+class ImageEncoder(nn.Module):
+    """ResNet-50 up to its third or fourth stage, and two linear layers on each cell."""
+
+    def __init__(self, config: KadConfig) -> None:
+        super().__init__()
+        self.res_features = resnet_features(config.resnet)
+        self.res_l1 = nn.Linear(config.resnet.channels, config.resnet.channels)
+        self.res_l2 = nn.Linear(config.resnet.channels, config.decoder.width)
+        self.relu = nn.ReLU()
+
+    def forward(self, image: Tensor) -> Tensor:
+        """[B, 3, S, S] -> patch features [B, N, D], row by row."""
+        cells = self.res_features(image).flatten(2).transpose(1, 2)
+        return self.res_l2(self.relu(self.res_l1(cells)))
+
+
+class TextEncoder(nn.Module):
+    """BERT's pooled output and two linear layers."""
+
+    def __init__(self, config: KadConfig) -> None:
+        super().__init__()
+        self.bert_model = Bert(config.bert)
+        width = config.decoder.width
+        self.mlp_embed = nn.Sequential(nn.Linear(config.bert.width, width), nn.GELU(), nn.Linear(width, width))
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """int64 [T, N] -> text features [T, D], not normalised."""
+        return self.mlp_embed(self.bert_model.pool(self.bert_model(ids, mask)[-1]))
+
+
+class QueryNetwork(nn.Module):
+    """Prompts query the patches. One LayerNorm serves three times: on both inputs and after the last layer."""
+
+    def __init__(self, config: KadConfig) -> None:
+        super().__init__()
+        self.decoder = QueryDecoder(config.decoder)
+        self.mlp_head = nn.Sequential(nn.Linear(config.decoder.width, 2))
+
+    def forward(self, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """patches [B, N, D], text [Q, D] -> logits [B, Q, 2] (absent, present), last layer's attention [B, Q, N]."""
+        norm = self.decoder.norm
+        states, maps = self.decoder(norm(text)[None], norm(patches))
+        return self.mlp_head(states), maps[-1]
+
+
+class Kad(nn.Module):
+    """The three parts, named as the top-level keys of a published checkpoint."""
+
+    def __init__(self, config: KadConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.image_encoder = ImageEncoder(config)
+        self.text_encoder = TextEncoder(config)
+        self.model = QueryNetwork(config)
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """image [B, 3, S, S], text features [Q, D] -> logits [B, Q, 2], attention [B, Q, N]."""
+        return self.model(self.image_encoder(image), text)
+
+
+class KadAdapter(Adapter):
+    """KAD-224, KAD-512, KAD-1024, and smaller models in the same checkpoint structure."""
+
+    variants: ClassVar[tuple[str, ...]] = tuple(CONFIGS)
+    module: Kad
+
+    @classmethod
+    def load(cls, checkpoint: Path, *, resolution: int | None = None) -> Self:
+        """Reads `best_valid.pt`. `resolution` (pixels) overrides what the file says; KAD-512 and KAD-1024 have the same
+        tensors, so a file that does not say is taken for KAD-512. Raises CheckpointError and ConfigError."""
+        source = read_checkpoint(checkpoint)
+        parts = read_parts(source, resolution)
+        with torch.device("meta"):
+            module = Kad(parts.config)
+        install(module, parts.tensors, path=checkpoint, model="KAD", names=parts.tensors)
+        return cls._describe(module, parts.variant, parts.weights, parts.vocabulary, source.record)
+
+    @classmethod
+    def stand_in(cls, variant: str, seed: int = 0) -> Self:
+        """`variant` is one of `variants`; "demo" is a model of a few hundred thousand values for quick tests."""
+        if variant not in CONFIGS:
+            raise ConfigError(f"KAD has no variant '{variant}'; it has {', '.join(CONFIGS)}.")
+        with torch.device("meta"):
+            module = Kad(CONFIGS[variant])
+        fill_module(module, seed)
+        return cls._describe(module, variant, "stand-in", None, None)
+
+    @classmethod
+    def _describe(
+        cls,
+        module: Kad,
+        variant: str,
+        weights: Weights,
+        vocabulary: tuple[str, ...] | None,
+        record: CheckpointRecord | None,
+    ) -> Self:
+        size, bert = module.config.image_size, module.config.bert
+        return cls(
+            module=module,
+            name="kad",
+            variant=variant,
+            weights=weights,
+            geometry=Geometry("squash", size, size, "bicubic"),
+            mean=MEAN,
+            std=STD,
+            grid=(module.config.grid,) * 2,
+            saliency=Saliency("attention", "attention to the image in the last decoder layer, mean over heads"),
+            logit_scale=1.0,
+            text_shape=(module.config.decoder.width,),
+            text_inputs=("input_ids", "attention_mask"),
+            context=min(CONTEXT, bert.positions),
+            vocabulary_size=bert.vocabulary,
+            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, lower_case=True, vocabulary=vocabulary),
+            checkpoint=record,
+        )
+
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """int64 [T, N] -> float32 [T, D]; without a mask every position counts as a token."""
+        return self.module.text_encoder(ids, torch.ones_like(ids) if mask is None else mask)
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
+        logits, attention = self.module(image, text)
+        return logits[..., 1] - logits[..., 0], attention.unflatten(-1, self.grid)
+
+    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
+        """`patches` [B, N, D], `image_pool` [B, D], `logits` [B, Q, 2], `probs` [B, Q], `attention` [B, Q, N]."""
+        patches = self.module.image_encoder(image)
+        logits, attention = self.module.model(patches, text)
+        result: dict[str, Any] = {"patches": patches, "image_pool": patches.mean(dim=1), "logits": logits}
+        return {**result, "probs": logits.softmax(dim=-1)[..., 1], "attention": attention}

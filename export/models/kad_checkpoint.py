@@ -1,0 +1,218 @@
+"""KAD's sizes and the structure of its checkpoints (KAD parity specification, "Published files")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from torch import Tensor, nn
+
+from ...engines.errors import CheckpointError, ConfigError
+from ..adapter import Weights
+from ..checkpoint import Checkpoint
+from ..checkpoint_match import Sizes
+from .layers.bert import BertConfig
+from .layers.query_decoder import DecoderConfig
+from .layers.resnet import ResNetConfig
+
+__all__ = ["CONFIGS", "KadConfig", "KadParts", "as_checkpoint", "read_parts"]
+
+PARTS = ("image_encoder", "text_encoder", "model")
+UNUSED = ("text_encoder.logit_scale", "model.logit_scale", "text_encoder.bert_model.embeddings.position_ids")
+TORCHVISION = re.compile(r"resnet\.(conv1|bn1|layer[1-4]|fc)\.(.+)")
+POSITIONS = {"conv1": 0, "bn1": 1, "layer1": 4, "layer2": 5, "layer3": 6, "layer4": 7}
+FULL_WIDTH, FULL_TEXT_HEADS, FULL_DECODER_HEADS = 768, 12, 4
+
+
+@dataclass(frozen=True)
+class KadConfig:
+    """Sizes; the defaults are those of KAD-512. `decoder.width` is the width all three parts share."""
+
+    image_size: int = 512
+    resnet: ResNetConfig = field(default_factory=ResNetConfig)
+    bert: BertConfig = field(default_factory=BertConfig)
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+
+    @property
+    def grid(self) -> int:
+        """Side of the attention map."""
+        return self.resnet.grid(self.image_size)
+
+
+CONFIGS = {
+    "224": KadConfig(image_size=224, resnet=ResNetConfig(widths=(64, 128, 256), blocks=(3, 4, 6))),
+    "512": KadConfig(image_size=512),
+    "1024": KadConfig(image_size=1024),
+    "demo": KadConfig(
+        image_size=224,
+        resnet=ResNetConfig(stem=16, widths=(8, 16, 32), blocks=(1, 1, 1)),
+        bert=BertConfig(vocabulary=128, width=64, layers=2, heads=2, hidden=128, positions=64),
+        decoder=DecoderConfig(width=64, layers=2, heads=2, hidden=128),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class KadParts:
+    """What a checkpoint says: sizes, variant, kind of weights, word pieces if it carries them, canonical tensors."""
+
+    config: KadConfig
+    variant: str
+    weights: Weights
+    vocabulary: tuple[str, ...] | None
+    tensors: Mapping[str, Tensor]
+
+
+def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
+    """Sorts a checkpoint's tensors under their canonical names and reads the sizes from their shapes.
+
+    A model of other sizes than the published ones says what shapes cannot, in `config["xbench"]`: `weights`, `img_res`,
+    `decoder_heads`, `text_heads` and, if it wants, `vocabulary`. Raises CheckpointError, and ConfigError for a
+    `resolution` the weights are not made for.
+    """
+    parts = {part: source.part(part, "KAD") for part in PARTS}
+    tensors = {f"{part}.{name}": tensor for part in PARTS[1:] for name, tensor in parts[part].items()}
+    tensors |= {f"image_encoder.{name}": tensor for name, tensor in _one_resnet(parts["image_encoder"]).items()}
+    for kind in ("weight", "bias"):  # one norm under two names
+        if (alias := tensors.pop(f"model.decoder_norm.{kind}", None)) is not None:
+            tensors.setdefault(f"model.decoder.norm.{kind}", alias)
+    for name in UNUSED:
+        tensors.pop(name, None)
+    sizes = Sizes(tensors, path=source.path, model="KAD", names=source.names())
+    own = source.settings().get("xbench")
+    if own is None:
+        config = _published(source, sizes, resolution)
+        return KadParts(config, str(config.image_size), "published", None, tensors)
+    settings = own if isinstance(own, Mapping) else {}
+    weights = settings.get("weights", "demo")
+    if weights not in get_args(Weights):
+        raise CheckpointError(f"{source.path} states weights '{weights}'; known are {', '.join(get_args(Weights))}.")
+    bert = _bert(sizes, settings)
+    size = _choose(source.path, resolution, settings.get("img_res"), range(32, 4097))
+    config = KadConfig(size, _resnet(sizes), bert, _decoder(sizes, settings))
+    variant = "demo" if weights == "demo" else str(size)
+    return KadParts(config, variant, cast(Weights, weights), _vocabulary(source.path, settings, bert), tensors)
+
+
+def as_checkpoint(
+    module: nn.Module,
+    config: KadConfig,
+    *,
+    weights: Weights = "demo",
+    vocabulary: Sequence[str] | None = None,
+    epoch: int = 0,
+) -> dict[str, Any]:
+    """The published structure for `torch.save`, from a `Kad` module of any size; `read_parts` reads it back.
+
+    `vocabulary` lists the word pieces in the order of their ids.
+    """
+    own: dict[str, Any] = {"weights": weights, "img_res": config.image_size}
+    own |= {"decoder_heads": config.decoder.heads, "text_heads": config.bert.heads}
+    if vocabulary is not None:
+        own["vocabulary"] = list(vocabulary)
+    content: dict[str, Any] = {part: module.get_submodule(part).state_dict() for part in PARTS}
+    return {**content, "config": {"xbench": own}, "epoch": epoch}
+
+
+def _one_resnet(image: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The image encoder under its canonical names.
+
+    `resnet.*` is the same network as `res_features.*` under torchvision's names; the latter win. Its stages behind the
+    last one in use and its classifier are dropped.
+    """
+    direct = {name: tensor for name, tensor in image.items() if not TORCHVISION.match(name)}
+    aliases: dict[str, Tensor] = {}
+    for name, tensor in image.items():
+        if (match := TORCHVISION.match(name)) and match[1] in POSITIONS:
+            aliases[f"res_features.{POSITIONS[match[1]]}.{match[2]}"] = tensor
+    used = {name.split(".")[1] for name in direct if name.startswith("res_features.")} or _stages(direct, aliases)
+    return {name: tensor for name, tensor in aliases.items() if name.split(".")[1] in used} | direct
+
+
+def _stages(direct: Mapping[str, Tensor], aliases: Mapping[str, Tensor]) -> set[str]:
+    """In a file with torchvision's names only, the linear layer after the network tells which stage is its last."""
+    after = direct.get("res_l1.weight")
+    ends = [k for k in range(4, 8) if _rows(aliases.get(f"res_features.{k}.0.conv3.weight")) == _rows(after)]
+    return {str(k) for k in (0, 1, *range(4, max(ends, default=7) + 1))}
+
+
+def _rows(tensor: Tensor | None) -> int:
+    return 0 if tensor is None or tensor.ndim == 0 else tensor.shape[0]
+
+
+def _resnet(sizes: Sizes) -> ResNetConfig:
+    root = "image_encoder.res_features."
+    stages = range(4, 4 + sizes.count(root, start=4))
+    widths = tuple(sizes(f"{root}{k}.0.conv2.weight", 4)[0] for k in stages)
+    outputs = sizes(f"{root}4.0.conv3.weight", 4)[0]
+    blocks = tuple(sizes.count(f"{root}{k}.") for k in stages)
+    return ResNetConfig(sizes(f"{root}0.weight", 4)[0], widths, blocks, outputs // widths[0])
+
+
+def _bert(sizes: Sizes, settings: Mapping[str, Any]) -> BertConfig:
+    root = "text_encoder.bert_model."
+    vocabulary, width = sizes(f"{root}embeddings.word_embeddings.weight")
+    return BertConfig(
+        vocabulary=vocabulary,
+        width=width,
+        layers=sizes.count(f"{root}encoder.layer."),
+        heads=_heads(sizes.path, settings, "text_heads", width, FULL_TEXT_HEADS),
+        hidden=sizes(f"{root}encoder.layer.0.intermediate.dense.weight")[0],
+        positions=sizes(f"{root}embeddings.position_embeddings.weight")[0],
+        types=sizes(f"{root}embeddings.token_type_embeddings.weight")[0],
+    )
+
+
+def _decoder(sizes: Sizes, settings: Mapping[str, Any]) -> DecoderConfig:
+    root = "model.decoder.layers."
+    hidden, width = sizes(f"{root}0.linear1.weight")
+    heads = _heads(sizes.path, settings, "decoder_heads", width, FULL_DECODER_HEADS)
+    return DecoderConfig(width, sizes.count(root), heads, hidden)
+
+
+def _heads(path: Path, settings: Mapping[str, Any], key: str, width: int, published: int) -> int:
+    heads = settings.get(key, published if width == FULL_WIDTH else None)
+    if not isinstance(heads, int) or heads < 1 or width % heads:
+        raise CheckpointError(
+            f"{path} is not of the published size (width {width}) and config['xbench']['{key}'] is {heads!r}; "
+            "save it with a number of heads that divides the width."
+        )
+    return heads
+
+
+def _published(source: Checkpoint, sizes: Sizes, resolution: int | None) -> KadConfig:
+    """One of the published models: the encoder's depth tells 224 from the others, only the vocabulary may differ."""
+    layer3 = sizes("image_encoder.res_l1.weight")[0] == CONFIGS["224"].resnet.channels
+    settings = source.settings()
+    stated = settings.get("img_res", settings.get("image_res", 224 if layer3 else 512))
+    size = _choose(source.path, resolution, stated, (224,) if layer3 else (512, 1024))
+    vocabulary = sizes("text_encoder.bert_model.embeddings.word_embeddings.weight")[0]
+    return replace(CONFIGS[str(size)], bert=BertConfig(vocabulary=vocabulary))
+
+
+def _choose(path: Path, asked: int | None, stated: object, allowed: Sequence[int]) -> int:
+    known = f"{allowed[0]} to {allowed[-1]}" if isinstance(allowed, range) else " or ".join(map(str, allowed))
+    if asked is not None:
+        if asked not in allowed:
+            raise ConfigError(f"{path} cannot run at resolution {asked}; its image encoder takes {known}.")
+        return asked
+    if type(stated) is not int or stated not in allowed:
+        raise CheckpointError(
+            f"{path} states the image resolution {stated!r}, but its image encoder takes {known}; "
+            "give the resolution yourself (option resolution)."
+        )
+    return stated
+
+
+def _vocabulary(path: Path, settings: Mapping[str, Any], bert: BertConfig) -> tuple[str, ...] | None:
+    words = settings.get("vocabulary")
+    if words is None:
+        return None
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise CheckpointError(f"{path} has a config['xbench']['vocabulary'] that is not a list of words.")
+    if len(words) != bert.vocabulary:
+        raise CheckpointError(f"{path} lists {len(words)} word pieces for a text encoder of {bert.vocabulary}.")
+    return tuple(words)

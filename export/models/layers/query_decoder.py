@@ -1,0 +1,66 @@
+"""Pre-norm transformer decoder that asks an image about a set of prompts (MedKLIP, KAD, MAVL parity specifications)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from .attention import PackedAttention
+
+__all__ = ["DecoderConfig", "DecoderLayer", "QueryDecoder"]
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Sizes; the defaults are KAD's."""
+
+    width: int = 768
+    layers: int = 4
+    heads: int = 4
+    hidden: int = 1024
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention among the queries, attention to the image, feed-forward; LayerNorm first, eps 1e-5."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.self_attn = PackedAttention(config.width, config.heads)
+        self.multihead_attn = PackedAttention(config.width, config.heads)
+        self.linear1 = nn.Linear(config.width, config.hidden)
+        self.linear2 = nn.Linear(config.hidden, config.width)
+        self.norm1 = nn.LayerNorm(config.width)
+        self.norm2 = nn.LayerNorm(config.width)
+        self.norm3 = nn.LayerNorm(config.width)
+        self.relu = nn.ReLU()
+
+    def forward(self, queries: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """queries [B or 1, Q, C], memory [B, N, C] -> queries [B, Q, C] and weights [B, heads, Q, N]."""
+        x = self.norm1(queries)
+        queries = queries + self.self_attn(x, x)[0]
+        seen, weights = self.multihead_attn(self.norm2(queries), memory)
+        queries = queries + seen
+        queries = queries + self.linear2(self.relu(self.linear1(self.norm3(queries))))
+        return queries, weights
+
+
+class QueryDecoder(nn.Module):
+    """The layers and the final norm.
+
+    Queries that are the same for every image are given once, with batch 1: they meet the batch only in the first
+    attention to the image, so the first self-attention is not repeated per image.
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, queries: Tensor, memory: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """queries [B or 1, Q, C], memory [B, N, C] -> states [B, Q, C] and per layer the mean over heads [B, Q, N]."""
+        maps = []
+        for layer in self.layers:
+            queries, weights = layer(queries, memory)
+            maps.append(weights.mean(dim=1))
+        return self.norm(queries), maps

@@ -1,0 +1,72 @@
+"""ResNet with bottleneck blocks, up to any stage, in torchvision's names and arithmetic (ResNet v1.5).
+
+The official medical models keep torchvision's leading children in a Sequential, so the tensors are called
+`0` (7x7 convolution), `1` (BatchNorm) and `4`, `5`, ... (stages); 2 and 3 are the ReLU and the max-pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+__all__ = ["Bottleneck", "ResNetConfig", "resnet_features"]
+
+
+@dataclass(frozen=True)
+class ResNetConfig:
+    """Widths of the stem and of each stage's 3x3 convolution; every stage after the first halves the map."""
+
+    stem: int = 64
+    widths: tuple[int, ...] = (64, 128, 256, 512)
+    blocks: tuple[int, ...] = (3, 4, 6, 3)
+    expansion: int = 4
+
+    @property
+    def channels(self) -> int:
+        """Channels of the last stage's map."""
+        return self.widths[-1] * self.expansion
+
+    def grid(self, size: int) -> int:
+        """Side of the last stage's map for a square input: the stem divides by 4, each later stage by 2."""
+        for _ in range(len(self.widths) + 1):
+            size = (size + 1) // 2
+        return size
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 (carrying the stride) and 1x1 convolution, added to the input."""
+
+    def __init__(self, inputs: int, width: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU()
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs, h, w] -> [B, outputs, h / stride, w / stride]."""
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        return self.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+
+
+def resnet_features(config: ResNetConfig) -> nn.Sequential:
+    """[B, 3, S, S] -> [B, channels, grid, grid]."""
+    stem = [nn.Conv2d(3, config.stem, 7, 2, padding=3, bias=False), nn.BatchNorm2d(config.stem), nn.ReLU()]
+    stages: list[nn.Module] = []
+    channels = config.stem
+    for index, (width, blocks) in enumerate(zip(config.widths, config.blocks, strict=True)):
+        outputs = width * config.expansion
+        stage = [Bottleneck(channels, width, outputs, stride=1 if index == 0 else 2)]
+        stage += [Bottleneck(outputs, width, outputs, stride=1) for _ in range(blocks - 1)]
+        stages.append(nn.Sequential(*stage))
+        channels = outputs
+    return nn.Sequential(*stem, nn.MaxPool2d(3, 2, padding=1), *stages)

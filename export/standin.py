@@ -1,0 +1,76 @@
+"""Stand-in weights: values that depend only on seed, tensor name and shape.
+
+They let two implementations of one architecture be compared without a trained checkpoint. The scheme is that of the
+parity specifications' goldens; only raw PCG64 output is used, whose stream NumPy keeps across versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["fill", "fill_all", "fill_module", "image"]
+
+
+def _noise(name: str, shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
+    """Uniform float32 values of mean 0 and variance 1: the upper 24 of every 64 bits, scaled to [-sqrt 3, sqrt 3)."""
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    stream = np.random.PCG64(int.from_bytes(digest[:8], "little"))
+    bits = stream.random_raw(max(1, math.prod(shape)))[: math.prod(shape)] >> np.uint64(40)
+    values = bits.astype(np.float32) * np.float32(2.0**-23) - np.float32(1)  # exact
+    return (values * np.float32(math.sqrt(3.0))).reshape(shape)
+
+
+def fill(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[Any]:
+    """The stand-in value of the tensor called `name` in the published checkpoint.
+
+    float32, except BatchNorm's step counters (int64 zero). Matrices and kernels get variance 1 / fan-in, scale vectors
+    values around 1, everything else small values around 0, so signals keep their size through the network.
+    """
+    shape = tuple(shape)
+    leaf = name.rpartition(".")[2]
+    if leaf == "num_batches_tracked":
+        return np.zeros(shape, np.int64)
+    if leaf == "logit_scale":
+        return np.full(shape, math.log(1 / 0.07), np.float32)
+    noise = _noise(name, shape, seed)
+    if leaf == "running_mean":
+        return noise * np.float32(0.1)
+    if leaf == "running_var":
+        return np.float32(1) + noise * np.float32(0.25)
+    if len(shape) > 1:
+        return noise / np.float32(math.sqrt(math.prod(shape[1:])))
+    if leaf in ("weight", "gamma"):
+        return np.float32(1) + noise * np.float32(0.1)
+    return noise * np.float32(0.02)
+
+
+def image(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[np.float32]:
+    """A batch of already normalised input [B, C, H, W], about unit variance (also used for made-up text features)."""
+    return _noise(name, tuple(shape), seed)
+
+
+def fill_all(
+    shapes: Mapping[str, tuple[int, ...]], seed: int = 0, aliases: Mapping[str, str] | None = None
+) -> dict[str, NDArray[Any]]:
+    """A whole state dict; a name in `aliases` takes the value of the tensor it is another name of."""
+    canonical = aliases or {}
+    return {name: fill(canonical.get(name, name), shape, seed) for name, shape in shapes.items()}
+
+
+def fill_module(module: nn.Module, seed: int = 0) -> None:
+    """Gives every tensor of `module` (which may be on the meta device) its stand-in value; evaluation mode."""
+    import torch
+
+    shapes = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    values = {name: torch.from_numpy(np.asarray(array)) for name, array in fill_all(shapes, seed).items()}
+    module.load_state_dict(values, strict=True, assign=True)
+    module.eval().requires_grad_(False)
