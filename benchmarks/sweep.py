@@ -1,0 +1,131 @@
+"""Dice and IoU at 101 thresholds: the usual NumPy loop, NumPy's bincount and the fused sweep, in turns on one core.
+
+    python benchmarks/sweep.py [--size 224|1024] [--json FILE]
+
+The two NumPy ways start from a finished, normalised full-size map; the sweep starts from the 14 x 14 grid and does the
+upsampling, the normalisation and the arg max too. All three must give the same integers. They take turns, round by
+round, and the ratio is the median over rounds of the ratio within a round, in CPU time of the one thread.
+The floor is the arithmetic and histogram work per pixel on one core, about 25 us for 224 x 224.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from statistics import median
+
+import numba
+import numpy as np
+from xbench_fast.metrics_gpu import THRESHOLDS, pack_masks, sweep
+
+CELLS, FLOOR_US = 14, 25.0
+
+
+def numpy_loop(normal, mask):
+    """As research code does it: a comparison, an `and`, an `or` and the sums for Dice and IoU per threshold."""
+    overlap, area, scores = np.empty(101, np.int64), np.empty(101, np.int64), np.empty((101, 2))
+    for k, tau in enumerate(THRESHOLDS):
+        marked = normal >= tau
+        overlap[k] = np.logical_and(marked, mask).sum()
+        area[k] = marked.sum()
+        union = np.logical_or(marked, mask).sum()
+        scores[k] = 2 * overlap[k] / (area[k] + mask.sum()), overlap[k] / union
+    return overlap, area
+
+
+def numpy_bincount(normal, mask):
+    """One pass: bins, corrected at their edges, counted inside and outside the region."""
+    bins = (normal * np.float32(100)).astype(np.int64)
+    bins += normal >= np.append(THRESHOLDS, np.float32(2))[bins + 1]
+    bins -= normal < THRESHOLDS[bins]
+    table = np.bincount((bins + 101 * mask).ravel(), minlength=202).reshape(2, 101)
+    outside, inside = table[:, ::-1].cumsum(axis=1)[:, ::-1]
+    return inside, inside + outside
+
+
+def finished_map(grid, size):
+    """Bilinear upsampling and min-max in the canonical order, outside the measured time."""
+    one = np.float32(1)
+    source = np.clip((np.arange(size) + 0.5) / size * CELLS - 0.5, 0, CELLS - 1)
+    lo = np.floor(source).astype(int)
+    hi, w = np.minimum(lo + 1, CELLS - 1), (source - lo).astype(np.float32)
+    rows = grid[:, lo] * (one - w) + grid[:, hi] * w
+    full = rows[lo] * (one - w)[:, None] + rows[hi] * w[:, None]
+    return (full - full.min()) / (full.max() - full.min())
+
+
+def workload(pairs, size):
+    """Smooth maps with one or two peaks on noise, and box regions of 1 to 15 % of the image."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:CELLS, :CELLS]
+    grids, masks = np.empty((pairs, CELLS, CELLS), np.float32), np.zeros((pairs, size, size), bool)
+    for grid, mask in zip(grids, masks, strict=True):
+        grid[:] = 0.1 * rng.random((CELLS, CELLS))
+        for cy, cx in rng.uniform(0, CELLS, (rng.integers(1, 3), 2)):
+            grid += np.exp(-((y - cy) ** 2 + (x - cx) ** 2) / rng.uniform(3, 20)).astype(np.float32)
+        h, w = rng.uniform(0.1, 0.39, 2)
+        top, left = rng.uniform(0, 1 - h), rng.uniform(0, 1 - w)
+        mask[int(top * size) : int((top + h) * size), int(left * size) : int((left + w) * size)] = True
+    return grids, masks
+
+
+def measure(function):
+    start = time.thread_time()
+    result = function()
+    return (time.thread_time() - start) * 1e6, result
+
+
+def machine():
+    names = [
+        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
+    versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
+    return {"cpu": names[0] if names else platform.machine(), "cores": os.cpu_count(), **versions}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", type=int, default=224, choices=(224, 1024), help="side of the evaluation grid")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    size = options.size
+    pairs, rounds = (64, 40) if size == 224 else (8, 8)
+    grids, masks = workload(pairs, size)
+    packed = pack_masks(masks)
+    maps = [finished_map(grid, size) for grid in grids]
+    sweep(grids, packed, size=(size, size))  # compiles or loads the kernel
+
+    times = {"numpy loop": [], "numpy bincount": [], "fused sweep": []}
+    for i in range(rounds):
+        p = i % pairs
+        loop_us, expected = measure(lambda p=p: numpy_loop(maps[p], masks[p]))
+        count_us, counted = measure(lambda p=p: numpy_bincount(maps[p], masks[p]))
+        ours_us, counts = measure(lambda: sweep(grids, packed, size=(size, size)))
+        for overlap, area in (expected, counted):
+            assert np.array_equal(counts.overlap[p], overlap) and np.array_equal(counts.area[p], area)
+        for name, value in zip(times, (loop_us, count_us, ours_us / pairs), strict=True):
+            times[name].append(value)
+
+    floor = FLOOR_US * size * size / (224 * 224)
+    print(
+        f"{CELLS} x {CELLS} -> {size} x {size}, 101 thresholds, one core, {rounds} rounds, us per (image, class) pair"
+    )
+    ways = {}
+    for name, values in times.items():
+        ratio = median(a / b for a, b in zip(times["numpy loop"], values, strict=True))
+        ways[name] = {"median_us": round(median(values), 1), "times_faster_than_loop": round(ratio, 1)}
+        print(f"  {name:<15}{median(values):12.1f}{ratio:10.1f} x")
+    fraction = floor / median(times["fused sweep"])
+    print(f"  {'floor':<15}{floor:12.1f}{'':10}    the fused sweep reaches {100 * fraction:.0f} % of it")
+    if options.json:
+        document = {"size": size, "cells": CELLS, "pairs_per_call": pairs, "rounds": rounds, "us_per_pair": ways}
+        document |= {"floor_us": round(floor, 1), "fraction_of_floor": round(fraction, 3), "machine": machine()}
+        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Recognition metrics per class and dataset (metrics specification §7). Needs scikit-learn, imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .aggregate import macro_mean
+
+__all__ = ["ClassRecognition", "Recognition", "probability", "recognition"]
+
+
+@dataclass(frozen=True)
+class ClassRecognition:
+    """Recognition of one class over the images whose label is known.
+
+    n, positives: known labels and how many are 1; prevalence: positives / n.
+    auc: area under the ROC curve, half credit for ties; None unless both label values occur.
+    auprc: average precision; None without a positive.
+    f1, accuracy: at p >= 0.5; F1 is 0 where it would divide by zero. None where n = 0.
+    """
+
+    name: str
+    n: int
+    positives: int
+    prevalence: float | None = None
+    auc: float | None = None
+    auprc: float | None = None
+    f1: float | None = None
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """Recognition of one model on one dataset.
+
+    auc, auprc, f1, accuracy: unweighted means over the classes where they are defined.
+    hamming: share of known (image, class) cells predicted right.
+    excluded: for each of the four means, the classes it leaves out.
+    """
+
+    classes: tuple[ClassRecognition, ...]
+    auc: float | None
+    auprc: float | None
+    f1: float | None
+    accuracy: float | None
+    hamming: float | None
+    excluded: dict[str, tuple[str, ...]]
+
+
+def probability(logits: NDArray[np.floating]) -> NDArray[np.float64]:
+    """sigmoid(logits) in float64, without overflow and without cancellation."""
+    return np.exp(-np.logaddexp(0.0, -np.asarray(logits, np.float64)))
+
+
+def recognition(logits: NDArray[np.floating], labels: NDArray[np.integer], names: Sequence[str]) -> Recognition:
+    """Recognition scores of N images and C classes.
+
+    logits: float [N, C]; p = sigmoid(logit). Ranking uses the logits, since p saturates; p >= 0.5 is logit >= 0.
+    labels: integers [N, C]: 1, 0, or -1 for unknown.
+    Raises ValueError for shapes that do not fit, other label values, or a logit that is not finite.
+    """
+    logits, labels = np.asarray(logits), np.asarray(labels)
+    if logits.ndim != 2 or logits.shape[1] != len(names) or labels.shape != logits.shape:
+        raise ValueError(
+            f"logits and labels must both have shape [N, {len(names)}], got {logits.shape} and {labels.shape}"
+        )
+    if not np.isin(labels, (-1, 0, 1)).all():
+        raise ValueError("labels must be 1, 0 or -1 (unknown)")
+    if not np.isfinite(logits).all():
+        image, column = np.argwhere(~np.isfinite(logits))[0]
+        raise ValueError(f"the logit of image {image}, class {names[column]!r} is {logits[image, column]}")
+
+    classes = tuple(_one(name, logits[:, c], labels[:, c]) for c, name in enumerate(names))
+    known = labels >= 0
+    right = ((logits >= 0) == (labels == 1))[known]
+    columns = {f: [getattr(scores, f) for scores in classes] for f in ("auc", "auprc", "f1", "accuracy")}
+    excluded = {
+        field: tuple(name for name, value in zip(names, column, strict=True) if value is None)
+        for field, column in columns.items()
+    }
+    return Recognition(
+        classes,
+        **{field: macro_mean(column) for field, column in columns.items()},
+        hamming=float(right.mean()) if right.size else None,
+        excluded=excluded,
+    )
+
+
+def _one(name: str, logits: NDArray[np.floating], labels: NDArray[np.integer]) -> ClassRecognition:
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    known = labels >= 0
+    truth, score = labels[known] == 1, logits[known].astype(np.float64)
+    n, positives = len(truth), int(truth.sum())
+    if n == 0:
+        return ClassRecognition(name, 0, 0)
+    predicted = score >= 0
+    hits = int((predicted & truth).sum())
+    marked = int(predicted.sum()) + positives
+    return ClassRecognition(
+        name=name,
+        n=n,
+        positives=positives,
+        prevalence=positives / n,
+        auc=float(roc_auc_score(truth, score)) if 0 < positives < n else None,
+        auprc=float(average_precision_score(truth, score)) if positives else None,
+        f1=2 * hits / marked if marked else 0.0,
+        accuracy=float((predicted == truth).mean()),
+    )

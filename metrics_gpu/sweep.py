@@ -1,0 +1,156 @@
+"""The sweep: saliency grids and regions to counts at all 101 thresholds, in one pass (metrics specification §2-§5)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .counts import Counts
+from .sampling import MODES, Axis, Mode, axis
+from .thresholds import LEVELS
+
+__all__ = ["GRID", "pack_masks", "sweep", "unpack_masks"]
+
+GRID: Final = (224, 224)
+"""Height and width of the evaluation grid."""
+
+
+def pack_masks(masks: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Bit masks uint8 [P, H, ceil(W / 8)] of bool [P, H, W]: lowest bit first, every row filled up to whole bytes.
+
+    Raises TypeError unless `masks` is bool, ValueError unless it has three axes.
+    """
+    if not isinstance(masks, np.ndarray) or masks.dtype != np.bool_:
+        raise TypeError(f"masks to pack must be a bool array, got {_kind(masks)}")
+    if masks.ndim != 3:
+        raise ValueError(f"masks to pack must have shape [P, H, W], got {masks.shape}")
+    return np.packbits(masks, axis=-1, bitorder="little")
+
+
+def unpack_masks(packed: NDArray[np.uint8], width: int) -> NDArray[np.bool_]:
+    """The bool [P, H, width] that `pack_masks` packed."""
+    return np.unpackbits(packed, axis=-1, count=width, bitorder="little").astype(np.bool_)
+
+
+def sweep(
+    saliency: NDArray[np.float32],
+    masks: NDArray[np.bool_] | NDArray[np.uint8],
+    *,
+    size: tuple[int, int] | None = None,
+    frames: NDArray[np.float64] | None = None,
+    upsample: Mode = "bilinear",
+) -> Counts:
+    """Counts of P (image, class) pairs: each saliency grid upsampled, min-max normalised and compared with its region.
+
+    saliency: float32 [P, h, w], any scale; the model's own grid.
+    masks: regions on the evaluation grid, bool [P, H, W] or as `pack_masks` gives them, uint8 [P, H, ceil(W / 8)].
+    size: (H, W); needed for packed masks only if it is not (224, 224).
+    frames: float64 [P, 4], the part of the native frame each saliency grid covers as fractions (y0, x0, y1, x1);
+        default (0, 0, 1, 1). Pixels outside were not seen by the model and take the map's minimum.
+    upsample: `bilinear` (half-pixel centres), `align_corners` or `nearest`; see `sampling.axis`.
+
+    The arithmetic is fixed to the last bit (metrics specification §2): float32, horizontal then vertical interpolation
+    as v[lo] * (1 - w) + v[hi] * w, Mn = (v - min) / (max - min), comparison Mn >= float32(k / 100). A map that is
+    constant, holds a NaN or an infinity at a seen pixel, has a range beyond float32, or of which nothing is seen is
+    `degenerate`: Mn = 0 everywhere, no hit.
+
+    Raises TypeError for a wrong dtype, ValueError for shapes that do not fit, a bad frame or an unknown upsampling.
+    """
+    height, width, words = _as_words(masks, size)
+    pairs = len(words)
+    if not isinstance(saliency, np.ndarray) or saliency.dtype != np.float32:
+        raise TypeError(f"saliency must be a float32 array, got {_kind(saliency)}")
+    if saliency.ndim != 3 or 0 in saliency.shape[1:]:
+        raise ValueError(f"saliency must have shape [P, h, w] with h, w >= 1, got {saliency.shape}")
+    if len(saliency) != pairs:
+        raise ValueError(f"{len(saliency)} saliency maps do not fit {pairs} masks")
+    if upsample not in MODES:
+        raise ValueError(f"unknown upsampling {upsample!r}; known: {', '.join(MODES)}")
+    if pairs == 0:
+        return Counts.empty()
+    spans = _spans(frames, pairs)
+    y_tables, y_of = _tables(spans[:, 0::2], saliency.shape[1], height, upsample)
+    x_tables, x_of = _tables(spans[:, 1::2], saliency.shape[2], width, upsample)
+    tables = np.zeros((pairs, 2), np.int32)
+    tables[:, 0], tables[:, 1] = y_of, x_of
+
+    from .sweep_numba import sweep_batch  # compiles, so only where a sweep is run
+
+    levels = np.empty((pairs, 2, LEVELS), np.int32)
+    single = np.empty((pairs, 2), np.int32)
+    flags = np.empty((pairs, 2), np.bool_)
+    sweep_batch(
+        np.ascontiguousarray(saliency),
+        words,
+        width,
+        tables,
+        *_stacked(y_tables),
+        *_stacked(x_tables),
+        levels,
+        single,
+        flags,
+    )
+    area, overlap = (np.ascontiguousarray(levels[:, i]) for i in range(2))
+    region, argmax = (np.ascontiguousarray(single[:, i]) for i in range(2))
+    hit, degenerate = (np.ascontiguousarray(flags[:, i]) for i in range(2))
+    return Counts(area, overlap, region, argmax, hit, degenerate)
+
+
+def _kind(value: object) -> str:
+    return f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def _as_words(
+    masks: NDArray[np.bool_] | NDArray[np.uint8], size: tuple[int, int] | None
+) -> tuple[int, int, NDArray[np.uint32]]:
+    """Height, width and the masks as rows of 32-bit words."""
+    if not isinstance(masks, np.ndarray) or masks.dtype not in (np.bool_, np.uint8):
+        raise TypeError(f"masks must be a bool or a packed uint8 array, got {_kind(masks)}")
+    if masks.ndim != 3:
+        raise ValueError(f"masks must have three axes, [P, H, W] or packed [P, H, ceil(W / 8)], got {masks.shape}")
+    if masks.dtype == np.bool_:
+        height, width = masks.shape[1:]
+        if size is not None and tuple(size) != (height, width):
+            raise ValueError(f"size {tuple(size)} does not fit masks of {(height, width)}")
+        packed = np.packbits(masks, axis=-1, bitorder="little")
+    else:
+        height, width = GRID if size is None else size
+        packed = masks.view(np.uint8)
+        if packed.shape[1:] != (height, (width + 7) // 8):
+            raise ValueError(f"packed masks of shape {packed.shape} do not fit size {(height, width)}")
+    if height < 1 or width < 1:
+        raise ValueError(f"the evaluation grid needs at least one pixel, got {(height, width)}")
+    short = -packed.shape[2] % 4
+    if short:
+        packed = np.pad(packed, ((0, 0), (0, 0), (0, short)))
+    words = np.ascontiguousarray(packed).view(np.dtype("<u4"))
+    return height, width, np.require(words, np.uint32, ("C", "A"))
+
+
+def _spans(frames: NDArray[np.float64] | None, pairs: int) -> NDArray[np.float64]:
+    """Checked fields of view [P, 4]; a single row if all pairs share the whole frame."""
+    if frames is None:
+        return np.array([[0.0, 0.0, 1.0, 1.0]])
+    spans = np.asarray(frames, np.float64)
+    if spans.shape != (pairs, 4):
+        raise ValueError(f"frames must have shape {(pairs, 4)}, got {spans.shape}")
+    bad = np.flatnonzero(~(np.isfinite(spans).all(axis=1) & (spans[:, :2] < spans[:, 2:]).all(axis=1)))
+    if len(bad):
+        raise ValueError(f"frame {bad[0]} must be finite with y0 < y1 and x0 < x1, got {spans[bad[0]].tolist()}")
+    return spans
+
+
+def _tables(spans: NDArray[np.float64], cells: int, pixels: int, mode: Mode) -> tuple[list[Axis], NDArray[np.intp]]:
+    """One axis table per distinct field of view, and which one each pair uses."""
+    if len(spans) == 1:
+        return [axis(cells, pixels, float(spans[0, 0]), float(spans[0, 1]), mode)], np.zeros(1, np.intp)
+    distinct, index = np.unique(spans, axis=0, return_inverse=True)
+    tables = [axis(cells, pixels, float(start), float(stop), mode) for start, stop in distinct]
+    return tables, np.asarray(index).reshape(-1)
+
+
+def _stacked(tables: list[Axis]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    cells = np.stack([np.stack([table.lo, table.hi]) for table in tables])
+    return cells, np.stack([table.weight for table in tables])

@@ -1,0 +1,244 @@
+"""Grounding metrics against sums over pairs written out by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from xbench_fast.metrics_gpu import (
+    Counts,
+    GroundingOptions,
+    dice_curves,
+    grounding,
+    iou_curves,
+    macro_mean,
+    micro_mean,
+    percent,
+    pointing_hits,
+    sweep,
+)
+
+
+def random_counts(rng, pairs=40, pixels=400):
+    """Counts of random maps and regions, by brute force on small grids."""
+    side = int(pixels**0.5)
+    grids = rng.random((pairs, 5, 5), dtype=np.float32)
+    masks = rng.random((pairs, side, side)) < rng.uniform(0.02, 0.5, (pairs, 1, 1))
+    masks[:, 0, 0] = True
+    grids[0] = 0.5
+    return sweep(grids, masks)
+
+
+def counts_of(area, overlap, region, hit=None, degenerate=None, argmax=None):
+    pairs = len(region)
+    flags = np.zeros(pairs, bool)
+    return Counts(
+        np.asarray(area, np.int32),
+        np.asarray(overlap, np.int32),
+        np.asarray(region, np.int32),
+        np.zeros(pairs, np.int32) if argmax is None else argmax,
+        flags if hit is None else np.asarray(hit, bool),
+        flags if degenerate is None else np.asarray(degenerate, bool),
+    )
+
+
+def steps(*values):
+    """[101] with values given as (from level, value)."""
+    out = np.zeros(101, np.int32)
+    for start, value in values:
+        out[start:] = value
+    return out
+
+
+def naive_curves(counts):
+    dice = [
+        [2 * int(o) / (int(a) + int(r)) for a, o in zip(area, overlap, strict=True)]
+        for area, overlap, r in zip(counts.area, counts.overlap, counts.region, strict=True)
+    ]
+    iou = [
+        [int(o) / (int(a) + int(r) - int(o)) for a, o in zip(area, overlap, strict=True)]
+        for area, overlap, r in zip(counts.area, counts.overlap, counts.region, strict=True)
+    ]
+    return dice, iou
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("tau_from", [0.0, 0.01])
+@pytest.mark.parametrize("iou_at", ["joint", "independent"])
+@pytest.mark.parametrize("unit", ["per_class", "per_dataset", "per_image"])
+def test_every_option_against_loops(unit, iou_at, tau_from):
+    rng = np.random.default_rng(0)
+    counts = random_counts(rng)
+    names = ["a", "b", "empty", "c"]
+    class_of = rng.choice([0, 1, 3], len(counts))
+    result = grounding(counts, class_of, names, GroundingOptions(tau_from=tau_from, unit=unit, iou_at=iou_at))
+    dice, iou = naive_curves(counts)
+    first = 0 if tau_from == 0.0 else 1
+    levels = range(first, 101)
+    members = {c: [p for p in range(len(counts)) if class_of[p] == c] for c in (0, 1, 3)}
+
+    def class_mean(curve, c, k):
+        return mean(curve[p][k] for p in members[c])
+
+    def best(curve):
+        return {c: max(levels, key=lambda k: (class_mean(curve, c, k), -k)) for c in members}
+
+    if unit == "per_dataset":
+        k_dice = dict.fromkeys(members, max(levels, key=lambda k: mean(class_mean(dice, c, k) for c in members)))
+        k_iou = dict.fromkeys(members, max(levels, key=lambda k: mean(class_mean(iou, c, k) for c in members)))
+    else:
+        k_dice, k_iou = best(dice), best(iou)
+    if iou_at == "joint":
+        k_iou = k_dice
+
+    assert result.classes[2].n == 0 and result.classes[2].dice_best is None
+    for c, pairs in members.items():
+        got = result.classes[c]
+        assert (got.name, got.n) == (names[c], len(pairs))
+        assert got.degenerate == sum(bool(counts.degenerate[p]) for p in pairs)
+        assert got.pointing == pytest.approx(mean(int(counts.hit[p]) for p in pairs))
+        assert got.dice_fixed == pytest.approx(class_mean(dice, c, 50))
+        assert got.iou_fixed == pytest.approx(class_mean(iou, c, 50))
+        assert got.floor_dice == pytest.approx(
+            mean(2 * int(counts.region[p]) / (400 + int(counts.region[p])) for p in pairs)
+        )
+        assert got.floor_iou == got.chance == pytest.approx(mean(int(counts.region[p]) / 400 for p in pairs))
+        if unit == "per_image":
+            each = [max(levels, key=lambda k, p=p: (dice[p][k], -k)) for p in pairs]
+            assert got.dice_best == pytest.approx(mean(dice[p][k] for p, k in zip(pairs, each, strict=True)))
+            at = (
+                [iou[p][k] for p, k in zip(pairs, each, strict=True)]
+                if iou_at == "joint"
+                else [max(iou[p][first:]) for p in pairs]
+            )
+            assert got.iou_best == pytest.approx(mean(at))
+            assert got.best_tau is None and got.iou_tau is None
+        else:
+            assert (got.best_tau, got.iou_tau) == (k_dice[c] / 100, k_iou[c] / 100)
+            assert got.dice_best == pytest.approx(class_mean(dice, c, k_dice[c]))
+            assert got.iou_best == pytest.approx(class_mean(iou, c, k_iou[c]))
+        assert got.delta_dice == pytest.approx(100 * (got.dice_best - got.dice_fixed))
+        if unit != "per_dataset":
+            assert got.delta_dice >= 0
+    used = [result.classes[c] for c in members]
+    for field in ("pointing", "dice_fixed", "iou_fixed", "dice_best", "iou_best", "delta_dice", "floor_dice", "chance"):
+        values = [getattr(scores, field) for scores in used]
+        assert getattr(result.macro, field) == pytest.approx(mean(values))
+        weighted = sum(v * s.n for v, s in zip(values, used, strict=True)) / len(counts)
+        assert getattr(result.micro, field) == pytest.approx(weighted)
+    assert result.macro.n == result.micro.n == len(counts)
+    assert result.macro.degenerate == int(counts.degenerate.sum()) > 0
+
+
+def test_searches_are_ordered():
+    rng = np.random.default_rng(3)
+    counts = random_counts(rng, 60)
+    class_of = rng.integers(0, 3, 60)
+    value = {
+        unit: grounding(counts, class_of, "abc", GroundingOptions(unit=unit)).macro.dice_best
+        for unit in ("per_dataset", "per_class", "per_image")
+    }
+    result = grounding(counts, class_of, "abc")
+    assert result.macro.floor_dice <= value["per_dataset"] <= value["per_class"] <= value["per_image"]
+    for scores in result.classes:
+        assert scores.dice_best >= max(scores.floor_dice, scores.dice_fixed)
+
+
+def test_equal_means_take_the_smallest_threshold():
+    area = [steps((0, 100), (1, 10))]
+    counts = counts_of(area, [steps((0, 10), (1, 10))], [10])
+    scores = grounding(counts, np.array([0]), ["x"]).classes[0]
+    assert scores.best_tau == 0.01 and scores.dice_best == 1.0 and scores.iou_best == 1.0
+
+
+def test_the_search_from_one_per_cent_can_fall_below_the_floor():
+    counts = counts_of([steps((0, 100), (1, 50))], [steps((0, 30), (1, 0))], [30])
+    floor = 2 * 30 / 130
+    assert grounding(counts, np.array([0]), ["x"]).classes[0].dice_best == pytest.approx(floor)
+    late = grounding(counts, np.array([0]), ["x"], GroundingOptions(tau_from=0.01)).classes[0]
+    assert late.dice_best == 0 and late.best_tau == 0.01 and late.floor_dice == pytest.approx(floor)
+
+
+def test_iou_at_its_own_threshold_differs_from_the_joint_one():
+    # two pairs whose best common thresholds differ between Dice and IoU
+    area = [steps((0, 100), (1, 100), (60, 10)), steps((0, 100), (1, 40), (60, 1))]
+    overlap = [steps((0, 10), (1, 10), (60, 10)), steps((0, 40), (1, 30), (60, 1))]
+    counts = counts_of(area, overlap, [10, 40])
+    dice, iou = naive_curves(counts)
+    k_dice = max(range(101), key=lambda k: (dice[0][k] + dice[1][k], -k))
+    k_iou = max(range(101), key=lambda k: (iou[0][k] + iou[1][k], -k))
+    joint = grounding(counts, np.zeros(2, int), ["x"]).classes[0]
+    own = grounding(counts, np.zeros(2, int), ["x"], GroundingOptions(iou_at="independent")).classes[0]
+    assert joint.iou_tau == joint.best_tau == k_dice / 100 and own.iou_tau == k_iou / 100
+    assert own.iou_best >= joint.iou_best
+
+
+def test_pointing_ties():
+    grids = np.zeros((3, 2, 2), np.float32)
+    grids[0, 0, 0] = grids[0, 1, 1] = 1  # two tied cells of 4 pixels each, the second one half in the region
+    grids[1, 0, 1] = 1
+    masks = np.zeros((3, 4, 4), bool)
+    masks[0, 2, 2:] = True
+    masks[1, :2, 2:] = True
+    masks[2] = True  # degenerate map: a miss under every rule
+    counts = sweep(grids, masks, upsample="nearest")
+    assert pointing_hits(counts, "first").tolist() == [0, 1, 0]
+    assert pointing_hits(counts, "any").tolist() == [1, 1, 0]
+    assert pointing_hits(counts, "expected").tolist() == [2 / 8, 1, 0]
+    for rule, expected in (("first", 1 / 3), ("any", 2 / 3), ("expected", 1.25 / 3)):
+        result = grounding(counts, np.zeros(3, int), ["x"], GroundingOptions(ties=rule))
+        assert result.classes[0].pointing == pytest.approx(expected) and result.classes[0].degenerate == 1
+
+
+def test_curves_refuse_pairs_without_region():
+    counts = counts_of([steps((0, 4))] * 2, [steps((0, 1)), steps((0, 0))], [1, 0])
+    for function in (dice_curves, iou_curves, lambda c: grounding(c, np.zeros(2, int), ["x"])):
+        with pytest.raises(ValueError, match=r"1 pairs have no region .*pair 1"):
+            function(counts)
+
+
+def test_no_pair_at_all():
+    result = grounding(Counts.empty(), np.zeros(0, int), ["x", "y"])
+    assert result.macro.n == 0 and result.macro.pointing is None and result.micro.dice_best is None
+    shared = grounding(Counts.empty(), np.zeros(0, int), ["x"], GroundingOptions(unit="per_dataset"))
+    assert shared.macro.best_tau is None
+
+
+def test_misuse():
+    counts = counts_of([steps((0, 4))], [steps((0, 1))], [1])
+    with pytest.raises(ValueError, match="shape"):
+        grounding(counts, np.zeros(2, int), ["x"])
+    with pytest.raises(ValueError, match=r"0\.\.0, got 1\.\.1"):
+        grounding(counts, np.ones(1, int), ["x"])
+    for options in ({"tau_from": 0.5}, {"ties": "last"}, {"unit": "per_model"}, {"iou_at": "both"}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            GroundingOptions(**options)
+    with pytest.raises(ValueError, match="shape"):
+        Counts(counts.area, counts.overlap, counts.region, counts.argmax, np.zeros(2, bool), counts.degenerate)
+    with pytest.raises(TypeError, match="int32"):
+        Counts(
+            counts.area.astype(np.int64), counts.overlap, counts.region, counts.argmax, counts.hit, counts.degenerate
+        )
+
+
+def test_means():
+    assert macro_mean([1.0, None, 0.0]) == 0.5 and macro_mean([None]) is None and macro_mean([]) is None
+    assert micro_mean([1.0, None, 0.0], [3, 5, 1]) == 0.75 and micro_mean([1.0], [0]) is None
+
+
+def test_percent_rounds_the_unrounded_value_half_to_even():
+    for numerator, denominator in [(161, 800), (163, 800), (1, 800), (3, 800), (1, 3), (2, 3), (799, 800), (1, 1)]:
+        exact = Fraction(numerator * 10000, denominator)
+        assert percent(numerator / denominator) == f"{round(exact) / 100:.2f}"
+    assert percent(0.20125) == "20.12" and percent(0.20375) == "20.38"
+    assert percent(0.119715) == "11.97" and percent(0.1197150001) == "11.97" and percent(0.11975) == "11.98"
+    assert percent(0.20199, 3) == "20.199" and percent(0.5, 0) == "50" and percent(1e-9) == "0.00"
+    assert percent(-1e-9) == "0.00" and percent(-0.0123) == "-1.23"
+    assert percent(None) == percent(float("nan")) == "n/a" and percent(None, missing="-") == "-"
+    with pytest.raises(ValueError, match="inf"):
+        percent(float("inf"))

@@ -1,0 +1,345 @@
+"""The sweep equals a naive evaluation of the canonical arithmetic, in integers.
+
+The oracle upsamples row by row with NumPy float32 arrays (and, once, pixel by pixel), compares the whole map with each
+threshold, and shares no code with the package: neither the axis tables, nor the thresholds, nor the histogram.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from xbench_fast.metrics_gpu import Counts, pack_masks, sweep, unpack_masks
+
+F = np.float32
+TAUS = [F(k / 100) for k in range(101)]
+
+
+def naive_source(i, pixels, cells, start, stop, mode):
+    """(lo, hi, weight) of one pixel, or None if the model does not see it."""
+    centre = (i + 0.5) / pixels
+    if not start <= centre < stop:
+        return None
+    u = (centre - start) / (stop - start)
+    if mode == "nearest":
+        cell = min(max(math.floor(u * cells), 0), cells - 1)
+        return cell, cell, F(0)
+    if mode == "bilinear":
+        source = u * cells - 0.5
+    else:
+        covered = pixels * (stop - start)
+        source = (i - start * pixels) * ((cells - 1) / (covered - 1)) if covered > 1 else 0.0
+    source = min(max(source, 0.0), cells - 1.0)
+    lo = math.floor(source)
+    return lo, min(lo + 1, cells - 1), F(source - lo)
+
+
+def naive_map(grid, height, width, frame=(0.0, 0.0, 1.0, 1.0), mode="bilinear"):
+    """The upsampled map as float32 [H, W], NaN where unseen, and which pixels are seen."""
+    h, w = grid.shape
+    rows = [naive_source(y, height, h, frame[0], frame[2], mode) for y in range(height)]
+    columns = [naive_source(x, width, w, frame[1], frame[3], mode) for x in range(width)]
+    values, seen = np.full((height, width), np.nan, F), np.zeros((height, width), bool)
+    inside = [x for x, column in enumerate(columns) if column is not None]
+    x0, x1 = (np.array([columns[x][i] for x in inside], int) for i in (0, 1))
+    wx = np.array([columns[x][2] for x in inside], F)
+    for y, row in enumerate(rows):
+        if row is None:
+            continue
+        y0, y1, wy = row
+        a = grid[y0, x0] * (F(1) - wx) + grid[y0, x1] * wx
+        b = grid[y1, x0] * (F(1) - wx) + grid[y1, x1] * wx
+        values[y, inside], seen[y, inside] = a * (F(1) - wy) + b * wy, True
+    return values, seen
+
+
+def naive_counts(grid, mask, frame=(0.0, 0.0, 1.0, 1.0), mode="bilinear"):
+    """Every field of Counts for one pair, by direct comparison."""
+    with np.errstate(all="ignore"):
+        values, seen = naive_map(grid, *mask.shape, frame, mode)
+        finite = seen.any() and np.isfinite(values[seen]).all()
+        low, high = (values[seen].min(), values[seen].max()) if finite else (F(0), F(0))
+        span = high - low
+        degenerate = not (span > 0 and np.isfinite(span))
+        normal = np.zeros(mask.shape, F) if degenerate else np.where(seen, (values - low) / span, F(0))
+    assert normal.dtype == F
+    area = [int((normal >= tau).sum()) for tau in TAUS]
+    overlap = [int(((normal >= tau) & mask).sum()) for tau in TAUS]
+    argmax = 0 if degenerate else int(np.where(seen, values, low).argmax())
+    hit = bool(not degenerate and mask.ravel()[argmax])
+    return area, overlap, int(mask.sum()), argmax, hit, degenerate
+
+
+def assert_equal(counts: Counts, grids, masks, frames=None, mode="bilinear"):
+    assert len(counts) == len(grids)
+    for p, (grid, mask) in enumerate(zip(grids, masks, strict=True)):
+        frame = (0.0, 0.0, 1.0, 1.0) if frames is None else tuple(frames[p])
+        area, overlap, region, argmax, hit, degenerate = naive_counts(grid, mask, frame, mode)
+        assert bool(counts.degenerate[p]) == degenerate
+        assert counts.area[p].tolist() == area
+        assert counts.overlap[p].tolist() == overlap
+        assert (int(counts.region[p]), int(counts.argmax[p]), bool(counts.hit[p])) == (region, argmax, hit)
+
+
+def random_masks(rng, pairs, height, width):
+    masks = rng.random((pairs, height, width)) < rng.random((pairs, 1, 1)) ** 2
+    masks[:, rng.integers(height)] = False
+    return masks
+
+
+def frames_of(rng, pairs):
+    start, length = rng.uniform(-0.4, 0.5, (pairs, 2)), rng.uniform(0.3, 1.4, (pairs, 2))
+    return np.concatenate([start, start + length], axis=1)
+
+
+def test_equals_a_double_loop_over_pixels():
+    rng = np.random.default_rng(2)
+    grid, mask = rng.standard_normal((7, 7)).astype(F), random_masks(rng, 1, 64, 64)[0]
+    source = [naive_source(i, 64, 7, 0.0, 1.0, "bilinear") for i in range(64)]
+    values = [[F(0)] * 64 for _ in range(64)]
+    for y, (y0, y1, wy) in enumerate(source):
+        for x, (x0, x1, wx) in enumerate(source):
+            a = grid[y0, x0] * (F(1) - wx) + grid[y0, x1] * wx
+            b = grid[y1, x0] * (F(1) - wx) + grid[y1, x1] * wx
+            values[y][x] = a * (F(1) - wy) + b * wy
+    low, high = min(map(min, values)), max(map(max, values))
+    area, overlap = [0] * 101, [0] * 101
+    for y in range(64):
+        for x in range(64):
+            for k, tau in enumerate(TAUS):
+                if (values[y][x] - low) / (high - low) >= tau:
+                    area[k] += 1
+                    overlap[k] += int(mask[y, x])
+    counts = sweep(grid[None], mask[None])
+    assert counts.area[0].tolist() == area and counts.overlap[0].tolist() == overlap
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "align_corners", "nearest"])
+@pytest.mark.parametrize("cells", [(7, 7), (14, 14), (16, 16), (32, 32), (64, 64), (1, 9), (3, 1), (1, 1)])
+def test_equals_the_naive_map_on_the_evaluation_grid(cells, mode):
+    rng = np.random.default_rng(sum(cells))
+    grids = rng.standard_normal((2, *cells)).astype(F)
+    masks = random_masks(rng, 2, 224, 224)
+    assert_equal(sweep(grids, masks, upsample=mode), grids, masks, mode=mode)
+
+
+def test_no_fused_multiply_add_in_the_machine_code():
+    import numba
+    from xbench_fast.metrics_gpu import sweep_numba
+
+    fresh = numba.njit(sweep_numba.sweep_batch.signatures[0], nogil=True, error_model="numpy")(sweep_numba._sweep)
+    code = "\n".join(fresh.inspect_asm().values()).lower()
+    assert "mul" in code
+    assert not re.search(r"\bv?fn?m(add|sub|la|ls)\w*", code)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "align_corners", "nearest"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 33), (31, 7), (13, 64), (97, 101), (40, 255)])
+def test_equals_the_naive_map_on_odd_grids(size, mode):
+    rng = np.random.default_rng(size[0] * 1000 + size[1])
+    grids = rng.random((5, 14, 11), dtype=F)
+    masks = random_masks(rng, 5, *size)
+    assert_equal(sweep(grids, masks, upsample=mode), grids, masks, mode=mode)
+    assert_equal(sweep(grids, pack_masks(masks), size=size, upsample=mode), grids, masks, mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "align_corners", "nearest"])
+def test_fields_of_view(mode):
+    rng = np.random.default_rng(5)
+    grids = rng.random((12, 7, 7), dtype=F) + F(0.5)
+    masks, frames = random_masks(rng, 12, 41, 50), frames_of(rng, 12)
+    frames[:4] = [[0, 0.125, 1, 0.875], [0.2, 0, 0.8, 1], [-0.25, 0, 1.25, 1], [1.5, 0, 2, 1]]
+    counts = sweep(grids, masks, frames=frames, upsample=mode)
+    assert_equal(counts, grids, masks, frames, mode)
+    assert counts.degenerate[3] and not counts.degenerate[:3].any()
+
+
+def test_the_shape_of_the_map_does_not_matter_for_equality():
+    rng = np.random.default_rng(11)
+    y, x = np.mgrid[:14, :14].astype(F)
+    peak = np.exp(-((y - 4) ** 2 + (x - 9) ** 2) / F(6)).astype(F)
+    grids = np.stack(
+        [
+            peak,
+            -peak,
+            peak**8,
+            (y + x).astype(F),
+            (x > 6).astype(F),
+            np.where((y == 3) & (x == 8), F(1), F(0)),
+            np.round(peak, 2),
+            np.tile(F([0, 1]), (14, 7)),
+            F(0.3) + F(1e-3) * rng.random((14, 14), dtype=F),
+            F(1000) + rng.random((14, 14), dtype=F),
+            F(1e-38) * rng.random((14, 14), dtype=F),
+            F(3e-44) * rng.random((14, 14), dtype=F),
+            F(1e38) * rng.standard_normal((14, 14)).astype(F),
+            np.where((y == 13) & (x == 13), F(1e30), peak),
+            rng.integers(0, 3, (14, 14)).astype(F),
+            rng.integers(0, 101, (14, 14)).astype(F) / F(100),
+        ]
+    )
+    masks = random_masks(rng, len(grids), 224, 224)
+    for mode in ("bilinear", "align_corners", "nearest"):
+        assert_equal(sweep(grids, masks, upsample=mode), grids, masks, mode=mode)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
+def test_not_finite_is_degenerate_wherever_it_stands(bad):
+    grids = np.random.default_rng(0).random((4, 5, 5), dtype=F)
+    for p, cell in enumerate([(0, 0), (2, 3), (4, 4), (4, 0)]):
+        grids[(p, *cell)] = bad
+    counts = sweep(grids, np.ones((4, 30, 30), bool))
+    assert counts.degenerate.all() and not counts.hit.any()
+    assert (counts.area[:, 0] == 900).all() and (counts.area[:, 1:] == 0).all()
+    assert (counts.overlap[:, 0] == 900).all() and (counts.overlap[:, 1:] == 0).all()
+    assert (counts.argmax == 0).all() and (counts.region == 900).all()
+
+
+def test_not_finite_outside_the_seen_part_does_not_count():
+    rng = np.random.default_rng(1)
+    grids = rng.random((1, 8, 8), dtype=F)
+    grids[0, 0, :] = np.nan  # the padding above the image
+    masks, frames = random_masks(rng, 1, 32, 32), np.array([[-0.5, 0.0, 1.5, 1.0]])
+    counts = sweep(grids, masks, frames=frames)
+    assert_equal(counts, grids, masks, frames)
+    assert not counts.degenerate[0]
+    skipped = rng.random((1, 9, 9), dtype=F)
+    skipped[0, 2, 2] = np.inf  # a cell that nearest sampling at 3 pixels does not read
+    assert not sweep(skipped, np.ones((1, 3, 3), bool), upsample="nearest").degenerate[0]
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 0.37, -5.0, 3e38])
+def test_a_constant_map_is_degenerate(value):
+    mask = np.zeros((1, 224, 224), bool)
+    mask[0, :3, :3] = True
+    counts = sweep(np.full((1, 14, 14), value, F), mask, upsample="nearest")
+    assert counts.degenerate[0] and not counts.hit[0]
+    assert counts.area[0, 0] == 224 * 224 and counts.area[0, 1:].sum() == 0
+    assert counts.overlap[0, 0] == counts.region[0] == 9 and counts.overlap[0, 1:].sum() == 0
+
+
+def test_a_range_beyond_float32_is_degenerate():
+    grids = F([[[-3e38, 3e38]]])
+    masks = np.ones((1, 2, 2), bool)
+    assert_equal(sweep(grids, masks), grids, masks)
+    assert sweep(grids, masks).degenerate[0]
+
+
+def test_ties_take_the_first_maximum_in_row_major_order():
+    grids = np.zeros((1, 4, 4), F)
+    grids[0, 1, 2] = grids[0, 2, 0] = 1
+    mask = np.zeros((1, 8, 8), bool)
+    mask[0, 2, 4] = True
+    counts = sweep(grids, mask, upsample="nearest")
+    assert counts.argmax[0] == 2 * 8 + 4 and counts.hit[0]
+    assert counts.area[0, 100] == 8 and counts.overlap[0, 100] == 1
+
+
+def test_bits_beyond_the_width_are_ignored():
+    rng = np.random.default_rng(3)
+    grids, masks = rng.random((3, 7, 7), dtype=F), random_masks(rng, 3, 20, 21)
+    packed = pack_masks(masks)
+    assert packed.shape == (3, 20, 3) and np.array_equal(unpack_masks(packed, 21), masks)
+    packed[..., -1] |= 0b11100000
+    assert_equal(sweep(grids, packed, size=(20, 21)), grids, masks)
+
+
+def test_strided_readonly_and_memory_mapped_inputs(tmp_path):
+    rng = np.random.default_rng(4)
+    grids, masks = rng.random((6, 7, 7), dtype=F), random_masks(rng, 6, 30, 45)
+    expected = sweep(grids, masks)
+    np.save(tmp_path / "masks.npy", pack_masks(masks))
+    mapped = np.load(tmp_path / "masks.npy", mmap_mode="r")
+    wide = np.zeros((6, 14, 14), F)
+    wide[:, ::2, ::2] = grids
+    shifted = np.frombuffer(b"\0" + pack_masks(masks).tobytes(), np.uint8)[1:].reshape(mapped.shape)
+    fixed = grids.copy()
+    fixed.setflags(write=False)
+    for saliency, regions in [(wide[:, ::2, ::2], mapped), (fixed, shifted), (grids, masks[:, :, :])]:
+        counts = sweep(saliency, regions, size=(30, 45))
+        assert np.array_equal(counts.area, expected.area) and np.array_equal(counts.overlap, expected.overlap)
+    backwards = sweep(grids[::-1], masks[::-1])
+    assert np.array_equal(backwards.area[::-1], expected.area) and np.array_equal(backwards.hit[::-1], expected.hit)
+
+
+def test_threads_give_the_same_counts():
+    rng = np.random.default_rng(6)
+    grids, masks = rng.random((64, 14, 14), dtype=F), random_masks(rng, 64, 224, 224)
+    whole = sweep(grids, masks)
+    with ThreadPoolExecutor(2) as pool:
+        parts = list(pool.map(lambda i: sweep(grids[i : i + 8], masks[i : i + 8]), range(0, 64, 8)))
+    merged = Counts.concatenate(parts)
+    for name in ("area", "overlap", "region", "argmax", "hit", "degenerate"):
+        assert np.array_equal(getattr(merged, name), getattr(whole, name))
+
+
+def test_no_pair_and_concatenation():
+    none = sweep(np.zeros((0, 14, 14), F), np.zeros((0, 224, 224), bool))
+    assert len(none) == 0 and none.area.shape == (0, 101) and len(Counts.concatenate([])) == 0
+    some = sweep(np.eye(3, dtype=F)[None], np.ones((1, 4, 4), bool))
+    assert len(Counts.concatenate([none, some, some])) == 2
+    assert len(some.take(np.array([False]))) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"saliency": np.zeros((1, 2, 2))}, TypeError, "float32"),
+        ({"saliency": [[[1.0]]]}, TypeError, "float32"),
+        ({"saliency": np.zeros((2, 2), F)}, ValueError, r"\[P, h, w\]"),
+        ({"saliency": np.zeros((1, 0, 2), F)}, ValueError, "h, w >= 1"),
+        ({"saliency": np.zeros((3, 2, 2), F)}, ValueError, "3 saliency maps do not fit 1 masks"),
+        ({"masks": np.zeros((1, 8, 8), np.int32)}, TypeError, "bool or a packed uint8"),
+        ({"masks": np.zeros((8, 8), bool)}, ValueError, "three axes"),
+        ({"masks": np.zeros((1, 8, 0), bool)}, ValueError, "at least one pixel"),
+        ({"masks": np.zeros((1, 8, 8), np.uint8)}, ValueError, "packed masks"),
+        ({"masks": np.zeros((1, 8, 1), np.uint8), "size": (8, 9)}, ValueError, "packed masks"),
+        ({"size": (9, 8)}, ValueError, "does not fit"),
+        ({"upsample": "bicubic"}, ValueError, "unknown upsampling 'bicubic'"),
+        ({"frames": np.zeros((2, 4))}, ValueError, r"shape \(1, 4\)"),
+        ({"frames": np.array([[0.5, 0, 0.5, 1]])}, ValueError, "frame 0"),
+        ({"frames": np.array([[0, 0, np.nan, 1]])}, ValueError, "frame 0"),
+    ],
+)
+def test_misuse_is_one_clear_sentence(arguments, error, words):
+    right = {"saliency": np.zeros((1, 2, 2), F), "masks": np.zeros((1, 8, 8), bool)}
+    with pytest.raises(error, match=words):
+        sweep(**{**right, **arguments})
+
+
+def test_packing_refuses_other_types():
+    with pytest.raises(TypeError, match="bool"):
+        pack_masks(np.zeros((1, 2, 2), np.uint8))
+    with pytest.raises(ValueError, match=r"\[P, H, W\]"):
+        pack_masks(np.zeros((2, 2), bool))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_grid_any_frame_any_mode(data):
+    cells = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
+    size = data.draw(st.tuples(st.integers(1, 24), st.integers(1, 40)))
+    mode = data.draw(st.sampled_from(["bilinear", "align_corners", "nearest"]))
+    values = data.draw(
+        st.sampled_from(
+            [
+                st.floats(width=32),
+                st.floats(0, 1, width=32),
+                st.integers(0, 100).map(lambda k: k / 100),
+                st.sampled_from([0.0, -0.0, 0.29, 1.0, 1.0000001]),
+            ]
+        )
+    )
+    grid = data.draw(hnp.arrays(F, cells, elements=values.map(lambda v: float(F(v)))))
+    mask = data.draw(hnp.arrays(np.bool_, size))
+    edge, length = st.floats(-0.5, 0.9), st.floats(0.05, 2.0)
+    y, x = data.draw(edge), data.draw(edge)
+    frame = np.array([[y, x, y + data.draw(length), x + data.draw(length)]])
+    counts = sweep(grid[None], mask[None], frames=frame, upsample=mode)
+    assert_equal(counts, grid[None], mask[None], frame, mode)
