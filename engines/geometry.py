@@ -10,7 +10,7 @@ from .errors import BundleError
 __all__ = ["Geometry", "Interpolation", "Mode"]
 
 Mode = Literal["squash", "crop", "pad_crop"]
-Interpolation = Literal["bilinear", "bicubic"]
+Interpolation = Literal["bilinear", "bicubic", "area"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Geometry:
 
     squash: resize to `size` x `size`, aspect ratio ignored (`resize` equals `size`).
     crop: shorter side to `resize`, then the centre `size` x `size`.
-    pad_crop: longer side to `resize`, zero padding to `resize` x `resize`, then the centre `size` x `size`.
+    pad_crop: longer side to `resize`, zero padding to `resize` x `resize`, then the centre `size` x `size`; always
+    with `area` interpolation, which no other mode has.
     """
 
     mode: Mode
@@ -30,6 +31,8 @@ class Geometry:
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode) or self.interpolation not in get_args(Interpolation):
             raise BundleError(f"Unknown geometry '{self.mode}'/'{self.interpolation}'; export the bundle again.")
+        if (self.mode == "pad_crop") != (self.interpolation == "area"):
+            raise BundleError(f"The geometry {self.mode} does not go with {self.interpolation} interpolation.")
         if not 1 <= self.size <= self.resize <= 8192 or (self.mode == "squash" and self.size != self.resize):
             raise BundleError(f"Geometry sizes do not fit: size {self.size}, resize {self.resize}, mode {self.mode}.")
 

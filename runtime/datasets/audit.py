@@ -1,0 +1,241 @@
+"""What of a dataset is there and what is odd about it, counted (dataset specification §0.1)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...engines.errors import ImageError
+from ..images.decode import read_grey
+from ..images.masks import region_grid
+from .base import Case, Dataset, OfficialCounts
+from .regions import Boxes
+
+__all__ = ["Audit", "Check", "audit"]
+
+_GRID = 224
+_NAMED = 20  # examples kept of each kind; the counts are complete
+
+
+@dataclass(frozen=True)
+class Check:
+    """A count of the complete official set (marked [C] in the specification) beside the one found."""
+
+    name: str
+    expected: int
+    found: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the two are equal."""
+        return self.expected == self.found
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Counts over a dataset; where a list of names goes with a count, it holds the first few.
+
+    images_expected = images_present + images_missing. unreadable and constant are None unless images were decoded.
+    pairs: (image, class) pairs with a region, in total and per class; positives, negatives, unknown: image labels per
+    class. boxes_per_class counts boxes of box annotations. degenerate: regions that cover no pixel of the image, plus
+    boxes without area; rescued: regions that vanish on the 224 grid but for their centroid. regions_unchecked: regions
+    whose grid is unknown because no size is stated and the image was not decoded. size_differs: images that are not as
+    large as the grid of their regions. notes: kind -> number. checks: empty unless the specification states counts;
+    is_official: the number of cases is that of the complete set, so that the other counts must fit too.
+    """
+
+    dataset: str
+    title: str
+    decoded: bool
+    images_expected: int
+    images_present: int
+    images_missing: int
+    missing: tuple[str, ...]
+    unreadable: int | None
+    unreadable_reasons: tuple[str, ...]
+    constant: int | None
+    size_differs: int | None
+    unannotated_files: int
+    unannotated: tuple[str, ...]
+    with_region: int
+    without_finding: int
+    pairs: int
+    pairs_per_class: Mapping[str, int]
+    positives: Mapping[str, int]
+    negatives: Mapping[str, int]
+    unknown: Mapping[str, int]
+    boxes: int
+    boxes_per_class: Mapping[str, int]
+    degenerate: int
+    degenerate_regions: tuple[str, ...]
+    rescued: int
+    regions_unchecked: int
+    unknown_classes: Mapping[str, int]
+    notes: Mapping[str, int]
+    note_texts: tuple[str, ...]
+    is_official: bool | None
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every image is there and readable, nothing is unknown, and the official counts fit where due."""
+        counts_fit = not self.is_official or all(check.passed for check in self.checks)
+        return counts_fit and not (self.images_missing or self.unreadable or self.unknown_classes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON, with `passed` for the whole and for each check."""
+        data = asdict(self)
+        data["checks"] = [{**asdict(check), "passed": check.passed} for check in self.checks]
+        data["passed"] = self.passed
+        return data
+
+
+@dataclass
+class _Images:
+    """What decoding told."""
+
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    constant: int = 0
+
+
+def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None) -> Audit:
+    """Counts what a dataset has; `decode` reads every image too, with `threads` threads (default: one per core).
+
+    Raises DataError when the annotation files cannot be read.
+    """
+    cases = dataset.cases()
+    missing = [case for case in cases if not case.image.is_file()]
+    absent = {case.case_id for case in missing}
+    present = [case for case in cases if case.case_id not in absent]
+    images = _decode(present, threads) if decode else _Images()
+    extra = _unannotated(dataset, cases)
+    regions = _Regions.of(cases, images.sizes)
+    official = dataset.official()
+    unknown = Counter(note.subject for note in dataset.notes if note.kind == "unknown_class")
+    flat = [note for note in dataset.notes if note.kind == "degenerate"]
+    differing = [c for c in present if c.size and images.sizes.get(c.case_id, c.size) != c.size]
+    return Audit(
+        dataset=dataset.name,
+        title=dataset.title,
+        decoded=decode,
+        images_expected=len(cases),
+        images_present=len(present),
+        images_missing=len(missing),
+        missing=tuple(str(case.image) for case in missing[:_NAMED]),
+        unreadable=len(images.reasons) if decode else None,
+        unreadable_reasons=tuple(images.reasons[:_NAMED]),
+        constant=images.constant if decode else None,
+        size_differs=len(differing) if decode else None,
+        unannotated_files=len(extra),
+        unannotated=tuple(extra[:_NAMED]),
+        with_region=sum(bool(case.regions) for case in cases),
+        without_finding=sum(not case.regions and 1 not in case.labels.values() for case in cases),
+        pairs=sum(regions.pairs.values()),
+        pairs_per_class={finding: regions.pairs[finding] for finding in dataset.classes},
+        positives=_labels(dataset, cases, 1),
+        negatives=_labels(dataset, cases, 0),
+        unknown=_labels(dataset, cases, None),
+        boxes=sum(regions.boxes.values()),
+        boxes_per_class={finding: regions.boxes[finding] for finding in dataset.classes},
+        degenerate=len(regions.empty) + len(flat),
+        degenerate_regions=tuple([*regions.empty, *map(str, flat)][:_NAMED]),
+        rescued=regions.rescued,
+        regions_unchecked=regions.unchecked,
+        unknown_classes=dict(sorted(unknown.items())),
+        notes=dict(sorted(Counter(note.kind for note in dataset.notes).items())),
+        note_texts=tuple(str(note) for note in dataset.notes[:_NAMED]),
+        is_official=None if official is None else official.cases == len(cases),
+        checks=_checks(official, len(cases), regions),
+    )
+
+
+@dataclass
+class _Regions:
+    pairs: Counter[str] = field(default_factory=Counter)
+    boxes: Counter[str] = field(default_factory=Counter)
+    empty: list[str] = field(default_factory=list)
+    rescued: int = 0
+    unchecked: int = 0
+
+    @staticmethod
+    def of(cases: Sequence[Case], sizes: Mapping[str, tuple[int, int]]) -> _Regions:
+        found = _Regions()
+        for case in cases:
+            size = case.size or sizes.get(case.case_id)
+            for finding, region in case.regions.items():
+                found.pairs[finding] += 1
+                if isinstance(region, Boxes):
+                    found.boxes[finding] += len(region.corners)
+                if size is None:
+                    found.unchecked += 1
+                    continue
+                grid, rescued = region_grid(region, *size, _GRID)
+                found.rescued += rescued
+                if not grid.any():
+                    found.empty.append(f"{case.case_id}: the region of '{finding}' covers no pixel of the image")
+        return found
+
+
+def _decode(cases: Sequence[Case], threads: int | None) -> _Images:
+    images = _Images()
+    for case, outcome in _decoded(cases, threads or os.cpu_count() or 1):
+        if isinstance(outcome, str):
+            images.reasons.append(outcome)
+        else:
+            images.sizes[case.case_id] = outcome[0], outcome[1]
+            images.constant += outcome[2]
+    return images
+
+
+def _decoded(cases: Sequence[Case], threads: int) -> Iterator[tuple[Case, str | tuple[int, int, bool]]]:
+    """Every case with (height, width, is constant) or the reason why it cannot be read; few images at a time."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="audit") as pool:
+        waiting: deque[Any] = deque()
+        for case in cases:
+            waiting.append((case, pool.submit(_look, case)))
+            if len(waiting) >= 4 * threads:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        for first, future in waiting:
+            yield first, future.result()
+
+
+def _look(case: Case) -> str | tuple[int, int, bool]:
+    try:
+        grey = read_grey(case.image)
+    except ImageError as error:
+        return str(error)
+    return grey.shape[0], grey.shape[1], bool(np.all(grey == grey[0, 0]))
+
+
+def _unannotated(dataset: Dataset, cases: Sequence[Case]) -> list[str]:
+    """Files of the image folders that belong to no case."""
+    known = {case.image.absolute() for case in cases}
+    found = []
+    for folder in dataset.image_folders():
+        if folder.is_dir():
+            found += [str(p) for p in folder.rglob("*") if p.absolute() not in known and p.is_file()]
+    return sorted(found)
+
+
+def _labels(dataset: Dataset, cases: Sequence[Case], value: int | None) -> dict[str, int]:
+    counts = Counter(finding for case in cases for finding, label in case.labels.items() if label == value)
+    return {finding: counts[finding] for finding in dataset.classes}
+
+
+def _checks(official: OfficialCounts | None, cases: int, regions: _Regions) -> tuple[Check, ...]:
+    if official is None:
+        return ()
+    checks = [Check("cases", official.cases, cases), Check("pairs", official.pairs, sum(regions.pairs.values()))]
+    if official.boxes is not None:
+        checks.append(Check("boxes", official.boxes, sum(regions.boxes.values())))
+    checks += [Check(f"pairs of {f}", number, regions.pairs[f]) for f, number in official.pairs_per_class.items()]
+    checks += [Check(f"boxes of {f}", number, regions.boxes[f]) for f, number in official.boxes_per_class.items()]
+    return tuple(checks)

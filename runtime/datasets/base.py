@@ -1,0 +1,157 @@
+"""What a dataset delivers (dataset specification §0.1): one `Case` per image, and notes about what was odd."""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ConfigError, DataError
+
+__all__ = ["Case", "Dataset", "Note", "OfficialCounts", "Region"]
+
+
+@runtime_checkable
+class Region(Protocol):
+    """The area of one class in one image; drawn only when asked for (`datasets/regions.py` has the usual kinds)."""
+
+    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
+        """The region on its native grid, bool [height, width]. Raises DataError when it was drawn on another grid."""
+        ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """One image with what its dataset says about it.
+
+    labels: class -> 1, 0 or None (the dataset does not say; excluded, never 0). Holds every class of the dataset.
+    regions: class -> region; only classes that have one. A region can still turn out empty (a box outside the image).
+    rows: where the case stands in the annotation file, for messages: lines of a CSV, 1-based entries of a JSON list.
+    size: (height, width) of the grid on which the regions are drawn; None: the image's own. A copy of the images at
+    another resolution keeps its annotation, because grid and image are squashed to the same evaluation frame.
+    """
+
+    case_id: str
+    image: Path
+    labels: Mapping[str, int | None]
+    regions: Mapping[str, Region]
+    split: str
+    patient_id: str | None = None
+    rows: tuple[int, ...] = ()
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something odd in a dataset's files that does not stop the reading.
+
+    kind: "unknown_class", "duplicate", "degenerate", "disagreement", "not_annotated", "no_images_folder".
+    subject: the class name, case or file it is about. row: line of a CSV, 1-based entry of a JSON list, None: the file.
+    """
+
+    kind: str
+    subject: str
+    file: Path
+    row: int | None
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}" if self.row is None else f"{self.file}, row {self.row}"
+        return f"{where}: {self.text}"
+
+
+@dataclass(frozen=True)
+class OfficialCounts:
+    """Counts of a complete official set, marked [C] in the dataset specification; None: not stated there."""
+
+    cases: int
+    pairs: int
+    boxes: int | None = None
+    pairs_per_class: Mapping[str, int] = field(default_factory=dict)
+    boxes_per_class: Mapping[str, int] = field(default_factory=dict)
+
+
+class Dataset(ABC):
+    """A dataset on disk. A subclass names itself and its classes, and implements `read` and `sources`.
+
+    `root` is the dataset's folder. `options` are the reader's own switches, listed in `option_help`. Raises
+    ConfigError for an option that does not exist and DataError when the folder does not exist.
+    """
+
+    name: str
+    title: str
+    classes: tuple[str, ...]
+    option_help: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, root: Path, **options: object) -> None:
+        self.root = Path(root)
+        for key in options:
+            if key not in self.option_help:
+                close = difflib.get_close_matches(key, self.option_help, n=1)
+                guess = f"did you mean '{close[0]}'? " if close else ""
+                known = ", ".join(self.option_help) or "none"
+                raise ConfigError(f"The dataset '{self.name}' has no option '{key}': {guess}known are {known}.")
+        if not self.root.is_dir():
+            raise DataError(f"The folder {self.root} of the dataset '{self.name}' does not exist; correct its root.")
+        self.options = {key: value for key, value in options.items() if value is not None}
+
+    @abstractmethod
+    def read(self, notes: list[Note]) -> Sequence[Case]:
+        """Reads the annotation files; what is odd but harmless is appended to `notes`. Raises DataError."""
+
+    @abstractmethod
+    def sources(self) -> Sequence[Path]:
+        """The annotation files that decide labels and regions; their content is part of a result's key."""
+
+    def official(self) -> OfficialCounts | None:
+        """The counts that the complete official set must have, if the specification states them."""
+        return None
+
+    def image_folders(self) -> Sequence[Path]:
+        """The folders that hold nothing but images of this dataset; the audit looks there for unannotated files."""
+        return ()
+
+    def cases(self) -> Sequence[Case]:
+        """All cases in the order of the annotation file; read once, kept. Raises DataError."""
+        return self._content[0]
+
+    @property
+    def notes(self) -> Sequence[Note]:
+        """What was odd in the files, with file and row; reads them if that has not happened yet. Raises DataError."""
+        return self._content[1]
+
+    @cached_property
+    def _content(self) -> tuple[tuple[Case, ...], tuple[Note, ...]]:
+        notes: list[Note] = []
+        cases = tuple(self.read(notes))
+        seen: set[str] = set()
+        for case in cases:
+            if case.case_id in seen:
+                raise DataError(
+                    f"The dataset '{self.name}' yields the case '{case.case_id}' twice; give it one id per image."
+                )
+            seen.add(case.case_id)
+        return cases, tuple(notes)
+
+    def path_option(self, key: str, default: str) -> Path:
+        """The file or folder named by the option `key`, relative to the root unless absolute."""
+        value = self.options.get(key, default)
+        if not isinstance(value, str | Path) or not str(value):
+            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a path, not {value!r}.")
+        return self.root / value
+
+    def choice_option(self, key: str, choices: Sequence[str], default: str) -> str:
+        """The value of the option `key`, one of `choices`. Raises ConfigError."""
+        value = self.options.get(key, default)
+        if value not in choices:
+            raise ConfigError(
+                f"The option '{key}' of the dataset '{self.name}' must be one of {', '.join(choices)}, not {value!r}."
+            )
+        return str(value)

@@ -1,0 +1,165 @@
+"""RSNA Pneumonia Detection Challenge, stage 2: one class with boxes (dataset specification §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from ...engines.errors import ConfigError
+from .base import Case, Dataset, Note, OfficialCounts
+from .files import ImageFolder, fail, number, read_csv
+from .regions import Boxes
+
+__all__ = ["Rsna"]
+
+_ALL = OfficialCounts(cases=26_684, pairs=6_012, boxes=9_555)
+_LIST = OfficialCounts(cases=5_337, pairs=1_218, boxes=1_947)
+_LABELS = ("patientId", "x", "y", "width", "height", "Target")
+
+
+@dataclass
+class _Patient:
+    target: int
+    rows: list[int] = field(default_factory=list)
+    boxes: list[tuple[float, ...]] = field(default_factory=list)
+
+
+class Rsna(Dataset):
+    """`<root>/stage_2_train_labels.csv` beside `<root>/stage_2_train_images/<patientId>.dcm`.
+
+    The label is 1 if and only if Target is 1. Without a list all training images are used; with one, such as the
+    grounding list of MedKLIP and MAVL, the images of its column `ID`, in its order.
+    """
+
+    name = "rsna"
+    title = "RSNA Pneumonia"
+    classes = ("pneumonia",)
+    option_help: ClassVar[Mapping[str, str]] = {
+        "split": "all (default): every image of the label file; list: those of `list` (implied by it)",
+        "list": "a CSV with the column ID, such as test.csv of MedKLIP or MAVL",
+        "annotations": "the label file, default stage_2_train_labels.csv",
+        "classes": "the class file, default stage_2_detailed_class_info.csv where it exists",
+        "images": "the folder of the DICOM files, default stage_2_train_images",
+    }
+    frame = (1024, 1024)
+
+    def __init__(self, root: Path, **options: object) -> None:
+        super().__init__(root, **options)
+        self.list = self.path_option("list", "") if "list" in self.options else None
+        self.split = self.choice_option("split", ("all", "list"), "list" if self.list else "all")
+        if self.split == "list" and self.list is None:
+            raise ConfigError(f"The split 'list' of the dataset '{self.name}' needs the option list=FILE.")
+        self.annotations = self.path_option("annotations", "stage_2_train_labels.csv")
+        self.images = self.path_option("images", "stage_2_train_images")
+        class_file = self.path_option("classes", "stage_2_detailed_class_info.csv")
+        self.class_file = class_file if "classes" in self.options or class_file.is_file() else None
+
+    def sources(self) -> Sequence[Path]:
+        """The label file, and the list where one is given."""
+        return (self.annotations,) if self.split == "all" or self.list is None else (self.annotations, self.list)
+
+    def image_folders(self) -> Sequence[Path]:
+        """The folder of the DICOM files; none with a list, which leaves most of them out on purpose."""
+        return (self.images,) if self.split == "all" else ()
+
+    def official(self) -> OfficialCounts | None:
+        """The counts of the complete label file, or of the list of MedKLIP and MAVL."""
+        return _ALL if self.split == "all" else _LIST
+
+    def read(self, notes: list[Note]) -> Sequence[Case]:
+        """One case per patient id, which is one image; all rows of an id make one region. Raises DataError."""
+        patients = self._patients(notes)
+        self._check_classes(patients, notes)
+        folder = ImageFolder(self.images, notes)
+        wanted = [(key, None) for key in patients] if self.split == "all" else self._listed(patients, notes)
+        return [self._case(key, patients.get(key), folder, row) for key, row in wanted]
+
+    def _case(self, key: str, patient: _Patient | None, folder: ImageFolder, listed: int | None) -> Case:
+        rows = tuple(patient.rows) if patient else ()
+        boxes = patient.boxes if patient else []
+        source, row = (self.annotations, rows[0]) if rows else (self.list or self.annotations, listed)
+        return Case(
+            case_id=key,
+            image=folder.find(key, (".dcm", ".png", ".jpg", ".jpeg"), source, row),
+            labels={"pneumonia": patient.target if patient else None},
+            regions={"pneumonia": Boxes.from_sizes(boxes)} if boxes else {},
+            split=self.split,
+            patient_id=key,
+            rows=rows,
+            size=self.frame,
+        )
+
+    def _patients(self, notes: list[Note]) -> dict[str, _Patient]:
+        file, patients = self.annotations, dict[str, _Patient]()
+        for row, cells in read_csv(file, _LABELS):
+            key, target = cells["patientId"], cells["Target"]
+            if not key:
+                raise fail(file, row, "patientId is empty")
+            if target not in ("0", "1"):
+                raise fail(file, row, f"Target is {target!r}, not 0 or 1")
+            patient = patients.setdefault(key, _Patient(int(target)))
+            if patient.target != int(target):
+                raise fail(
+                    file, row, f"Target is {target}, but {patient.target} in row {patient.rows[0]} of the same id"
+                )
+            given = [cells[name] for name in ("x", "y", "width", "height")]
+            if target == "0":
+                if any(cell.lower() not in ("", "nan") for cell in given):
+                    raise fail(file, row, "Target is 0, but the row has a box")
+                if patient.rows:
+                    notes.append(Note("duplicate", key, file, row, f"'{key}' was listed as negative before"))
+            else:
+                self._add_box(patient, [number(cell, file, row, "a box coordinate") for cell in given], key, row, notes)
+            patient.rows.append(row)
+        return patients
+
+    def _add_box(self, patient: _Patient, given: list[float], key: str, row: int, notes: list[Note]) -> None:
+        box = tuple(given)
+        if box[2] < 0 or box[3] < 0:
+            raise fail(self.annotations, row, f"the box {box} has a negative size")
+        if box in patient.boxes:
+            notes.append(Note("duplicate", key, self.annotations, row, f"the box {box} of '{key}' was listed before"))
+            return
+        if box[2] == 0 or box[3] == 0:
+            notes.append(Note("degenerate", "pneumonia", self.annotations, row, f"the box {box} has no area"))
+        patient.boxes.append(box)
+
+    def _listed(self, patients: Mapping[str, _Patient], notes: list[Note]) -> list[tuple[str, int | None]]:
+        file, listed = self.list, dict[str, int | None]()
+        assert file is not None
+        for row, cells in read_csv(file, ("ID",)):
+            key = cells["ID"]
+            if not key:
+                raise fail(file, row, "ID is empty")
+            if key in listed:
+                notes.append(Note("duplicate", key, file, row, f"'{key}' was listed before"))
+                continue
+            listed[key] = row
+            patient = patients.get(key)
+            if patient is None:
+                text = f"'{key}' is not in {self.annotations.name}; its label is unknown"
+                notes.append(Note("not_annotated", key, file, row, text))
+            elif cells.get("classes", str(patient.target)) != str(patient.target):
+                text = f"'{key}' has classes {cells['classes']}, but Target {patient.target} in {self.annotations.name}"
+                notes.append(Note("disagreement", key, file, row, text))
+        return list(listed.items())
+
+    def _check_classes(self, patients: Mapping[str, _Patient], notes: list[Note]) -> None:
+        """Compares the class file, which repeats its rows per box, with the labels by distinct ids."""
+        file, seen = self.class_file, dict[str, str]()
+        if file is None:
+            return
+        known = ("Lung Opacity", "No Lung Opacity / Not Normal", "Normal")
+        for row, cells in read_csv(file, ("patientId", "class")):
+            key, finding = cells["patientId"], cells["class"]
+            if finding not in known:
+                text = f"'{finding}' is not a class of this file; not used"
+                notes.append(Note("unknown_class", finding, file, row, text))
+            elif seen.setdefault(key, finding) != finding:
+                text = f"'{key}' is '{finding}' here and '{seen[key]}' before"
+                notes.append(Note("disagreement", key, file, row, text))
+            elif key in patients and (finding == "Lung Opacity") != (patients[key].target == 1):
+                text = f"'{key}' is '{finding}', but its Target in {self.annotations.name} is {patients[key].target}"
+                notes.append(Note("disagreement", key, file, row, text))

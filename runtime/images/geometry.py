@@ -1,0 +1,86 @@
+"""Native grey image -> the uint8 image a model reads, and what part of the native frame that image covers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ImageError
+from ...engines.geometry import Geometry
+from .area import resize_area
+from .headers import MAX_PIXELS
+
+__all__ = ["field_of_view", "to_model"]
+
+
+def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
+    """The model's input, uint8 [S, S] with S = geometry.size, from a native grey image uint8 [H, W].
+
+    Equal, bit for bit, to the official PIL pipelines (KAD parity specification "Image input", CLIP parity
+    specification "Image preprocessing"); resizing one grey channel equals resizing three equal ones. The mode
+    pad_crop follows the CARZero parity specification "Image preprocessing": area averaging; the golden agrees within
+    one grey level where OpenCV enlarges, exactly where it shrinks. Raises ImageError for an image too narrow to be resized.
+    """
+    height, width = grey.shape
+    if geometry.mode == "pad_crop":
+        rows, columns, top, left = _padded(height, width, geometry.resize)
+        square = np.zeros((geometry.resize, geometry.resize), np.uint8)
+        square[top : top + rows, left : left + columns] = resize_area(grey, rows, columns)
+        return _centre(square, geometry.size)
+    rows, columns = _resized(height, width, geometry)
+    if rows * columns > MAX_PIXELS:
+        raise ImageError(f"An image of {width} x {height} pixels is too narrow to be a radiograph.")
+    return _centre(_resize(grey, rows, columns, geometry), geometry.size)
+
+
+def field_of_view(geometry: Geometry, height: int, width: int) -> tuple[float, float, float, float]:
+    """(y0, x0, y1, x1): the part of the native frame that the model's input covers, as fractions of its sides.
+
+    squash: (0, 0, 1, 1). crop: inside [0, 1]. pad_crop: may exceed [0, 1] where the input shows padding.
+    """
+    if geometry.mode == "squash":
+        return (0.0, 0.0, 1.0, 1.0)
+    if geometry.mode == "pad_crop":
+        rows, columns, top, left = _padded(height, width, geometry.resize)
+        offset = _offset(geometry.resize, geometry.size)
+        y, x = offset - top, offset - left
+    else:
+        rows, columns = _resized(height, width, geometry)
+        y, x = _offset(rows, geometry.size), _offset(columns, geometry.size)
+    return (y / rows, x / columns, (y + geometry.size) / rows, (x + geometry.size) / columns)
+
+
+def _resized(height: int, width: int, geometry: Geometry) -> tuple[int, int]:
+    if geometry.mode == "squash":
+        return geometry.size, geometry.size
+    # torchvision's rule: multiply before dividing, truncate.
+    short, long = min(height, width), max(height, width)
+    longer = int(geometry.resize * long / short)
+    return (longer, geometry.resize) if height > width else (geometry.resize, longer)
+
+
+def _padded(height: int, width: int, side: int) -> tuple[int, int, int, int]:
+    """Rows, columns, top and left of the picture inside the padded square."""
+    # The official order: the quotient first, then the product, truncated; a square can lose a pixel.
+    scale = side / max(height, width)
+    rows, columns = (side, int(width * scale)) if height >= width else (int(height * scale), side)
+    rows, columns = max(rows, 1), max(columns, 1)
+    return rows, columns, (side - rows) // 2, (side - columns) // 2
+
+
+def _offset(long: int, size: int) -> int:
+    return round((long - size) / 2)
+
+
+def _centre(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    y, x = _offset(image.shape[0], size), _offset(image.shape[1], size)
+    return np.ascontiguousarray(image[y : y + size, x : x + size])
+
+
+def _resize(grey: NDArray[np.uint8], rows: int, columns: int, geometry: Geometry) -> NDArray[np.uint8]:
+    if grey.shape == (rows, columns):
+        return grey
+    from PIL import Image
+
+    method = Image.Resampling.BICUBIC if geometry.interpolation == "bicubic" else Image.Resampling.BILINEAR
+    return np.asarray(Image.fromarray(grey).resize((columns, rows), method))

@@ -1,0 +1,127 @@
+"""Images as the models see them: goldens of the official pipelines, and what part of the frame they cover."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xbench_fast.engines.errors import ImageError
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.images.area import resize_area
+from xbench_fast.runtime.images.geometry import field_of_view, to_model
+
+CLIP = Geometry("crop", 224, 224, "bicubic")
+CARZERO = Geometry("pad_crop", 224, 256, "area")
+SHAPES = ("portrait", "landscape", "square", "small", "truncated")
+
+
+def smooth(height: int, width: int) -> np.ndarray:
+    rows, columns = np.mgrid[0:height, 0:width]
+    return (127 + 60 * np.sin(rows / 17) + 60 * np.cos(columns / 23)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_crop_equals_the_official_clip_pipeline(shared: Path, shape: str) -> None:
+    with np.load(shared / "parity/clip_vit_b_32.npz") as golden:
+        found = to_model(golden[f"preprocess_in_{shape}"], CLIP)
+        np.testing.assert_array_equal(found, golden[f"preprocess_out_{shape}"])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_pad_crop_equals_the_official_carzero_pipeline(shared: Path, shape: str) -> None:
+    with np.load(shared / "parity/carzero.npz") as golden:
+        source, expected = golden[f"preprocess_in_{shape}"], golden[f"preprocess_out_{shape}"]
+    difference = np.abs(to_model(source, CARZERO).astype(int) - expected)
+    # The CARZero parity specification allows one grey level; only OpenCV's enlarging needs it.
+    assert difference.max() <= (0 if max(source.shape) > 256 else 1)
+
+
+@pytest.mark.parametrize(("model", "size"), [("kad_224", 224), ("kad", 512)])
+def test_squash_equals_the_official_kad_pipeline(shared: Path, model: str, size: int) -> None:
+    with np.load(shared / f"parity/{model}.npz") as golden:
+        source, expected = golden["pre_pixels"], golden["pre_image"]
+    found = to_model(source, Geometry("squash", size, size, "bicubic")).astype(np.float32) / 255
+    mean, std = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    normalised = (found[None, ::8, ::8] - mean[:, None, None]) / std[:, None, None]
+    np.testing.assert_allclose(normalised, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_one_grey_channel_equals_three_equal_ones(interpolation: str) -> None:
+    from PIL import Image
+
+    grey = smooth(301, 457)
+    method = Image.Resampling.BILINEAR if interpolation == "bilinear" else Image.Resampling.BICUBIC
+    colour = np.asarray(Image.fromarray(grey).convert("RGB").resize((224, 224), method))
+    found = to_model(grey, Geometry("squash", 224, 224, interpolation))  # type: ignore[arg-type]
+    for channel in range(3):
+        np.testing.assert_array_equal(found, colour[..., channel])
+
+
+def test_an_image_of_the_right_size_is_not_touched() -> None:
+    grey = smooth(224, 224)
+    np.testing.assert_array_equal(to_model(grey, CLIP), grey)
+    np.testing.assert_array_equal(to_model(grey, Geometry("squash", 224, 224, "bicubic")), grey)
+
+
+@pytest.mark.parametrize("geometry", [CLIP, CARZERO, Geometry("squash", 224, 224, "bilinear")])
+@given(height=st.integers(1, 400), width=st.integers(1, 400))
+@settings(max_examples=40, deadline=None)
+def test_the_result_is_always_the_models_input(geometry: Geometry, height: int, width: int) -> None:
+    found = to_model(smooth(height, width), geometry)
+    assert found.shape == (224, 224) and found.dtype == np.uint8 and found.flags.c_contiguous
+
+
+def test_a_strip_is_refused() -> None:
+    with pytest.raises(ImageError, match="too narrow"):
+        to_model(np.zeros((1, 30_000), np.uint8), CLIP)
+
+
+def mean_of_area(grey: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Every output pixel as the mean over a fine subdivision: source pixels are cut into rows x columns parts."""
+    height, width = grey.shape
+    fine = np.repeat(np.repeat(grey.astype(np.float64), rows, 0), columns, 1)
+    return fine.reshape(rows, height, columns, width).mean((1, 3))
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.data())
+def test_shrinking_is_the_mean_of_the_area(height: int, width: int, data: st.DataObject) -> None:
+    rows, columns = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
+    seed = data.draw(st.integers(0, 1000))
+    grey = np.random.default_rng(seed).integers(0, 256, (height, width), dtype=np.uint8)
+    assert np.abs(resize_area(grey, rows, columns) - mean_of_area(grey, rows, columns)).max() <= 0.5 + 1e-9
+
+
+def test_squash_sees_everything() -> None:
+    assert field_of_view(Geometry("squash", 512, 512, "bicubic"), 300, 700) == (0.0, 0.0, 1.0, 1.0)
+
+
+def test_crop_sees_the_middle_of_the_longer_side() -> None:
+    # 1000 x 2000 -> 224 x 448, offset 112.
+    assert field_of_view(CLIP, 1000, 2000) == (0.0, 0.25, 1.0, 0.75)
+    assert field_of_view(CLIP, 2000, 1000) == (0.25, 0.0, 0.75, 1.0)
+    # 233 x 410 -> 224 x 394, offset 85.
+    assert field_of_view(CLIP, 233, 410) == (0.0, 85 / 394, 1.0, (85 + 224) / 394)
+
+
+def test_pad_crop_exceeds_the_frame_by_its_padding() -> None:
+    # 1000 x 2000 -> 128 x 256, 64 rows of padding above and below; the crop takes rows and columns 16..240.
+    assert field_of_view(CARZERO, 1000, 2000) == (-48 / 128, 16 / 256, (240 - 64) / 128, 240 / 256)
+    assert field_of_view(CARZERO, 1024, 1024) == (16 / 256, 16 / 256, 240 / 256, 240 / 256)
+
+
+@pytest.mark.parametrize("geometry", [CLIP, CARZERO])
+@pytest.mark.parametrize(("height", "width"), [(1000, 1400), (1400, 1000), (900, 900), (1203, 2001)])
+def test_a_landmark_is_where_the_field_of_view_says(geometry: Geometry, height: int, width: int) -> None:
+    row, column, radius = height * 0.45, width * 0.55, min(height, width) * 0.03
+    rows, columns = np.mgrid[0:height, 0:width] + 0.5
+    blob = np.exp(-((rows - row) ** 2 + (columns - column) ** 2) / (2 * radius**2))
+    seen = to_model((255 * blob).astype(np.uint8), geometry).astype(np.float64)
+    y0, x0, y1, x1 = field_of_view(geometry, height, width)
+    y = (seen.sum(1) @ (np.arange(224) + 0.5)) / seen.sum() / 224
+    x = (seen.sum(0) @ (np.arange(224) + 0.5)) / seen.sum() / 224
+    assert abs((y0 + y * (y1 - y0)) * height - row) < height / 448
+    assert abs((x0 + x * (x1 - x0)) * width - column) < width / 448

@@ -1,0 +1,274 @@
+"""The store of prepared images: what it keeps, what it forgets, and what it survives."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from make_images import encode
+from xbench_fast.engines.errors import ImageError, RunError
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.images.decode import read_grey
+from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.prepared import PreparedStore
+
+SQUASH = Geometry("squash", 32, 32, "bicubic")
+
+
+def picture(seed: int, shape: tuple[int, int] = (40, 50)) -> bytes:
+    return encode(np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8), "PNG")
+
+
+def make_cases(folder: Path, count: int = 6) -> list[Case]:
+    """Cases 0 .. count-1; their images exist but for the last, and the one before it is damaged."""
+    folder.mkdir(exist_ok=True)
+    cases = [Case(f"c{n}", folder / f"{n}.png", {}, {}, "all") for n in range(count)]
+    for number, case in enumerate(cases[:-1]):
+        case.image.write_bytes(picture(number, (40 + number, 50)))
+    cases[-2].image.write_bytes(b"\x89PNG\r\n\x1a\nrubbish")
+    return cases
+
+
+def test_an_image_is_decoded_once_and_read_from_the_store_afterwards(tmp_path: Path, monkeypatch: object) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.is_kept and store.note is None and len(store) == 6 and store.get(0) is None
+        first = [store.load(n) for n in range(4)]
+    for number, (pixels, height, width) in enumerate(first):
+        assert (height, width) == (40 + number, 50)
+        np.testing.assert_array_equal(pixels, to_model(read_grey(cases[number].image), SQUASH))
+    import xbench_fast.runtime.prepared as module
+
+    monkeypatch.setattr(module, "read_grey", lambda path: pytest.fail("decoded again"))  # type: ignore[attr-defined]
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        for number, (pixels, height, width) in enumerate(first):
+            assert store.native_size(number) == (height, width)
+            np.testing.assert_array_equal(store(cases[number])[0], pixels)
+            view = store.get(number)
+            assert view is not None and not view.flags.writeable and view.shape == (32, 32)
+        assert store.native_size(5) is None
+    np.testing.assert_array_equal(view, first[3][0])  # a view outlives the store
+
+
+def test_unreadable_and_missing_images(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    for _ in range(2):
+        with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+            with pytest.raises(ImageError, match=r"4\.png cannot be read"):
+                store.load(4)
+            assert "4.png" in (store.reason(4) or "") and store.get(4) is None
+            with pytest.raises(FileNotFoundError):
+                store.load(5)
+            assert store.reason(5) is None and store.get(5) is None
+    cases[4].image.write_bytes(picture(9))
+    cases[5].image.write_bytes(picture(10))
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.load(4)[1:] == (40, 50) and store.load(5)[1:] == (40, 50) and store.reason(4) is None
+
+
+def test_put_and_mark_by_hand(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    pixels = np.arange(1024, dtype=np.uint8).reshape(32, 32)
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        store.put(1, pixels, (41, 50))
+        store.mark_unreadable(2, "it is\nodd")
+        with pytest.raises(ValueError, match="uint8"):
+            store.put(0, pixels.astype(np.float32), (1, 1))  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="32"):
+            store.put(0, pixels[:3], (1, 1))
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        np.testing.assert_array_equal(store.get(1), pixels)
+        assert store.reason(2) == "it is\nodd" and store.native_size(1) == (41, 50)
+        store.put(1, 255 - pixels, (41, 50))
+        np.testing.assert_array_equal(store.get(1), 255 - pixels)
+
+
+def test_a_changed_file_is_decoded_again(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        old = store.load(0)[0].copy()
+    cases[0].image.write_bytes(picture(77, (60, 20)))
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.get(0) is None
+        pixels, height, width = store.load(0)
+        assert (height, width) == (60, 20) and not np.array_equal(pixels, old)
+
+
+def test_another_geometry_or_set_of_cases_has_its_own_place(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    other = Geometry("crop", 32, 32, "bicubic")
+    with PreparedStore.open(tmp_path / "cache", "a/../b", cases, SQUASH) as store:
+        store.load(0)
+        with PreparedStore.open(tmp_path / "cache", "a/../b", cases, other) as second:
+            assert second.is_kept and second.get(0) is None
+        with PreparedStore.open(tmp_path / "cache", "a/../b", cases[:3], SQUASH) as third:
+            assert third.is_kept and third.get(0) is None
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+
+
+def test_no_cases(tmp_path: Path) -> None:
+    with PreparedStore.open(tmp_path / "cache", "demo", [], SQUASH) as store:
+        assert len(store) == 0
+
+
+def test_a_second_process_works_without_the_store(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        kept = store.load(0)[0]
+        with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as second:
+            assert not second.is_kept and "in use by another process" in (second.note or "")
+            assert second.get(0) is None
+            pixels, height, width = second.load(0)
+            np.testing.assert_array_equal(pixels, kept)
+            assert (height, width) == (40, 50) == second.native_size(0)
+            for _ in range(2):
+                with pytest.raises(ImageError):
+                    second.load(4)
+        assert store.get(0) is not None
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as third:
+        assert third.is_kept
+
+
+@pytest.mark.parametrize("name", ["index.json", "records.bin", "pixels.bin"])
+@pytest.mark.parametrize("damage", ["empty", "rubbish", "gone", "longer"])
+def test_a_damaged_store_is_begun_again(tmp_path: Path, name: str, damage: str) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        expected = store.load(0)[0].copy()
+    file = next((tmp_path / "cache").iterdir()) / name
+    content = {"empty": b"", "rubbish": b'{"meaning": 3}', "longer": file.read_bytes() + b" x"}
+    file.unlink() if damage == "gone" else file.write_bytes(content[damage])
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.get(0) is None
+        np.testing.assert_array_equal(store.load(0)[0], expected)
+
+
+def test_a_store_left_open_before_a_restart_of_the_machine_is_emptied(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        store.load(0)
+        index = next((tmp_path / "cache").iterdir()) / "index.json"
+        while_open = json.loads(index.read_text())
+    assert while_open["open_since_boot"] and json.loads(index.read_text())["open_since_boot"] is None
+    index.write_text(json.dumps(while_open))
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.get(0) is not None  # the same start of the machine: the page cache kept everything
+    index.write_text(json.dumps({**while_open, "open_since_boot": "another"}))
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.get(0) is None
+
+
+def test_a_torn_line_among_the_reasons_is_skipped(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        store.mark_unreadable(2, "odd")
+    with (next((tmp_path / "cache").iterdir()) / "reasons.jsonl").open("a") as stream:
+        stream.write('[1]\n{"case": 99, "reason": "x"}\n{"case": 3, "rea')
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.reason(2) == "odd" and store.reason(3) is None
+        store.mark_unreadable(3, "odder")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.reason(2) == "odd"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")  # noqa: PTH110
+def test_a_full_disk_is_a_sentence_and_leaves_the_slot_empty(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        files = store._files
+        assert files is not None
+        full = os.open("/dev/full", os.O_RDWR)
+        true_file, files._pixel_file = files._pixel_file, full
+        with pytest.raises(RunError, match=r"The disk is full: .* free space or choose another cache"):
+            store.load(0)
+        assert store.get(0) is None
+        # A slot that was ready must not stay so while its pixels are being replaced.
+        files._pixel_file = true_file
+        store.load(1)
+        files._pixel_file = full
+        with pytest.raises(RunError, match="The disk is full"):
+            store.put(1, np.zeros((32, 32), np.uint8), (1, 1))
+        assert store.get(1) is None
+        files._pixel_file = true_file
+        os.close(full)
+        assert store.load(0)[1:] == (40, 50)
+
+
+def test_a_cache_that_cannot_be_created_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(RunError, match="choose another cache"):
+        PreparedStore.open(tmp_path / "cache", "demo", [], SQUASH)
+
+
+def test_other_failures_of_the_disk_are_sentences_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+
+        def broken(*_: object) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", broken)
+            with pytest.raises(RunError, match="Input/output error; choose another cache"):
+                store.load(0)
+
+
+def test_many_threads(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images", 40)
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(store.load, range(38)))
+        again = list(pool.map(store.load, range(38)))
+    for number, ((pixels, height, _), second) in enumerate(zip(found, again, strict=True)):
+        assert height == 40 + number
+        np.testing.assert_array_equal(pixels, to_model(read_grey(cases[number].image), SQUASH))
+        np.testing.assert_array_equal(pixels, second[0])
+
+
+def test_a_killed_process_leaves_only_whole_or_empty_slots(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images", 30)
+    script = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        import numpy as np
+        from xbench_fast.engines.geometry import Geometry
+        from xbench_fast.runtime.datasets.base import Case
+        from xbench_fast.runtime.prepared import PreparedStore
+        root = Path(sys.argv[1])
+        cases = [Case(f"c{n}", root / "images" / f"{n}.png", {}, {}, "all") for n in range(30)]
+        store = PreparedStore.open(root / "cache", "demo", cases, Geometry("squash", 32, 32, "bicubic"))
+        turn = 0
+        while True:
+            for n in range(20):
+                store.put(n, np.full((32, 32), (n + turn) % 251, np.uint8), ((n + turn) % 251 + 1, 50))
+            if turn == 0:
+                print("ready", flush=True)
+            turn += 1
+        """
+    )
+    for pause in (0.0, 0.02, 0.05):
+        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+            assert store.is_kept
+            ready = [number for number in range(20) if store.get(number) is not None]
+            assert len(ready) >= 19  # at most the slot that was being written is lost
+            for number in ready:
+                pixels = store.get(number)
+                assert pixels is not None and (pixels == pixels[0, 0]).all()
+                assert store.native_size(number) == (int(pixels[0, 0]) + 1, 50)
