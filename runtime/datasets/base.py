@@ -155,3 +155,12 @@ class Dataset(ABC):
                 f"The option '{key}' of the dataset '{self.name}' must be one of {', '.join(choices)}, not {value!r}."
             )
         return str(value)
+
+    def side_option(self, key: str, default: int) -> int:
+        """The value of the option `key`, a length in pixels from 1 to 32,768. Raises ConfigError."""
+        value = self.options.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_768:
+            raise ConfigError(
+                f"The option '{key}' of the dataset '{self.name}' must be a number of pixels, not {value!r}."
+            )
+        return value

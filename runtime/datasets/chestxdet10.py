@@ -46,14 +46,15 @@ class ChestXDet10(Dataset):
         "split": "test (default) or train",
         "annotations": "the JSON file, default <split>.json",
         "images": "the folder of the PNG files, default <split>_data",
+        "frame": "side in pixels of the square the boxes are drawn on, default 1024; images may be of any size",
     }
-    frame = (1024, 1024)
 
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)
         self.split = self.choice_option("split", ("test", "train"), "test")
         self.annotations = self.path_option("annotations", f"{self.split}.json")
         self.images = self.path_option("images", f"{self.split}_data")
+        self.frame = self.side_option("frame", 1024)
 
     def sources(self) -> Sequence[Path]:
         """The JSON file."""
@@ -92,7 +93,7 @@ class ChestXDet10(Dataset):
                 regions={finding: Boxes(tuple(mine[finding])) for finding in self.classes if finding in mine},
                 split=self.split,
                 rows=tuple(rows[name]),
-                size=self.frame,
+                size=(self.frame, self.frame),
             )
             for name, mine in boxes.items()
         ]
@@ -112,6 +113,9 @@ class ChestXDet10(Dataset):
             x1, y1, x2, y2 = numbers(box, 4, file, row, "a box")
             if x2 < x1 or y2 < y1:
                 raise fail(file, row, f"the box {box} ends before it begins")
+            if min(x1, y1) < 0 or max(x2, y2) > self.frame:
+                side = f"{self.frame} x {self.frame}"
+                raise fail(file, row, f"the box {box} leaves the {side} frame; correct the box or the option 'frame'")
             finding = sym.strip()
             if finding not in self.classes:
                 text = f"'{finding}' is not a class of {self.title}; not used"

@@ -40,6 +40,16 @@ def test_two_boxes_of_one_class_one_of_another_and_an_empty_image(tmp_path: Path
     assert [note.kind for note in dataset.notes] == ["no_images_folder"]
 
 
+def test_boxes_drawn_on_another_frame(tmp_path: Path) -> None:
+    case = make(tmp_path, ENTRIES, frame=512).cases()[0]
+    assert case.size == (512, 512) and case.regions["Mass"].mask(512, 512).sum() == 25
+    with pytest.raises(DataError, match=r"row 1: the box .* leaves the 48 x 48 frame"):
+        make(tmp_path, ENTRIES, frame=48).cases()
+    for wrong in (0, True, "512", 1.5):
+        with pytest.raises(ConfigError, match="frame"):
+            make(tmp_path, ENTRIES, frame=wrong)
+
+
 def test_an_entry_that_repeats_a_name_is_merged_and_noted(tmp_path: Path) -> None:
     again = {"file_name": " 7.png", "syms": ["Nodule "], "boxes": [[1, 2, 3, 4]]}
     dataset = make(tmp_path, [*ENTRIES, again])
