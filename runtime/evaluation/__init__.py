@@ -1,9 +1,10 @@
 """The evaluation loop: bundles x datasets -> one Parquet file of counts per cell.
 
 schema      the row of a result and its version
-pairing     which prompt queries belong to which class, which cells a run has
+pairing     which cells a run has: bundles x datasets, and the findings they share
 content     what a cell's result depends on, as one hash
 decoding    images -> pixels and masks, ahead of the engine, bounded
+sources     where pixels come from: prepared images or the files themselves
 scoring     engine scores + masks -> rows
 cell        one cell: chunks, part files, merge
 storage     atomic files, part files, the one place that meets a full disk

@@ -1,0 +1,72 @@
+"""The top of the command line: its commands by name, and what becomes of an error."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ...engines.errors import XBenchError
+
+__all__ = ["COMMANDS", "app", "main"]
+
+INTERRUPTED = 130
+
+COMMANDS = {
+    "eval": ".evaluate:evaluate",
+    "report": ".report:report",
+    "models": ".models:models",
+    "datasets": ".datasets:datasets",
+    "doctor": ".doctor:doctor",
+}
+"""Command name -> "module:object", relative to this package."""
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's file when the command, or the list of commands, is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        module, _, attribute = target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module, __package__), attribute)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="xbench-fast", prog_name="xbench-fast")
+def app() -> None:
+    """Do medical vision-language models look where they should? Evaluate exported models on grounding datasets."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits: 0 fine, 1 something to act on, 2 wrong usage, 130 interrupted."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        result: Any = app.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except XBenchError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) went away; without this Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,80 @@
+"""A dataset's audit on the terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ..datasets.audit import Audit
+
+__all__ = ["show_audit"]
+
+
+def show_audit(audit: Audit, as_json: bool) -> int:
+    """Prints the audit and returns the exit status: 0 when it passed, 1 when there is something to act on."""
+    if as_json:
+        click.echo(json.dumps(audit.to_json(), indent=1))
+    else:
+        _print(audit)
+    return 0 if audit.passed else 1
+
+
+def _print(audit: Audit) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from .terminal import make_console
+
+    console = make_console()
+    console.print(Text(f"{audit.title} ({audit.dataset})", style="bold"))
+    counts = Table("what", "number")
+    for name, value in _counts(audit):
+        counts.add_row(name, str(value))
+    console.print(counts)
+    classes = Table("class", "positive", "negative", "unknown", "pairs with a region", "boxes")
+    for name in audit.pairs_per_class:
+        numbers = (audit.positives, audit.negatives, audit.unknown, audit.pairs_per_class, audit.boxes_per_class)
+        classes.add_row(Text(name), *(str(column.get(name, 0)) for column in numbers))
+    console.print(classes)
+    if audit.checks:
+        checks = Table("official count", "expected", "found", "")
+        for check in audit.checks:
+            state = "equal" if check.passed else "differs" if audit.is_official else "not the complete set"
+            checks.add_row(Text(check.name), str(check.expected), str(check.found), state)
+        console.print(checks)
+    for title, lines in (
+        ("missing images", audit.missing),
+        ("unreadable images", audit.unreadable_reasons),
+        ("files without annotation", audit.unannotated),
+        ("degenerate regions", audit.degenerate_regions),
+        ("unknown classes", tuple(f"{name}: {count} times" for name, count in audit.unknown_classes.items())),
+        ("notes", audit.note_texts),
+    ):
+        if lines:
+            console.print(Text(f"{title}:", style="bold"))
+            for line in lines:
+                console.print(Text(f"  {line}"), soft_wrap=True)
+    console.print(Text("passed" if audit.passed else "not passed", style="bold"))
+
+
+def _counts(audit: Audit) -> list[tuple[str, int | str]]:
+    seen: list[tuple[str, int | None]] = [
+        ("cases", audit.images_expected),
+        ("images present", audit.images_present),
+        ("images missing", audit.images_missing),
+        ("images unreadable", audit.unreadable),
+        ("constant images", audit.constant),
+        ("images of another size than their annotation", audit.size_differs),
+        ("files without annotation", audit.unannotated_files),
+        ("cases with a region", audit.with_region),
+        ("cases without finding", audit.without_finding),
+        ("pairs with a region", audit.pairs),
+        ("boxes", audit.boxes),
+        ("degenerate regions", audit.degenerate),
+        ("regions rescued on the 224 grid", audit.rescued),
+        ("regions of unknown image size", audit.regions_unchecked),
+    ]
+    return [(name, "not decoded (--decode)" if value is None else value) for name, value in seen]

@@ -1,0 +1,121 @@
+"""`xbench-fast datasets`: readers and configured folders, and the audit of one dataset."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...engines.errors import ConfigError, XBenchError
+from ..config import DatasetConfig
+from .options import config_option, data_options, json_option, resolve_config
+
+__all__ = ["datasets"]
+
+
+@click.group(invoke_without_command=True, short_help="List datasets, or audit one.")
+@data_options
+@config_option
+@json_option
+@click.pass_context
+def datasets(
+    ctx: click.Context, data: tuple[str, ...], data_options: tuple[str, ...], config_file: Path | None, as_json: bool
+) -> int:
+    """List known readers and configured datasets; `check NAME` audits one."""
+    if ctx.invoked_subcommand is not None:
+        ctx.obj = (config_file, data, data_options)
+        return 0
+    from ..datasets.registry import DATASETS
+
+    config = resolve_config(config_file, (), data, data_options)
+    rows = [_describe(config.datasets[name]) for name in config.datasets]
+    readers = DATASETS.names()
+    if as_json:
+        click.echo(json.dumps({"readers": readers, "datasets": rows}, indent=1))
+    else:
+        _print(readers, rows)
+    return 0
+
+
+@datasets.command()
+@click.argument("name")
+@click.option("--decode", is_flag=True, help="Read every image too.")
+@data_options
+@config_option
+@json_option
+@click.pass_obj
+def check(
+    above: tuple[Path | None, tuple[str, ...], tuple[str, ...]],
+    name: str,
+    decode: bool,
+    data: tuple[str, ...],
+    data_options: tuple[str, ...],
+    config_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Audit the dataset NAME: files, annotations, regions, and the counts of the official release."""
+    # The flags may stand before or after the word check.
+    config = resolve_config(config_file or above[0], (), above[1] + data, above[2] + data_options)
+    if name not in config.datasets:
+        known = ", ".join(config.datasets) or "none"
+        raise ConfigError(
+            f"The dataset '{name}' is not configured; give its folder with --data {name}=PATH (configured: {known})."
+        )
+    from ..datasets.audit import audit
+    from ..evaluation.pairing import load_dataset
+    from .audit_view import show_audit
+
+    return show_audit(audit(load_dataset(config.datasets[name]).dataset, decode=decode), as_json)
+
+
+def _describe(item: DatasetConfig) -> dict[str, Any]:
+    from ..evaluation.pairing import load_dataset
+
+    row: dict[str, Any] = {
+        "name": item.name,
+        "root": str(item.root),
+        "reader": item.reader,
+        "found": item.root.is_dir(),
+    }
+    if not row["found"]:
+        return row
+    try:
+        loaded = load_dataset(item)
+    except XBenchError as error:
+        return {**row, "error": str(error)}
+    pairs = sum(len(case.regions) for case in loaded.cases)
+    return {
+        **row,
+        "title": loaded.dataset.title,
+        "cases": len(loaded.cases),
+        "classes": len(loaded.dataset.classes),
+        "pairs": pairs,
+    }
+
+
+def _print(readers: list[str], rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from .terminal import make_console
+
+    console = make_console()
+    console.print(Text(f"readers: {', '.join(readers)}, or module:Class, or file.py:Class"), soft_wrap=True)
+    if not rows:
+        console.print(
+            Text("no dataset is configured; use --data NAME=PATH or [datasets.NAME] in xbench.toml"), soft_wrap=True
+        )
+        return
+    table = Table()
+    for title in ("name", "reader", "root", "state", "cases", "classes", "pairs with a region"):
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        state = "broken" if "error" in row else "found" if row["found"] else "not found"
+        numbers = [str(row.get(key, "-")) for key in ("cases", "classes", "pairs")]
+        table.add_row(*map(Text, (row["name"], row["reader"], row["root"], state, *numbers)))
+    console.print(table)
+    for row in rows:
+        if "error" in row:
+            console.print(Text(f"{row['name']}: {row['error']}"), soft_wrap=True)

@@ -1,0 +1,58 @@
+"""`xbench-fast doctor`: what works here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from .options import json_option
+
+__all__ = ["doctor"]
+
+
+@click.command(short_help="Show what works on this machine, and why the rest does not.")
+@json_option
+def doctor(as_json: bool) -> int:
+    """Show which engines, decoders and extras are usable here, and why the others are not."""
+    from ..doctor import examine
+    from ..machine import code_version, describe_machine
+
+    checks = examine()
+    # Without an engine nothing can be evaluated, so the user has something to do.
+    failed = not any(check.usable for check in checks if check.group == "engine") or any(
+        not check.usable for check in checks if check.group in ("decoder", "metrics")
+    )
+    machine = describe_machine()
+    if as_json:
+        data = {
+            "version": code_version(),
+            "machine": machine,
+            "checks": [asdict(check) for check in checks],
+            "ready": not failed,
+        }
+        click.echo(json.dumps(data, indent=1))
+        return int(failed)
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from .terminal import make_console
+
+    console = make_console()
+    console.print(
+        Text(f"xbench-fast {code_version()}, Python {machine['python']}, {machine['cores']} cores, {machine['cpu']}")
+    )
+    table = Table()
+    for title in ("what", "name", "usable", "version", "why not"):
+        table.add_column(title, overflow="fold")
+    for check in checks:
+        table.add_row(
+            *map(Text, (check.group, check.name, "yes" if check.usable else "no", check.version or "-", check.reason))
+        )
+    console.print(table)
+    console.print(
+        Text("ready to evaluate" if not failed else "not ready: an engine, a decoder or the sweep does not work here")
+    )
+    return int(failed)

@@ -1,0 +1,107 @@
+"""Flags shared by commands. Every key of xbench.toml is one of them, and a flag wins over the file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ...engines.errors import ConfigError
+from ..config import Config, DatasetConfig, load_config
+
+__all__ = ["bundle_options", "config_option", "data_options", "json_option", "resolve_config"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def config_option(function: F) -> F:
+    """--config FILE"""
+    return click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        help="Configuration file (default: ./xbench.toml if there is one).",
+    )(function)
+
+
+def bundle_options(function: F) -> F:
+    """--bundles DIR"""
+    return click.option(
+        "--bundles",
+        "bundle_folders",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        help="Folder that holds bundles, or a bundle; can be repeated.",
+    )(function)
+
+
+def data_options(function: F) -> F:
+    """--data NAME=PATH and --data-option NAME.KEY=VALUE"""
+    function = click.option(
+        "--data-option",
+        "data_options",
+        metavar="NAME.KEY=VALUE",
+        multiple=True,
+        help="Option of a dataset: reader, prompts, or an option of its reader; can be repeated.",
+    )(function)
+    return click.option(
+        "--data", "data", metavar="NAME=PATH", multiple=True, help="A dataset and its folder; can be repeated."
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """--json"""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def resolve_config(
+    config_file: Path | None,
+    bundle_folders: Sequence[Path] = (),
+    data: Sequence[str] = (),
+    data_options: Sequence[str] = (),
+) -> Config:
+    """The configuration file with the flags applied. Raises ConfigError."""
+    config = load_config(config_file)
+    if bundle_folders:
+        config = replace(config, bundles=tuple(bundle_folders))
+    for item in data:
+        name, equals, path = item.partition("=")
+        if not equals or not name or not path:
+            raise ConfigError(f"--data {item} is not of the form NAME=PATH.")
+        known = config.datasets.get(name)
+        root = Path(path).expanduser()
+        config = config.with_dataset(replace(known, root=root) if known else DatasetConfig(name, root, name))
+    for item in data_options:
+        config = config.with_dataset(_with_option(config, item))
+    return config
+
+
+def _with_option(config: Config, item: str) -> DatasetConfig:
+    where, equals, text = item.partition("=")
+    name, dot, key = where.rpartition(".")
+    if not equals or not dot or not name or not key:
+        raise ConfigError(f"--data-option {item} is not of the form NAME.KEY=VALUE.")
+    dataset = config.datasets.get(name)
+    if dataset is None:
+        raise ConfigError(
+            f"--data-option {item}: there is no dataset '{name}'; give its folder with --data {name}=PATH."
+        )
+    if key == "reader":
+        return replace(dataset, reader=text)
+    if key == "prompts":
+        return replace(dataset, prompts=text)
+    if key == "root":
+        return replace(dataset, root=Path(text).expanduser())
+    return replace(dataset, options={**dataset.options, key: _value(text)})
+
+
+def _value(text: str) -> Any:
+    """A number, truth value or list as TOML writes it; anything else is text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,183 @@
+"""The configuration file `xbench.toml`: where bundles, datasets and caches are, and how an evaluation runs.
+
+    bundles = ["bundles"]                 # folders that hold engine bundles
+    cache = "prepared"                    # where prepared images are kept
+
+    [datasets.chestxdet10]
+    root = "/data/chestxdet10"            # every other key is an option of the reader
+
+    [datasets.my_hospital]
+    root = "my_hospital"
+    reader = "readers/mine.py:MyReader"   # a known name, "module:Class" or "file.py:Class"; default: the dataset's name
+    prompts = "chestxdet10"               # which prompt set of a bundle to use; default: the dataset's name
+
+    [eval]
+    engine = "auto"
+    batch = 16
+    threads = 2
+    out = "run"
+
+Relative paths are relative to the file. Every key is also a flag of `xbench-fast`, and a flag wins.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..engines.errors import ConfigError
+
+__all__ = ["DEFAULT_FILE", "Config", "DatasetConfig", "EvalConfig", "find_config", "load_config", "parse_config"]
+
+DEFAULT_FILE = "xbench.toml"
+_TOP = ("bundles", "cache", "datasets", "eval")
+
+
+@dataclass(frozen=True)
+class DatasetConfig:
+    """One dataset: its folder, the reader that understands it and the reader's options.
+
+    `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name.
+    """
+
+    name: str
+    root: Path
+    reader: str
+    prompts: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Table `[eval]`: the engine's name, images per batch, threads (None: all cores) and the run directory."""
+
+    engine: str = "auto"
+    batch: int = 16
+    threads: int | None = None
+    out: Path = Path("run")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole configuration; `path` is the file it came from, None when there is none."""
+
+    path: Path | None = None
+    bundles: tuple[Path, ...] = ()
+    cache: Path | None = None
+    datasets: Mapping[str, DatasetConfig] = field(default_factory=dict)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+
+    def with_dataset(self, dataset: DatasetConfig) -> Config:
+        """A copy in which `dataset` is added, or replaces the one of its name."""
+        return replace(self, datasets={**self.datasets, dataset.name: dataset})
+
+
+def find_config(path: Path | None) -> Path | None:
+    """The file to read: `path`, else ./xbench.toml where there is one. Raises ConfigError if `path` is not a file."""
+    if path is not None:
+        if not path.is_file():
+            raise ConfigError(f"The configuration file {path} does not exist; check --config.")
+        return path
+    default = Path(DEFAULT_FILE)
+    return default if default.is_file() else None
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Reads the configuration found by `find_config`; an empty one when there is no file.
+
+    Raises ConfigError when the file is not TOML, names an unknown key or holds a value of the wrong kind.
+    """
+    found = find_config(path)
+    if found is None:
+        return Config()
+    try:
+        data = tomllib.loads(found.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{found} is not a TOML file: {error}.") from error
+    except OSError as error:
+        raise ConfigError(f"{found} cannot be read: {error.strerror}.") from error
+    return parse_config(data, found)
+
+
+def parse_config(data: Mapping[str, Any], path: Path) -> Config:
+    """A Config from parsed TOML; `path` is the file that relative paths and messages refer to. Raises ConfigError."""
+    base = path.parent
+    _known(data, _TOP, f"{path}")
+    bundles = data.get("bundles", [])
+    if isinstance(bundles, str):
+        bundles = [bundles]
+    if not isinstance(bundles, list):
+        raise ConfigError(f"{path}: the key 'bundles' must be a list of folders.")
+    datasets = _table(data.get("datasets", {}), "datasets", path)
+    return Config(
+        path=path,
+        bundles=tuple(_path(item, "bundles", base, path) for item in bundles),
+        cache=_path(data["cache"], "cache", base, path) if "cache" in data else None,
+        datasets={name: _dataset(name, value, base, path) for name, value in datasets.items()},
+        eval=_eval(_table(data.get("eval", {}), "eval", path), base, path),
+    )
+
+
+def _dataset(name: str, value: object, base: Path, path: Path) -> DatasetConfig:
+    where = f"datasets.{name}"
+    table = dict(_table(value, where, path))
+    if "root" not in table:
+        raise ConfigError(f"{path}: [{where}] has no key 'root'; write the folder of the dataset there.")
+    root = _path(table.pop("root"), f"{where}.root", base, path)
+    reader = _string(table.pop("reader", name), f"{where}.reader", path)
+    file, colon, attribute = reader.rpartition(":")
+    if colon and file.endswith(".py"):
+        reader = f"{base / file}:{attribute}"
+    prompts = table.pop("prompts", None)
+    if prompts is not None:
+        prompts = _string(prompts, f"{where}.prompts", path)
+    return DatasetConfig(name, root, reader, prompts, table)
+
+
+def _eval(table: Mapping[str, Any], base: Path, path: Path) -> EvalConfig:
+    _known(table, ("engine", "batch", "threads", "out"), f"{path}: [eval]")
+    config = EvalConfig()
+    if "engine" in table:
+        config = replace(config, engine=_string(table["engine"], "eval.engine", path))
+    if "batch" in table:
+        config = replace(config, batch=_positive(table["batch"], "eval.batch", path))
+    if "threads" in table:
+        config = replace(config, threads=_positive(table["threads"], "eval.threads", path))
+    if "out" in table:
+        config = replace(config, out=_path(table["out"], "eval.out", base, path))
+    return config
+
+
+def _known(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    names = list(known)
+    for key in table:
+        if key not in names:
+            close = difflib.get_close_matches(key, names, n=1, cutoff=0.4)
+            guess = f"did you mean '{close[0]}'? " if close else ""
+            raise ConfigError(f"{where}: unknown key '{key}': {guess}known are {', '.join(names)}.")
+
+
+def _table(value: object, key: str, path: Path) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: '{key}' must be a table, written as [{key}].")
+    return value
+
+
+def _string(value: object, key: str, path: Path) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{path}: the key '{key}' must be a text in quotes.")
+    return value
+
+
+def _path(value: object, key: str, base: Path, path: Path) -> Path:
+    return base / Path(_string(value, key, path)).expanduser()
+
+
+def _positive(value: object, key: str, path: Path) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{path}: the key '{key}' must be a whole number of at least 1.")
+    return value

@@ -1,0 +1,161 @@
+"""What works on this machine, and why the rest does not: engines, image decoders, the sweep, optional packages."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any
+
+__all__ = ["Check", "examine"]
+
+_EXTRAS: tuple[tuple[str, str, str], ...] = (
+    # distribution, module, what it is for
+    ("onnxruntime", "onnxruntime", "runs models on the CPU"),
+    ("onnxruntime-gpu", "onnxruntime", "runs models through CUDA"),
+    ("torch", "torch", "exports checkpoints"),
+    ("onnx", "onnx", "exports checkpoints"),
+    ("transformers", "transformers", "exports checkpoints"),
+    ("open_clip_torch", "open_clip", "exports CLIP checkpoints"),
+    ("cupy-cuda12x", "cupy", "sweeps on the GPU"),
+    ("tensorrt", "tensorrt", "runs models on NVIDIA GPUs"),
+    ("nvidia-dali-cuda120", "nvidia", "decodes images on the GPU"),
+    ("matplotlib", "matplotlib", "draws figures"),
+    ("starlette", "starlette", "serves models"),
+    ("ray", "ray", "spreads an evaluation over machines"),
+)
+
+_TRANSFER_SYNTAXES = (
+    ("uncompressed", "1.2.840.10008.1.2.1"),
+    ("RLE", "1.2.840.10008.1.2.5"),
+    ("JPEG baseline", "1.2.840.10008.1.2.4.50"),
+    ("JPEG lossless", "1.2.840.10008.1.2.4.70"),
+    ("JPEG-LS", "1.2.840.10008.1.2.4.80"),
+    ("JPEG 2000", "1.2.840.10008.1.2.4.90"),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing: `group` ("engine", "decoder", "metrics", "extra"), whether it is usable, and why not."""
+
+    group: str
+    name: str
+    usable: bool
+    version: str | None = None
+    reason: str = ""
+
+
+def examine() -> list[Check]:
+    """Tries everything once. Engines and decoders are really run, not only looked up; extras are looked up."""
+    return [*_engines(), *_decoders(), *_metrics(), *_extras()]
+
+
+def _engines() -> Iterator[Check]:
+    from ..engines.select import backend_status
+
+    for status in backend_status():
+        package = "onnxruntime-gpu" if status.name.endswith("cuda") else "onnxruntime"
+        found = _version(package) or _version("onnxruntime") or _version("onnxruntime-gpu")
+        yield Check("engine", status.name, status.usable, found if status.usable else None, status.reason)
+
+
+def _decoders() -> Iterator[Check]:
+    for kind in ("PNG", "JPEG"):
+        yield _tried("decoder", kind, _version("pillow"), partial(_round_trip, kind))
+    pydicom = _version("pydicom")
+    for name, uid in _TRANSFER_SYNTAXES:
+        yield _tried("decoder", f"DICOM {name}", pydicom, partial(_dicom_decoder, uid))
+
+
+def _metrics() -> Iterator[Check]:
+    yield _tried("metrics", "sweep (CPU)", _version("numba"), _sweep_once)
+
+
+def _extras() -> Iterator[Check]:
+    offered = _offered()
+    for distribution, module, purpose in _EXTRAS:
+        found = _version(distribution)
+        if found is None:
+            extra = offered.get(_plain(distribution))
+            advice = f"install xbench-fast[{extra}]" if extra else "this version makes no use of it"
+            yield Check("extra", distribution, False, None, f"not installed ({purpose}); {advice}")
+        elif importlib.util.find_spec(module) is None:
+            yield Check(
+                "extra", distribution, False, found, f"installed, but its module {module} is missing; reinstall it"
+            )
+        else:
+            yield Check("extra", distribution, True, found)
+    if _version("onnxruntime") and _version("onnxruntime-gpu"):
+        yield Check(
+            "extra",
+            "one onnxruntime",
+            False,
+            None,
+            "onnxruntime and onnxruntime-gpu overwrite each other; uninstall both, install one",
+        )
+
+
+def _tried(group: str, name: str, found: str | None, probe: Callable[[], None]) -> Check:
+    try:
+        probe()
+    # Whatever a broken installation raises is the answer to the question.
+    except Exception as error:
+        return Check(group, name, False, found, " ".join(str(error).split()) or type(error).__name__)
+    return Check(group, name, True, found)
+
+
+def _round_trip(kind: str) -> None:
+    import numpy as np
+    from PIL import Image
+
+    from .images.decode import decode_grey
+
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 130, np.uint8)).save(buffer, kind)
+    if abs(int(decode_grey(buffer.getvalue(), f"a test {kind}")[0, 0]) - 130) > 2:
+        raise ValueError(f"a test {kind} was decoded to wrong values")
+
+
+def _dicom_decoder(uid: str) -> None:
+    pixels: Any = importlib.import_module("pydicom.pixels")
+    decoder = pixels.get_decoder(uid)
+    if not decoder.is_available:
+        raise ValueError(f"no plugin is installed: {'; '.join(decoder.missing_dependencies)}")
+
+
+def _sweep_once() -> None:
+    import numpy as np
+
+    from ..metrics_gpu.sweep import sweep
+
+    counts = sweep(np.arange(4, dtype=np.float32).reshape(1, 2, 2), np.ones((1, 8, 8), np.bool_), size=(8, 8))
+    if int(counts.area[0, 0]) != 64 or not counts.hit[0]:
+        raise ValueError("the compiled sweep counts wrongly here; clear numba's cache and reinstall it")
+
+
+def _offered() -> dict[str, str]:
+    """Distribution -> the extra of this project that installs it, from the installed metadata."""
+    try:
+        wanted = requires("xbench-fast") or []
+    except PackageNotFoundError:
+        return {}
+    found = re.compile(r"""\s*([A-Za-z0-9._-]+).*extra\s*==\s*["']([^"']+)["']""")
+    matches = filter(None, map(found.match, wanted))
+    return {_plain(match[1]): match[2] for match in matches if match[2] != "dev"}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

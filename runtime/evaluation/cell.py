@@ -1,0 +1,116 @@
+"""One cell: a model on a dataset. Cases stream through in chunks; a finished chunk is on disk before the next one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...engines.base import Engine, Scores
+from ...engines.prompts import PromptSet
+from .decoding import Decoded, PixelSource, decode_ahead, decode_case
+from .schema import result_schema
+from .scoring import Queries, Row, Sweep, empty_rows, rows_table, score_batch
+from .storage import KEY_FIELD, CellFiles
+
+if TYPE_CHECKING:
+    from ..datasets.base import Case
+
+__all__ = ["Cell", "compute_cell"]
+
+_SWEEPS_IN_FLIGHT = 2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one cell computes, and how: `findings`: class of the dataset -> finding of the prompt set."""
+
+    model: str
+    dataset: str
+    prompts: PromptSet
+    findings: Mapping[str, str]
+    cases: Sequence[Case]
+    files: CellFiles
+    source: PixelSource
+    batch: int
+    chunk: int
+    workers: int
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def chunks(self) -> int:
+        return -(-len(self.cases) // self.chunk)
+
+
+def compute_cell(cell: Cell, engine: Engine, sweep: Sweep, advance: Callable[[int], None]) -> int:
+    """Computes the chunks that are not on disk yet, merges all of them and leaves the cell finished.
+
+    Three things overlap: decoding in `cell.workers` threads, the engine in this thread, the sweep in one more.
+    Batches never cross a chunk, so a resumed run meets the same batches as an uninterrupted one. `advance` is told
+    the number of cases that became done. Returns the cases computed now, the others were taken over from an earlier
+    process. Raises XBenchError; finished chunks stay on disk whatever happens.
+    """
+    remaining = [index for index in range(cell.chunks) if not cell.files.has_part(index)]
+    queries = Queries.of(cell.prompts, cell.findings)
+    cases = sum(len(_chunk(cell, index)) for index in remaining)
+    advance(len(cell.cases) - cases)
+    decoded = decode_ahead(
+        lambda case: decode_case(case, cell.source, engine.bundle.manifest.geometry, cell.findings),
+        (case for index in remaining for case in _chunk(cell, index)),
+        cell.workers,
+        window=max(2 * cell.batch, 2 * cell.workers),
+    )
+    metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
+    sweeper = ThreadPoolExecutor(1, thread_name_prefix="sweep")
+    try:
+        for index in remaining:
+            rows: list[Row] = []
+            pending: deque[Future[list[Row]]] = deque()
+            for batch in _batches(islice(decoded, len(_chunk(cell, index))), cell.batch):
+                pending.append(_start(sweeper, batch, engine, cell, queries, sweep))
+                if len(pending) > _SWEEPS_IN_FLIGHT:
+                    rows.extend(pending.popleft().result())
+                advance(len(batch))
+            for future in pending:
+                rows.extend(future.result())
+            cell.files.write_part(index, rows_table(rows, cell.model, cell.dataset, metadata))
+    finally:
+        sweeper.shutdown(wait=True, cancel_futures=True)
+        decoded.close()
+    cell.files.merge(cell.chunks, result_schema(metadata))
+    return cases
+
+
+def _chunk(cell: Cell, index: int) -> Sequence[Case]:
+    return cell.cases[index * cell.chunk : (index + 1) * cell.chunk]
+
+
+def _batches(items: Iterator[Decoded], size: int) -> Iterator[list[Decoded]]:
+    while batch := list(islice(items, size)):
+        yield batch
+
+
+def _start(
+    sweeper: ThreadPoolExecutor, batch: list[Decoded], engine: Engine, cell: Cell, queries: Queries, sweep: Sweep
+) -> Future[list[Row]]:
+    """Runs the engine on the readable cases of `batch` and hands what follows to the sweeper."""
+    readable = [item for item in batch if item.pixels is not None]
+    scores: Scores | None = None
+    if readable:
+        pixels = np.stack([item.pixels for item in readable if item.pixels is not None])[:, None]
+        scores = engine.run(pixels, cell.prompts.features)
+
+    def finish() -> list[Row]:
+        scored = iter(score_batch(readable, scores, queries, sweep) if scores is not None else [])
+        return [
+            row
+            for item in batch
+            for row in (empty_rows(item, queries.findings) if item.pixels is None else next(scored))
+        ]
+
+    return sweeper.submit(finish)

@@ -1,0 +1,121 @@
+"""What a cell's result depends on, as one hash: equal keys mean equal rows, anything changed means another key."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...engines.errors import DataError
+from .schema import RESULT_VERSION
+
+if TYPE_CHECKING:
+    from ...engines.base import EngineInfo
+    from ...engines.bundle import Bundle
+    from ...engines.prompts import PromptSet
+    from ..config import DatasetConfig
+    from ..datasets.base import Case, Dataset
+
+__all__ = ["cell_ingredients", "changed_ingredients", "dataset_digest", "digest_of"]
+
+
+def digest_of(value: object) -> str:
+    """sha256 of `value` as canonical JSON."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfig) -> str:
+    """A hash of what a dataset says and holds.
+
+    It covers the content of the annotation files, the reader's source file and options, the classes, and per case its
+    id, labels, classes with a region, and the image's path relative to the root, size and modification time. Images
+    are not read: hashing terabytes would cost more than the evaluation. Raises DataError when a file cannot be read.
+    """
+    sha = hashlib.sha256()
+
+    def add(value: object) -> None:
+        sha.update(digest_of(value).encode())
+
+    add([config.reader, dict(config.options), list(dataset.classes), _file_digest(_reader_source(dataset))])
+    add(sorted((_relative(path, config.root), _file_digest(path)) for path in dataset.sources()))
+    for case in cases:
+        add(
+            [
+                case.case_id,
+                case.patient_id,
+                sorted(case.labels.items()),
+                sorted(case.regions),
+                _stat(case.image, config.root),
+            ]
+        )
+    return sha.hexdigest()
+
+
+def cell_ingredients(
+    bundle: Bundle,
+    prompts: PromptSet,
+    findings: Mapping[str, str],
+    dataset: tuple[str, str],
+    info: EngineInfo,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Everything that decides a cell's rows, by name; the cell's key is `digest_of` it.
+
+    `dataset` is its name and digest, `options` holds batch, chunk, limit and the sweep's options: the batch decides
+    the shapes an engine meets, and so its last bits.
+    """
+    from ..images.decode import reader_version
+
+    prompt_digest = digest_of([prompts.record().to_json(), hashlib.sha256(prompts.features.tobytes()).hexdigest()])
+    return {
+        "result_version": RESULT_VERSION,
+        "bundle": bundle.digest,
+        "model": bundle.name,
+        "prompt_set": prompt_digest,
+        "findings": dict(findings),
+        "dataset": list(dataset),
+        "engine": f"{info.backend} {info.precision}",
+        "decoder": f"cpu {reader_version()}",
+        **options,
+    }
+
+
+def changed_ingredients(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Names of the ingredients that differ, for the sentence that says why a cell is computed again."""
+    return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+
+
+def _reader_source(dataset: Dataset) -> Path | None:
+    try:
+        return Path(inspect.getfile(type(dataset)))
+    except (TypeError, OSError):
+        return None
+
+
+def _file_digest(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}; check the dataset's folder.") from error
+
+
+def _relative(path: Path, root: Path) -> str:
+    try:
+        return path.relative_to(root).as_posix()
+    except ValueError:
+        return path.as_posix()
+
+
+def _stat(path: Path, root: Path) -> list[object]:
+    try:
+        found = path.stat()
+    except OSError:
+        return [_relative(path, root), None, None]
+    return [_relative(path, root), found.st_size, found.st_mtime_ns]

@@ -1,0 +1,109 @@
+"""Images and regions on their way to the engine: decoded ahead in threads, in order, with a bounded window."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ImageError
+from .schema import GRID
+
+if TYPE_CHECKING:
+    from ...engines.geometry import Geometry
+    from ..datasets.base import Case
+
+__all__ = ["Decoded", "PixelSource", "decode_ahead", "decode_case", "direct_source"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class PixelSource(Protocol):
+    """A case's model input, uint8 [S, S], its native height and width. Raises ImageError, FileNotFoundError."""
+
+    def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]: ...
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A case ready for the engine.
+
+    `pixels`: uint8 [S, S], None unless `status` is "ok"; `frame`: (y0, x0, y1, x1), the part of the native image the
+    model sees; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `rescued`: findings whose region
+    would have vanished on the grid (dataset specification §0.3).
+    """
+
+    case: Case
+    status: str
+    reason: str | None = None
+    pixels: NDArray[np.uint8] | None = None
+    frame: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
+    masks: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+    rescued: frozenset[str] = frozenset()
+
+
+def direct_source(geometry: Geometry) -> PixelSource:
+    """A source that decodes the image file each time."""
+    from ..images.decode import read_grey
+    from ..images.geometry import to_model
+
+    def read(case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
+        grey = read_grey(case.image)
+        return to_model(grey, geometry), grey.shape[0], grey.shape[1]
+
+    return read
+
+
+def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str]) -> Decoded:
+    """Pixels and the regions of `findings` of one case; a missing or unreadable image becomes a status, not an error.
+
+    Raises DataError when a region cannot be drawn: an annotation is wrong then, and no number should hide it.
+    """
+    from ...metrics_gpu.sweep import pack_masks
+    from ..images.geometry import field_of_view
+    from ..images.masks import region_grid
+
+    if not case.image.is_file():
+        return Decoded(case, "missing", "the image file does not exist")
+    try:
+        pixels, height, width = source(case)
+    except FileNotFoundError:
+        return Decoded(case, "missing", "the image file does not exist")
+    except ImageError as error:
+        return Decoded(case, "unreadable", str(error))
+    masks: dict[str, NDArray[np.uint8]] = {}
+    rescued: set[str] = set()
+    for finding in findings:
+        region = case.regions.get(finding)
+        if region is None:
+            continue
+        mask, was_rescued = region_grid(region, *(case.size or (height, width)), GRID)
+        if mask.any():
+            masks[finding] = pack_masks(mask[None])[0]
+            if was_rescued:
+                rescued.add(finding)
+    return Decoded(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, frozenset(rescued))
+
+
+def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, window: int) -> Generator[R, None, None]:
+    """`function(item)` for all items, in order, computed by `workers` threads at most `window` items ahead.
+
+    The window bounds memory; closing the iterator (or an exception in its consumer) cancels what has not started.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= window:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,142 @@
+"""Which cells a run has: bundles x datasets, and the findings they share."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...engines.bundle import Bundle, find_bundles
+from ...engines.errors import BundleError, ConfigError, DataError
+from ..config import Config, DatasetConfig
+from ..datasets.base import Case, Dataset
+from ..datasets.registry import DATASETS
+from .content import dataset_digest
+
+__all__ = ["LoadedDataset", "load_dataset", "prompt_set_name", "select_bundles", "select_datasets", "shared_findings"]
+
+
+@dataclass(frozen=True)
+class LoadedDataset:
+    """A dataset as an evaluation uses it: at most `limit` cases, and the digest of what they hold."""
+
+    config: DatasetConfig
+    dataset: Dataset
+    limit: int | None
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @cached_property
+    def cases(self) -> Sequence[Case]:
+        cases = self.dataset.cases()
+        return cases if self.limit is None else cases[: self.limit]
+
+    @cached_property
+    def digest(self) -> str:
+        return dataset_digest(self.dataset, self.cases, self.config)
+
+
+def load_dataset(config: DatasetConfig, limit: int | None = None) -> LoadedDataset:
+    """Opens the dataset and reads its cases. Raises ConfigError (reader, options) or DataError (files)."""
+    reader: Any = DATASETS.load(config.reader)
+    if not (inspect.isclass(reader) and issubclass(reader, Dataset)):
+        raise ConfigError(
+            f"The reader '{config.reader}' of dataset '{config.name}' is not a class derived from Dataset."
+        )
+    if not config.root.is_dir():
+        raise DataError(f"The folder {config.root} of dataset '{config.name}' does not exist; correct its root.")
+    loaded = LoadedDataset(config, reader(config.root, **config.options), limit)
+    if not loaded.cases:
+        raise DataError(f"The dataset '{config.name}' in {config.root} has no cases; check its root and its options.")
+    return loaded
+
+
+def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]:
+    """The configured datasets called `names`, or all of them. Raises ConfigError for a name that is not configured."""
+    if not names:
+        return list(config.datasets.values())
+    known = ", ".join(config.datasets) or "none"
+    for name in names:
+        if name not in config.datasets:
+            raise ConfigError(
+                f"The dataset '{name}' is not configured; give its folder with --data {name}=PATH "
+                f"(configured: {known})."
+            )
+    return [config.datasets[name] for name in dict.fromkeys(names)]
+
+
+def select_bundles(config: Config, names: Sequence[str]) -> list[Path]:
+    """Folders of the bundles called `names` (a bundle's name, a path to one, or a model's name), or of all bundles.
+
+    Raises ConfigError when there is no bundle, a name matches none, or two bundles have one name.
+    """
+    found = [path for folder in config.bundles for path in find_bundles(folder)]
+    found = list(dict.fromkeys(path.resolve() for path in found))
+    if names:
+        found = list(dict.fromkeys(path for name in names for path in _named(name, found)))
+    elif not found:
+        where = ", ".join(str(folder) for folder in config.bundles) or "no folder is configured"
+        raise ConfigError(
+            f"No bundle was found ({where}); make one with xbench-export and name its folder with --bundles."
+        )
+    seen: dict[str, Path] = {}
+    for path in found:
+        if path.name in seen:
+            raise ConfigError(
+                f"Two bundles are called '{path.name}': {seen[path.name]} and {path}; rename one of them."
+            )
+        seen[path.name] = path
+    return found
+
+
+def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> str | None:
+    """The prompt set of `bundle` for a dataset: the configured one, else the dataset's name, else its reader's name.
+
+    None when the bundle has none of them. Raises BundleError when a configured one is missing.
+    """
+    have = bundle.manifest.prompt_sets
+    if config.prompts is not None and config.prompts not in have:
+        raise BundleError(
+            f"The bundle {bundle.name} has no prompt set '{config.prompts}', which dataset '{config.name}' asks for "
+            f"(it has: {', '.join(sorted(have)) or 'none'})."
+        )
+    return next((name for name in (config.prompts, config.name, dataset.name) if name in have), None)
+
+
+def shared_findings(findings: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
+    """Class of the dataset -> finding of the prompt set, in the dataset's order.
+
+    Names are alike when they are equal, or differ only in upper and lower case and no other class or finding does.
+    """
+    folded = Counter(name.casefold() for name in findings) | Counter(name.casefold() for name in classes)
+    loose = {name.casefold(): name for name in findings if folded[name.casefold()] == 1}
+    pairs = {name: name if name in findings else loose.get(name.casefold()) for name in classes}
+    return {name: finding for name, finding in pairs.items() if finding is not None}
+
+
+def _named(name: str, found: Sequence[Path]) -> list[Path]:
+    if (Path(name) / "bundle.json").is_file():
+        return [Path(name).resolve()]
+    exact = [path for path in found if path.name == name]
+    if exact:
+        return exact
+    family = [path for path in found if _model_of(path) == name]
+    if family:
+        return family
+    known = ", ".join(path.name for path in found) or "none"
+    raise ConfigError(
+        f"There is no bundle called '{name}' (found: {known}); make it with xbench-export or check --bundles."
+    )
+
+
+def _model_of(path: Path) -> str | None:
+    try:
+        return Bundle.load(path, check_hashes=False).manifest.model
+    except BundleError:
+        return None

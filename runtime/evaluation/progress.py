@@ -1,0 +1,87 @@
+"""What an evaluation tells while it runs: bars with rates on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["PlainProgress", "Progress", "RichProgress", "progress_for"]
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+class Progress(Protocol):
+    """`say` prints a line; `cell` opens a cell of `total` cases and yields what is called as cases become done."""
+
+    def say(self, line: str) -> None: ...
+
+    def cell(self, title: str, total: int) -> AbstractContextManager[Callable[[int], None]]: ...
+
+
+class PlainProgress:
+    """Lines for logs and pipes: at most one every half minute while a cell runs."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._clock = clock
+
+    def say(self, line: str) -> None:
+        self._write(line)
+
+    @contextmanager
+    def cell(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        start = last = self._clock()
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done, last
+            done += count
+            now = self._clock()
+            if now - last >= _SECONDS_BETWEEN_LINES and done < total:
+                last = now
+                rate = done / (now - start)
+                self._write(f"{title}: {done} of {total} cases, {rate:.1f}/s, {(total - done) / rate:.0f} s to go")
+
+        yield advance
+
+
+class RichProgress:
+    """A bar a cell with rate and time to go."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def cell(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        from rich import progress
+
+        columns = (
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[rate]}"),
+            progress.TimeRemainingColumn(),
+        )
+        with progress.Progress(*columns, console=self._console, transient=True) as bars:
+            task = bars.add_task(title, total=total, rate="")
+
+            def advance(count: int) -> None:
+                bars.advance(task, count)
+                speed = bars.tasks[0].speed
+                bars.update(task, rate=f"{speed:.1f}/s" if speed else "")
+
+            yield advance
+
+
+def progress_for(console: Console) -> Progress:
+    """Bars when `console` is a terminal, else plain lines through it."""
+    rich = RichProgress(console)
+    return rich if console.is_terminal else PlainProgress(rich.say)

@@ -1,0 +1,132 @@
+"""The run directory: run.json (what was run, on what, and the state of every cell), cells/ and report/."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from ...engines.errors import RunError
+from ..machine import code_version, describe_machine
+from .storage import CellFiles, write_json
+
+__all__ = ["RUN_FILE", "RUN_SCHEMA", "RunDirectory", "cell_id", "read_run"]
+
+RUN_FILE = "run.json"
+RUN_SCHEMA = 1
+
+
+def cell_id(model: str, dataset: str) -> str:
+    """The name of a cell in run.json and, made safe for file systems, in cells/."""
+    return f"{model}--{dataset}"
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """The content of run.json in the run directory `path`. Raises RunError when there is none or it is damaged."""
+    source = path / RUN_FILE
+    if not source.is_file():
+        raise RunError(
+            f"{path} is no run directory: it holds no {RUN_FILE}; make one with xbench-fast eval --out {path}."
+        )
+    try:
+        data = json.loads(source.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{source} cannot be read ({error}); delete that file and run eval again: results in cells/ are reused."
+        ) from error
+    if not isinstance(data, dict) or data.get("schema") != RUN_SCHEMA or not isinstance(data.get("cells"), dict):
+        raise RunError(f"{source} was written by another version; use a new --out directory.")
+    return data
+
+
+class RunDirectory:
+    """A run directory open for writing, by one process at a time.
+
+    Raises RunError when the folder holds something else, or another process has it open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cells = path / "cells"
+        self._lock: IO[str] | None = None
+        self._data: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._check_place()
+        try:
+            self.cells.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise RunError(
+                f"The run directory {self.path} cannot be made: {error.strerror}; choose another --out."
+            ) from error
+        import fcntl
+
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise RunError(
+                f"Another evaluation is writing to {self.path}; wait for it, or choose another --out."
+            ) from error
+        if (self.path / RUN_FILE).is_file():
+            self._data = read_run(self.path)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Notes what this invocation runs with, and writes run.json. Raises RunError.
+
+        `seeds` is empty because an evaluation draws no random numbers.
+        """
+        self._data = {
+            "schema": RUN_SCHEMA,
+            "created": self._data.get("created", _now()),
+            "updated": _now(),
+            "code_version": code_version(),
+            "machine": describe_machine(),
+            "seeds": [],
+            "config": dict(config),
+            "cells": self._data.get("cells", {}),
+        }
+        self.save()
+
+    def cell(self, model: str, dataset: str) -> dict[str, Any] | None:
+        """What run.json says of a cell, None when it was never started."""
+        found = self._data["cells"].get(cell_id(model, dataset))
+        return dict(found) if isinstance(found, dict) else None
+
+    def set_cell(self, model: str, dataset: str, state: str, **details: Any) -> None:
+        """Replaces a cell's entry and writes run.json. Raises RunError."""
+        entry = {"model": model, "dataset": dataset, "state": state, **details, "updated": _now()}
+        self._data["cells"][cell_id(model, dataset)] = entry
+        self.save()
+
+    def save(self) -> None:
+        """Writes run.json, whole or not at all. Raises RunError."""
+        self._data["updated"] = _now()
+        write_json(self.path / RUN_FILE, self._data)
+
+    def files(self, model: str, dataset: str, key: str) -> CellFiles:
+        """Where the cell of content key `key` is kept."""
+        return CellFiles(self.cells, re.sub(r"[^A-Za-z0-9_.+-]", "_", cell_id(model, dataset)), key)
+
+    def _check_place(self) -> None:
+        if not self.path.exists() or (self.path / RUN_FILE).is_file():
+            return
+        if not self.path.is_dir() or any(item.name not in (".lock", "cells") for item in self.path.iterdir()):
+            raise RunError(f"{self.path} exists and is no run directory; choose an empty or new folder with --out.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

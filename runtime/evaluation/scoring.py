@@ -1,0 +1,142 @@
+"""Engine scores and regions -> rows of the result table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.base import Scores
+from ...engines.prompts import PromptSet
+from .decoding import Decoded
+from .schema import GRID, THRESHOLD_COUNT, result_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...metrics_gpu.counts import Counts
+
+__all__ = ["Queries", "Row", "Sweep", "empty_rows", "rows_table", "score_batch"]
+
+Sweep = Callable[..., "Counts"]
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Which queries of a prompt set belong to each evaluated class: indices into Q. `findings` are the class names."""
+
+    findings: tuple[str, ...]
+    positive: tuple[NDArray[np.intp], ...]
+    negative: tuple[NDArray[np.intp], ...]
+
+    @staticmethod
+    def of(prompts: PromptSet, findings: Mapping[str, str]) -> Queries:
+        """The queries of `findings`: class name -> finding, which must be one of `prompts`."""
+        index = [prompts.findings.index(finding) for finding in findings.values()]
+        return Queries(
+            tuple(findings),
+            tuple(np.flatnonzero((prompts.finding_of == i) & (prompts.polarity > 0)) for i in index),
+            tuple(np.flatnonzero((prompts.finding_of == i) & (prompts.polarity < 0)) for i in index),
+        )
+
+
+@dataclass
+class Row:
+    """One row of the result table, see `schema`; `area` and `overlap` are int32 [101] or None."""
+
+    case_id: str
+    patient_id: str | None
+    finding: str
+    status: str
+    reason: str | None = None
+    label: int | None = None
+    logit: np.float32 | None = None
+    logit_negative: np.float32 | None = None
+    region_area: int | None = None
+    argmax: int | None = None
+    hit: bool | None = None
+    degenerate: bool | None = None
+    rescued: bool | None = None
+    area: NDArray[np.int32] | None = None
+    overlap: NDArray[np.int32] | None = None
+
+
+def empty_rows(decoded: Decoded, findings: Sequence[str]) -> list[Row]:
+    """The rows of a case: one per finding, with what is known without a model."""
+    case = decoded.case
+    return [
+        Row(case.case_id, case.patient_id, finding, decoded.status, decoded.reason, case.labels.get(finding))
+        for finding in findings
+    ]
+
+
+def score_batch(batch: Sequence[Decoded], scores: Scores, queries: Queries, sweep: Sweep) -> list[list[Row]]:
+    """Rows of a batch of readable cases, one list per case.
+
+    The swept map of a finding is the mean over its positive prompts before normalisation; means are taken in float64
+    and rounded once (metrics specification §14, point 21). All pairs of the batch are swept in one call.
+    """
+    rows: list[list[Row]] = []
+    pairs: list[Row] = []
+    maps: list[NDArray[np.float32]] = []
+    masks: list[NDArray[np.uint8]] = []
+    frames: list[tuple[float, float, float, float]] = []
+    for index, decoded in enumerate(batch):
+        mine = empty_rows(decoded, queries.findings)
+        for row, positive, negative in zip(mine, queries.positive, queries.negative, strict=True):
+            row.logit = _mean(scores.logits[index, positive])
+            row.logit_negative = _mean(scores.logits[index, negative]) if negative.size else None
+            row.region_area, row.rescued = 0, False
+            mask = decoded.masks.get(row.finding)
+            if mask is not None:
+                row.rescued = row.finding in decoded.rescued
+                pairs.append(row)
+                maps.append(_mean(scores.saliency[index, positive]))
+                masks.append(mask)
+                frames.append(decoded.frame)
+        rows.append(mine)
+    if pairs:
+        counts = sweep(np.stack(maps), np.stack(masks), size=(GRID, GRID), frames=np.asarray(frames, np.float64))
+        for index, row in enumerate(pairs):
+            row.region_area = int(counts.region[index])
+            row.argmax = int(counts.argmax[index])
+            row.hit = bool(counts.hit[index])
+            row.degenerate = bool(counts.degenerate[index])
+            row.area = counts.area[index]
+            row.overlap = counts.overlap[index]
+    return rows
+
+
+def rows_table(rows: Sequence[Row], model: str, dataset: str, metadata: dict[str, str]) -> pa.Table:
+    """An Arrow table of `rows` with the result schema and `metadata` in its footer."""
+    import pyarrow as pa
+
+    schema = result_schema(metadata)
+    columns: list[Any] = []
+    for entry in schema:
+        if entry.name in ("model", "dataset"):
+            columns.append(pa.array([model if entry.name == "model" else dataset] * len(rows), entry.type))
+        elif entry.name in ("area", "overlap"):
+            columns.append(_counts_column([getattr(row, entry.name) for row in rows], entry.type))
+        else:
+            columns.append(pa.array([getattr(row, entry.name) for row in rows], entry.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _mean(values: NDArray[np.float32]) -> Any:
+    """Mean over the first axis; one prompt passes through unchanged."""
+    return values[0] if len(values) == 1 else values.mean(axis=0, dtype=np.float64).astype(np.float32)
+
+
+def _counts_column(values: Sequence[NDArray[np.int32] | None], kind: Any) -> Any:
+    import pyarrow as pa
+
+    flat = np.zeros((len(values), THRESHOLD_COUNT), np.int32)
+    absent = np.ones(len(values), np.bool_)
+    for index, value in enumerate(values):
+        if value is not None:
+            flat[index], absent[index] = value, False
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1), pa.int32()), type=kind, mask=pa.array(absent))

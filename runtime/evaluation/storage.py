@@ -1,0 +1,134 @@
+"""Files of a run: written to a temporary name, flushed and renamed, so that a name never holds half a file.
+
+A cell is computed in chunks. Each chunk becomes a part file; the parts are merged when the last one exists. All of
+them carry the cell's content key in their footer, and a file with another key, or a damaged one, counts as absent.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...engines.errors import RunError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["KEY_FIELD", "CellFiles", "stored_key", "write_atomic", "write_json"]
+
+KEY_FIELD = "xbench_cell_key"
+
+
+def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
+    """Calls `write` with a temporary path beside `path`, then renames it to `path`.
+
+    Raises RunError when the disk refuses; the temporary file is removed and `path` stays as it was.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(draft)
+        # Without this a power cut could leave the new name with none of its content.
+        with draft.open("rb") as stream:
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise RunError(f"{path} cannot be written: {_disk_reason(error)}.") from error
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, data: object) -> None:
+    """Writes `data` as indented JSON, atomically. Raises RunError."""
+    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomic(path, lambda draft: _write_text(draft, text))
+
+
+def stored_key(path: Path) -> str | None:
+    """The content key in the footer of a result file; None when there is no such file or it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        return None
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowException):
+        return None
+    key = metadata.get(KEY_FIELD.encode())
+    return key.decode() if key is not None else None
+
+
+class CellFiles:
+    """The files of one cell inside `folder`: `<stem>-<key>.parquet` and, until it is finished, its parts."""
+
+    def __init__(self, folder: Path, stem: str, key: str) -> None:
+        self.key = key
+        self.final = folder / f"{stem}-{key[:16]}.parquet"
+        self.parts = folder / f"{stem}-{key[:16]}.parts"
+
+    def finished(self) -> bool:
+        """Whether the whole cell is on disk with this key; left-over parts of a finished cell are removed."""
+        if stored_key(self.final) != self.key:
+            return False
+        shutil.rmtree(self.parts, ignore_errors=True)
+        return True
+
+    def part(self, index: int) -> Path:
+        """The path of part `index`."""
+        return self.parts / f"{index:06d}.parquet"
+
+    def has_part(self, index: int) -> bool:
+        """Whether part `index` is on disk, whole and with this key."""
+        return stored_key(self.part(index)) == self.key
+
+    def write_part(self, index: int, table: pa.Table) -> None:
+        """Stores the rows of one chunk. Raises RunError."""
+        import pyarrow.parquet as pq
+
+        write_atomic(self.part(index), lambda draft: pq.write_table(table, draft, compression="zstd"))
+
+    def coverage(self, findings: int) -> dict[str, int]:
+        """Images of the finished cell, of `findings` rows each, by status: {"missing": .., "unreadable": ..}."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        status = pq.read_table(self.final, columns=["status"])["status"]
+        return {
+            name: int(pc.sum(pc.equal(status, name)).as_py() or 0) // findings for name in ("missing", "unreadable")
+        }
+
+    def merge(self, count: int, schema: pa.Schema) -> None:
+        """Joins parts 0..count-1 into the final file, one part in memory at a time.
+
+        Raises RunError when a part has vanished or the disk refuses; the parts are removed only after the rename.
+        """
+
+        def write(draft: Path) -> None:
+            import pyarrow.parquet as pq
+
+            with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+                for index in range(count):
+                    writer.write_table(pq.read_table(self.part(index), schema=schema))
+
+        write_atomic(self.final, write)
+        shutil.rmtree(self.parts, ignore_errors=True)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _disk_reason(error: OSError) -> str:
+    kept = "what is finished is kept, and the same command goes on from there"
+    text: Any = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error):
+        return f"the disk is full ({text}); free some space: {kept}"
+    return f"{text}; {kept}"

@@ -1,0 +1,65 @@
+"""An evaluation in a folder of its own, with the engine and the sweep of `synthetic`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from synthetic import BlockEngine, reference_sweep
+from xbench_fast.engines.bundle import Bundle
+from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.evaluation.progress import PlainProgress
+from xbench_fast.runtime.evaluation.rundir import RunDirectory, read_run
+from xbench_fast.runtime.evaluation.runner import Options, Outcome, Runner
+from xbench_fast.runtime.evaluation.sources import source_opener
+
+
+class World:
+    """A run directory and what an evaluation of it said; `engines` are those it opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out = folder / "run"
+        self.lines: list[str] = []
+        self.engines: list[BlockEngine] = []
+        self.interrupt: tuple[int, BaseException] | None = None
+
+    def open(self, bundle: Bundle, name: str, *, threads: int | None = None) -> BlockEngine:
+        engine = BlockEngine(bundle, threads=threads)
+        if self.interrupt is not None:
+            engine.fail_after, engine.error = self.interrupt
+        self.engines.append(engine)
+        return engine
+
+    def run(
+        self, bundles: list[Path], datasets: list[DatasetConfig], cache: Path | None = None, **options: Any
+    ) -> Outcome:
+        settings = Options(**{"batch": 3, "chunk": 8, "threads": 2, **options})
+        self.engines.clear()
+        self.lines.clear()
+        with RunDirectory(self.out) as run:
+            run.begin({})
+            runner = Runner(
+                run,
+                settings,
+                PlainProgress(self.lines.append),
+                open_engine=self.open,
+                open_source=source_opener(cache, self.lines.append),
+                sweep=reference_sweep,
+            )
+            return runner.evaluate(bundles, datasets)
+
+    @property
+    def calls(self) -> list[int]:
+        return [call for engine in self.engines for call in engine.calls]
+
+    def entry(self, name: str = "blocks-32--coco") -> dict[str, Any]:
+        found: dict[str, Any] = read_run(self.out)["cells"][name]
+        return found
+
+    def table(self, name: str = "blocks-32--coco") -> Any:
+        return pq.read_table(self.out / self.entry(name)["file"])
+
+
+def same(one: Any, other: Any) -> bool:
+    return bool(one.replace_schema_metadata().equals(other.replace_schema_metadata()))

@@ -1,0 +1,114 @@
+"""xbench.toml and the flags that override it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from xbench_fast.engines.errors import ConfigError
+from xbench_fast.runtime.cli.options import resolve_config
+from xbench_fast.runtime.config import Config, DatasetConfig, EvalConfig, load_config
+
+WHOLE = """
+bundles = ["models", "/elsewhere"]
+cache = "prepared"
+
+[datasets.rsna]
+root = "rsna"
+csv = "test.csv"
+
+[datasets.mine]
+root = "/data/mine"
+reader = "readers/mine.py:Mine"
+prompts = "chestxdet10"
+
+[eval]
+engine = "onnxruntime-cpu"
+batch = 4
+threads = 2
+out = "runs/one"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "xbench.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_whole_file_is_read_relative_to_itself(tmp_path: Path) -> None:
+    path = write(tmp_path, WHOLE)
+    config = load_config(path)
+    assert config == Config(
+        path=path,
+        bundles=(tmp_path / "models", Path("/elsewhere")),
+        cache=tmp_path / "prepared",
+        datasets={
+            "rsna": DatasetConfig("rsna", tmp_path / "rsna", "rsna", None, {"csv": "test.csv"}),
+            "mine": DatasetConfig("mine", Path("/data/mine"), f"{tmp_path}/readers/mine.py:Mine", "chestxdet10", {}),
+        },
+        eval=EvalConfig("onnxruntime-cpu", 4, 2, tmp_path / "runs/one"),
+    )
+
+
+def test_the_file_of_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config() == Config()
+    write(tmp_path, 'bundles = ["b"]')
+    assert load_config().bundles == (Path("b"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('bundels = ["a"]', ["unknown key 'bundels'", "did you mean 'bundles'"]),
+        ("[eval]\nbacth = 3", ["[eval]", "unknown key 'bacth'", "did you mean 'batch'"]),
+        ("[eval]\nbatch = 0", ["eval.batch", "at least 1"]),
+        ("[eval]\nbatch = true", ["eval.batch", "at least 1"]),
+        ('[eval]\nthreads = "2"', ["eval.threads"]),
+        ("[datasets.rsna]\ncsv = 'x'", ["datasets.rsna", "root"]),
+        ("datasets = 3", ["'datasets' must be a table"]),
+        ("bundles = 3", ["'bundles' must be a list"]),
+        ("bundles = [3]", ["'bundles' must be a text"]),
+        ("bundles = [", ["is not a TOML file"]),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_missing_file_is_an_error_only_when_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        load_config(tmp_path / "nothing.toml")
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, WHOLE)
+    config = resolve_config(
+        path,
+        [Path("flag")],
+        ["rsna=/new/place", "coco=there"],
+        ["coco.images=pictures", "coco.prompts=rsna", "rsna.limit=3", "mine.reader=coco", "mine.root=/moved"],
+    )
+    assert config.bundles == (Path("flag"),)
+    assert config.datasets["rsna"].root == Path("/new/place")
+    assert config.datasets["rsna"].options == {"csv": "test.csv", "limit": 3}
+    assert config.datasets["coco"] == DatasetConfig("coco", Path("there"), "coco", "rsna", {"images": "pictures"})
+    assert (config.datasets["mine"].reader, config.datasets["mine"].root) == ("coco", Path("/moved"))
+
+
+@pytest.mark.parametrize("flag", ["rsna", "=x", "rsna="])
+def test_malformed_data_flags(flag: str) -> None:
+    with pytest.raises(ConfigError, match="NAME=PATH"):
+        resolve_config(None, (), [flag])
+
+
+@pytest.mark.parametrize("flag", ["rsna.csv", "csv=3", "other.csv=3"])
+def test_malformed_option_flags(flag: str) -> None:
+    with pytest.raises(ConfigError, match="--data-option"):
+        resolve_config(None, (), ["rsna=x"], [flag])

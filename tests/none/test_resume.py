@@ -1,0 +1,134 @@
+"""A run directory across interruptions, changed inputs and full disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from evaluation_world import World, same
+from synthetic import make_bundle, make_dataset
+from xbench_fast.engines.errors import RunError
+from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.evaluation.rundir import RunDirectory
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path / "blocks-32").path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DatasetConfig:
+    return DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
+
+
+def test_a_finished_cell_is_not_computed_again(world: World, bundle: Path, data: DatasetConfig) -> None:
+    world.run([bundle], [data])
+    assert world.calls == [3, 3, 2, 3, 3, 2, 3, 1]
+    before = world.table()
+    outcome = world.run([bundle], [data])
+    assert (outcome.reused, outcome.computed, world.calls) == (1, 0, [])
+    assert world.table().equals(before)
+    assert any("reused" in line for line in world.lines)
+
+
+@pytest.mark.parametrize("change", ["image", "annotation", "batch", "prompts", "limit", "damage"])
+def test_a_changed_input_is_not_reused(
+    world: World, bundle: Path, data: DatasetConfig, tmp_path: Path, change: str
+) -> None:
+    world.run([bundle], [data])
+    options: dict[str, Any] = {}
+    path = data.root / "images" / "case0001.png"
+    if change == "image":
+        os.utime(path, ns=(1, 1))
+    elif change == "annotation":
+        file = data.root / "annotations.json"
+        file.write_text(file.read_text().replace('"case0001", "category', '"case0001" , "category') + "\n")
+    elif change == "batch":
+        options["batch"] = 4
+    elif change == "limit":
+        options["limit"] = 5
+    elif change == "prompts":
+        (tmp_path / "other").mkdir()
+        bundle = make_bundle(tmp_path / "other" / "blocks-32", several=True).path
+    else:
+        file = world.out / world.entry()["file"]
+        file.write_bytes(file.read_bytes()[:-10])
+    outcome = world.run([bundle], [data], **options)
+    assert (outcome.computed, outcome.reused) == (1, 0)
+    assert any("computed again, because this changed" in line for line in world.lines)
+    assert len(world.table()) == (10 if change == "limit" else 40)
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_an_interrupted_run_resumes_to_the_same_rows(
+    tmp_path: Path, bundle: Path, data: DatasetConfig, after: int
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    whole, broken = World(tmp_path / "a"), World(tmp_path / "b")
+    whole.run([bundle], [data])
+    broken.interrupt = (after, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        broken.run([bundle], [data])
+    assert broken.entry()["state"] == "interrupted"
+    assert broken.calls == whole.calls[:after]
+    broken.interrupt = None
+    outcome = broken.run([bundle], [data])
+    assert outcome.computed == 1
+    chunks = after // 3  # a chunk of eight cases is three batches
+    assert broken.calls == whole.calls[3 * chunks :]
+    assert same(broken.table(), whole.table())
+    assert not list((broken.out / "cells").glob("*.parts"))
+
+
+def test_a_full_disk_stops_the_run_and_keeps_finished_work(
+    world: World, bundle: Path, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = DatasetConfig("again", data.root, "coco", "coco")
+    world.run([bundle], [data])
+    finished = world.table()
+    real, written = pq.write_table, []
+
+    def write(table: Any, where: Any, **options: Any) -> None:
+        if len(written) == 2:
+            Path(where).write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(where)
+        real(table, where, **options)
+
+    monkeypatch.setattr(pq, "write_table", write)
+    with pytest.raises(RunError, match=r"disk is full.*the same command goes on from there"):
+        world.run([bundle], [data, second])
+    monkeypatch.setattr(pq, "write_table", real)
+    assert world.table().equals(finished)
+    assert not [path for path in world.out.rglob("*") if path.name.endswith(".part")]
+    assert world.entry("blocks-32--again")["state"] == "interrupted"
+    outcome = world.run([bundle], [data, second])
+    assert (outcome.reused, outcome.computed, world.calls) == (1, 1, [3, 1])
+    left, right = (world.table(n).drop_columns(["dataset"]) for n in ("blocks-32--coco", "blocks-32--again"))
+    assert same(left, right)
+
+
+def test_a_run_directory_has_one_writer(world: World) -> None:
+    with RunDirectory(world.out) as run:
+        run.begin({})
+        with pytest.raises(RunError, match="Another evaluation"), RunDirectory(world.out):
+            pass
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "mail.txt").write_text("dear")
+    with pytest.raises(RunError, match="no run directory"), RunDirectory(tmp_path / "letters"):
+        pass
+    assert [item.name for item in (tmp_path / "letters").iterdir()] == ["mail.txt"]

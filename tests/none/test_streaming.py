@@ -1,0 +1,51 @@
+"""Decoding ahead, in order and bounded; progress in plain lines."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from xbench_fast.runtime.evaluation.decoding import decode_ahead
+from xbench_fast.runtime.evaluation.progress import PlainProgress
+
+
+def test_decoding_keeps_its_order_and_its_window() -> None:
+    taken: list[int] = []
+
+    def work(item: int) -> int:
+        time.sleep(0.002 * (item % 3))
+        return item * item
+
+    def items() -> Any:
+        for item in range(40):
+            taken.append(item)
+            yield item
+
+    ahead = []
+    for index, value in enumerate(decode_ahead(work, items(), 3, window=5)):
+        assert value == index * index
+        ahead.append(len(taken) - index)
+    assert len(taken) == 40 and max(ahead) <= 5
+
+
+def test_an_abandoned_decoder_cancels_what_has_not_started() -> None:
+    started: list[int] = []
+
+    def work(item: int) -> int:
+        started.append(item)
+        time.sleep(0.01)
+        return item
+
+    stream = decode_ahead(work, iter(range(1000)), 1, window=50)
+    assert next(stream) == 0
+    stream.close()
+    assert len(started) < 50
+
+
+def test_plain_progress_is_quiet_for_half_a_minute() -> None:
+    lines: list[str] = []
+    moments = iter([0.0, 10.0, 31.0, 40.0, 62.0])
+    with PlainProgress(lines.append, lambda: next(moments)).cell("a on b", 100) as advance:
+        for _ in range(4):
+            advance(10)
+    assert lines == ["a on b: 20 of 100 cases, 0.6/s, 124 s to go", "a on b: 40 of 100 cases, 0.6/s, 93 s to go"]

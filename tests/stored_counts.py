@@ -1,0 +1,60 @@
+"""Finished cells with random counts, written without any model."""
+
+from __future__ import annotations
+
+import numpy as np
+from xbench_fast.runtime.evaluation.rundir import RunDirectory
+from xbench_fast.runtime.evaluation.schema import result_schema
+from xbench_fast.runtime.evaluation.scoring import Row, rows_table
+from xbench_fast.runtime.evaluation.storage import KEY_FIELD
+
+PIXELS = 224 * 224
+CLASSES = ("Mass", "Effusion", "Edema")
+
+
+def random_rows(seed: int, *, negative: bool = False) -> list[Row]:
+    """30 cases x 3 classes; Edema has neither a region nor a positive label; cases 4 and 5 have no image."""
+    rng, prompts = np.random.default_rng(seed), np.random.default_rng(seed + 1000)
+    rows = []
+    for index in range(30):
+        for finding in CLASSES:
+            label = None if finding == "Effusion" and index % 7 == 0 else int(finding != "Edema" and rng.random() < 0.6)
+            row = Row(f"c{index}", f"p{index // 2}", finding, "ok", None, label)
+            rows.append(row)
+            if index in (4, 5):
+                row.status, row.reason = ("missing", "unreadable")[index - 4], "no image"
+                continue
+            row.logit = np.float32(rng.integers(-8, 8) / 4)
+            row.logit_negative = np.float32(prompts.normal()) if negative else None
+            row.region_area, row.rescued = 0, False
+            if label == 1:
+                row.region_area = int(rng.integers(50, 9000))
+                area = np.sort(rng.integers(1, PIXELS, 101))[::-1].astype(np.int32)
+                area[0] = PIXELS
+                low = np.maximum(0, row.region_area - (PIXELS - area))
+                row.overlap = rng.integers(low, np.minimum(area, row.region_area) + 1).astype(np.int32)
+                row.overlap[0] = row.region_area
+                row.area, row.argmax = area, int(rng.integers(PIXELS))
+                row.hit, row.degenerate = bool(rng.random() < 0.4), index == 9
+                row.rescued = index == 11
+    return rows
+
+
+def add_cell(
+    run: RunDirectory, model: str, dataset: str, rows: list[Row], weights: str = "published", limit: int | None = None
+) -> None:
+    key = f"{model}{dataset}".ljust(64, "0")
+    files = run.files(model, dataset, key)
+    files.write_part(0, rows_table(rows, model, dataset, {KEY_FIELD: key}))
+    files.merge(1, result_schema({KEY_FIELD: key}))
+    run.set_cell(
+        model,
+        dataset,
+        "done",
+        key=key,
+        file=files.final.relative_to(run.path).as_posix(),
+        ingredients={"engine": "numpy fp32", "limit": limit},
+        weights=weights,
+        title=f"The {dataset}",
+        findings=list(CLASSES),
+    )

@@ -1,0 +1,233 @@
+"""Small worlds for tests of the evaluation: a dataset of generated images, a bundle, and an engine that NumPy runs.
+
+The model is exact: its saliency is a sum of 8 x 8 pixel blocks times a small integer, plus a ramp times another, so
+NumPy, ONNX Runtime and a test's own loop must agree to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from xbench_fast.engines.base import Engine, EngineInfo, Scores
+from xbench_fast.engines.bundle import Bundle, write_bundle
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
+from xbench_fast.engines.prompts import PromptSet
+from xbench_fast.metrics_gpu.counts import Counts
+
+SIZE, GRID = 32, 4
+CLASSES = ("Mass", "Effusion")
+RAMP = np.arange(GRID * GRID, dtype=np.float32).reshape(1, 1, GRID, GRID)
+LOGIT_DIVISOR = np.float32(65536)
+
+
+def make_dataset(root: Path, count: int = 20, *, seed: int = 1, missing: tuple[int, ...] = ()) -> Path:
+    """A dataset in COCO's form: `count` grey images, 40 x 56; every third has a Mass, every fourth an Effusion."""
+    rng = np.random.default_rng(seed)
+    (root / "images").mkdir(parents=True)
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for index in range(count):
+        picture = rng.integers(0, 120, (40, 56), dtype=np.uint8)
+        name = f"case{index:04d}.png"
+        images.append(
+            {"id": f"case{index:04d}", "file_name": name, "height": 40, "width": 56, "patient_id": f"p{index // 2}"}
+        )
+        for category, period in ((1, 3), (2, 4)):
+            if index % period == 0:
+                x, y = (int(v) for v in rng.integers(0, 24, 2))
+                w, h = (int(v) for v in rng.integers(4, 14, 2))
+                picture[y : y + h, x : x + w] += 100
+                annotations.append({"image_id": f"case{index:04d}", "category_id": category, "bbox": [x, y, w, h]})
+        if index not in missing:
+            Image.fromarray(picture).save(root / "images" / name)
+    categories = [{"id": i, "name": name} for i, name in enumerate(CLASSES, 1)]
+    document = {"images": images, "annotations": annotations, "categories": categories}
+    (root / "annotations.json").write_text(json.dumps(document))
+    return root
+
+
+def prompt_set(name: str = "coco", *, several: bool = False) -> PromptSet:
+    """Queries for Mass, Effusion and a finding no dataset has; `several`: two positive prompts and a negative one."""
+    queries = [(0, 1, (1, 0)), (1, 1, (-1, 3)), (2, 1, (2, 1))]
+    if several:
+        queries = [(0, 1, (1, 0)), (0, 1, (2, 5)), (0, -1, (-3, 1)), (1, 1, (-1, 3)), (1, -1, (1, 1)), (2, 1, (2, 1))]
+    return PromptSet(
+        name=name,
+        findings=("Mass", "Effusion", "Unicorn"),
+        texts=tuple(f"text {index}" for index in range(len(queries))),
+        finding_of=np.array([f for f, _, _ in queries], np.int32),
+        polarity=np.array([p for _, p, _ in queries], np.int8),
+        features=np.array([t for _, _, t in queries], np.float32),
+        status=("own", "own", "own"),
+    )
+
+
+def make_bundle(
+    path: Path,
+    *,
+    weights: str = "published",
+    several: bool = False,
+    sets: tuple[str, ...] = ("coco",),
+    geometry: Geometry | None = None,
+    graph: Path | None = None,
+) -> Bundle:
+    """A bundle at `path`; `graph` is its image graph, by default a file only the engine below pretends to run."""
+    source = path.parent / f".source-{path.name}"
+    source.mkdir(parents=True)
+    (source / "image.onnx").write_bytes(graph.read_bytes() if graph else b"run by NumPy in this test")
+    files = {"image.onnx": source / "image.onnx"}
+    prompts = {name: prompt_set(name, several=several) for name in sets}
+    for name, item in prompts.items():
+        item.save(source / f"{name}.npz")
+        files[item.file] = source / f"{name}.npz"
+    image = GraphSpec(
+        "image.onnx",
+        (TensorSpec("pixels", "uint8", ("batch", 1, SIZE, SIZE)), TensorSpec("text", "float32", ("findings", 2))),
+        (
+            TensorSpec("logits", "float32", ("batch", "findings")),
+            TensorSpec("saliency", "float32", ("batch", "findings", GRID, GRID)),
+        ),
+    )
+    manifest = Manifest(
+        model="blocks",
+        variant="32",
+        weights=weights,  # type: ignore[arg-type]
+        checkpoint=None,
+        geometry=geometry or Geometry("squash", SIZE, SIZE, "bilinear"),
+        grid=(GRID, GRID),
+        saliency={"kind": "attention", "description": "sums of pixel blocks"},
+        logit_scale=1.0,
+        text={"context": 8},
+        graphs={"image": image},
+        prompt_sets={name: item.record() for name, item in prompts.items()},
+        opset=18,
+        exporter={"test": "1"},
+        parity={"passed": True},
+    )
+    return write_bundle(path, manifest, files)
+
+
+def model(pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Logits [B, Q] and saliency [B, Q, 4, 4] of pixels uint8 [B, 1, 32, 32]; all intermediate values are exact."""
+    side = SIZE // GRID
+    blocks = pixels.astype(np.float32).reshape(len(pixels), 1, GRID, side, GRID, side).sum((3, 5))
+    saliency = (blocks * text[None, :, 0, None, None] + RAMP * text[None, :, 1, None, None]).astype(np.float32)
+    return saliency.sum((2, 3)) / LOGIT_DIVISOR, saliency
+
+
+class BlockEngine(Engine):
+    """Runs the model above; `calls` are the batch sizes it met. After `fail_after` calls it raises `error`."""
+
+    def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
+        super().__init__(bundle, threads=threads)
+        self.calls: list[int] = []
+        self.fail_after: int | None = None
+        self.error: BaseException | None = None
+
+    def _open(self) -> EngineInfo:
+        return EngineInfo("numpy", "cpu", "fp32", "test")
+
+    def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        if self.error is not None and self.fail_after is not None and len(self.calls) >= self.fail_after:
+            raise self.error
+        self.calls.append(len(pixels))
+        return Scores(*model(pixels, text))
+
+    def _close(self) -> None:
+        pass
+
+
+def save_graph(path: Path) -> Path:
+    """The model above as an ONNX file."""
+    import onnx
+
+    h, t = onnx.helper, onnx.TensorProto
+    side = SIZE // GRID
+    arrays = {
+        "kernel": np.ones((1, 1, side, side), np.float32),
+        "ramp": RAMP,
+        "first": np.array([0]),
+        "second": np.array([1]),
+        "shape": np.array([1, -1, 1, 1]),
+        "axes": np.array([2, 3]),
+        "divisor": LOGIT_DIVISOR,
+    }
+    nodes = [
+        h.make_node("Cast", ["pixels"], ["grey"], to=t.FLOAT),
+        h.make_node("Conv", ["grey", "kernel"], ["blocks"], strides=[side, side]),
+        h.make_node("Gather", ["text", "first"], ["gain"], axis=1),
+        h.make_node("Gather", ["text", "second"], ["slope"], axis=1),
+        h.make_node("Reshape", ["gain", "shape"], ["gain4"]),
+        h.make_node("Reshape", ["slope", "shape"], ["slope4"]),
+        h.make_node("Mul", ["blocks", "gain4"], ["seen"]),
+        h.make_node("Mul", ["ramp", "slope4"], ["added"]),
+        h.make_node("Add", ["seen", "added"], ["saliency"]),
+        h.make_node("ReduceSum", ["saliency", "axes"], ["total"], keepdims=0),
+        h.make_node("Div", ["total", "divisor"], ["logits"]),
+    ]
+    graph = h.make_graph(
+        nodes,
+        "image",
+        [
+            h.make_tensor_value_info("pixels", t.UINT8, ["batch", 1, SIZE, SIZE]),
+            h.make_tensor_value_info("text", t.FLOAT, ["findings", 2]),
+        ],
+        [
+            h.make_tensor_value_info("logits", t.FLOAT, ["batch", "findings"]),
+            h.make_tensor_value_info("saliency", t.FLOAT, ["batch", "findings", GRID, GRID]),
+        ],
+        [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()],
+    )
+    made = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def reference_sweep(
+    saliency: NDArray[np.float32],
+    masks: NDArray[Any],
+    *,
+    size: tuple[int, int] = (224, 224),
+    frames: NDArray[np.float64] | None = None,
+    upsample: str = "bilinear",
+) -> Counts:
+    """Counts by whole maps and 101 comparisons, in the canonical arithmetic (metrics specification §2 and §3)."""
+    assert upsample == "bilinear"
+    if masks.dtype == np.uint8:
+        masks = np.unpackbits(masks, axis=-1, count=size[1], bitorder="little").astype(bool)
+    whole = np.tile([0.0, 0.0, 1.0, 1.0], (len(saliency), 1)) if frames is None else frames
+    parts = [_swept(grid, mask, frame, size) for grid, mask, frame in zip(saliency, masks, whole, strict=True)]
+    area, overlap, argmax, hit, degenerate = (np.array(column) for column in zip(*parts, strict=True))
+    region = masks.sum((1, 2)).astype(np.int32)
+    return Counts(area.astype(np.int32), overlap.astype(np.int32), region, argmax.astype(np.int32), hit, degenerate)
+
+
+def _swept(grid: Any, mask: Any, frame: Any, size: tuple[int, int]) -> tuple[Any, Any, int, bool, bool]:
+    (y_lo, y_hi, y_w, y_seen), (x_lo, x_hi, x_w, x_seen) = (
+        _axis(grid.shape[i], size[i], frame[i], frame[i + 2]) for i in (0, 1)
+    )
+    one = np.float32(1)
+    rows = grid[:, x_lo] * (one - x_w) + grid[:, x_hi] * x_w
+    value = rows[y_lo] * (one - y_w)[:, None] + rows[y_hi] * y_w[:, None]
+    seen = y_seen[:, None] & x_seen[None, :]
+    low, high = value[seen].min(), value[seen].max()
+    value = np.where(seen, value, low)
+    degenerate = not (np.isfinite(value).all() and high > low)
+    scaled = np.zeros(size, np.float32) if degenerate else (value - low) / (high - low)
+    binary = [scaled >= np.float32(k / 100) for k in range(101)]
+    argmax = 0 if degenerate else int(np.argmax(value))
+    hit = not degenerate and bool(mask.reshape(-1)[argmax])
+    return [b.sum() for b in binary], [(b & mask).sum() for b in binary], argmax, hit, degenerate
+
+
+def _axis(cells: int, pixels: int, start: float, stop: float) -> tuple[Any, Any, Any, Any]:
+    centre = (np.arange(pixels) + 0.5) / pixels
+    source = np.clip((centre - start) / (stop - start) * cells - 0.5, 0, cells - 1)
+    lo = np.floor(source).astype(int)
+    return lo, np.minimum(lo + 1, cells - 1), (source - lo).astype(np.float32), (centre >= start) & (centre < stop)
