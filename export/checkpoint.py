@@ -1,7 +1,8 @@
 """Reads checkpoint files without running what is in them.
 
-Three containers are known: `torch.save` files (read with `weights_only=True`, memory-mapped where the file allows it),
-TorchScript archives (see `checkpoint_torchscript`) and safetensors. Every refusal is a CheckpointError.
+Three containers are known: `torch.save` files (read with `weights_only=True`, memory-mapped where the file allows it,
+or with inert records for the objects of other programs, see `checkpoint_inert`), TorchScript archives (see
+`checkpoint_torchscript`) and safetensors. Every refusal is a CheckpointError.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from ..engines.errors import CheckpointError
 from .adapter import CheckpointRecord
+from .checkpoint_inert import read_inert
 from .checkpoint_match import identify
 from .checkpoint_torchscript import RefusedCode, is_torchscript, read_torchscript
 
@@ -74,8 +76,11 @@ class Checkpoint:
         return config if isinstance(config, Mapping) else {}
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Reads the file. Raises CheckpointError when it is missing, empty, damaged, holds code, or is no checkpoint."""
+def read_checkpoint(path: Path, *, inert: bool = False) -> Checkpoint:
+    """Reads the file. Raises CheckpointError when it is missing, empty, damaged, holds code, or is no checkpoint.
+
+    With `inert`, pickled objects do not make it refuse a `torch.save` archive: they become records that do nothing.
+    """
     if not path.exists():
         raise CheckpointError(f"The checkpoint {path} does not exist.")
     if not path.is_file():
@@ -83,7 +88,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     try:
         if path.stat().st_size == 0:
             raise CheckpointError(f"The checkpoint {path} is empty; copy or download it again.")
-        content = _read(path)
+        content = _read(path, inert)
     except OSError as error:
         raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror or error}.") from error
     if not isinstance(content, Mapping):
@@ -91,13 +96,15 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, content)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, inert: bool) -> Any:
     """Translates whatever a parser makes of hostile bytes; only OSError passes."""
     try:
         if path.suffix == ".safetensors":
             return _read_safetensors(path)
         if zipfile.is_zipfile(path):
-            return read_torchscript(path) if is_torchscript(path) else _read_torch(path, mmap=True)
+            if is_torchscript(path):
+                return read_torchscript(path)
+            return read_inert(path) if inert else _read_torch(path, mmap=True)
         if _magic(path) == ZIP_MAGIC:
             raise EOFError("its end is missing")
         return _read_torch(path, mmap=False)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["RefusedCode", "is_torchscript", "read_torchscript"]
+__all__ = ["ArchiveReader", "RefusedCode", "is_torchscript", "read_torchscript", "stored_record"]
 
 DTYPES = {
     "DoubleStorage": torch.float64,
@@ -61,20 +61,25 @@ def read_torchscript(path: Path) -> dict[str, Tensor]:
     """
     with zipfile.ZipFile(path) as archive:
         data = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
-        tree = _Reader(io.BytesIO(_stored(archive, data)), archive, data.removesuffix("data.pkl")).load()
+        tree = ArchiveReader(io.BytesIO(stored_record(archive, data)), archive, data.removesuffix("data.pkl")).load()
     found: dict[str, Tensor] = {}
     _collect(tree, "", found, set())
     return found
 
 
-def _stored(archive: zipfile.ZipFile, name: str) -> bytes:
+def stored_record(archive: zipfile.ZipFile, name: str) -> bytes:
     """A record as it lies in the file (torch never compresses, so nothing can grow); zipfile checks its CRC."""
     if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"the record {name} is compressed")
     return archive.read(name)
 
 
-class _Reader(pickle.Unpickler):
+class ArchiveReader(pickle.Unpickler):
+    """Rebuilds tensors from the pickle and the storages of an archive that torch wrote; `root` is its folder inside.
+
+    Nothing is imported: a name is one of the few below, or `foreign` decides.
+    """
+
     def __init__(self, stream: Any, archive: zipfile.ZipFile, root: str) -> None:
         super().__init__(stream)
         self.archive, self.root = archive, root
@@ -97,23 +102,32 @@ class _Reader(pickle.Unpickler):
         }
         if (module, name) in known:
             return known[module, name]
+        return self.foreign(module, name)
+
+    def foreign(self, module: str, name: str) -> Any:
+        """What a class or function that is no part of a tensor becomes; here the file is refused."""
         raise RefusedCode(f"it names {module}.{name}")
 
     def persistent_load(self, pid: Any) -> Tensor:
         """("storage", dtype, key, device, number of elements) -> the storage as a flat tensor, read once."""
         _, dtype, key, _, count = pid
         if key not in self.storages:
-            record = bytearray(_stored(self.archive, f"{self.root}data/{key}"))
-            self.storages[key] = (
-                torch.frombuffer(record, dtype=dtype, count=count) if count else torch.empty(0, dtype=dtype)
-            )
+            self.storages[key] = self.read_storage(key, dtype, count) if count else torch.empty(0, dtype=dtype)
         return self.storages[key]
+
+    def read_storage(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
+        """The first `count` values of the storage `key`, flat."""
+        record = bytearray(stored_record(self.archive, f"{self.root}data/{key}"))
+        return torch.frombuffer(record, dtype=dtype, count=count)
 
 
 def _tensor(storage: Tensor, offset: int, shape: Sequence[int], stride: Sequence[int], *_: Any) -> Tensor:
-    if math.prod(shape) > storage.numel():
+    last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    count = math.prod(shape)
+    if min((offset, *shape, *stride)) < 0 or count > storage.numel() or (count and last >= storage.numel()):
         raise ValueError(f"a tensor of {tuple(shape)} has only {storage.numel()} stored values")
-    return storage.as_strided(tuple(shape), tuple(stride), offset)
+    # A storage may itself be a part of a mapped file.
+    return storage.as_strided(tuple(shape), tuple(stride), storage.storage_offset() + offset)
 
 
 def _first(value: Any, *_: Any) -> Any:

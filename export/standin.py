@@ -66,11 +66,14 @@ def fill_all(
     return {name: fill(canonical.get(name, name), shape, seed) for name, shape in shapes.items()}
 
 
-def fill_module(module: nn.Module, seed: int = 0) -> None:
-    """Gives every tensor of `module` (which may be on the meta device) its stand-in value; evaluation mode."""
+def fill_module(module: nn.Module, seed: int = 0, prefix: str = "") -> None:
+    """Gives every tensor of `module` (which may be on the meta device) its stand-in value; evaluation mode.
+
+    `prefix` goes before the module's names where those in the published file are longer.
+    """
     import torch
 
     shapes = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    values = {name: torch.from_numpy(np.asarray(array)) for name, array in fill_all(shapes, seed).items()}
+    values = {name: torch.from_numpy(np.asarray(fill(prefix + name, shape, seed))) for name, shape in shapes.items()}
     module.load_state_dict(values, strict=True, assign=True)
     module.eval().requires_grad_(False)

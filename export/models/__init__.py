@@ -12,8 +12,13 @@ __all__ = ["MODELS"]
 MODELS = Registry(
     "model",
     {
+        "biomedclip": "xbench_fast.export.models.biomedclip:BiomedClipAdapter",
+        "carzero": "xbench_fast.export.models.carzero:CarzeroAdapter",
         "clip": "xbench_fast.export.models.clip:ClipAdapter",
+        "devide": "xbench_fast.export.models.devide:DevideAdapter",
         "kad": "xbench_fast.export.models.kad:KadAdapter",
+        "mavl": "xbench_fast.export.models.mavl:MavlAdapter",
+        "medklip": "xbench_fast.export.models.medklip:MedKlipAdapter",
     },
     group="xbench_fast.models",
 )

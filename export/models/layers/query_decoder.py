@@ -13,32 +13,36 @@ __all__ = ["DecoderConfig", "DecoderLayer", "QueryDecoder"]
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Sizes; the defaults are KAD's."""
+    """Sizes; the defaults are KAD's. Without `self_attention` the prompts do not see each other."""
 
     width: int = 768
     layers: int = 4
     heads: int = 4
     hidden: int = 1024
+    self_attention: bool = True
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention among the queries, attention to the image, feed-forward; LayerNorm first, eps 1e-5."""
+    """Self-attention among the queries (if any), attention to the image, feed-forward; LayerNorm first, eps 1e-5."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
-        self.self_attn = PackedAttention(config.width, config.heads)
+        self.self_attention = config.self_attention
+        if config.self_attention:
+            self.self_attn = PackedAttention(config.width, config.heads)
+            self.norm1 = nn.LayerNorm(config.width)
         self.multihead_attn = PackedAttention(config.width, config.heads)
         self.linear1 = nn.Linear(config.width, config.hidden)
         self.linear2 = nn.Linear(config.hidden, config.width)
-        self.norm1 = nn.LayerNorm(config.width)
         self.norm2 = nn.LayerNorm(config.width)
         self.norm3 = nn.LayerNorm(config.width)
         self.relu = nn.ReLU()
 
     def forward(self, queries: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """queries [B or 1, Q, C], memory [B, N, C] -> queries [B, Q, C] and weights [B, heads, Q, N]."""
-        x = self.norm1(queries)
-        queries = queries + self.self_attn(x, x)[0]
+        if self.self_attention:
+            x = self.norm1(queries)
+            queries = queries + self.self_attn(x, x)[0]
         seen, weights = self.multihead_attn(self.norm2(queries), memory)
         queries = queries + seen
         queries = queries + self.linear2(self.relu(self.linear1(self.norm3(queries))))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-__all__ = ["Bottleneck", "ResNetConfig", "resnet_features"]
+__all__ = ["Bottleneck", "ResNetConfig", "ResNetGrid", "resnet_features"]
 
 
 @dataclass(frozen=True)
@@ -70,3 +70,19 @@ def resnet_features(config: ResNetConfig) -> nn.Sequential:
         stages.append(nn.Sequential(*stage))
         channels = outputs
     return nn.Sequential(*stem, nn.MaxPool2d(3, 2, padding=1), *stages)
+
+
+class ResNetGrid(nn.Module):
+    """The network and two linear layers on each cell of its map, as KAD and MedKLIP name them."""
+
+    def __init__(self, config: ResNetConfig, width: int) -> None:
+        super().__init__()
+        self.res_features = resnet_features(config)
+        self.res_l1 = nn.Linear(config.channels, config.channels)
+        self.res_l2 = nn.Linear(config.channels, width)
+        self.relu = nn.ReLU()
+
+    def forward(self, image: Tensor) -> Tensor:
+        """[B, 3, S, S] -> patch features [B, N, width], row by row."""
+        cells = self.res_features(image).flatten(2).transpose(1, 2)
+        return self.res_l2(self.relu(self.res_l1(cells)))

@@ -1,0 +1,196 @@
+"""Adapter to ONNX: the two graphs of a bundle, with uint8 grey pixels going in and fixed outputs coming out."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+
+from ..engines.errors import ExportError
+from ..engines.manifest import GraphSpec, TensorSpec
+
+if TYPE_CHECKING:
+    from .adapter import Adapter
+
+__all__ = ["OPSET", "ImageGraph", "TextGraph", "export_image", "export_text", "image_spec", "text_spec"]
+
+OPSET = 20
+_LIMIT = 2**31 - 2**20  # protobuf cannot hold 2 GiB; a margin is left for the graph itself
+
+
+class ImageGraph(nn.Module):
+    """pixels uint8 [B, 1, S, S] and text float32 [Q, D...] -> logits [B, Q] and saliency [B, Q, h, w], float32.
+
+    The grey channel is scaled to 0..1, repeated three times and normalised, in the arithmetic and order of the
+    official pipelines (x / 255, then minus mean, then divided by the standard deviation), so resized 8-bit pixels
+    lose nothing here.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, adapter: Adapter) -> None:
+        super().__init__()
+        self.adapter = adapter
+        self.network = adapter.module  # makes the weights part of the graph, under their published names
+        self.register_buffer("mean", torch.tensor(adapter.mean, dtype=torch.float32).reshape(1, 3, 1, 1))
+        self.register_buffer("std", torch.tensor(adapter.std, dtype=torch.float32).reshape(1, 3, 1, 1))
+
+    def forward(self, pixels: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        grey = pixels.to(torch.float32) / 255.0
+        image = (grey.expand(-1, 3, -1, -1) - self.mean) / self.std
+        logits, saliency = self.adapter.forward(image, text)
+        return logits, saliency
+
+
+class TextGraph(nn.Module):
+    """Token ids int64 [T, L] (and the mask, where the model has one) -> features float32 [T, D...]."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        super().__init__()
+        self.adapter = adapter
+        self.network = adapter.module
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        features: Tensor = self.adapter.encode_text(input_ids, attention_mask)
+        return features
+
+
+def image_spec(adapter: Adapter) -> GraphSpec:
+    """The interface of image.onnx, as bundle.json states it."""
+    size, (rows, columns) = adapter.geometry.size, adapter.grid
+    return GraphSpec(
+        "image.onnx",
+        (
+            TensorSpec("pixels", "uint8", ("batch", 1, size, size)),
+            TensorSpec("text", "float32", ("findings", *adapter.text_shape)),
+        ),
+        (
+            TensorSpec("logits", "float32", ("batch", "findings")),
+            TensorSpec("saliency", "float32", ("batch", "findings", rows, columns)),
+        ),
+    )
+
+
+def text_spec(adapter: Adapter) -> GraphSpec:
+    """The interface of text.onnx, as bundle.json states it."""
+    return GraphSpec(
+        "text.onnx",
+        tuple(TensorSpec(name, "int64", ("texts", "tokens")) for name in adapter.text_inputs),
+        (TensorSpec("features", "float32", ("texts", *adapter.text_shape)),),
+    )
+
+
+def export_image(adapter: Adapter, folder: Path) -> GraphSpec:
+    """Writes image.onnx into `folder`. Raises ExportError when the model cannot be turned into a graph."""
+    spec = image_spec(adapter)
+    size = adapter.geometry.size
+    # Example sizes of 2 and 3: a size of 1 would be baked into the graph, equal sizes could be tied together.
+    example = (
+        torch.arange(2 * size * size, dtype=torch.int64).remainder(256).to(torch.uint8).reshape(2, 1, size, size),
+        torch.linspace(-1, 1, 3 * _count(adapter.text_shape)).reshape(3, *adapter.text_shape),
+    )
+    _export(ImageGraph(adapter), example, spec, folder / spec.file)
+    return spec
+
+
+def export_text(adapter: Adapter, folder: Path) -> GraphSpec:
+    """Writes text.onnx into `folder`. Raises ExportError when the text tower cannot be turned into a graph."""
+    spec = text_spec(adapter)
+    ids = torch.arange(2 * 7, dtype=torch.int64).reshape(2, 7) % 5 + 1
+    example = (ids, torch.ones_like(ids))[: len(spec.inputs)]
+    _export(TextGraph(adapter), example, spec, folder / spec.file)
+    return spec
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, path: Path) -> None:
+    names = [tensor.name for tensor in spec.inputs]
+    axes = {name: torch.export.Dim(name) for tensor in spec.inputs for name in tensor.shape if isinstance(name, str)}
+    shapes = tuple(
+        {position: axes[size] for position, size in enumerate(tensor.shape) if isinstance(size, str)}
+        for tensor in spec.inputs
+    )
+    module.eval()
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.onnx.export(
+                module,
+                example,
+                dynamo=True,
+                input_names=names,
+                output_names=[tensor.name for tensor in spec.outputs],
+                dynamic_shapes=shapes,
+                opset_version=OPSET,
+                verbose=False,
+            )
+            assert program is not None
+            model = program.model_proto
+    except Exception as error:  # the exporter raises many classes of its own
+        raise ExportError(f"The {spec.file} graph cannot be exported: {' '.join(str(error).split())[:600]}") from error
+    del program
+    if model.ByteSize() > _LIMIT:
+        raise ExportError(f"{spec.file} would have {model.ByteSize()} bytes; a single ONNX file holds less than 2 GiB.")
+    _clean(model)
+    _check_axes(model, spec)
+    path.write_bytes(model.SerializeToString())
+    try:
+        onnx.checker.check_model(str(path), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ExportError(f"The exported {spec.file} is not valid ONNX: {error}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hides what the exporter says about its own passes; failures arrive as exceptions."""
+    loggers = [logging.getLogger(name) for name in ("onnxscript", "onnx_ir", "torch.onnx", "torch.export")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _clean(model: Any) -> None:
+    """Drops what the exporter notes about its own run: source lines and stack traces name files of this machine."""
+    model.doc_string = ""
+    model.graph.doc_string = ""
+    del model.metadata_props[:]
+    del model.graph.metadata_props[:]
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    for item in (*nodes, *model.functions, *model.graph.value_info, *model.graph.input, *model.graph.output):
+        item.doc_string = ""
+        del item.metadata_props[:]
+    for tensor in model.graph.initializer:
+        tensor.doc_string = ""
+        del tensor.metadata_props[:]
+
+
+def _check_axes(model: Any, spec: GraphSpec) -> None:
+    """The exporter may fix an axis that should stay free; that is an error here, not a surprise at run time."""
+    for promised, found in zip((*spec.inputs, *spec.outputs), (*model.graph.input, *model.graph.output), strict=True):
+        axes = found.type.tensor_type.shape.dim
+        shape = tuple(axis.dim_param if axis.HasField("dim_param") else axis.dim_value for axis in axes)
+        if found.name != promised.name or shape != promised.shape:
+            raise ExportError(
+                f"{spec.file}: the tensor '{promised.name}' came out as '{found.name}' {list(shape)} instead of "
+                f"{list(promised.shape)}; the model does not keep the axes free."
+            )

@@ -1,0 +1,139 @@
+"""BiomedCLIP (Zhang et al. 2023, arXiv 2303.00915) as open_clip computes it (BiomedCLIP parity specification).
+
+A ViT-B/16 and a PubMedBERT, compared by cosine. Its authors publish no maps: saliency here is the cosine between each
+projected patch and the prompt, the project's own definition, as for CLIP.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from ...engines.errors import ConfigError
+from ...engines.geometry import Geometry
+from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
+from ..checkpoint import read_checkpoint
+from ..checkpoint_match import Sizes, install
+from ..standin import fill_module
+from .layers.bert import Bert, BertConfig
+from .layers.contrastive import contrast
+from .layers.vit import VisionTransformer, ViTConfig
+
+__all__ = ["BiomedClip", "BiomedClipAdapter"]
+
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+TOKENIZERS = (
+    "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224",
+    "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract",
+    "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract",
+)
+VARIANT, CONTEXT, WIDTH = "vit-b-16", 256, 512
+# Written by some versions of the libraries and read by none: an index buffer and a pooling layer that is not used.
+UNUSED = ("text.transformer.embeddings.position_ids", "text.transformer.pooler.")
+WORD_TABLE = "text.transformer.embeddings.word_embeddings.weight"
+
+
+class BiomedClip(nn.Module):
+    """Both towers with their projections to `WIDTH` values, named as in open_clip's file."""
+
+    def __init__(self, vit: ViTConfig, bert: BertConfig) -> None:
+        super().__init__()
+        self.vit = vit
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+        head = nn.ModuleDict({"proj": nn.Linear(vit.width, WIDTH, bias=False)})
+        self.visual = nn.ModuleDict({"trunk": VisionTransformer(vit), "head": head})
+        hidden = (bert.width + WIDTH) // 2
+        layers = (nn.Linear(bert.width, hidden, bias=False), nn.GELU(), nn.Linear(hidden, WIDTH, bias=False))
+        self.text = nn.ModuleDict({"transformer": Bert(bert), "proj": nn.Sequential(*layers)})
+
+    def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, 3, S, S] -> the image [B, D] (class token) and its patches [B, N, D], projected, not normalised."""
+        tokens = self.visual["head"]["proj"](self.visual["trunk"](image))
+        return tokens[:, 0], tokens[:, 1:]
+
+    def encode_text(self, ids: Tensor) -> Tensor:
+        """int64 [T, N] -> [T, D], the projected first token, not normalised. Id 0 is padding and is masked."""
+        states = self.text["transformer"](ids, (ids != 0).to(ids.dtype))
+        return self.text["proj"](states[-1][:, 0])
+
+
+class BiomedClipAdapter(Adapter):
+    """BiomedCLIP-PubMedBERT_256-vit_base_patch16_224."""
+
+    variants: ClassVar[tuple[str, ...]] = (VARIANT,)
+    module: BiomedClip
+
+    @classmethod
+    def load(cls, checkpoint: Path) -> Self:
+        """Reads `open_clip_pytorch_model.bin`, the same tensors as safetensors, or open_clip's training file.
+        Raises CheckpointError."""
+        source = read_checkpoint(checkpoint)
+        tensors = {name: x for name, x in source.tensors().items() if not name.startswith(UNUSED)}
+        sizes = Sizes(tensors, path=checkpoint, model="BiomedCLIP", names=source.names())
+        with torch.device("meta"):
+            module = BiomedClip(ViTConfig(), BertConfig(vocabulary=sizes(WORD_TABLE)[0], pooler=False))
+        install(module, tensors, path=checkpoint, model="BiomedCLIP", names=source.names())
+        return cls._describe(module, "published", source.record)
+
+    @classmethod
+    def stand_in(cls, variant: str = VARIANT, seed: int = 0) -> Self:
+        """`variant` is "vit-b-16"."""
+        if variant != VARIANT:
+            raise ConfigError(f"BiomedCLIP has no variant '{variant}'; it has {VARIANT}.")
+        with torch.device("meta"):
+            module = BiomedClip(ViTConfig(), BertConfig(pooler=False))
+        fill_module(module, seed)
+        return cls._describe(module, "stand-in", None)
+
+    @classmethod
+    def _describe(cls, module: BiomedClip, weights: Weights, record: CheckpointRecord | None) -> Self:
+        size, cells = module.vit.image_size, module.vit.grid
+        return cls(
+            module=module,
+            name="biomedclip",
+            variant=VARIANT,
+            weights=weights,
+            geometry=Geometry("crop", size, size, "bicubic"),
+            mean=MEAN,
+            std=STD,
+            grid=(cells, cells),
+            saliency=Saliency("similarity", "cosine between each projected patch and the prompt"),
+            logit_scale=float(module.logit_scale.exp()),
+            text_shape=(WIDTH,),
+            text_inputs=("input_ids",),
+            context=CONTEXT,
+            vocabulary_size=module.get_parameter(WORD_TABLE).shape[0],
+            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, lower_case=True),
+            checkpoint=record,
+        )
+
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """int64 [T, N <= 256], padded with 0 -> float32 [T, 512]. The mask follows from the ids; `mask` is not read."""
+        return self.module.encode_text(ids)
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits are exp(logit_scale) times the cosine of image and prompt."""
+        return self._score(*self.module.encode_image(image), text)
+
+    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
+        """`image_features` [B, 512], `patch_features` [B, N, 512], `text_features` [Q, 512], `logits_per_image` [B, Q],
+        `logits_per_text` [Q, B], `probabilities` [B, Q] (softmax over the prompts), `similarity_map` [B, Q, h, w]."""
+        pooled, patches = self.module.encode_image(image)
+        logits, similarity = self._score(pooled, patches, text)
+        return {
+            "image_features": pooled,
+            "patch_features": patches,
+            "text_features": text,
+            "logits_per_image": logits,
+            "logits_per_text": logits.T,
+            "probabilities": logits.softmax(dim=-1),
+            "similarity_map": similarity,
+        }
+
+    def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        logits, similarity = contrast(pooled, patches, text, self.module.logit_scale.exp())
+        return logits, similarity.unflatten(-1, self.grid)

@@ -1,0 +1,178 @@
+"""CARZero (Lai et al. 2024, CVPR) as its authors published it (CARZero parity specification).
+
+A prompt's sentence vector looks at the image and the image's vector looks at the prompt's words, both through the same
+decoder; the score is the mean of the two logits. The map is the first direction's attention to the patches.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from ...engines.errors import ConfigError
+from ...engines.geometry import Geometry
+from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
+from ..checkpoint import read_checkpoint
+from ..checkpoint_match import install
+from ..standin import fill_module
+from .carzero_checkpoint import PREFIX, VARIANT, CarzeroConfig, read_config, read_tensors
+from .layers.bert import Bert
+from .layers.query_decoder import DecoderConfig, QueryDecoder
+from .layers.vit import VisionTransformer
+
+__all__ = ["Carzero", "CarzeroAdapter", "Fusion", "merge_words"]
+
+MEAN, STD = (0.4978,) * 3, (0.2449,) * 3
+RESIZE = 256
+TOKENIZERS = ("Laihaoran/BioClinicalMPBERT",)
+LAST_LAYERS = 4  # of BERT, summed
+Reading = tuple[Tensor, list[Tensor]]  # logits [B, Q] and per layer the weights [B, Q, N] of one direction
+
+
+def merge_words(states: Tensor, mask: Tensor, words: int) -> Tensor:
+    """Sums the vectors of each word's pieces: states [T, N, C] -> [T, words, C], the rest filled with zeros.
+
+    `mask` int64 [T, N]: 1 begins a word ([CLS] and [SEP] are words), 2 continues it, 0 is padding.
+    """
+    word = torch.where(mask > 0, (mask == 1).cumsum(dim=1) - 1, -1)
+    places = torch.arange(words, device=mask.device)
+    return (word[:, None, :] == places[:, None]).to(states.dtype) @ states
+
+
+class Fusion(nn.Module):
+    """Vectors that question a memory, each for itself. One LayerNorm serves three times, as in KAD."""
+
+    def __init__(self, config: DecoderConfig, head: tuple[int, ...]) -> None:
+        super().__init__()
+        self.decoder = QueryDecoder(config)
+        layers: list[nn.Module] = []
+        for inputs, outputs in zip((config.width, *head), head, strict=False):
+            layers += [nn.Linear(inputs, outputs), nn.ReLU(), nn.Identity()]  # dropout in training
+        self.mlp_head = nn.Sequential(*layers, nn.Linear(head[-1], 1))
+
+    def forward(self, queries: Tensor, memory: Tensor) -> Reading:
+        """queries [Q, C], memory [B, N, C] -> logits [B, Q] and each layer's attention [B, Q, N], mean over heads."""
+        norm = self.decoder.norm
+        states, maps = self.decoder(norm(queries)[None], norm(memory))
+        return self.mlp_head(states).squeeze(-1), maps
+
+
+class Carzero(nn.Module):
+    """The three parts, named as in a published checkpoint after its prefix, without the tensors no output uses."""
+
+    def __init__(self, config: CarzeroConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.text_encoder = nn.ModuleDict({"model": Bert(config.bert)})
+        self.img_encoder = nn.ModuleDict({"model": VisionTransformer(config.vit)})
+        self.fusion_module = Fusion(config.decoder, config.head)
+
+    def encode_image(self, image: Tensor) -> Tensor:
+        """[B, 3, S, S] -> [B, 1 + N, C]: the vector of the whole image, then its patches."""
+        return self.img_encoder["model"](image)
+
+    def encode_text(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """ids, mask int64 [T, N], mask as in `merge_words` -> [T, 1 + words, C]: the sentence, then its words.
+
+        The sentence is the mean over all word places, the empty ones included.
+        """
+        states = self.text_encoder["model"](ids, mask.clamp(max=1))
+        words = merge_words(torch.stack(states[-LAST_LAYERS:]).sum(dim=0), mask, self.config.words)
+        return torch.cat([words.mean(dim=1, keepdim=True), words], dim=1)
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Reading, Reading]:
+        """Encoded image [B, 1 + N, C] and text [Q, 1 + words, C] -> the readings of the image by the sentences
+        (logits [B, Q]) and of the words, empty places included, by the images (logits [Q, B])."""
+        return self.fusion_module(text[:, 0], image), self.fusion_module(image[:, 0], text)
+
+
+class CarzeroAdapter(Adapter):
+    """CARZero with ViT-B/16 and BioClinicalMPBERT."""
+
+    variants: ClassVar[tuple[str, ...]] = (VARIANT,)
+    module: Carzero
+
+    @classmethod
+    def load(cls, checkpoint: Path) -> Self:
+        """Reads the authors' Lightning file, whose other classes are never looked up. Raises CheckpointError."""
+        source = read_checkpoint(checkpoint, inert=True)
+        config = read_config(source)
+        with torch.device("meta"):
+            module = Carzero(config)
+        tensors = read_tensors(source, module.state_dict())
+        install(module, tensors, path=checkpoint, model="CARZero", names=source.names())
+        return cls._describe(module, "published", source.record)
+
+    @classmethod
+    def stand_in(cls, variant: str = VARIANT, seed: int = 0) -> Self:
+        """`variant` is "vit-b-16"."""
+        if variant != VARIANT:
+            raise ConfigError(f"CARZero has no variant '{variant}'; it has {VARIANT}.")
+        with torch.device("meta"):
+            module = Carzero(CarzeroConfig())
+        fill_module(module, seed, prefix=f"state_dict.{PREFIX}")
+        return cls._describe(module, "stand-in", None)
+
+    @classmethod
+    def _describe(cls, module: Carzero, weights: Weights, record: CheckpointRecord | None) -> Self:
+        config = module.config
+        return cls(
+            module=module,
+            name="carzero",
+            variant=VARIANT,
+            weights=weights,
+            geometry=Geometry("pad_crop", config.vit.image_size, RESIZE, "area"),
+            mean=MEAN,
+            std=STD,
+            grid=(config.vit.grid,) * 2,
+            saliency=Saliency("attention", "attention to the patches, mean over heads and over all decoder layers"),
+            logit_scale=1.0,
+            text_shape=(1 + config.words, config.bert.width),
+            text_inputs=("input_ids", "attention_mask"),
+            context=config.words,
+            vocabulary_size=config.bert.vocabulary,
+            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, lower_case=True),
+            checkpoint=record,
+        )
+
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None, continuation: Tensor | None = None) -> Tensor:
+        """int64 [T, N <= 97] -> float32 [T, 98, 768]: row 0 is the sentence, row 1 + i the i-th word.
+
+        Which tokens are `##` pieces is not in the ids: `mask` says it with a 2 (1 begins a word, 0 is padding), or
+        `continuation` bool [T, N] beside a mask of 0 and 1. Without a mask every token is a word.
+        """
+        mask = torch.ones_like(ids) if mask is None else mask
+        if continuation is not None:
+            mask = mask + continuation.to(mask.dtype)
+        return self.module.encode_text(ids, mask)
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """The logit is the authors' score (they apply no sigmoid); the map leaves out the share of the whole image."""
+        (i2t, maps), (t2i, _) = self.module(self.module.encode_image(image), text)
+        return (i2t + t2i.T) / 2, self._map(maps)
+
+    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
+        """`image_global` [B, C], `image_local` [B, C, h, w], `text_global` [Q, C], `text_local` [Q, C, words],
+        `i2t_logits`, `t2i_logits` and `score` [B, Q], `i2t_attention` [layers, B, Q, 1 + h * w], `t2i_attention`
+        [layers, Q, B, 1 + words], `grounding_map` [B, Q, h, w]."""
+        encoded = self.module.encode_image(image)
+        (i2t, image_maps), (t2i, text_maps) = self.module(encoded, text)
+        return {
+            "image_global": encoded[:, 0],
+            "image_local": encoded[:, 1:].transpose(1, 2).unflatten(-1, self.grid),
+            "text_global": text[:, 0],
+            "text_local": text[:, 1:].transpose(1, 2),
+            "i2t_logits": i2t,
+            "t2i_logits": t2i.T,
+            "score": (i2t + t2i.T) / 2,
+            "i2t_attention": torch.stack(image_maps),
+            "t2i_attention": torch.stack(text_maps),
+            "grounding_map": self._map(image_maps),
+        }
+
+    def _map(self, maps: list[Tensor]) -> Tensor:
+        """Without key 0, not normalised again."""
+        return torch.stack(maps).mean(dim=0)[..., 1:].unflatten(-1, self.grid)

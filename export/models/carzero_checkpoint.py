@@ -1,0 +1,95 @@
+"""CARZero's sizes and the structure of its checkpoint (CARZero parity specification, "Checkpoint")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from ...engines.errors import CheckpointError
+from ..checkpoint import Checkpoint
+from ..checkpoint_inert import Record
+from ..checkpoint_match import Sizes
+from .layers.bert import BertConfig
+from .layers.query_decoder import DecoderConfig
+from .layers.vit import ViTConfig
+
+__all__ = ["PREFIX", "VARIANT", "CarzeroConfig", "read_config", "read_tensors"]
+
+PREFIX = "CARZero."
+VARIANT = "vit-b-16"
+WORD_TABLE = "text_encoder.model.embeddings.word_embeddings.weight"
+
+# What the training configuration may state and this adapter computes; tensors cannot tell it.
+STATED: dict[str, object] = {
+    "model.norm": False,
+    "model.text.last_n_layers": 4,
+    "model.text.aggregate_method": "sum",
+    "model.text.agg_tokens": True,
+    "model.text.norm": False,
+    "model.fusion.H": 4,
+    "model.fusion.decoder_number_layer": 4,
+    "data.text.word_num": 97,
+    "data.image.imsize": 256,
+    "transforms.norm": "CXR_MAE",
+    "transforms.random_crop.crop_size": 224,
+}
+
+
+@dataclass(frozen=True)
+class CarzeroConfig:
+    """Sizes; the defaults are the published model's. `words` is the number of word places of a prompt."""
+
+    words: int = 97
+    vit: ViTConfig = field(default_factory=ViTConfig)
+    bert: BertConfig = field(default_factory=lambda: BertConfig(vocabulary=28996, pooler=False))
+    decoder: DecoderConfig = field(default_factory=lambda: DecoderConfig(self_attention=False))
+    head: tuple[int, ...] = (1024, 512, 256)
+
+
+def read_config(source: Checkpoint) -> CarzeroConfig:
+    """The published sizes with the vocabulary of the file. Raises CheckpointError for a training configuration that
+    asks for something else, and for a file without a vocabulary."""
+    stated = _plain(source.content.get("hyper_parameters"))
+    for name, expected in STATED.items():
+        value = _look_up(stated, name.split("."))
+        if value is not None and value != expected:
+            raise CheckpointError(
+                f"{source.path} was trained with {name} = {value!r}; only CARZero with {expected!r} can be exported."
+            )
+    sizes = Sizes(_short_names(source), path=source.path, model="CARZero", names=source.names())
+    return CarzeroConfig(bert=BertConfig(vocabulary=sizes(WORD_TABLE)[0], pooler=False))
+
+
+def read_tensors(source: Checkpoint, needed: Iterable[str]) -> dict[str, Tensor]:
+    """The tensors `needed` under the names after the prefix; as in the official loader, others are ignored."""
+    found = _short_names(source)
+    for kind in ("weight", "bias"):  # one norm under two names; the official loading order lets the second win
+        alias = found.get(f"fusion_module.decoder_norm.{kind}")
+        if alias is not None:
+            found.setdefault(f"fusion_module.decoder.norm.{kind}", alias)
+    wanted = set(needed)
+    return {name: tensor for name, tensor in found.items() if name in wanted}
+
+
+def _short_names(source: Checkpoint) -> dict[str, Tensor]:
+    return {name.rpartition(PREFIX)[2]: tensor for name, tensor in source.tensors().items()}
+
+
+def _plain(value: Any, depth: int = 8) -> Any:
+    """An OmegaConf container or leaf, as the attributes of its inert record, as plain values."""
+    if isinstance(value, Record):
+        if "_val" in value.attributes:
+            return value.attributes["_val"]
+        value = value.attributes.get("_content", value.attributes)
+    if isinstance(value, Mapping) and depth:
+        return {str(key): _plain(item, depth - 1) for key, item in value.items()}
+    return value
+
+
+def _look_up(value: Any, path: Iterable[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,198 @@
+"""What MedKLIP and MAVL share: Bio_ClinicalBERT as it is on Hugging Face, which neither checkpoint contains, and the
+way an image and a text enter the model (MedKLIP parity specification, "Text" and "Image input")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from ...engines.errors import CheckpointError, ConfigError
+from ...engines.geometry import Geometry
+from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
+from ..checkpoint import Checkpoint, read_checkpoint
+from ..checkpoint_match import install
+from ..standin import fill_module
+from .layers.bert import Bert, BertConfig
+from .layers.query_decoder import DecoderConfig
+from .layers.resnet import ResNetConfig
+
+__all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter", "OpenWordPiece"]
+
+REPOSITORY = "emilyalsentzer/Bio_ClinicalBERT"
+FILES = ("model.safetensors", "pytorch_model.bin")
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet
+SIZE, CELLS, CONTEXT = 224, 14, 64
+RESNET = ResNetConfig(widths=(64, 128, 256), blocks=(3, 4, 6))
+DECODER = DecoderConfig(width=256, layers=4, heads=4, hidden=1024)
+BERT = BertConfig(vocabulary=28996, pooler=False)
+
+
+@dataclass(frozen=True)
+class OpenWordPiece(TokenizerSpec):
+    """The official tokenizer class: a text is [CLS] and its pieces. With `separator` false no [SEP] follows; texts are
+    lower-cased although the vocabulary is cased."""
+
+    separator: bool = False
+
+
+class _Published(nn.Module):
+    """The network under the names of the checkpoint, the text encoder under those of the stand-in scheme."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.model = nn.ModuleDict({"module": network})
+        self.text_encoder = Bert(BERT)
+
+
+@dataclass(kw_only=True, eq=False)
+class ClinicalBertAdapter(Adapter):
+    """The common part; a subclass gives its network, what to drop from its file, and the outputs.
+
+    `text_checkpoint` says which file the text encoder came from (None for stand-in weights).
+    """
+
+    variants: ClassVar[tuple[str, ...]] = ("224",)
+    title: ClassVar[str]
+    key: ClassVar[str]
+    description: ClassVar[str]
+    queries: ClassVar[tuple[int, ...]] = ()
+
+    text_checkpoint: CheckpointRecord | None = None
+
+    @classmethod
+    def network(cls) -> nn.Module:
+        """The untrained network, as the checkpoint holds it."""
+        raise TypeError(f"{cls.__name__} names no network.")
+
+    @classmethod
+    def select(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of the file's `model` (names without `module.`) that the network needs."""
+        return dict(tensors)
+
+    @classmethod
+    def load(cls, checkpoint: Path, *, text_encoder: Path | str | None = None) -> Self:
+        """Reads the authors' file and Bio_ClinicalBERT.
+
+        `text_encoder` is a folder with model.safetensors or pytorch_model.bin, or such a file. Without it the weights
+        are taken from `text_encoder` in the checkpoint, where somebody put them there, or from the local Hugging Face
+        cache. Raises CheckpointError, and ConfigError when there is no text encoder.
+        """
+        source = read_checkpoint(checkpoint)
+        tensors = cls.select(_plain(source.part("model", cls.title)))
+        with torch.device("meta"):
+            module = _Published(cls.network())
+        install(module.model["module"], tensors, path=checkpoint, model=cls.title, names=source.names())
+        text, record = _read_text_encoder(source, None if text_encoder is None else Path(text_encoder), cls.title)
+        install(module.text_encoder, text[1], path=text[0], model="Bio_ClinicalBERT")
+        module.eval()
+        return cls._describe(module, "published", source.record, record)
+
+    @classmethod
+    def stand_in(cls, variant: str, seed: int = 0) -> Self:
+        """`variant` is "224"."""
+        if variant not in cls.variants:
+            raise ConfigError(f"{cls.title} has no variant '{variant}'; it has {', '.join(cls.variants)}.")
+        with torch.device("meta"):
+            module = _Published(cls.network())
+        fill_module(module, seed)
+        return cls._describe(module, "stand-in", None, None)
+
+    @classmethod
+    def _describe(
+        cls, module: nn.Module, weights: Weights, record: CheckpointRecord | None, text: CheckpointRecord | None
+    ) -> Self:
+        return cls(
+            module=module,
+            name=cls.key,
+            variant=cls.variants[0],
+            weights=weights,
+            geometry=Geometry("squash", SIZE, SIZE, "bilinear"),
+            mean=MEAN,
+            std=STD,
+            grid=(CELLS, CELLS),
+            saliency=Saliency("attention", cls.description),
+            logit_scale=1.0,
+            text_shape=(*cls.queries, BERT.width),
+            text_inputs=("input_ids", "attention_mask"),
+            context=CONTEXT,
+            vocabulary_size=BERT.vocabulary,
+            tokenizer=OpenWordPiece("wordpiece", (REPOSITORY,), lower_case=True),
+            checkpoint=record,
+            text_checkpoint=text,
+        )
+
+    @property
+    def net(self) -> Any:
+        """The network inside `module`."""
+        return self.module.model["module"]  # type: ignore[index]
+
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """int64 [T, N] -> float32 [T, 768], the last layer's state of [CLS]; without a mask every position counts."""
+        states: Tensor = self.module.text_encoder(ids, torch.ones_like(ids) if mask is None else mask)[-1]  # type: ignore[operator]
+        return states[:, 0]
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Names without `module.`, wherever a wrapper of the training script put it."""
+    return {name.replace("module.", ""): tensor for name, tensor in tensors.items()}
+
+
+def _read_text_encoder(
+    source: Checkpoint, given: Path | None, model: str
+) -> tuple[tuple[Path, dict[str, Tensor]], CheckpointRecord]:
+    """Path and tensors (BertModel's names) of the text encoder, and which file it is."""
+    own = source.content.get("text_encoder")
+    if given is None and isinstance(own, Mapping):
+        return (source.path, _bert_names(source.part("text_encoder", model))), source.record
+    path = _cached() if given is None else _file(given)
+    if path is None:
+        raise ConfigError(
+            f"{source.path} holds no text encoder, because {model} uses {REPOSITORY} as it is: fetch its weights "
+            f"(huggingface-cli download {REPOSITORY} pytorch_model.bin vocab.txt) and give their folder as the text "
+            "encoder (option text_encoder)."
+        )
+    file = read_checkpoint(path)
+    tensors = _bert_names(file.tensors())
+    if "embeddings.word_embeddings.weight" not in tensors:
+        raise CheckpointError(
+            f"{path} is not a text encoder: it has no embeddings.word_embeddings.weight; give the weights of "
+            f"{REPOSITORY} (model.safetensors or pytorch_model.bin)."
+        )
+    return (path, tensors), file.record
+
+
+def _file(given: Path) -> Path:
+    if not given.is_dir():
+        return given
+    for name in FILES:
+        if (given / name).is_file():
+            return given / name
+    raise ConfigError(
+        f"The folder {given} holds neither {' nor '.join(FILES)}; give the folder with the weights of {REPOSITORY}."
+    )
+
+
+def _cached() -> Path | None:
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return None
+    found = (try_to_load_from_cache(REPOSITORY, name) for name in FILES)
+    return next((Path(path) for path in found if isinstance(path, str)), None)
+
+
+def _bert_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """BertModel's names: without `bert.`, the heads of pre-training, the unused pooler and the table of positions;
+    files converted from TensorFlow call LayerNorm's tensors gamma and beta."""
+    found = {}
+    for name, tensor in tensors.items():
+        plain = name.removeprefix("bert.").replace("LayerNorm.gamma", "LayerNorm.weight")
+        plain = plain.replace("LayerNorm.beta", "LayerNorm.bias")
+        if not plain.startswith(("cls.", "pooler.")) and not plain.endswith("embeddings.position_ids"):
+            found[plain] = tensor
+    return found

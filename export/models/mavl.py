@@ -1,0 +1,170 @@
+"""MAVL (Phan et al. 2024, CVPR) as its authors published it (MAVL parity specification).
+
+MedKLIP's decoder with nine queries per class: its description and eight visual aspects (border, fluid, location,
+opacity, other, patterns, shape, texture). The map of a class is the mean of four of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
+from .layers.attention import attend, split_heads
+from .layers.query_decoder import QueryDecoder
+from .layers.resnet import resnet_features
+
+__all__ = ["ASPECTS", "GROUNDING_ASPECTS", "Mavl", "MavlAdapter"]
+
+ASPECTS = 9  # texts of a class, the description first
+GROUNDING_ASPECTS = (0, 6, 7, 8)  # description, patterns, shape, texture: the official grounding mode "avg"
+POOL_HEADS = 8
+
+
+class AttentionPool(nn.Module):
+    """CLIP's attention pooling: the mean token asks the grid. The table of positions fixes the grid at 14 x 14."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.positional_embedding = nn.Parameter(torch.zeros(CELLS**2 + 1, channels))
+        self.q_proj = nn.Linear(channels, channels)
+        self.k_proj = nn.Linear(channels, channels)
+        self.v_proj = nn.Linear(channels, channels)
+        self.c_proj = nn.Linear(channels, width)
+
+    def forward(self, cells: Tensor) -> Tensor:
+        """[B, channels, 14, 14] -> [B, width]."""
+        tokens = cells.flatten(2).transpose(1, 2)
+        tokens = torch.cat([tokens.mean(dim=1, keepdim=True), tokens], dim=1) + self.positional_embedding
+        parts = (self.q_proj(tokens[:, :1]), self.k_proj(tokens), self.v_proj(tokens))
+        pooled: Tensor = self.c_proj(attend(*(split_heads(part, POOL_HEADS) for part in parts))[0])
+        return pooled[:, 0]
+
+
+class Mavl(nn.Module):
+    """The inference model, with the location head and the pooled image feature that grounding does not need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        channels, width = RESNET.channels, DECODER.width
+        self.backbone = resnet_features(RESNET)
+        self.pool = AttentionPool(channels, width)
+        self.res_l1 = nn.Sequential(nn.Conv2d(channels, channels, 1), nn.PReLU())
+        self.res_l2 = nn.Conv2d(channels, width, 1)
+        self.disease_embedding_layer = nn.Linear(768, width)
+        self.decoder = QueryDecoder(DECODER)
+        self.location_emb = nn.Conv1d(width, 768, ASPECTS, ASPECTS)
+        self.classifier = nn.Linear(ASPECTS * width, 2)
+
+    def patches(self, cells: Tensor) -> Tensor:
+        """The backbone's map [B, 1024, 14, 14] -> patch features [B, 196, 256], row by row."""
+        features: Tensor = self.res_l2(self.res_l1(cells))
+        return features.flatten(2).transpose(1, 2)
+
+    def ask(self, patches: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """patches [B, N, D], queries [9 Q, D], class by class -> states [B, 9 Q, D], attention [layers, B, 9 Q, N]."""
+        states, maps = self.decoder(queries[None], patches)
+        return states, torch.stack(maps)
+
+    def classify(self, states: Tensor) -> Tensor:
+        """[B, 9 Q, D] -> logits [B, Q, 2] (absent, present) from the nine states of a class, side by side."""
+        logits: Tensor = self.classifier(states.unflatten(1, (-1, ASPECTS)).flatten(2))
+        return logits
+
+
+class MavlAdapter(ClinicalBertAdapter):
+    """`checkpoint_full_40.pth` or `checkpoint_full_46.pth`, and Bio_ClinicalBERT.
+
+    A prompt is nine texts: `encode_text` gives one vector for each text, `forward` takes them as [Q, 9, 768] (or, the
+    same in the order of the official book, class * 9 + aspect, as [9 Q, 768]).
+    """
+
+    title: ClassVar[str] = "MAVL"
+    key: ClassVar[str] = "mavl"
+    description: ClassVar[str] = (
+        "attention to the image, mean over the four decoder layers and their heads and over four of a class's nine "
+        "queries (description, patterns, shape, texture)"
+    )
+    queries: ClassVar[tuple[int, ...]] = (ASPECTS,)
+
+    @classmethod
+    def network(cls) -> nn.Module:
+        """MAVL, untrained."""
+        return Mavl()
+
+    @classmethod
+    def select(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """As the official loader: whatever has `temp` (training's temperatures) in its name is dropped."""
+        return {name: tensor for name, tensor in tensors.items() if "temp" not in name}
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """Logit = present - absent, so that its sigmoid is the authors' softmax probability ("feature" mode)."""
+        states, layers = self.net.ask(self.net.patches(self.net.backbone(image)), self._queries(text))
+        logits = self.net.classify(states)
+        return logits[..., 1] - logits[..., 0], _grounding(_aspects(layers)).unflatten(-1, (CELLS, CELLS))
+
+    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
+        """text: [Q, 9, 768] or [9 Q, 768], class by class.
+
+        `text_features` [9 Q, 768], `queries` [9 Q, 256], `patches` [B, 196, 256], `image_global` [B, 256], `logits`
+        [B, Q, 2], `probs` [B, Q], `cosine` [B, 9, Q] of pooled image and queries, `similarity` [B, Q] its mean over
+        the aspects, `attention_layers` [4, B, 9 Q, 196], `attention_aspects` [B, Q, 9, 196], `attention` [B, Q, 196]
+        and `heat_first_class` [B, 224, 224], the first class's map as the grounding script enlarges it.
+        """
+        cells = self.net.backbone(image)
+        patches, queries, pooled = self.net.patches(cells), self._queries(text), self.net.pool(cells)
+        states, layers = self.net.ask(patches, queries)
+        logits = self.net.classify(states)
+        cosine = F.normalize(pooled, dim=-1) @ F.normalize(queries, dim=-1).T
+        cosine = cosine.unflatten(-1, (-1, ASPECTS)).transpose(1, 2)
+        attention = _grounding(_aspects(layers))
+        first = attention[:, :1].unflatten(-1, (CELLS, CELLS))
+        heat = F.interpolate(first, image.shape[-2:], mode="bilinear", align_corners=True)
+        return {
+            "text_features": text.reshape(-1, text.shape[-1]),
+            "queries": queries,
+            "patches": patches,
+            "image_global": pooled,
+            "logits": logits,
+            "probs": logits.softmax(dim=-1)[..., 1],
+            "cosine": cosine,
+            "similarity": cosine.mean(dim=1),
+            "attention_layers": layers,
+            "attention_aspects": _aspects(layers),
+            "attention": attention,
+            "heat_first_class": heat[:, 0],
+        }
+
+    def text_mode_probabilities(self, cosine: Tensor, normal: tuple[int, ...] = (0, 1)) -> Tensor:
+        """The classification sample's "text" mode: `cosine` [B, 9, Q] -> [B, Q].
+
+        Each class is weighed against each of the `normal` classes by a softmax of their two cosines, for each aspect;
+        the probabilities are averaged.
+        """
+        against = [(cosine - cosine[..., index : index + 1]).sigmoid() for index in normal]
+        return torch.stack(against).mean(dim=(0, 2))
+
+    def locations(self, image: Tensor, text: Tensor, anatomy: Tensor) -> Tensor:
+        """The location head: features of anatomy sentences [A, 768] -> scores [B, Q, A], not normalised."""
+        states, _ = self.net.ask(self.net.patches(self.net.backbone(image)), self._queries(text))
+        places: Tensor = self.net.location_emb(states.transpose(1, 2))
+        return places.transpose(1, 2) @ anatomy.T
+
+    def _queries(self, text: Tensor) -> Tensor:
+        """[Q, 9, 768] or [9 Q, 768] -> [9 Q, 256]."""
+        queries: Tensor = self.net.disease_embedding_layer(text)
+        return queries.flatten(0, -2)
+
+
+def _aspects(layers: Tensor) -> Tensor:
+    """Attention of the layers [L, B, 9 Q, N] -> their mean, class by class [B, Q, 9, N]."""
+    return layers.mean(dim=0).unflatten(1, (-1, ASPECTS))
+
+
+def _grounding(aspects: Tensor) -> Tensor:
+    """[B, Q, 9, N] -> [B, Q, N]."""
+    return torch.stack([aspects[:, :, index] for index in GROUNDING_ASPECTS]).mean(dim=0)

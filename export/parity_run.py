@@ -1,0 +1,216 @@
+"""Runs the exported graphs against the model they came from, on the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engines.errors import ExportError
+from .parity import TOLERANCE, Check, ParityReport, compare
+from .parity_cases import BATCHES, LONG_TEXT, PROBE_TEXTS, arrangements, probe_images
+
+if TYPE_CHECKING:
+    from .adapter import Adapter
+    from .tokenizers import TokenBatch, Tokenizer
+
+__all__ = ["check_parity"]
+
+Floats = NDArray[np.float32]
+_OUTPUTS = ("logits", "saliency")
+_EAGER_SLICE = 2  # images the model is given at a time; keeps the reference's memory small at 512 and 1024 pixels
+
+
+def check_parity(
+    adapter: Adapter,
+    tokenizer: Tokenizer,
+    folder: Path,
+    sets: Mapping[str, Floats],
+    *,
+    batches: Sequence[int] = BATCHES,
+    threads: int = 2,
+    tolerance: float = TOLERANCE,
+) -> ParityReport:
+    """Compares image.onnx and text.onnx in `folder` with `adapter`, both on the CPU in float32.
+
+    Every output of every slot is compared: all `batches` with a probe picture in each slot, 1, 2 and 22 findings and
+    each of `sets` (text features [Q, D...]), texts one by one, together and padded. Returns the report, which is false
+    when a check fails. Raises ExportError when a graph cannot run.
+    """
+    import onnxruntime
+    import torch
+
+    conditions = {
+        "reference": f"torch {torch.__version__}, eager, CPU, float32, {torch.get_num_threads()} threads",
+        "engine": f"onnxruntime {onnxruntime.__version__}, CPU, {threads} threads",
+    }
+    report = ParityReport(conditions)
+    features = _eager_text(adapter, tokenizer(PROBE_TEXTS))
+    report.add(_text_checks(adapter, tokenizer, features, _Session(folder / "text.onnx", threads), tolerance))
+    trial = _ImageTrial(adapter, _Session(folder / "image.onnx", threads), features, tolerance)
+    report.add(list(trial.batches(batches)))
+    for text in (features[:1], features[:2], *sets.values()):
+        report.add(list(trial.run([0, 1], text)))
+    report.add(list(trial.run([0], features[:1])))
+    return report
+
+
+class _Session:
+    """ONNX Runtime on the CPU with fixed threads; memory is given back after each run."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.enable_cpu_mem_arena = False
+        options.log_severity_level = 4
+        self._file = path.name
+        with self._translated():
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def run(self, names: Sequence[str], inputs: Mapping[str, NDArray[Any]]) -> list[Floats]:
+        with self._translated():
+            outputs: list[Floats] = self._session.run(list(names), dict(inputs))
+        return outputs
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the library's own classes share no base but Exception
+            raise ExportError(f"ONNX Runtime cannot run the exported {self._file}: {error}") from error
+
+
+class _ImageTrial:
+    """The probe pictures through model and graph. `text` are the features [22, D...] the batches are run with."""
+
+    def __init__(self, adapter: Adapter, session: _Session, text: Floats, tolerance: float) -> None:
+        from .graph import ImageGraph
+
+        self._model = ImageGraph(adapter).eval()
+        self._session = session
+        self._images = probe_images(adapter.geometry.size)
+        self._text = text
+        self._tolerance = tolerance
+        self._reference = self._eager(text, range(len(self._images)))
+        logits = [scores[0] for scores in self._reference.values()]
+        self._scale = {"logits": float(np.abs(np.nan_to_num(logits)).max()), "saliency": 0.0}
+
+    def batches(self, sizes: Sequence[int]) -> Iterator[Check]:
+        """Every slot against the model, and the probe's results in all slots of all batches against each other."""
+        probe: dict[str, Floats] = {}
+        for size in sizes:
+            for order in arrangements(size, len(self._images)):
+                outputs = self._graph(order, self._text)
+                yield from self._slots(order, self._text, outputs, self._reference)
+                for slot in (slot for slot, number in enumerate(order) if number == 0):
+                    rows = {name: _row(output, slot) for name, output in outputs.items()}
+                    if probe:
+                        yield from self._compare("same picture, first run", size, slot, self._text, rows, probe)
+                    probe = probe or rows
+
+    def run(self, order: Sequence[int], text: Floats) -> Iterator[Check]:
+        """One batch with other text features [Q, D...]."""
+        yield from self._slots(order, text, self._graph(order, text), self._eager(text, order))
+
+    def _slots(
+        self,
+        order: Sequence[int],
+        text: Floats,
+        outputs: Mapping[str, Floats],
+        reference: Mapping[int, tuple[Floats, Floats]],
+    ) -> Iterator[Check]:
+        for slot, number in enumerate(order):
+            rows = {name: _row(output, slot) for name, output in outputs.items()}
+            wanted = dict(zip(_OUTPUTS, reference[number], strict=True))
+            yield from self._compare("model", len(order), slot, text, rows, wanted)
+
+    def _compare(
+        self,
+        kind: str,
+        batch: int,
+        slot: int,
+        text: Floats,
+        rows: Mapping[str, Floats],
+        wanted: Mapping[str, Floats],
+    ) -> Iterator[Check]:
+        for name in _OUTPUTS:
+            yield compare(
+                name,
+                kind,
+                rows[name],
+                wanted[name],
+                batch=batch,
+                slot=slot,
+                findings=len(text),
+                tolerance=self._tolerance,
+                full_scale=self._scale[name],
+            )
+
+    def _graph(self, order: Sequence[int], text: Floats) -> dict[str, Floats]:
+        outputs = self._session.run(_OUTPUTS, {"pixels": self._images[list(order)], "text": text})
+        return dict(zip(_OUTPUTS, outputs, strict=True))
+
+    def _eager(self, text: Floats, pictures: Sequence[int]) -> dict[int, tuple[Floats, Floats]]:
+        """Picture number -> (logits [Q], saliency [Q, h, w]) of the model, for each of `pictures`."""
+        import torch
+
+        wanted = sorted(set(pictures))
+        found = {}
+        with torch.inference_mode():
+            for start in range(0, len(wanted), _EAGER_SLICE):
+                part = wanted[start : start + _EAGER_SLICE]
+                logits, saliency = self._model(torch.from_numpy(self._images[part]), torch.from_numpy(text))
+                for row, number in enumerate(part):
+                    found[number] = (logits[row].numpy().copy(), saliency[row].numpy().copy())
+        return found
+
+
+def _row(output: Floats, slot: int) -> Floats:
+    """One image's part of an output; empty (and so different from any reference) when the batch came out short."""
+    return output[slot] if slot < len(output) else np.zeros(0, np.float32)
+
+
+def _eager_text(adapter: Adapter, batch: TokenBatch) -> Floats:
+    import torch
+
+    with torch.inference_mode():
+        mask = batch.mask_for(adapter.text_inputs)
+        tensor = None if mask is None else torch.from_numpy(mask)
+        features: Floats = adapter.encode_text(torch.from_numpy(batch.ids), tensor).numpy().copy()
+    return features
+
+
+def _text_checks(
+    adapter: Adapter, tokenizer: Tokenizer, reference: Floats, session: _Session, tolerance: float
+) -> list[Check]:
+    """1, 2, 3 and all texts, at their natural width and padded by one and up to the context, and one that fills it."""
+    long = tokenizer([LONG_TEXT])
+    cases = [(long, 0, _eager_text(adapter, long))]
+    for count, padding in ((1, 0), (2, 0), (3, 0), (len(PROBE_TEXTS), 0), (3, 1), (2, adapter.context)):
+        batch = tokenizer(PROBE_TEXTS[:count])
+        cases.append((batch, min(padding, adapter.context - batch.ids.shape[1]), reference[:count]))
+    checks = []
+    for batch, extra, wanted in cases:
+        (got,) = session.run(("features",), _inputs(adapter, batch, extra))
+        kind = "model" if extra == 0 else f"model, padded by {extra}"
+        count, width = batch.ids.shape
+        for slot in range(count):
+            pair = (_row(got, slot), wanted[slot])
+            where = {"batch": count, "slot": slot, "findings": width + extra}
+            checks.append(compare("features", kind, *pair, **where, tolerance=tolerance))
+    return checks
+
+
+def _inputs(adapter: Adapter, batch: TokenBatch, extra: int) -> dict[str, NDArray[np.int64]]:
+    """The text graph's inputs, with `extra` columns of padding."""
+    inputs = {"input_ids": np.pad(batch.ids, ((0, 0), (0, extra)))}
+    if (mask := batch.mask_for(adapter.text_inputs)) is not None:
+        inputs["attention_mask"] = np.pad(mask, ((0, 0), (0, extra)))
+    return inputs

@@ -1,0 +1,68 @@
+"""What official pipelines do to a prompt before its tokenizer sees it, and the marks CARZero needs after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engines.errors import MissingExtraError
+from .tokenizers import TokenBatch, Tokenizer
+
+__all__ = ["CLEANINGS", "CleanedTokenizer", "clean_report", "clean_web"]
+
+_NUMBERING = re.compile(r"[0-9]+\.")
+_WORDS = re.compile(r"\w+")
+
+
+def clean_report(text: str) -> str:
+    """CARZero's cleaning of a report (CARZero parity specification, "Text"): lower-case ASCII words only.
+
+    The text is cut at numbering such as "2." and at full stops; a piece of a single word is dropped, so that
+    "pneumonia" becomes the empty string.
+    """
+    pieces = [piece for part in _NUMBERING.split(text.replace("\n", " ")) for piece in part.split(".")]
+    kept = [words for words in (_WORDS.findall(piece.lower()) for piece in pieces) if len(words) > 1]
+    ascii_only = [[word.encode("ascii", "ignore").decode() for word in words] for words in kept]
+    return " ".join(" ".join(word for word in words if word) for words in ascii_only)
+
+
+def clean_web(text: str) -> str:
+    """open_clip's cleaning (BiomedCLIP parity specification, "Text encoder"): broken Unicode mended, HTML entities
+    resolved twice, white space collapsed. Raises MissingExtraError."""
+    try:
+        from open_clip.tokenizer import basic_clean, whitespace_clean
+    except ImportError as error:
+        message = "BiomedCLIP prompts need open_clip_torch: pip install 'xbench-fast[export]'."
+        raise MissingExtraError(message) from error
+    return str(whitespace_clean(basic_clean(text)))
+
+
+CLEANINGS: dict[str, Callable[[str], str]] = {"carzero": clean_report, "open_clip": clean_web}
+"""The steps by the names bundle.json has for them."""
+
+
+class CleanedTokenizer:
+    """A tokenizer behind the cleaning step `name`, one of `CLEANINGS`.
+
+    Word pieces that continue a word (`continuations`, their ids) get the mask 2 instead of 1: CARZero sums the vectors
+    of a word's pieces, and the ids alone do not say which belong together.
+    """
+
+    def __init__(self, inner: Tokenizer, name: str, continuations: Sequence[int] = ()) -> None:
+        self._inner, self._name, self._clean = inner, name, CLEANINGS[name]
+        self._continuations: NDArray[np.int64] = np.asarray(sorted(continuations), dtype=np.int64)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The inner tokenizer's, the cleaning step, and whether continuations are marked."""
+        marks = {"marks_continuations": True} if len(self._continuations) else {}
+        return {**self._inner.record, "cleaning": self._name, **marks}
+
+    def __call__(self, texts: Sequence[str]) -> TokenBatch:
+        batch = self._inner([self._clean(text) for text in texts])
+        continued = np.isin(batch.ids, self._continuations) & (batch.mask == 1)
+        return TokenBatch(batch.ids, batch.mask + continued)

@@ -1,0 +1,65 @@
+"""Real exports, made once for all tests that look at them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from xbench_fast.export import Adapter, stand_in_adapter
+from xbench_fast.export.pipeline import ExportResult, export_adapter
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model with stand-in weights and the bundle it became."""
+
+    adapter: Adapter
+    result: ExportResult
+    lines: list[str]
+
+    @property
+    def folder(self) -> Path:
+        return self.result.bundle.path
+
+
+def _vocabulary() -> Path | None:
+    """The folder of PubMedBERT's vocabulary, where the shared fixtures are on this machine."""
+    default = Path(__file__).resolve().parents[2].parent / "shared"
+    folder = Path(os.environ.get("XBENCH_SHARED", default)) / "data" / "tokenizers" / "pubmedbert"
+    return folder if folder.is_dir() else None
+
+
+def _export(name: str, variant: str, out: Path, tokenizer: Path | None = None) -> Exported:
+    for package in ("torch", "onnx", "onnxscript", "onnxruntime", "tokenizers"):
+        pytest.importorskip(package)
+    lines: list[str] = []
+    adapter = stand_in_adapter(name, variant)
+    return Exported(adapter, export_adapter(adapter, out, tokenizer=tokenizer, progress=lines.append), lines)
+
+
+@pytest.fixture(scope="session")
+def kad_demo(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """KAD with a few hundred thousand weights, through the code of the real one."""
+    return _export("kad", "demo", tmp_path_factory.mktemp("kad-demo"))
+
+
+@pytest.fixture(scope="session")
+def kad_224(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """KAD-224, full size."""
+    return _export("kad", "224", tmp_path_factory.mktemp("kad-224"), _vocabulary())
+
+
+@pytest.fixture(scope="session")
+def clip_b32(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """CLIP ViT-B/32, full size."""
+    pytest.importorskip("open_clip")
+    return _export("clip", "vit-b-32", tmp_path_factory.mktemp("clip-b32"))
+
+
+@pytest.fixture(params=["kad_demo", "kad_224", "clip_b32"])
+def exported(request: pytest.FixtureRequest) -> Exported:
+    """Each of the exports in turn."""
+    found: Exported = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,135 @@
+"""Checkpoints written from the parity manifests, and comparison with the goldens, for the tests of the adapters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from xbench_fast.export import Adapter
+from xbench_fast.export.graph import ImageGraph, export_image, export_text
+from xbench_fast.export.standin import fill
+
+TOLERANCE = 2e-5  # of the golden's largest value
+EXPORT_TOLERANCE = 1e-4
+
+
+@dataclass
+class Golden:
+    """One golden file, the files written for it, the adapter, and what it computes for the golden's inputs."""
+
+    name: str
+    arrays: dict[str, NDArray[Any]]
+    path: Path
+    adapter: Any
+    text: torch.Tensor
+    outputs: dict[str, torch.Tensor]
+
+    def check(self, name: str, value: torch.Tensor | NDArray[Any], tolerance: float = TOLERANCE) -> None:
+        """The largest error, shown with `pytest -rP`, is below the tolerance."""
+        golden, found = self.arrays[name], np.asarray(value)
+        assert found.shape == golden.shape
+        error = float(np.abs(found - golden).max() / np.abs(golden).max())
+        print(f"{self.name} {name}: {error:.1e} of the largest value")
+        assert error <= tolerance
+
+
+def read_golden(shared: Path, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Manifest and arrays."""
+    with np.load(shared / "parity" / f"{name}.npz") as file:
+        arrays = dict(file)
+    return json.loads((shared / "parity" / f"{name}.json").read_text()), arrays
+
+
+def filled(shapes: dict[str, Any], prefix: str, aliases: dict[str, str] | None = None) -> dict[str, torch.Tensor]:
+    """A state dict with the stand-in values of `prefix` + name; an alias has the value of what it is a name of."""
+    names = {name: (aliases or {}).get(name, name) for name in shapes}
+    return {
+        name: torch.from_numpy(np.asarray(fill(f"{prefix}{names[name]}", tuple(shape))))
+        for name, (shape, _) in shapes.items()
+    }
+
+
+def write_authors_file(manifest: dict[str, Any], path: Path) -> None:
+    """`model` with its wrapper's prefix, and what training leaves beside it (MedKLIP and MAVL)."""
+    content: dict[str, Any] = {"model": filled(manifest["tensors"]["model"], "model.")}
+    content["optimizer"] = {"state": {0: {"step": 3, "exp_avg": torch.zeros(2)}}, "param_groups": [{"lr": 1e-4}]}
+    content["lr_scheduler"] = {"base_values": [np.float64(1e-4)]}
+    torch.save(content | {"config": {"text_encoder": "x", "d_model": 256}, "epoch": 40}, path)
+
+
+def write_text_encoder(manifest: dict[str, Any], folder: Path) -> None:
+    """Hugging Face's pytorch_model.bin: `bert.` in front, a pre-training head, the table of positions."""
+    external = manifest["external_text_encoder"]
+    tensors = filled(external["tensors"], external["fill_prefix"])
+    content = {f"bert.{name}": tensor for name, tensor in tensors.items()}
+    content |= {"bert.embeddings.position_ids": torch.arange(512)[None], "cls.predictions.bias": torch.zeros(28996)}
+    folder.mkdir(exist_ok=True)
+    torch.save(content, folder / "pytorch_model.bin")
+
+
+def equalised(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """scikit-image's `equalize_hist` of an 8-bit image, times 255, truncated (MedKLIP parity specification)."""
+    values = grey / 255
+    counts, edges = np.histogram(values, bins=256)
+    share = counts.cumsum() / counts.sum()
+    return (np.interp(values.ravel(), (edges[:-1] + edges[1:]) / 2, share).reshape(grey.shape) * 255).astype(np.uint8)
+
+
+def normalised(adapter: Adapter, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Model pixels [S, S] -> [3, S, S] as the image graph makes them."""
+    mean, std = (np.asarray(x, np.float32)[:, None, None] for x in (adapter.mean, adapter.std))
+    result: NDArray[np.float32] = (pixels.astype(np.float32) / np.float32(255) - mean) / std
+    return result
+
+
+def boxes_mask(boxes: NDArray[np.int64], size: int = 224) -> NDArray[np.bool_]:
+    """Boxes x, y, width, height -> bool [size, size]."""
+    mask = np.zeros((size, size), bool)
+    for x, y, width, height in boxes:
+        mask[y : y + height, x : x + width] = True
+    return mask
+
+
+def check_image_graph(
+    adapter: Adapter, folder: Path, cases: list[tuple[int, int]], tolerance: float = EXPORT_TOLERANCE
+) -> None:
+    """Exports the image graph; ONNX Runtime agrees with PyTorch for every (batch, findings)."""
+    import onnxruntime
+
+    export_image(adapter, folder)
+    session = onnxruntime.InferenceSession(str(folder / "image.onnx"), providers=["CPUExecutionProvider"])
+    model, size = ImageGraph(adapter).eval(), adapter.geometry.size
+    random = np.random.default_rng(5)
+    for batch, findings in cases:
+        pixels = random.integers(0, 256, (batch, 1, size, size), dtype=np.uint8)
+        text = random.standard_normal((findings, *adapter.text_shape), dtype=np.float32)
+        got = session.run(["logits", "saliency"], {"pixels": pixels, "text": text})
+        with torch.inference_mode():
+            wanted = model(torch.from_numpy(pixels), torch.from_numpy(text))
+        for name, left, right in zip(("logits", "saliency"), got, wanted, strict=True):
+            error = float(np.abs(left - right.numpy()).max() / np.abs(right.numpy()).max())
+            print(f"{adapter.name} {name}, batch {batch}, {findings} findings: {error:.1e} of the largest value")
+            assert left.shape == right.shape and error <= tolerance
+
+
+def check_text_graph(adapter: Adapter, folder: Path) -> None:
+    """Exports the text graph, one vector a text; ONNX Runtime agrees with PyTorch, padded or not."""
+    import onnxruntime
+
+    export_text(adapter, folder)
+    session = onnxruntime.InferenceSession(str(folder / "text.onnx"), providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(6)
+    for texts, tokens in ((1, 1), (3, 5), (2, adapter.context)):
+        ids = random.integers(0, adapter.vocabulary_size, (texts, tokens))
+        mask = np.ones_like(ids)
+        mask[-1, tokens // 2 + 1 :] = 0
+        (got,) = session.run(["features"], {"input_ids": ids, "attention_mask": mask})
+        with torch.inference_mode():
+            wanted = adapter.encode_text(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
+        assert got.shape == wanted.shape
+        assert np.abs(got - wanted).max() <= EXPORT_TOLERANCE * np.abs(wanted).max()

@@ -1,0 +1,211 @@
+"""CARZero's parts by themselves: words, prompts, the structure of a checkpoint, the graphs of a small model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from xbench_fast.engines.errors import CheckpointError, ConfigError
+from xbench_fast.export import load_adapter, stand_in_adapter
+from xbench_fast.export.checkpoint import Checkpoint
+from xbench_fast.export.checkpoint_inert import Record
+from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export_text
+from xbench_fast.export.models.carzero import Carzero, CarzeroAdapter, merge_words
+from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig, read_config, read_tensors
+from xbench_fast.export.models.layers.bert import BertConfig
+from xbench_fast.export.models.layers.query_decoder import DecoderConfig
+from xbench_fast.export.models.layers.vit import ViTConfig
+from xbench_fast.export.standin import fill_module, image
+from xbench_fast.export.text_cleaning import CleanedTokenizer, clean_report
+from xbench_fast.export.tokenizers import WordPieceTokenizer
+
+torch.set_num_threads(2)
+
+CONFIG = {
+    "model": {
+        "norm": False,
+        "text": {"last_n_layers": 4, "aggregate_method": "sum", "agg_tokens": True, "norm": False},
+        "fusion": {"d_model": 768, "H": 4, "decoder_number_layer": 4},
+    },
+    "data": {"text": {"word_num": 97}, "image": {"imsize": 256}},
+}
+
+
+# Words
+
+
+def merge_by_walking(states: NDArray[Any], mask: list[int], words: int) -> NDArray[Any]:
+    """The specification's walk, token by token."""
+    merged: list[NDArray[Any]] = []
+    for vector, mark in zip(states, mask, strict=True):
+        if mark == 2:
+            merged[-1] = merged[-1] + vector
+        elif mark == 1:
+            merged.append(vector)
+    return np.stack([*merged, *[np.zeros_like(states[0])] * (words - len(merged))])
+
+
+def test_merged_words_equal_a_walk() -> None:
+    random = np.random.default_rng(5)
+    for _ in range(30):
+        width = int(random.integers(2, 12))
+        mask = np.where(random.random((3, width)) < 0.5, 1, 2)
+        mask[:, 0] = 1
+        for row in mask:
+            row[random.integers(2, width + 1) :] = 0
+        states = random.normal(size=(3, width, 4)).astype(np.float32)
+        got = merge_words(torch.from_numpy(states), torch.from_numpy(mask), 11 if width < 11 else width)
+        expected = [merge_by_walking(states[row], mask[row].tolist(), got.shape[1]) for row in range(3)]
+        np.testing.assert_allclose(got.numpy(), np.stack(expected), atol=1e-6)
+
+
+def test_cleaning_of_prompts(shared: Path) -> None:
+    examples = json.loads((shared / "parity" / "carzero.json").read_text())["text_cleaning"]["examples"]
+    assert {text: clean_report(text) for text in examples} == examples
+
+
+def test_tokenizer_marks_what_continues_a_word() -> None:
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "there", "is", "pneumo", "##thorax", "##s", "small"]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    inner = WordPieceTokenizer(vocabulary, 97, "test")
+    words = CleanedTokenizer(inner, "carzero", [7, 8])
+    batch = words(["There is Pneumothorax.", "Small pneumothoraxs!", "pneumothorax"])
+    assert batch.ids.tolist() == [[2, 4, 5, 6, 7, 3], [2, 9, 6, 7, 8, 3], [2, 3, 0, 0, 0, 0]]
+    assert batch.mask.tolist() == [[1, 1, 1, 1, 2, 1], [1, 1, 1, 2, 2, 1], [1, 1, 0, 0, 0, 0]]
+    assert words.record == {**inner.record, "cleaning": "carzero", "marks_continuations": True}
+
+
+# The structure of a file, without the weight of one: tensors of one stored value.
+
+
+def hollow(**changes: Any) -> Checkpoint:
+    with torch.device("meta"):
+        module = Carzero(CarzeroConfig())
+    state = {f"CARZero.{name}": torch.zeros(()).expand(x.shape) for name, x in module.state_dict().items()}
+    return Checkpoint(Path("best.ckpt"), {"state_dict": state, **changes})
+
+
+def record(value: Any) -> Any:
+    node = Record()
+    if isinstance(value, dict):
+        node["_content"] = {key: record(item) for key, item in value.items()}
+    else:
+        node["_val"] = value
+    return node
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("text", "last_n_layers", 1),
+        ("text", "aggregate_method", "mean"),
+        ("text", "agg_tokens", False),
+        ("fusion", "H", 8),
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+def test_another_training_configuration_is_refused(part: str, key: str, value: object, plain: bool) -> None:
+    """Nothing but the configuration can tell these apart: the tensors are the same."""
+    config = json.loads(json.dumps(CONFIG))
+    assert read_config(hollow(hyper_parameters=config if plain else record(config))) == CarzeroConfig()
+    config["model"][part][key] = value
+    with pytest.raises(CheckpointError, match=f"trained with model.{part}.{key} = {value!r}"):
+        read_config(hollow(hyper_parameters=config if plain else record(config)))
+
+
+def test_names_as_the_official_loader_reads_them() -> None:
+    """The text after the last prefix counts, surplus is dropped, and the norm's second name wins."""
+    source = hollow()
+    state = source.content["state_dict"]
+    state["CARZero.gl.CARZero.img_encoder.model.cls_token"] = state.pop("CARZero.img_encoder.model.cls_token")
+    state["CARZero.fusion_module.decoder_norm.weight"] = torch.ones(768)
+    state["loss.weight"] = torch.zeros(2)
+    with torch.device("meta"):
+        needed = Carzero(read_config(source)).state_dict()
+    found = read_tensors(source, needed)
+    assert set(found) == set(needed)
+    assert not found["fusion_module.decoder.norm.weight"].any()
+    del state["CARZero.fusion_module.decoder.norm.weight"]
+    assert read_tensors(source, needed)["fusion_module.decoder.norm.weight"].all()
+
+
+def test_the_vocabulary_is_the_tensors() -> None:
+    source = hollow()
+    source.content["state_dict"]["CARZero.text_encoder.model.embeddings.word_embeddings.weight"] = torch.zeros(
+        31000, 768
+    )
+    assert read_config(source).bert.vocabulary == 31000
+
+
+def test_refusals(tmp_path: Path) -> None:
+    torch.save(
+        {"state_dict": {"visual.trunk.blocks.0.x": torch.zeros(2), "text.transformer.y": torch.zeros(2)}},
+        tmp_path / "a",
+    )
+    with pytest.raises(CheckpointError, match="looks like a checkpoint of BiomedCLIP"):
+        load_adapter("carzero", tmp_path / "a")
+    words = "CARZero.text_encoder.model.embeddings.word_embeddings.weight"
+    torch.save({"state_dict": {words: torch.zeros(9, 768)}}, tmp_path / "b")
+    with pytest.raises(CheckpointError, match=r"does not fit the model CARZero: tensors \d+ missing"):
+        load_adapter("carzero", tmp_path / "b")
+    with pytest.raises(ConfigError, match="no variant 'vit-l-14'"):
+        stand_in_adapter("carzero", "vit-l-14")
+
+
+# The graphs, of a model small enough to be exported in seconds
+
+
+@pytest.fixture(scope="module")
+def small() -> CarzeroAdapter:
+    config = CarzeroConfig(
+        words=9,
+        vit=ViTConfig(image_size=32, patch=8, width=24, layers=2, heads=2, hidden=32),
+        bert=BertConfig(vocabulary=50, width=24, layers=4, heads=3, hidden=32, positions=16, pooler=False),
+        decoder=DecoderConfig(width=24, layers=2, heads=2, hidden=32, self_attention=False),
+        head=(12, 6),
+    )
+    module = Carzero(config)
+    fill_module(module, seed=3)
+    return CarzeroAdapter._describe(module, "stand-in", None)
+
+
+def test_both_ways_to_mark_word_pieces(small: CarzeroAdapter) -> None:
+    ids, mask = torch.tensor([[1, 5, 6, 2], [1, 7, 2, 0]]), torch.tensor([[1, 1, 2, 1], [1, 1, 1, 0]])
+    continued = torch.tensor([[0, 0, 1, 0], [0, 0, 0, 0]], dtype=torch.bool)
+    marked = small.encode_text(ids, mask)
+    assert torch.equal(small.encode_text(ids, mask.clamp(max=1), continued), marked)
+    assert not torch.allclose(small.encode_text(ids, mask.clamp(max=1)), marked)
+
+
+def test_graphs_keep_their_axes_free(small: CarzeroAdapter, tmp_path: Path) -> None:
+    """Batches of 1, 2, 3, findings 1 and 5, texts of any width, against the model; the axes are dynamic."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    export_text(small, tmp_path)
+    export_image(small, tmp_path)
+    sessions = {
+        name: onnxruntime.InferenceSession(tmp_path / f"{name}.onnx", providers=["CPUExecutionProvider"])
+        for name in ("image", "text")
+    }
+    random = np.random.default_rng(1)
+    for texts, width in ((1, 2), (5, 9), (3, 4)):
+        ids = random.integers(1, 50, (texts, width))
+        mask = random.integers(1, 3, (texts, width))
+        mask[:, 0], mask[1:, width - 1 :] = 1, 0
+        (features,) = sessions["text"].run(None, {"input_ids": ids, "attention_mask": mask})
+        with torch.inference_mode():
+            expected = TextGraph(small)(torch.from_numpy(ids), torch.from_numpy(mask))
+        np.testing.assert_allclose(features, expected, atol=1e-5 * float(expected.abs().max()))
+    for batch in (1, 2, 3):
+        for findings in (1, 5):
+            pixels = random.integers(0, 256, (batch, 1, 32, 32), dtype=np.uint8)
+            text = image("text", (findings, 10, 24), seed=findings)
+            got = sessions["image"].run(["logits", "saliency"], {"pixels": pixels, "text": text})
+            with torch.inference_mode():
+                wanted = ImageGraph(small)(torch.from_numpy(pixels), torch.from_numpy(text))
+            for mine, theirs in zip(got, wanted, strict=True):
+                np.testing.assert_allclose(mine, theirs, atol=1e-4 * float(theirs.abs().max()))

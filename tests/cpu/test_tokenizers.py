@@ -1,0 +1,273 @@
+"""Token ids against the libraries the models were made with, and which vocabulary is taken from where."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xbench_fast.engines.errors import ConfigError
+from xbench_fast.export.adapter import TokenizerSpec
+from xbench_fast.export.prompts import builtin_sets
+from xbench_fast.export.select_tokenizer import select_tokenizer
+from xbench_fast.export.tokenizers import ClipTokenizer, HashTokenizer, WordPieceTokenizer, find_wordpiece
+
+pytest.importorskip("tokenizers")
+
+TEXTS = [
+    "",
+    "Pneumonia",
+    "pleural effusion",
+    "COVID-19",
+    "Nodule/Mass",
+    "  many   spaces\tand\nlines ",
+    "Café-au-lait naïve ÜBUNG",
+    "x-ray (AP), 50 %; it's the patient's 2nd film!",
+    "胸部X光片 shows nothing",
+    "an [UNK] and a [SEP] in the text",
+    "pneumonoultramicroscopicsilicovolcanoconiosis",
+    "a" * 150,
+    "zero\u200bwidth and control\x07 characters",
+    "emoji 🫁 lungs",
+]
+WORDS = [text for text in TEXTS if "[" not in text and "胸" not in text]
+
+
+@pytest.fixture(scope="module")
+def pubmedbert(shared: Path) -> Path:
+    return shared / "data" / "tokenizers" / "pubmedbert"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(pubmedbert: Path) -> WordPieceTokenizer:
+    found = find_wordpiece(pubmedbert, [], 256)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def oracle(pubmedbert: Path) -> Any:
+    transformers = pytest.importorskip("transformers")
+    return transformers.BertTokenizer.from_pretrained(str(pubmedbert), local_files_only=True)
+
+
+def all_prompts() -> list[str]:
+    sets = [entries for style in ("kad", "clip") for entries in builtin_sets(style).values()]
+    return sorted({text for entries in sets for entry in entries for text in entry.positive + entry.negative})
+
+
+def test_ids_are_those_of_transformers(tokenizer: WordPieceTokenizer, oracle: Any) -> None:
+    for text in TEXTS + all_prompts():
+        assert tokenizer([text]).ids[0].tolist() == oracle(text)["input_ids"], text
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(max_size=40))
+def test_any_text_gives_the_ids_of_transformers(tokenizer: WordPieceTokenizer, oracle: Any, text: str) -> None:
+    assert tokenizer([text]).ids[0].tolist() == oracle(text)["input_ids"]
+
+
+def naive_wordpiece(text: str, vocabulary: dict[str, int]) -> list[int]:
+    """BERT's rules written out: lower-case, no accents or control characters, split at punctuation, longest piece."""
+    text = "".join(c for c in text if c in "\t\n\r" or not unicodedata.category(c).startswith("C"))
+    text = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn")
+    ascii_marks = set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+    spaced = "".join(f" {c} " if c in ascii_marks or unicodedata.category(c).startswith("P") else c for c in text)
+    ids = [vocabulary["[CLS]"]]
+    for word in spaced.split():
+        pieces, start = [], 0
+        while start < len(word) and len(word) <= 100:
+            for end in range(len(word), start, -1):
+                piece = ("##" if start else "") + word[start:end]
+                if piece in vocabulary:
+                    pieces.append(vocabulary[piece])
+                    start = end
+                    break
+            else:
+                break
+        ids += pieces if start == len(word) else [vocabulary["[UNK]"]]
+    return [*ids, vocabulary["[SEP]"]]
+
+
+def test_ids_are_those_of_the_rules_written_out(tokenizer: WordPieceTokenizer, pubmedbert: Path) -> None:
+    lines = (pubmedbert / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    vocabulary = {piece: number for number, piece in enumerate(lines)}
+    for text in WORDS + all_prompts():
+        assert tokenizer([text]).ids[0].tolist() == naive_wordpiece(text, vocabulary), text
+
+
+def test_the_casing_rule_is_the_models_not_the_files(shared: Path) -> None:
+    """Bio_ClinicalBERT's own files say cased; only its vocabulary is taken."""
+    found = find_wordpiece(shared / "data" / "tokenizers" / "bio_clinicalbert", [], 256)
+    assert found is not None
+    assert np.array_equal(found(["Pneumonia"]).ids, found(["pneumonia"]).ids)
+
+
+def test_both_file_kinds_hold_the_same_vocabulary(pubmedbert: Path, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes((pubmedbert / "tokenizer.json").read_bytes())
+    lines, tree = find_wordpiece(pubmedbert, [], 256), find_wordpiece(tmp_path, [], 256)
+    assert lines is not None and tree is not None
+    assert lines.record["vocabulary_sha256"] == tree.record["vocabulary_sha256"]
+    assert lines.record["vocabulary_size"] == 28895 and lines.ends == (2, 3)
+
+
+def test_rows_are_padded_on_the_right_and_masked(tokenizer: WordPieceTokenizer) -> None:
+    batch = tokenizer(["mass", "left pleural effusion with atelectasis", ""])
+    lengths = batch.mask.sum(axis=1)
+    assert batch.ids.dtype == batch.mask.dtype == np.int64 and batch.ids.shape == batch.mask.shape
+    assert batch.ids.shape[1] == lengths.max() and lengths[2] == 2
+    for ids, mask, length, text in zip(batch.ids, batch.mask, lengths, ["mass", None, ""], strict=True):
+        assert mask.tolist() == [1] * length + [0] * (len(mask) - length)
+        assert not ids[length:].any() and ids[length - 1] == 3
+        if text is not None:
+            assert ids[:length].tolist() == tokenizer([text]).ids[0].tolist()
+
+
+def test_a_long_text_is_cut_at_the_context(pubmedbert: Path, oracle: Any) -> None:
+    short = find_wordpiece(pubmedbert, [], 8)
+    assert short is not None
+    text = "a long description of a chest radiograph that goes on and on"
+    wanted = oracle(text, truncation=True, max_length=8)["input_ids"]
+    assert short([text]).ids[0].tolist() == wanted and len(wanted) == 8
+
+
+@pytest.mark.parametrize("variant", ["clip_vit_b_32", "clip_vit_b_16"])
+def test_clip_ids_are_the_official_ones(shared: Path, variant: str) -> None:
+    pytest.importorskip("open_clip")
+    manifest = json.loads((shared / "parity" / f"{variant}.json").read_text())
+    clip = ClipTokenizer(77)
+    examples: dict[str, list[int]] = manifest["tokenizer_examples"]
+    assert len(examples) > 5
+    for text, ids in examples.items():
+        assert clip([text]).ids[0].tolist() == ids, text
+    golden = np.load(shared / "parity" / f"{variant}.npz")["tokens"]
+    batch = clip(manifest["prompts"])
+    width = batch.ids.shape[1]
+    assert np.array_equal(batch.ids, golden[:, :width]) and not golden[:, width:].any()
+    assert batch.mask_for(("input_ids",)) is None
+
+
+def test_a_long_clip_text_keeps_its_end_token() -> None:
+    open_clip = pytest.importorskip("open_clip")
+    text = "pneumonia " * 90
+    ids = ClipTokenizer(77)([text, "x"]).ids
+    assert ids.shape == (2, 77) and ids[0, -1] == 49407
+    assert np.array_equal(ids, open_clip.tokenize([text, "x"]).numpy())
+
+
+def test_the_stand_in_is_deterministic_and_keeps_to_its_table() -> None:
+    words = HashTokenizer(64, 8)
+    batch = words(["Lung mass", "lung MASS", "nodule", "one two three four five six seven eight nine"])
+    assert np.array_equal(batch.ids[0], batch.ids[1])
+    assert batch.ids[0, :4].tolist()[0::3] == [2, 3] and batch.mask[0].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert batch.ids.max() < 64 and batch.ids.shape == (4, 8) and batch.ids[3, -1] == 3
+    assert (batch.ids[0, 1:3] >= 5).all()
+    assert words.record["kind"] == "stand-in-hash"
+
+
+def model(**changes: Any) -> Any:
+    spec = TokenizerSpec("wordpiece", ("xmcmic/Med-KEBERT",))
+    facts = {"name": "kad", "weights": "published", "context": 256, "vocabulary_size": 30522, "tokenizer": spec}
+    return SimpleNamespace(**{**facts, **changes})
+
+
+@pytest.fixture
+def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty-cache"))
+
+
+def test_published_weights_need_the_real_vocabulary(no_cache: None) -> None:
+    with pytest.raises(ConfigError, match=r"--tokenizer DIR.*xmcmic/Med-KEBERT"):
+        select_tokenizer(model())
+
+
+def test_stand_in_weights_may_go_without_and_say_so(no_cache: None) -> None:
+    said: list[str] = []
+    chosen = select_tokenizer(model(weights="stand-in"), None, said.append)
+    assert isinstance(chosen, HashTokenizer) and "stand-in tokenizer" in said[0]
+
+
+def test_a_vocabulary_larger_than_the_table_is_refused(pubmedbert: Path) -> None:
+    for weights in ("published", "stand-in"):
+        with pytest.raises(ConfigError, match=r"28895.*28894.*another model"):
+            select_tokenizer(model(weights=weights, vocabulary_size=28894), pubmedbert)
+
+
+@pytest.mark.parametrize("other", ["bert_base_uncased", "bio_clinicalbert"])
+def test_a_vocabulary_that_fits_the_table_but_is_anothers_is_refused(shared: Path, other: str) -> None:
+    with pytest.raises(ConfigError, match=r"\(101, 102\).*\(2, 3\).*another model"):
+        select_tokenizer(model(), shared / "data" / "tokenizers" / other)
+
+
+def test_the_right_vocabulary_is_taken(pubmedbert: Path) -> None:
+    assert select_tokenizer(model(), pubmedbert).record["source"] == "pubmedbert"
+
+
+def test_a_checkpoint_may_carry_its_vocabulary() -> None:
+    pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "mass", "nod", "##ule")
+    demo = model(weights="demo", vocabulary_size=7, tokenizer=TokenizerSpec("wordpiece", (), vocabulary=pieces))
+    chosen = select_tokenizer(demo)
+    assert chosen(["Nodule mass x"]).ids[0].tolist() == [2, 5, 6, 4, 1, 3]
+    with pytest.raises(ConfigError, match="another model"):
+        select_tokenizer(model(vocabulary_size=6, tokenizer=TokenizerSpec("wordpiece", (), vocabulary=pieces)))
+
+
+def test_clip_takes_no_folder(tmp_path: Path) -> None:
+    pytest.importorskip("open_clip")
+    clip = model(name="clip", context=77, vocabulary_size=49408, tokenizer=TokenizerSpec("clip-bpe", ("open_clip",)))
+    assert isinstance(select_tokenizer(clip), ClipTokenizer)
+    with pytest.raises(ConfigError, match="bundled with open_clip"):
+        select_tokenizer(clip, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("other.txt", "", "neither vocab.txt nor tokenizer.json"),
+        ("vocab.txt", "a\nb\n", r"has no \[PAD\]"),
+        ("vocab.txt", "a\na\n", "repeats a piece"),
+        ("tokenizer.json", "{", "cannot be read"),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {}}}', "BPE tokenizer, not WordPiece"),
+        ("tokenizer.json", '{"model": {"vocab": ["a"]}}', "cannot be read"),
+    ],
+)
+def test_a_folder_without_a_vocabulary_is_refused(tmp_path: Path, name: str, content: str, words: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=words):
+        find_wordpiece(tmp_path, [], 256)
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_CACHE", "HF_HOME"])
+def test_the_local_cache_is_read_and_the_network_is_not(pubmedbert: Path, tmp_path: Path, variable: str) -> None:
+    pytest.importorskip("huggingface_hub")
+    hub = tmp_path if variable == "HF_HUB_CACHE" else tmp_path / "hub"
+    repository = hub / "models--xmcmic--Med-KEBERT"
+    snapshot = repository / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(snapshot.name)
+    (snapshot / "vocab.txt").write_bytes((pubmedbert / "vocab.txt").read_bytes())
+    code = (
+        "import socket\n"
+        "def refuse(*a, **k): raise SystemExit('the network was used')\n"
+        "socket.socket.connect = socket.getaddrinfo = refuse\n"
+        "from xbench_fast.export.tokenizers import find_wordpiece\n"
+        "found = find_wordpiece(None, ['nobody/absent', 'xmcmic/Med-KEBERT'], 256)\n"
+        "print(found.record['source'], found.vocabulary_size)\n"
+        "print(find_wordpiece(None, ['nobody/absent'], 256))\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**environment, variable: str(tmp_path)}
+    )
+    assert done.stdout.split() == ["xmcmic/Med-KEBERT", "28895", "None"], done.stderr

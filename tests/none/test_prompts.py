@@ -1,0 +1,204 @@
+"""Prompt sets: the built-in table against the prompt specification, files of the user, and the encoding of a set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xbench_fast.engines.errors import ConfigError
+from xbench_fast.export.prompts import FindingPrompts, builtin_sets, encode_sets, prompt_styles, read_prompt_file
+from xbench_fast.export.tokenizers import TokenBatch
+
+SPEC_NAMES = {"chexdet10": "chestxdet10"}  # the specification's short name of a dataset, where ours differs
+COUNTS = {"rsna": 1, "siim": 1, "covid_rural": 1, "chestxdet10": 10, "chexlocalize": 13, "chestxray14": 8, "vindr": 21}
+
+
+@pytest.fixture(scope="module")
+def spec(shared: Path) -> list[dict[str, Any]]:
+    yaml = pytest.importorskip("yaml")
+    findings: list[dict[str, Any]] = yaml.safe_load((shared / "spec" / "prompts.yaml").read_text())["findings"]
+    return findings
+
+
+@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero"])
+def test_sets_have_the_datasets_findings(style: str) -> None:
+    sets = builtin_sets(style)
+    assert {name: len(entries) for name, entries in sets.items()} == COUNTS
+    assert len({entry.finding for entries in sets.values() for entry in entries}) == 36
+    for entries in sets.values():
+        assert len({entry.finding for entry in entries}) == len(entries)
+        assert all(entry.positive and entry.status for entry in entries)
+
+
+@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero"])
+def test_every_string_is_the_specifications(style: str, spec: list[dict[str, Any]]) -> None:
+    sets = builtin_sets(style)
+    seen = 0
+    for finding in spec:
+        entry = finding[style]
+        for dataset in finding["datasets"]:
+            name = SPEC_NAMES.get(dataset, dataset)
+            if (style, name) == ("kad", "chestxdet10"):
+                continue  # KAD has official names for this one, see below
+            (found,) = [prompts for prompts in sets[name] if prompts.finding == finding["label"]]
+            assert list(found.positive) == entry.get("text", entry.get("positive"))
+            assert list(found.negative) == entry.get("negative", [])
+            assert found.status == entry["status"]
+            seen += 1
+    assert seen == (45 if style == "kad" else 55)
+
+
+def test_kad_asks_chestxdet10_with_the_official_names_in_order(shared: Path) -> None:
+    official = json.loads((shared / "parity" / "prompts" / "kad_classes.json").read_text())["chestxdet10_grounding"]
+    entries = builtin_sets("kad")["chestxdet10"]
+    assert [entry.positive for entry in entries] == [(name,) for name in official]
+    assert {entry.status for entry in entries} == {"official"}
+    assert [entry.finding for entry in entries] == official
+
+
+def test_only_clip_like_styles_have_negative_prompts() -> None:
+    assert not any(entry.negative for entries in builtin_sets("kad").values() for entry in entries)
+    assert all(entry.negative for entries in builtin_sets("clip").values() for entry in entries)
+
+
+def test_sentences_without_a_licence_are_not_in_the_table(shared: Path, root: Path) -> None:
+    """The MedKLIP and MAVL repositories carry no licence: their descriptions stay out of this one."""
+    table = (root / "export" / "prompt_table.json").read_text().lower()
+    for name in ("medklip_observation_explanation", "mavl_observation_explanation"):
+        sentences = json.loads((shared / "parity" / "prompts" / f"{name}.json").read_text())
+        assert len(sentences) > 50
+        assert not [text for text in sentences.values() if len(text) > 20 and text.lower()[:60] in table]
+
+
+def test_an_unknown_style_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="biomedclip, carzero, clip, kad"):
+        builtin_sets("medklip")
+    assert prompt_styles() == ["biomedclip", "carzero", "clip", "kad"]
+
+
+WANTED = {
+    "mine": (
+        FindingPrompts("Effusion", ("fluid", "pleural effusion"), ("no fluid",)),
+        FindingPrompts("Mass", ("mass",)),
+    )
+}
+AS_DATA = {
+    "mine": {"Effusion": {"positive": ["fluid", "pleural effusion"], "negative": ["no fluid"]}, "Mass": ["mass"]}
+}
+
+
+def test_a_json_file_is_read_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.json"
+    path.write_text(json.dumps(AS_DATA))
+    assert read_prompt_file(path) == WANTED
+    assert [entry.status for entry in read_prompt_file(path)["mine"]] == ["user", "user"]
+
+
+def test_a_yaml_file_is_read_in_order(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    path = tmp_path / "prompts.yaml"
+    path.write_text(
+        "mine:\n  Effusion:\n    positive: [fluid, pleural effusion]\n    negative: [no fluid]\n  Mass: [mass]\n"
+    )
+    assert read_prompt_file(path) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "expected a non-empty mapping"),
+        ("{}", "expected a non-empty mapping"),
+        ('{"a b": {"x": ["y"]}}', "set name 'a b'"),
+        ('{"../up": {"x": ["y"]}}', "set name '../up'"),
+        ('{"set": []}', "set 'set'"),
+        ('{"set": {"x": "text"}}', "finding 'x': the positive prompts must be a list"),
+        ('{"set": {"x": []}}', "finding 'x': no positive text"),
+        ('{"set": {"x": [""]}}', "list of non-empty texts"),
+        ('{"set": {"x": [3]}}', "list of non-empty texts"),
+        ('{"set": {"x": {"negative": ["n"]}}}', "the positive prompts must be a list"),
+        ('{"set": {"x": {"positive": ["p"], "neutral": ["n"]}}}', "unknown key 'neutral'"),
+        ('{"set": {"": ["p"]}}', "not a name"),
+        ('{"set": {"x": ["p"], "x": ["q"]}}', "'x' stands twice"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        read_prompt_file(path)
+    assert words in str(caught.value) and "wrong.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("a: [", "not valid YAML"),
+        ("s:\n  ? [x]\n  : [p]\n", "wrong key"),
+        ("s:\n  x: [p]\n  x: [q]\n", "'x' stands twice"),
+        ("s: !!python/name:os.system x\n", "YAML"),
+    ],
+)
+def test_a_wrong_yaml_file_is_refused(tmp_path: Path, content: str, words: str) -> None:
+    pytest.importorskip("yaml")
+    path = tmp_path / "wrong.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        read_prompt_file(path)
+    assert words in str(caught.value) and "wrong.yaml" in str(caught.value)
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_prompt_file(tmp_path / "absent.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_prompt_file(tmp_path / "binary.json")
+
+
+class CountingTokenizer:
+    """Text -> its length and first character code."""
+
+    def __init__(self) -> None:
+        self.record: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+    def __call__(self, texts: Sequence[str]) -> TokenBatch:
+        self.asked += texts
+        ids = np.array([[len(text), ord(text[0])] for text in texts], np.int64)
+        return TokenBatch(ids, np.ones_like(ids))
+
+
+class EchoEncoder:
+    """The ids as features; remembers whether a mask came."""
+
+    def __init__(self) -> None:
+        self.masks: list[bool] = []
+
+    def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        self.masks.append(mask is not None)
+        return ids.astype(np.float32)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_set_keeps_order_polarity_and_its_own_features(masked: bool) -> None:
+    many = tuple(FindingPrompts(f"f{i}", (f"{chr(65 + i % 26)}" * (i + 1),), status="own") for i in range(40))
+    sets = {"mine": WANTED["mine"], "many": many, "again": (FindingPrompts("Mass", ("mass",)),)}
+    tokenizer, encoder = CountingTokenizer(), EchoEncoder()
+    inputs = ["input_ids", "attention_mask"] if masked else ["input_ids"]
+    mine, long, again = encode_sets(sets, tokenizer, encoder, inputs)  # type: ignore[arg-type]
+    assert mine.texts == ("fluid", "pleural effusion", "no fluid", "mass")
+    assert mine.findings == ("Effusion", "Mass") and mine.status == ("user", "user")
+    assert mine.finding_of.tolist() == [0, 0, 0, 1] and mine.finding_of.dtype == np.int32
+    assert mine.polarity.tolist() == [1, 1, -1, 1] and mine.polarity.dtype == np.int8
+    for found in (mine, long, again):
+        assert found.features.dtype == np.float32
+        assert found.features.tolist() == [[len(text), ord(text[0])] for text in found.texts]
+    assert long.status == ("own",) * 40
+    assert len(tokenizer.asked) == len(set(tokenizer.asked)), "a text that several sets share is encoded once"
+    assert set(encoder.masks) == {masked}
