@@ -19,7 +19,9 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     Equal, bit for bit, to the official PIL pipelines (KAD parity specification "Image input", CLIP parity
     specification "Image preprocessing"); resizing one grey channel equals resizing three equal ones. The mode
     pad_crop follows the CARZero parity specification "Image preprocessing": area averaging; the golden agrees within
-    one grey level where OpenCV enlarges, exactly where it shrinks. Raises ImageError for an image too narrow to be resized.
+    one grey level where OpenCV enlarges, exactly where it shrinks.
+
+    Raises ImageError for an image too narrow to be resized.
     """
     height, width = grey.shape
     if geometry.mode == "pad_crop":
