@@ -30,6 +30,8 @@ def _print(audit: Audit) -> None:
 
     console = make_console()
     console.print(Text(f"{audit.title} ({audit.dataset})", style="bold"))
+    if audit.card:
+        console.print(Text(audit.card), soft_wrap=True)
     counts = Table("what", "number")
     for name, value in _counts(audit):
         counts.add_row(name, str(value))

@@ -47,11 +47,13 @@ class Audit:
     boxes without area; rescued: regions that vanish on the 224 grid but for their centroid. regions_unchecked: regions
     whose grid is unknown because no size is stated and the image was not decoded. size_differs: images that are not as
     large as the grid of their regions. notes: kind -> number. checks: empty unless the specification states counts;
-    is_official: the number of cases is that of the complete set, so that the other counts must fit too.
+    is_official: the number of cases is that of the complete set, so that the other counts must fit too. card: source,
+    terms and citation of the dataset.
     """
 
     dataset: str
     title: str
+    card: str
     decoded: bool
     images_expected: int
     images_present: int
@@ -124,6 +126,7 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
     return Audit(
         dataset=dataset.name,
         title=dataset.title,
+        card=dataset.card,
         decoded=decode,
         images_expected=len(cases),
         images_present=len(present),
@@ -233,7 +236,9 @@ def _labels(dataset: Dataset, cases: Sequence[Case], value: int | None) -> dict[
 def _checks(official: OfficialCounts | None, cases: int, regions: _Regions) -> tuple[Check, ...]:
     if official is None:
         return ()
-    checks = [Check("cases", official.cases, cases), Check("pairs", official.pairs, sum(regions.pairs.values()))]
+    checks = [Check("cases", official.cases, cases)]
+    if official.pairs is not None:
+        checks.append(Check("pairs", official.pairs, sum(regions.pairs.values())))
     if official.boxes is not None:
         checks.append(Check("boxes", official.boxes, sum(regions.boxes.values())))
     checks += [Check(f"pairs of {f}", number, regions.pairs[f]) for f, number in official.pairs_per_class.items()]

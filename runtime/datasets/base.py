@@ -52,7 +52,8 @@ class Case:
 class Note:
     """Something odd in a dataset's files that does not stop the reading.
 
-    kind: "unknown_class", "duplicate", "degenerate", "disagreement", "not_annotated", "no_images_folder".
+    kind: "unknown_class", "duplicate", "degenerate", "disagreement", "not_annotated", "no_images_folder",
+    "empty_mask", "fallback".
     subject: the class name, case or file it is about. row: line of a CSV, 1-based entry of a JSON list, None: the file.
     """
 
@@ -69,10 +70,10 @@ class Note:
 
 @dataclass(frozen=True)
 class OfficialCounts:
-    """Counts of a complete official set, marked [C] in the dataset specification; None: not stated there."""
+    """Counts of a complete official set, as the dataset specification gives them; None: not stated there."""
 
     cases: int
-    pairs: int
+    pairs: int | None = None
     boxes: int | None = None
     pairs_per_class: Mapping[str, int] = field(default_factory=dict)
     boxes_per_class: Mapping[str, int] = field(default_factory=dict)
@@ -82,13 +83,15 @@ class Dataset(ABC):
     """A dataset on disk. A subclass names itself and its classes, and implements `read` and `sources`.
 
     `root` is the dataset's folder. `options` are the reader's own switches, listed in `option_help`. Raises
-    ConfigError for an option that does not exist and DataError when the folder does not exist.
+    ConfigError for an option that does not exist and DataError when the folder does not exist. `card` says where the
+    data come from, on what terms, whom to cite, and how sure the split is; the audit shows it.
     """
 
     name: str
     title: str
     classes: tuple[str, ...]
     option_help: ClassVar[Mapping[str, str]] = {}
+    card: ClassVar[str] = ""
 
     def __init__(self, root: Path, **options: object) -> None:
         self.root = Path(root)
@@ -146,6 +149,39 @@ class Dataset(ABC):
         if not isinstance(value, str | Path) or not str(value):
             raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a path, not {value!r}.")
         return self.root / value
+
+    def first_path(self, key: str, *defaults: str) -> Path:
+        """The file or folder named by the option `key`, else the first of `defaults` that exists, else the first."""
+        if key in self.options:
+            return self.path_option(key, "")
+        return next((self.root / name for name in defaults if (self.root / name).exists()), self.root / defaults[0])
+
+    def text_option(self, key: str, default: str) -> str:
+        """The value of the option `key`, a text that is not blank. Raises ConfigError."""
+        value = self.options.get(key, default)
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a text, not {value!r}.")
+        return value.strip()
+
+    def flag_option(self, key: str) -> bool:
+        """The value of the option `key`, true or false, by default false. Raises ConfigError."""
+        value = self.options.get(key, False)
+        if not isinstance(value, bool):
+            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be true or false, not {value!r}.")
+        return value
+
+    def list_option(self) -> tuple[str, Path | None]:
+        """The options `split` (all, list, paper) and `list` together: the split, and the list's file unless it is all.
+
+        A list implies its split. Raises ConfigError when the split needs a list and there is none, or the other way.
+        """
+        listed = self.path_option("list", "") if "list" in self.options else None
+        split = self.choice_option("split", ("all", "list", "paper"), "list" if listed else "all")
+        if split != "all" and listed is None:
+            raise ConfigError(f"The split '{split}' of the dataset '{self.name}' needs the option list=FILE.")
+        if split == "all" and listed is not None:
+            raise ConfigError(f"The dataset '{self.name}' has split=all and a list; leave one of the two out.")
+        return split, listed
 
     def choice_option(self, key: str, choices: Sequence[str], default: str) -> str:
         """The value of the option `key`, one of `choices`. Raises ConfigError."""

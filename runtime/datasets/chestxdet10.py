@@ -42,6 +42,11 @@ class ChestXDet10(Dataset):
         "Atelectasis", "Calcification", "Consolidation", "Effusion", "Emphysema",
         "Fibrosis", "Fracture", "Mass", "Nodule", "Pneumothorax",
     )  # fmt: skip
+    card = """Source: ChestX-Det10 (Deepwise AI Lab), 3,543 NIH ChestX-ray14 films annotated by three radiologists.
+Access: public download, no stated licence; NIH terms apply to the pixels (attribution to the NIH Clinical Center).
+Cite: Liu, Lian and Yu, ChestX-Det10, arXiv 2006.10550; Wang et al., ChestX-ray8, CVPR 2017.
+Split: the official test set of 542 films; that the paper used it is a guess, and only 920 of its 966 positive pairs
+(CARZero 861 to 867) were scored there."""
     option_help: ClassVar[Mapping[str, str]] = {
         "split": "test (default) or train",
         "annotations": "the JSON file, default <split>.json",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 from ...engines.errors import DataError
 from .base import Note
 
-__all__ = ["ImageFolder", "fail", "number", "numbers", "read_csv", "read_json"]
+__all__ = ["ImageFolder", "ImageTree", "fail", "inside", "number", "numbers", "read_csv", "read_json", "read_rows"]
+
+_MAX_NAME = 240  # bytes of one part of a path; file systems stop at 255
 
 
 def fail(file: Path, row: int | None, text: str) -> DataError:
@@ -20,42 +23,62 @@ def fail(file: Path, row: int | None, text: str) -> DataError:
     return DataError(f"{file}: {text}." if row is None else f"{file}, row {row}: {text}.")
 
 
-def read_csv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, {column: cell}) of every row that is not blank.
+def read_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of every row that is not blank, the header included.
 
-    Cells and header cells are stripped of white space and stay strings; a byte order mark and CRLF are accepted.
-    Raises DataError when the file or one of `columns` is missing, or a row has not as many cells as the header.
+    Cells are stripped of white space and stay strings; a byte order mark and CRLF are accepted. Raises DataError when
+    the file cannot be read.
     """
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.reader(stream)
-            header = [cell.strip() for cell in next(rows, [])]
-            missing = [column for column in columns if column not in header]
-            if missing:
-                raise fail(file, 1, f"the header lacks {', '.join(missing)}; it has {', '.join(header) or 'nothing'}")
-            if any(header.count(column) > 1 for column in columns):
-                raise fail(file, 1, f"the header repeats a column: {', '.join(header)}")
             for row in rows:
                 cells = [cell.strip() for cell in row]
-                if not any(cells):
-                    continue
-                if len(cells) != len(header):
-                    raise fail(file, rows.line_num, f"{len(cells)} cells, the header has {len(header)}")
-                yield rows.line_num, dict(zip(header, cells, strict=True))
+                if any(cells):
+                    yield rows.line_num, cells
     except csv.Error as error:
         raise DataError(f"{file} is not a CSV file: {error}.") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise _unreadable(file, error) from error
 
 
-def read_json(file: Path) -> Any:
-    """The content of a JSON file. Raises DataError."""
+def read_csv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line number, {column: cell}) of every row below the header that is not blank; see `read_rows`.
+
+    Raises DataError when the file or one of `columns` is missing, or a row has not as many cells as the header.
+    """
+    rows = read_rows(file)
+    start, header = next(rows, (1, []))
+    missing = [column for column in columns if column not in header]
+    if missing:
+        raise fail(file, start, f"the header lacks {', '.join(missing)}; it has {', '.join(header) or 'nothing'}")
+    if any(header.count(column) > 1 for column in columns):
+        raise fail(file, start, f"the header repeats a column: {', '.join(header)}")
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise fail(file, line, f"{len(cells)} cells, the header has {len(header)}")
+        yield line, dict(zip(header, cells, strict=True))
+
+
+def read_json(file: Path, *, unique: bool = False) -> Any:
+    """The content of a JSON file; `unique`: an object that repeats a key is an error. Raises DataError."""
     try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{file} is not a JSON file: {error}.") from error
-    except (OSError, UnicodeDecodeError) as error:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
         raise _unreadable(file, error) from error
+    try:
+        return json.loads(text, object_pairs_hook=_without_repeats if unique else None)
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
+        raise DataError(f"{file} is not a JSON file: {str(error).rstrip('.')}.") from error
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {key!r} stands twice in one object")
+    return found
 
 
 def number(value: object, file: Path, row: int | None, what: str) -> float:
@@ -94,11 +117,7 @@ class ImageFolder:
 
     def path(self, name: str, file: Path, row: int | None) -> Path:
         """The path of `name` inside the folder. Raises DataError for a name that leads out of it."""
-        if "/" in name or "\\" in name or "\0" in name or name in ("", ".", ".."):
-            parts = name.split("/")
-            if "\\" in name or "\0" in name or not name or parts[0] == "" or parts[-1] in ("", ".") or ".." in parts:
-                raise fail(file, row, f"the image name {name!r} leads out of the folder {self.folder}")
-        return self.folder / name
+        return inside(self.folder, name, file, row)
 
     def find(self, stem: str, suffixes: Sequence[str], file: Path, row: int | None) -> Path:
         """The first existing `stem` + suffix; with none present the path with the first suffix. Raises DataError."""
@@ -108,8 +127,62 @@ class ImageFolder:
         return self.path(stem + suffixes[0], file, row)
 
 
-def _unreadable(file: Path, error: OSError | UnicodeDecodeError) -> DataError:
+class ImageTree:
+    """Images anywhere below some folders, found by file stem; the tree is walked once."""
+
+    def __init__(self, folders: Sequence[Path], suffixes: Sequence[str], notes: list[Note]) -> None:
+        """Lists all files with one of `suffixes`; of two with one stem the earlier suffix, then the earlier path wins.
+
+        The second is noted as a duplicate, as is a folder that does not exist.
+        """
+        self.folder, self._suffix = folders[0], suffixes[0]
+        self._paths: dict[str, Path] = {}
+        rank = {suffix: order for order, suffix in enumerate(suffixes)}
+        for folder in folders:
+            if not folder.is_dir():
+                text = "the folder of the images does not exist"
+                notes.append(Note("no_images_folder", str(folder), folder, None, text))
+            for place, inner, names in os.walk(folder):
+                inner.sort()
+                for name in sorted(names):
+                    stem, dot, suffix = name.rpartition(".")
+                    suffix = (dot + suffix).lower()
+                    if suffix not in rank:
+                        continue
+                    path, other = Path(place, name), self._paths.get(stem)
+                    if other is not None and rank[other.suffix.lower()] == rank[suffix]:
+                        text = f"there is also {path}; the first is used"
+                        notes.append(Note("duplicate", stem, other, None, text))
+                    elif other is None or rank[suffix] < rank[other.suffix.lower()]:
+                        self._paths[stem] = path
+
+    def stems(self) -> set[str]:
+        """The stems of all images found."""
+        return set(self._paths)
+
+    def find(self, stem: str, file: Path, row: int | None) -> Path:
+        """The image called `stem`; where there is none, a path in the first folder. Raises DataError."""
+        found = self._paths.get(stem)
+        return found if found is not None else inside(self.folder, stem + self._suffix, file, row)
+
+
+def inside(folder: Path, name: str, file: Path, row: int | None) -> Path:
+    """`folder` / `name`. Raises DataError for a name that leads out of the folder or is no file name."""
+    parts = name.split("/")
+    bad = "\\" in name or "\0" in name or parts[0] == "" or parts[-1] in ("", ".") or ".." in parts
+    if bad or not name.isprintable():
+        raise fail(file, row, f"the image name {name!r} leads out of the folder {folder} or is no file name")
+    encoded = name.encode()  # possible for all printable text; a file system counts bytes
+    if max(map(len, encoded.split(b"/"))) > _MAX_NAME or len(encoded) > 4 * _MAX_NAME:
+        raise fail(file, row, f"the image name {name[:40]!r}... is longer than {_MAX_NAME} bytes")
+    return folder / name
+
+
+def _unreadable(file: Path, error: OSError | ValueError) -> DataError:
     if isinstance(error, FileNotFoundError):
         return DataError(f"The annotation file {file} does not exist; correct the dataset's root or its file options.")
-    cause = "its text is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error.strerror or error)
+    if isinstance(error, OSError):
+        cause = error.strerror
+    else:
+        cause = "its text is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
     return DataError(f"The annotation file {file} cannot be read: {cause}.")

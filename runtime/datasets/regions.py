@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 from .base import Region
+from .runlengths import MAX_PIXELS, MAX_SIDE, check_grid, check_runs, decode_coco, decode_pairs, encode_runs, paint
 
-__all__ = ["Boxes", "Polygons", "Rle", "Union", "union"]
+__all__ = ["AtLeast", "Boxes", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "union"]
 
 Corners = tuple[float, float, float, float]
 
@@ -44,6 +46,7 @@ class Boxes:
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
+        check_grid(height, width)
         drawn = np.zeros((height, width), np.bool_)
         for row0, row1, column0, column1 in self.spans(height, width):
             drawn[row0:row1, column0:column1] = True
@@ -52,20 +55,28 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Polygons:
-    """The union of filled polygons, outline included; each a sequence of (x, y) in native pixels."""
+    """The union of filled polygons, outline included; each a sequence of (x, y) in native pixels.
+
+    Raises DataError for a point so far from any image that drawing it would overflow.
+    """
 
     outlines: tuple[tuple[tuple[float, float], ...], ...]
+
+    def __post_init__(self) -> None:
+        if any(abs(value) > 2 * MAX_SIDE for outline in self.outlines for point in outline for value in point):
+            raise DataError(f"A polygon has a point more than {2 * MAX_SIDE} pixels away; check its coordinates.")
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
         from PIL import Image, ImageDraw
 
+        check_grid(height, width)
         canvas = Image.new("L", (width, height), 0)
         draw = ImageDraw.Draw(canvas)
         for outline in self.outlines:
             if len(outline) == 1:
                 draw.point(outline[0], fill=1)
-            else:
+            elif outline:
                 draw.polygon(outline, fill=1, outline=1)
         return np.asarray(canvas) > 0
 
@@ -74,50 +85,91 @@ class Polygons:
 class Rle:
     """A run-length mask, column-major, runs alternating 0 and 1 and starting with 0 (COCO's uncompressed form).
 
-    size: (height, width). What the runs leave over at the end is 0, so SIIM's (gap, length) pairs fit as they stand.
+    size: (height, width). What the runs leave over at the end is 0. Raises DataError when the runs do not fit.
     """
 
     size: tuple[int, int]
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if any(count < 0 for count in self.counts) or sum(self.counts) > self.size[0] * self.size[1]:
-            raise DataError(
-                f"A run-length mask does not fit its grid of {self.size[0]} x {self.size[1]}; check its counts."
-            )
+        if any(abs(count) > MAX_PIXELS for count in self.counts):
+            raise DataError("A run-length mask does not fit its grid; check its counts.")
+        check_runs(np.array(self.counts, np.int64), self.size)
 
     @staticmethod
     def from_string(size: tuple[int, int], text: str) -> Rle:
-        """COCO's compressed form: 5 bits per character, delta to the run two before from the fourth run on."""
-        counts: list[int] = []
-        value = shift = 0
-        for character in text:
-            code = ord(character) - 48
-            if not 0 <= code < 64 or shift > 30:
-                raise DataError("A compressed run-length string holds a character that does not belong there.")
-            value |= (code & 31) << shift
-            shift += 5
-            if not code & 32:
-                if code & 16:
-                    value -= 1 << shift
-                counts.append(value + (counts[-2] if len(counts) > 2 else 0))
-                value = shift = 0
-        if shift:
-            raise DataError("A compressed run-length string ends in the middle of a number.")
-        return Rle(size, tuple(counts))
+        """COCO's compressed form, decoded at once. Raises DataError."""
+        counts = decode_coco(text)
+        check_runs(counts, size)
+        return Rle(size, tuple(counts.tolist()))
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]. Raises DataError when this is not the mask's own grid."""
-        if (height, width) != self.size:
-            raise DataError(
-                f"A run-length mask of {self.size[0]} x {self.size[1]} cannot be drawn on {height} x {width} pixels; "
-                "the image and its annotation do not belong together."
-            )
-        flat = np.zeros(height * width, np.bool_)
-        ends = np.cumsum(self.counts, dtype=np.int64)
-        for start, stop in zip(ends[0::2].tolist(), ends[1::2].tolist(), strict=False):
-            flat[start:stop] = True
-        return np.ascontiguousarray(flat.reshape(width, height).T)
+        _own_grid(self.size, height, width)
+        return paint(np.array(self.counts, np.int64), self.size)
+
+
+@dataclass(frozen=True)
+class RunText:
+    """A run-length mask kept as the file's text and decoded when drawn; thousands of them stay as small as the file.
+
+    coding: `pairs` is SIIM's (gap, length), `coco` the compressed string. Checked when made: raises DataError for text
+    that is not of its coding, and for runs that are negative or leave the grid of `size` (height, width).
+    """
+
+    size: tuple[int, int]
+    text: str
+    coding: Literal["pairs", "coco"]
+
+    def __post_init__(self) -> None:
+        check_runs(self._counts(), self.size)
+
+    @property
+    def area(self) -> int:
+        """Number of pixels set."""
+        return int(self._counts()[1::2].sum())
+
+    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
+        """bool [height, width]. Raises DataError when this is not the mask's own grid."""
+        _own_grid(self.size, height, width)
+        return paint(self._counts(), self.size)
+
+    def _counts(self) -> NDArray[np.int64]:
+        return decode_pairs(self.text) if self.coding == "pairs" else decode_coco(self.text)
+
+
+@dataclass(frozen=True)
+class MaskRuns:
+    """A mask that was read from an image, kept as runs. size: (height, width)."""
+
+    size: tuple[int, int]
+    runs: bytes
+
+    @staticmethod
+    def of(mask: NDArray[np.bool_]) -> MaskRuns:
+        """The mask bool [height, width] as runs."""
+        return MaskRuns((mask.shape[0], mask.shape[1]), encode_runs(mask).tobytes())
+
+    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
+        """bool [height, width]. Raises DataError when this is not the mask's own grid."""
+        _own_grid(self.size, height, width)
+        return paint(np.frombuffer(self.runs, np.int64), self.size)
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """The pixels that at least `least` of the parts cover; one part per reader makes a majority."""
+
+    parts: tuple[Region, ...]
+    least: int
+
+    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
+        """bool [height, width]."""
+        check_grid(height, width)
+        votes = np.zeros((height, width), np.uint16)
+        for part in self.parts:
+            votes += part.mask(height, width)
+        return votes >= self.least
 
 
 @dataclass(frozen=True)
@@ -128,6 +180,7 @@ class Union:
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
+        check_grid(height, width)
         drawn = np.zeros((height, width), np.bool_)
         for part in self.parts:
             drawn |= part.mask(height, width)
@@ -142,3 +195,11 @@ def union(parts: Sequence[Region]) -> Region:
     if len(boxes) == len(parts):
         return boxes[0] if len(boxes) == 1 else Boxes(tuple(corner for box in boxes for corner in box.corners))
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
+
+
+def _own_grid(size: tuple[int, int], height: int, width: int) -> None:
+    if (height, width) != size:
+        raise DataError(
+            f"A run-length mask of {size[0]} x {size[1]} cannot be drawn on {height} x {width} pixels; "
+            "the image and its annotation do not belong together."
+        )

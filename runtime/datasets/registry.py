@@ -12,8 +12,15 @@ DATASETS = Registry(
     "dataset",
     {
         "chestxdet10": f"{_HERE}.chestxdet10:ChestXDet10",
+        "chestxray14": f"{_HERE}.chestxray14:ChestXray14",
+        "chexlocalize": f"{_HERE}.chexlocalize:CheXlocalize",
         "coco": f"{_HERE}.coco:Coco",
+        "covid_rural": f"{_HERE}.covid_rural:CovidRural",
+        "csv": f"{_HERE}.csv_boxes:CsvBoxes",
         "rsna": f"{_HERE}.rsna:Rsna",
+        "siim": f"{_HERE}.siim:Siim",
+        "vindr": f"{_HERE}.vindr:Vindr",
+        "vindr_kaggle": f"{_HERE}.vindr:VindrKaggle",
     },
     group="xbench_fast.datasets",
 )

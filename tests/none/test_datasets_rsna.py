@@ -139,6 +139,21 @@ def test_images_converted_to_png_are_found(tmp_path: Path) -> None:
     assert [case.image.name for case in make(tmp_path).cases()] == ["0001.dcm", "0002.png", "0003.dcm"]
 
 
+def test_images_in_the_original_tree_are_found_by_the_lists_path(tmp_path: Path) -> None:
+    (tmp_path / "mdai/1.2/3.4").mkdir(parents=True)
+    (tmp_path / "mdai/1.2/3.4/5.6.dcm").touch()
+    rows = (
+        "ID,img_path,classes\n0001,/elsewhere/mdai/1.2/3.4/5.6.dcm,1\n0002,/elsewhere/mdai/1.2/3.4/7.8.dcm,0\n0003,,1\n"
+    )
+    (tmp_path / "test.csv").write_text(rows)
+    dataset = make(tmp_path, list="test.csv", split="paper", images="mdai")
+    images = [case.image.relative_to(tmp_path).as_posix() for case in dataset.cases()]
+    assert images == ["mdai/1.2/3.4/5.6.dcm", "mdai/0002.dcm", "mdai/0003.dcm"] and dataset.split == "paper"
+    (tmp_path / "test.csv").write_text("ID,img_path\n0001,a/../b.dcm\n")
+    with pytest.raises(DataError, match="leads out of the folder"):
+        make(tmp_path, list="test.csv").cases()
+
+
 def test_counts_of_the_whole_label_file_and_list(shared: Path) -> None:
     import numpy as np
     from xbench_fast.runtime.images.masks import region_grid

@@ -1,0 +1,172 @@
+"""CheXlocalize: radiologists' masks on CheXpert's validation and test films (dataset specification §5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from .base import Case, Dataset, Note, OfficialCounts, Region
+from .chexlocalize_shapes import compare, read_polygons, read_segmentations
+from .files import fail, read_csv
+
+__all__ = ["CheXlocalize"]
+
+Labels = dict[str, int | None]
+
+_OPACITY = "Airspace Opacity"
+_VIEW = re.compile(r"(patient[0-9]{1,9})[/_](study[0-9]{1,9})(?:[/_](view[0-9]{1,9}_(?:frontal|lateral)))?")
+_PATH = re.compile(_VIEW.pattern + r"(?:\.jpe?g)?/?", re.ASCII)
+
+
+class CheXlocalize(Dataset):
+    """`<root>/CheXpert/<split>/patient.../study.../view....jpg`, `CheXpert/<split>_labels.csv` and the JSON files of
+    `<root>/CheXlocalize`.
+
+    Regions are the released masks, or the polygons where there are no masks. Labels are given per study and inherited
+    by all its views, so a view can be positive without a region. Any of the 13 CheXpert observations may have regions;
+    the public release has ten.
+    """
+
+    name = "chexlocalize"
+    title = "CheXlocalize"
+    classes = (
+        _OPACITY, "Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Enlarged Cardiomediastinum", "Fracture",
+        "Lung Lesion", "Pleural Effusion", "Pleural Other", "Pneumonia", "Pneumothorax", "Support Devices",
+    )  # fmt: skip
+    card = """Source: CheXlocalize (Stanford AIMI), radiologists' masks of ten findings on CheXpert's validation (234
+films) and test (668 films) sets.
+Access: Stanford AIMI account and research use agreement; non-commercial, no redistribution.
+Cite: Saporta et al., Nature Machine Intelligence 2022; Irvin et al., CheXpert, AAAI 2019.
+Split: the test set with several views per study; that the paper used all of it is a guess. The paper's tables have 13
+classes; Fracture, Pleural Other and Pneumonia have no masks in the public release."""
+    option_help: ClassVar[Mapping[str, str]] = {
+        "split": "test (default) or val",
+        "frontal_only": "true: leave out lateral films, default false",
+        "regions": "segmentations (default, else polygons where that file is absent) or polygons",
+        "crosscheck": "classes (default): note where masks and polygons name other classes; pixels: compare them drawn",
+        "segmentations": "the JSON file of masks, default CheXlocalize/gt_segmentations_<split>.json",
+        "polygons": "the JSON file of polygons, default CheXlocalize/gt_annotations_<split>.json",
+        "labels": "the label file, default CheXpert/<split>_labels.csv",
+        "images": "the folder of the patients, default CheXpert/<split>",
+    }
+
+    def __init__(self, root: Path, **options: object) -> None:
+        super().__init__(root, **options)
+        self.split = self.choice_option("split", ("test", "val"), "test")
+        self.frontal_only = self.flag_option("frontal_only")
+        self.crosscheck = self.choice_option("crosscheck", ("classes", "pixels"), "classes")
+        source = self.choice_option("regions", ("segmentations", "polygons"), "segmentations")
+        masks = self.path_option("segmentations", f"CheXlocalize/gt_segmentations_{self.split}.json")
+        polygons = self.path_option("polygons", f"CheXlocalize/gt_annotations_{self.split}.json")
+        self.polygons = polygons if source == "polygons" or "polygons" in self.options or polygons.is_file() else None
+        fallback = not masks.is_file() and self.polygons is not None and "segmentations" not in self.options
+        self.segmentations = None if source == "polygons" or fallback else masks
+        self.is_fallback = fallback and source != "polygons"
+        also = ("CheXpert/valid", "CheXpert/valid.csv") if self.split == "val" else ()
+        self.images = self.first_path("images", f"CheXpert/{self.split}", *also[:1])
+        self.labels = self.first_path("labels", f"CheXpert/{self.split}_labels.csv", *also[1:])
+
+    def sources(self) -> Sequence[Path]:
+        """The label file and the JSON files in use."""
+        return [self.labels, *(file for file in (self.segmentations, self.polygons) if file is not None)]
+
+    def image_folders(self) -> Sequence[Path]:
+        """The folder of the patients; none without the laterals, which are left out on purpose."""
+        return () if self.frontal_only else (self.images,)
+
+    def official(self) -> OfficialCounts | None:
+        """Numbers of films, for the validation set also of masks; None without the laterals of the test set."""
+        if self.split == "val":
+            return OfficialCounts(234 - 32) if self.frontal_only else OfficialCounts(234, 643)
+        return None if self.frontal_only else OfficialCounts(668)
+
+    def read(self, notes: list[Note]) -> Sequence[Case]:
+        """One case per film of the label file, then films that only have regions. Raises DataError."""
+        files = self.segmentations, self.polygons
+        masks = read_segmentations(files[0], self._keys, self.classes, notes) if files[0] else None
+        outlines = read_polygons(files[1], self._keys, self.classes, notes) if files[1] else None
+        if masks is not None and outlines is not None:
+            compare(masks, outlines, self.crosscheck == "pixels", notes)
+        if self.is_fallback and self.polygons:
+            text = "there is no file of masks; the polygons are drawn instead"
+            notes.append(Note("fallback", "polygons", self.polygons, None, text))
+        shapes = masks if masks is not None else outlines
+        assert shapes is not None
+        films, studies = self._read_labels(notes)
+        keys = dict.fromkeys([*films, *shapes.regions])
+        cases = []
+        for key in keys:
+            patient, study, view = self._keys(key) or ("", "", "")
+            row, labels = films.get(key) or studies.get((patient, study)) or (None, None)
+            if self.frontal_only and view.endswith("lateral"):
+                continue
+            regions = shapes.regions.get(key, {})
+            self._check(key, row, labels, regions, notes)
+            cases.append(
+                Case(
+                    case_id=key,
+                    image=self.images / patient / study / f"{view}.jpg",
+                    labels=labels or {c: 1 if c in regions else None for c in self.classes},
+                    regions={c: regions[c] for c in self.classes if c in regions},
+                    split=self.split,
+                    patient_id=patient,
+                    rows=() if row is None else (row,),
+                    size=shapes.sizes.get(key),
+                )
+            )
+        return cases
+
+    @staticmethod
+    def _keys(text: str) -> tuple[str, str, str] | None:
+        """(patient, study, view) of a key `patient1_study1_view1_frontal`; None: it is none."""
+        found = _VIEW.fullmatch(text)
+        return None if found is None or found[3] is None else (found[1], found[2], found[3])
+
+    def _check(
+        self, key: str, row: int | None, labels: Labels | None, regions: Mapping[str, Region], notes: list[Note]
+    ) -> None:
+        if labels is None:
+            text = f"'{key}' has no label; findings without a region are unknown"
+            notes.append(Note("not_annotated", key, self.labels, None, text))
+            return
+        for finding in regions:
+            if labels[finding] != 1:
+                text = f"'{key}' has a region of '{finding}', but its label is 0"
+                notes.append(Note("disagreement", key, self.labels, row, text))
+
+    def _read_labels(
+        self, notes: list[Note]
+    ) -> tuple[dict[str, tuple[int, Labels]], dict[tuple[str, str], tuple[int, Labels]]]:
+        """Row and labels by film, and by study; a row without a view stands for the films of its study on disk."""
+        file, wanted = self.labels, [finding for finding in self.classes if finding != _OPACITY]
+        films: dict[str, tuple[int, Labels]] = {}
+        studies: dict[tuple[str, str], tuple[int, Labels]] = {}
+        for row, cells in read_csv(file, ("Path", *wanted)):
+            path = cells["Path"]
+            tail = "/".join(path.split("/")[-3 if "view" in path.rpartition("/")[2] else -2 :])
+            found = _PATH.fullmatch(tail)
+            if found is None:
+                raise fail(file, row, f"the path {path[:200]!r} does not end like patient1/study1/view1_frontal.jpg")
+            patient, study, view = found[1], found[2], found[3]
+            opacity = next((cells[name] for name in ("Lung Opacity", _OPACITY) if name in cells), None)
+            if opacity is None:
+                raise fail(file, 1, f"the header lacks Lung Opacity, which is {_OPACITY} in the regions")
+            given = {finding: opacity if finding == _OPACITY else cells[finding] for finding in self.classes}
+            bad = next((f for f, text in given.items() if text not in ("0", "1", "0.0", "1.0")), None)
+            if bad is not None:
+                raise fail(file, row, f"the label of '{bad}' is {given[bad][:40]!r}, not 0 or 1")
+            labels: Labels = {finding: int(text[0]) for finding, text in given.items()}
+            if studies.setdefault((patient, study), (row, labels))[1] != labels:
+                text = f"{patient}/{study} has other labels here than in row {studies[patient, study][0]}"
+                notes.append(Note("disagreement", f"{patient}/{study}", file, row, text))
+            folder = self.images / patient / study
+            views = [view] if view else sorted(p.stem for p in folder.glob("view*.jpg"))
+            for name in views:
+                key = f"{patient}_{study}_{name}"
+                if key in films:
+                    raise fail(file, row, f"'{key}' was listed in row {films[key][0]} before")
+                if self._keys(key):
+                    films[key] = row, labels
+        return films, studies

@@ -1,0 +1,64 @@
+"""Masks stored as PNG files, any value above 0 is region (dataset specification §2, §3)."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import DataError, ImageError
+from ..images.headers import check_pixels, png_size
+
+__all__ = ["MaskFile", "read_mask"]
+
+_MAX_BYTES = 1 << 28
+
+
+def read_mask(path: Path) -> NDArray[np.bool_]:
+    """bool [H, W]: the pixels whose stored value is above 0, never scaled; a palette's index counts, not its colour.
+
+    Of several channels any counts, but not transparency. Raises DataError naming the file and the cause.
+    """
+    from PIL import Image
+
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ImageError(f"it has more than {_MAX_BYTES} bytes")
+        data = path.read_bytes()
+        if not data.startswith(b"\x89PNG\r\n\x1a\n"):
+            raise ImageError("it is no PNG file")
+        check_pixels(png_size(data))
+        with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+            image.load()
+            colours = len(image.getbands()) - (image.mode in ("LA", "PA", "RGBA"))
+            values = np.asarray(image)
+    except ImageError as error:
+        raise DataError(f"The mask {path} cannot be read: {error}.") from None
+    except OSError as error:
+        raise DataError(f"The mask {path} cannot be read: {error.strerror or 'it is damaged'}.") from error
+    # The border to a library that raises whatever it meets on a damaged file.
+    except Exception as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"The mask {path} cannot be read: it is damaged ({cause[:200]}).") from error
+    drawn = values > 0
+    return np.asarray(drawn if drawn.ndim == 2 else drawn[..., :colours].any(axis=2), np.bool_)
+
+
+@dataclass(frozen=True)
+class MaskFile:
+    """A region that is a PNG file, read when it is drawn."""
+
+    path: Path
+
+    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
+        """bool [height, width]. Raises DataError when the file cannot be read or has another size."""
+        drawn = read_mask(self.path)
+        if drawn.shape != (height, width):
+            raise DataError(
+                f"The mask {self.path} is {drawn.shape[0]} x {drawn.shape[1]}, not {height} x {width}; "
+                "the image and its annotation do not belong together."
+            )
+        return drawn

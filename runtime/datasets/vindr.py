@@ -1,0 +1,220 @@
+"""VinDr-CXR from PhysioNet, and the smaller Kaggle edition under its own name (dataset specification §7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from .base import Case, Dataset, Note, OfficialCounts, Region
+from .files import ImageFolder, fail, number, read_csv
+from .readers import RULES, Corners, merge, needed
+
+__all__ = ["Vindr", "VindrKaggle"]
+
+_KAGGLE = (
+    "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Consolidation", "ILD", "Infiltration",
+    "Lung Opacity", "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening", "Pneumothorax",
+    "Pulmonary fibrosis",
+)  # fmt: skip
+_ONLY_PHYSIONET = (
+    "Clavicle fracture", "Edema", "Emphysema", "Enlarged PA", "Lung cavity", "Lung cyst", "Mediastinal shift",
+    "Rib fracture",
+)  # fmt: skip
+_LOCAL = tuple(sorted((*_KAGGLE, *_ONLY_PHYSIONET)))
+_GLOBAL = {"COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other disease", "Other diseases"}
+_NOTHING = "No finding"
+_BOX = ("x_min", "y_min", "x_max", "y_max")
+_SUFFIXES = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
+
+
+@dataclass
+class _Film:
+    rows: list[int] = field(default_factory=list)
+    readers: set[str] = field(default_factory=set)
+    boxes: dict[str, dict[str, dict[Corners, None]]] = field(default_factory=dict)  # class -> reader -> boxes
+    votes: dict[str, dict[str, int]] = field(default_factory=dict)  # class -> reader -> label of the label file
+
+
+class Vindr(Dataset):
+    """`<root>/annotations/annotations_<split>.csv` and `image_labels_<split>.csv` beside `<root>/<split>/<id>.dicom`.
+
+    The test set is a consensus: the union of a class's boxes. The training set has three readers per image, merged by
+    `readers`; its label is the majority's. Labels come from the label file, where that is absent from the boxes.
+    """
+
+    name = "vindr"
+    title = "VinDr-CXR"
+    classes = _LOCAL
+    card = """Source: VinDr-CXR 1.0.0 (PhysioNet), 15,000 training films by three readers each, 3,000 test films by the
+consensus of five.
+Access: credentialed PhysioNet account, training and data use agreement; copies on public code hosts violate it.
+Cite: Nguyen et al., VinDr-CXR, Scientific Data 2022, and PhysioNet.
+Split: the official test set; that the paper used it is a guess. The paper scored 88 % or 95 % of its positive pairs,
+depending on the model, so its denominators differ from the file's. Edema has no test box; the other 21 local classes
+are the paper's, six of them with fewer than 12 positives."""
+    option_help: ClassVar[Mapping[str, str]] = {
+        "split": "test (default) or train",
+        "readers": "train only: majority (default; boxes of classes that 2 of 3 readers name), any, pixels, fused",
+        "annotations": "the box file, default annotations_<split>.csv in annotations, the root or the image folder",
+        "labels": "the label file, default image_labels_<split>.csv in the same places",
+        "images": "the folder of the images, default <split>",
+    }
+
+    def __init__(self, root: Path, **options: object) -> None:
+        super().__init__(root, **options)
+        self.split = self._split()
+        self.readers = self.choice_option("readers", RULES, "majority")
+        self.images = self.path_option("images", self.split)
+        self.annotations = self.first_path("annotations", *self._places("annotations"))
+        labels = self.first_path("labels", *self._places("image_labels"))
+        self.labels = labels if "labels" in self.options or labels.is_file() else None
+
+    def _split(self) -> str:
+        return self.choice_option("split", ("test", "train"), "test")
+
+    def _places(self, stem: str) -> tuple[str, ...]:
+        name = f"{stem}_{self.split}.csv"
+        return f"annotations/{name}", name, f"{self.split}/{name}"
+
+    def sources(self) -> Sequence[Path]:
+        """The box file, and the label file where there is one."""
+        return [self.annotations, *([self.labels] if self.labels else [])]
+
+    def image_folders(self) -> Sequence[Path]:
+        """The folder of the images, unless the annotations lie in it too."""
+        return () if self.images in (self.annotations.parent, self.root) else (self.images,)
+
+    def official(self) -> OfficialCounts | None:
+        """The number of films; the specification states no counted number of boxes."""
+        return OfficialCounts(3_000 if self.split == "test" else 15_000)
+
+    def read(self, notes: list[Note]) -> Sequence[Case]:
+        """One case per image id, first those of the box file, then those only the label file has. Raises DataError."""
+        films: dict[str, _Film] = {}
+        self._read_boxes(films, notes)
+        labelled = self._read_labels(films, notes)
+        folder = ImageFolder(self.images, notes)
+        cases = []
+        for key, film in films.items():
+            regions: dict[str, Region] = {}
+            for finding in self.classes:
+                if finding in film.boxes:
+                    region = merge(film.boxes[finding], self._rule(), len(film.readers))
+                    if region is not None:
+                        regions[finding] = region
+            cases.append(
+                Case(
+                    case_id=key,
+                    image=folder.find(key, _SUFFIXES, self.annotations, film.rows[0] if film.rows else None),
+                    labels=self._labels(key, film, regions, labelled, notes),
+                    regions=regions,
+                    split=self.split,
+                    rows=tuple(film.rows),
+                )
+            )
+        return cases
+
+    def _rule(self) -> str:
+        return "any" if self.split == "test" else self.readers
+
+    def _labels(
+        self, key: str, film: _Film, regions: Mapping[str, Region], labelled: set[str], notes: list[Note]
+    ) -> dict[str, int | None]:
+        labels: dict[str, int | None] = {}
+        for finding in self.classes:
+            votes = film.votes.get(finding)
+            if votes:
+                labels[finding] = int(sum(votes.values()) >= needed(len(votes)))
+                if finding in regions and not labels[finding] and self.readers == "majority":
+                    text = f"'{key}' has a region of '{finding}', but its label is 0"
+                    notes.append(Note("disagreement", key, self.annotations, film.rows[0], text))
+            elif finding in labelled:  # the file has the class, but not this film
+                labels[finding] = 1 if finding in regions else None
+            else:
+                given = film.boxes.get(finding, {})
+                least = 1 if self._rule() == "any" else needed(len(film.readers))
+                labels[finding] = int(bool(given) and len(given) >= least)
+        return labels
+
+    def _read_boxes(self, films: dict[str, _Film], notes: list[Note]) -> None:
+        file = self.annotations
+        several = self.split != "test"
+        for row, cells in read_csv(file, ("image_id", "class_name", *_BOX, *(("rad_id",) if several else ()))):
+            key, finding, reader = cells["image_id"], cells["class_name"], cells["rad_id"] if several else ""
+            if not key or (several and not reader):
+                raise fail(file, row, f"{'rad_id' if key else 'image_id'} is empty")
+            film = films.setdefault(key, _Film())
+            film.rows.append(row)
+            film.readers.add(reader)
+            given = [cells[name] for name in _BOX]
+            empty = all(cell.lower() in ("", "nan") for cell in given)
+            if finding == _NOTHING or finding in _GLOBAL:
+                if not empty and finding == _NOTHING:
+                    raise fail(file, row, f"'{key}' has '{_NOTHING}' and a box")
+                continue
+            if finding not in self.classes:
+                text = f"'{finding}' is not a class of {self.title}; not used"
+                notes.append(Note("unknown_class", finding, file, row, text))
+                continue
+            x1, y1, x2, y2 = (number(cell, file, row, "a box coordinate") for cell in given)
+            if x2 < x1 or y2 < y1:
+                raise fail(file, row, f"the box {(x1, y1, x2, y2)} ends before it begins")
+            mine = film.boxes.setdefault(finding, {}).setdefault(reader, {})
+            if (x1, y1, x2, y2) in mine:
+                notes.append(Note("duplicate", key, file, row, f"the box {given} of '{key}' was listed before"))
+            elif x2 == x1 or y2 == y1:
+                notes.append(Note("degenerate", finding, file, row, f"the box {given} has no area"))
+            mine[x1, y1, x2, y2] = None
+
+    def _read_labels(self, films: dict[str, _Film], notes: list[Note]) -> set[str]:
+        """Adds the votes of the label file to `films`; returns the classes that it has."""
+        file, found = self.labels, set[str]()
+        if file is None:
+            return found
+        several, first = self.split != "test", True
+        for row, cells in read_csv(file, ("image_id", "rad_id") if several else ("image_id",)):
+            if first:
+                found, first = {finding for finding in self.classes if finding in cells}, False
+                for name in cells:
+                    if name not in self.classes and name not in ("image_id", "rad_id", _NOTHING, *_GLOBAL):
+                        text = f"the column '{name}' is not a label of {self.title}; not used"
+                        notes.append(Note("unknown_class", name, file, 1, text))
+            if not cells["image_id"]:
+                raise fail(file, row, "image_id is empty")
+            film = films.setdefault(cells["image_id"], _Film())
+            reader = cells["rad_id"] if several else ""
+            film.rows = film.rows or [row]
+            film.readers.add(reader)
+            for finding in found:
+                if cells[finding] not in ("0", "1", "0.0", "1.0"):
+                    raise fail(file, row, f"the label of '{finding}' is {cells[finding]!r}, not 0 or 1")
+                votes, vote = film.votes.setdefault(finding, {}), int(cells[finding][0])
+                if votes.setdefault(reader, vote) != vote:
+                    raise fail(file, row, f"'{cells['image_id']}' has another label of '{finding}' in a row before")
+        return found
+
+
+class VindrKaggle(Vindr):
+    """`<root>/train.csv` beside `<root>/train/<id>.dicom`: 14 of the 22 local classes, three readers, no label file."""
+
+    name = "vindr_kaggle"
+    title = "VinDr-CXR (Kaggle)"
+    classes = _KAGGLE
+    card = """Source: VinBigData Chest X-ray Abnormalities Detection (Kaggle, 2020), the training part of VinDr-CXR with
+14 of its 22 local classes, three readers of R1 to R17 per film.
+Access: a Kaggle account and the competition's rules; no redistribution.
+Cite: Nguyen et al., VinDr-CXR, Scientific Data 2022.
+Split: its test part has no labels, so it cannot stand for the benchmark's VinDr-CXR."""
+    option_help: ClassVar[Mapping[str, str]] = {
+        "readers": Vindr.option_help["readers"].removeprefix("train only: "),
+        "annotations": "the box file, default train.csv",
+        "images": "the folder of the images, default train",
+    }
+
+    def _split(self) -> str:
+        return "train"
+
+    def _places(self, stem: str) -> tuple[str, ...]:
+        return ("train.csv",) if stem == "annotations" else ("image_labels_train.csv",)

@@ -1,0 +1,97 @@
+"""docs/add-a-dataset.md: its files are written down, read and audited as it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from make_images import encode
+from xbench_fast.engines.errors import DataError
+from xbench_fast.runtime.cli import main
+from xbench_fast.runtime.config import load_config
+from xbench_fast.runtime.datasets.base import Dataset
+from xbench_fast.runtime.datasets.csv_boxes import CsvBoxes
+from xbench_fast.runtime.evaluation.pairing import load_dataset
+
+FILE = re.compile(r"^File `([^`]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+IMAGES = {"my_coco": "images", "my_csv": "images", "my_films": "films"}
+
+
+@pytest.fixture
+def text(root: Path) -> str:
+    return (root / "docs/add-a-dataset.md").read_text()
+
+
+@pytest.fixture
+def world(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with every file of the document, and two films of 60 x 80 for each dataset."""
+    found = FILE.findall(text)
+    assert len(found) == 5
+    for name, content in found:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    film = encode(np.arange(4800, dtype=np.uint16).astype(np.uint8).reshape(60, 80), "PNG")
+    for dataset, folder in IMAGES.items():
+        (tmp_path / dataset / folder).mkdir()
+        for number in (1, 2):
+            (tmp_path / dataset / folder / f"film-{number}.png").write_bytes(film)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def datasets(world: Path) -> dict[str, Dataset]:
+    config = load_config(world / "xbench.toml")
+    return {name: load_dataset(item).dataset for name, item in config.datasets.items()}
+
+
+def test_the_three_ways_give_what_the_document_says(world: Path) -> None:
+    found = datasets(world)
+    assert list(found) == list(IMAGES)
+    coco, boxes, films = (found[name].cases() for name in IMAGES)
+    assert coco[0].labels == {"Mass": 1, "Effusion": 1} and coco[1].labels == {"Mass": 0, "Effusion": None}
+    assert coco[0].regions["Mass"].mask(60, 80).sum() == 30 * 15 and coco[0].patient_id == "p1"
+    assert coco[0].regions["Effusion"].mask(60, 80)[6, 10]
+    assert boxes[0].regions["Mass"].mask(60, 80).sum() == 30 * 15 + 10 * 15
+    assert boxes[1].labels == {"Mass": 0} and boxes[1].patient_id == "p2"
+    mask = films[0].regions["Mass"].mask(60, 80)
+    assert mask[17, 27] and mask[41, 51] and mask.sum() == 25 * 25 and not films[1].regions
+    assert not any(dataset.notes for dataset in found.values())
+
+
+def test_the_commands_of_the_document(text: str, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for block in SHELL.findall(text) for line in block.splitlines()]
+    assert len(lines) == 3
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        with pytest.raises(SystemExit) as left:
+            main([*arguments, "--json"])
+        found = json.loads(capsys.readouterr().out)
+        assert program == "xbench-fast" and left.value.code == 0 and found["passed"], line
+        assert (found["images_present"], found["unreadable"]) == (2, 0) and found["pairs"] >= 1
+    with pytest.raises(SystemExit):
+        main(["datasets", "check", "my_films"])
+    assert "not to leave the house" in capsys.readouterr().out
+
+
+def test_a_mistake_in_a_users_file_names_file_and_row(world: Path) -> None:
+    (world / "my_films/circles.csv").write_text("film,x,y,radius\nfilm-1,40,30,wide\n")
+    with pytest.raises(DataError, match=r"circles\.csv, row 2: radius is 'wide', not a number"):
+        datasets(world)
+
+
+def test_the_columns_named_in_the_document_are_those_of_the_reader(text: str) -> None:
+    table = text.split("| column | meaning |")[1].split("\n\n")[0]
+    named = set(
+        re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table.splitlines() if line.count("|") > 2))
+    )
+    assert CsvBoxes.__doc__ is not None and named == {
+        "image", "class", "x_min", "y_min", "x_max", "y_max", "x", "y", "width", "height", "patient_id", "split",
+        "image_width", "image_height",
+    }  # fmt: skip
+    assert all(name in CsvBoxes.__doc__ for name in named)
