@@ -2,6 +2,7 @@
 
     bundles = ["bundles"]                 # folders that hold engine bundles
     cache = "prepared"                    # where prepared images are kept
+    cache_limit = "20 GB"                 # the most they may take; default: no limit
 
     [datasets.chestxdet10]
     root = "/data/chestxdet10"            # every other key is an option of the reader
@@ -30,11 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.errors import ConfigError
+from .sizes import parse_bytes
 
 __all__ = ["DEFAULT_FILE", "Config", "DatasetConfig", "EvalConfig", "find_config", "load_config", "parse_config"]
 
 DEFAULT_FILE = "xbench.toml"
-_TOP = ("bundles", "cache", "datasets", "eval")
+_TOP = ("bundles", "cache", "cache_limit", "datasets", "eval")
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,12 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole configuration; `path` is the file it came from, None when there is none."""
+    """A whole configuration; `path` is the file it came from, None when there is none. `cache_limit`: bytes."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()
     cache: Path | None = None
+    cache_limit: int | None = None
     datasets: Mapping[str, DatasetConfig] = field(default_factory=dict)
     eval: EvalConfig = field(default_factory=EvalConfig)
 
@@ -117,6 +120,7 @@ def parse_config(data: Mapping[str, Any], path: Path) -> Config:
         path=path,
         bundles=tuple(_path(item, "bundles", base, path) for item in bundles),
         cache=_path(data["cache"], "cache", base, path) if "cache" in data else None,
+        cache_limit=parse_bytes(data["cache_limit"], f"{path}: cache_limit") if "cache_limit" in data else None,
         datasets={name: _dataset(name, value, base, path) for name, value in datasets.items()},
         eval=_eval(_table(data.get("eval", {}), "eval", path), base, path),
     )

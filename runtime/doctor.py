@@ -42,7 +42,8 @@ _TRANSFER_SYNTAXES = (
 
 @dataclass(frozen=True)
 class Check:
-    """One thing: `group` ("engine", "decoder", "metrics", "extra"), whether it is usable, and why not."""
+    """One thing: `group` ("engine", "decoder", "gpu", "metrics", "extra"), whether it is usable, and why not
+    or what was measured."""
 
     group: str
     name: str
@@ -53,7 +54,7 @@ class Check:
 
 def examine() -> list[Check]:
     """Tries everything once. Engines and decoders are really run, not only looked up; extras are looked up."""
-    return [*_engines(), *_decoders(), *_metrics(), *_extras()]
+    return [*_engines(), *_decoders(), *_gpu_decoder(), *_metrics(), *_extras()]
 
 
 def _engines() -> Iterator[Check]:
@@ -71,6 +72,22 @@ def _decoders() -> Iterator[Check]:
     pydicom = _version("pydicom")
     for name, uid in _TRANSFER_SYNTAXES:
         yield _tried("decoder", f"DICOM {name}", pydicom, partial(_dicom_decoder, uid))
+
+
+def _gpu_decoder() -> Iterator[Check]:
+    """A group of its own: nothing is wrong where it is not usable."""
+    from .images.dali import dali_version
+    from .images.decoders import dali_difference
+
+    found = dali_version()
+    if found is None:
+        yield Check("gpu", "DALI decoder", False, None, "not installed; the exact decoders on the CPU are used")
+        return
+    try:
+        yield Check("gpu", "DALI decoder", True, found, str(dali_difference()))
+    # Whatever a broken installation raises is the answer to the question.
+    except Exception as error:
+        yield Check("gpu", "DALI decoder", False, found, " ".join(str(error).split()) or type(error).__name__)
 
 
 def _metrics() -> Iterator[Check]:

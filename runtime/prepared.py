@@ -1,11 +1,12 @@
 """Prepared images: every image decoded and resized once, shared by all models of one geometry.
 
-A store is one directory per (dataset, geometry, reader version) with
+A store is one directory per (dataset, geometry, decoder) with
 
     pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space
     records.bin   one 32-byte record per case: state, native size, and size and time of the image file
     reasons.jsonl why an image could not be read
     index.json    what the two files above mean
+    lock, use     who may write, who has it open
 
 Pixels are written before the record that declares them ready, so a process that is killed leaves at worst an empty
 slot. A machine that lost power may have kept the record and lost the pixels; a store that was not closed before a
@@ -14,9 +15,8 @@ restart is therefore emptied.
 
 from __future__ import annotations
 
-import errno
-import hashlib
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,14 +24,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.errors import ImageError, RunError
+from ..engines.errors import ImageError
 from ..engines.geometry import Geometry
 from .datasets.base import Case
-from .images.decode import read_grey, reader_version
+from .images.decode import read_grey
 from .images.geometry import to_model
-from .prepared_files import RECORD, Lock, StoreFiles
+from .prepared_files import RECORD, StoreFiles
+from .prepared_keys import Identity, disk_error, file_identity, store_folder
+from .prepared_locks import Hold
 
-__all__ = ["PreparedStore"]
+__all__ = ["PreparedStore", "load_once"]
 
 EMPTY, READY, UNREADABLE = 0, 1, 2
 
@@ -42,8 +44,8 @@ class PreparedStore:
     """uint8 [S, S] per case, kept on disk. Use as a context manager; `get`, `put` and `load` are safe in threads,
     as long as one case is not written by two of them at a time.
 
-    When another process holds the directory, or it cannot be created, the store works without it: `get` finds
-    nothing, `put` keeps only the native size, and `note` says why. Memory does not grow with the images.
+    One process writes at a time. Another one that opens the store meanwhile reads what is ready, including what becomes
+    ready later; what it decodes itself it does not keep, and `note` says so. Memory does not grow with the images.
     """
 
     def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None, note: str | None) -> None:
@@ -51,40 +53,51 @@ class PreparedStore:
         self.note = note
         self._paths = [case.image for case in cases]
         self._index = {case.case_id: number for number, case in enumerate(cases)}
+        # Cases may share an image (SIIM by rows); they share the slot of the first of them.
+        first: dict[Path, int] = {}
+        self._slots = [first.setdefault(path, number) for number, path in enumerate(self._paths)]
         self._files = files
         self._sizes = np.zeros((len(cases), 2), np.int32)
         self._checked = np.zeros(len(cases), np.bool_)
-        self._reasons: dict[int, str] = files.reasons() if files else {}
+        self._reasons: dict[int, str] = files.reasons() if files and files.writes else {}
 
     @classmethod
-    def open(cls, cache_root: Path, dataset_name: str, cases: Sequence[Case], geometry: Geometry) -> PreparedStore:
+    def open(
+        cls,
+        cache_root: Path,
+        dataset_name: str,
+        cases: Sequence[Case],
+        geometry: Geometry,
+        *,
+        reader: str | None = None,
+        wait: Callable[[Path], None] | None = None,
+    ) -> PreparedStore:
         """Opens the store of these cases under `cache_root`, or begins it. A damaged one is begun again.
 
+        `wait`: called with the store's folder when another process writes to it; this one then waits for its turn.
         Raises RunError when the folder cannot be written.
         """
-        digest = hashlib.sha256()
-        for part in (reader_version(), geometry.key, *(f"{case.case_id}\0{case.image.absolute()}" for case in cases)):
-            digest.update(part.encode(errors="surrogatepass") + b"\n")
-        key = digest.hexdigest()
-        folder = Path(cache_root) / f"{_safe(dataset_name)}-{geometry.key}-{key[:16]}"
+        folder, about = store_folder(cache_root, dataset_name, cases, geometry, reader)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = Lock.take(folder / "lock")
+            hold = Hold.take(folder, None if wait is None else lambda: wait(folder))
         except OSError as error:
-            raise _disk_error(folder, error) from error
-        if lock is None:
-            return cls(cases, geometry, None, f"{folder} is in use by another process; images are decoded without it.")
+            raise disk_error(folder, error) from error
         try:
-            files = StoreFiles.open(folder, key, len(cases), geometry.size, lock)
-        except OSError as error:
-            lock.release()
-            raise _disk_error(folder, error) from error
-        return cls(cases, geometry, files, None)
+            files = StoreFiles.open(folder, about, len(cases), geometry.size, hold)
+        except BaseException as error:
+            hold.release()
+            if isinstance(error, OSError):
+                raise disk_error(folder, error) from error
+            raise
+        if files is None:
+            hold.release()
+        note = f"{folder} is in use by another process: what it prepares is read, the rest is decoded and not kept."
+        return cls(cases, geometry, files, None if hold.writes else note)
 
     @property
     def is_kept(self) -> bool:
-        """Whether pixels are kept on disk; False: another process holds the directory."""
-        return self._files is not None
+        """Whether what is decoded here is kept on disk; False: another process writes to the directory."""
+        return self._files is not None and self._files.writes
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -107,48 +120,77 @@ class PreparedStore:
         Raises FileNotFoundError for a missing image, ImageError for one that cannot be read (remembered until the
         file changes), RunError when the disk is full.
         """
-        path = self._paths[index]
-        identity = _identity(path)
+        return load_once(index, self)
+
+    def index(self, case: Case) -> int:
+        """The number of a case in the order the store was opened with."""
+        return self._index[case.case_id]
+
+    def slot(self, index: int) -> int:
+        """Where the image of a case is kept: the number of the first case that has this image."""
+        return self._slots[index]
+
+    def path(self, index: int) -> Path:
+        """The image file of a case."""
+        return self._paths[index]
+
+    def find(self, index: int, identity: Identity) -> tuple[Pixels, int, int] | None:
+        """Pixels [S, S], native height and width of a case whose file has this identity; None: it must be decoded.
+
+        Raises ImageError when the file, as it is, was found to be unreadable before.
+        """
         pixels = self._ready(index, identity)
         if pixels is None:
             if self._state(index) == UNREADABLE:
-                raise ImageError(self._reasons.get(index, f"{path} could not be read before."))
-            try:
-                grey = read_grey(path)
-                pixels = to_model(grey, self.geometry)
-            except ImageError as error:
-                if path.is_file():
-                    self._mark(index, str(error), identity)
-                raise
-            self._write(index, pixels, (grey.shape[0], grey.shape[1]), identity)
+                raise ImageError(self._reasons.get(index, f"{self._paths[index]} could not be read before."))
+            return None
         height, width = self._sizes[index].tolist()
         return pixels, height, width
+
+    def lacks(self, index: int, identity: Identity) -> bool:
+        """Whether the case is neither prepared nor known to be unreadable, and this process could change that."""
+        return self.is_kept and self._ready(index, identity) is None and self._state(index) == EMPTY
+
+    def keep(self, index: int, grey: Pixels, identity: Identity) -> tuple[Pixels, int, int]:
+        """Brings a decoded image, uint8 [H, W], to the geometry and keeps it. Raises ImageError, RunError."""
+        try:
+            pixels = to_model(grey, self.geometry)
+        except ImageError as error:
+            self.refuse(index, str(error), identity)
+            raise
+        self._write(index, pixels, (grey.shape[0], grey.shape[1]), identity)
+        return pixels, grey.shape[0], grey.shape[1]
+
+    def refuse(self, index: int, reason: str, identity: Identity) -> None:
+        """Remembers why the image of a case, as it is, cannot be read. Raises RunError."""
+        self._mark(index, reason, identity)
 
     def get(self, index: int) -> Pixels | None:
         """Read-only view [S, S] of a prepared case; None: empty, unreadable, missing, or its file has changed."""
         try:
-            return self._ready(index, _identity(self._paths[index]))
+            return self._ready(self._slots[index], file_identity(self._paths[index]))
         except OSError:
             return None
 
-    def put(self, index: int, pixels: Pixels, native_size: tuple[int, int]) -> None:
-        """Keeps the pixels [S, S] of a case and the (height, width) of its image file, as the file is now.
+    def put(self, index: int, pixels: Pixels, native_size: tuple[int, int], identity: Identity | None = None) -> None:
+        """Keeps the pixels [S, S] of a case and the (height, width) of its image file, by default as the file is now.
 
         Raises ValueError for another shape or dtype, RunError when the disk is full, FileNotFoundError when the image
         does not exist.
         """
-        self._write(index, pixels, native_size, _identity(self._paths[index]))
+        self._write(self._slots[index], pixels, native_size, identity or file_identity(self._paths[index]))
 
     def mark_unreadable(self, index: int, reason: str) -> None:
         """Remembers that the image file, as it is now, cannot be read. Raises RunError, FileNotFoundError."""
-        self._mark(index, reason, _identity(self._paths[index]))
+        self._mark(self._slots[index], reason, file_identity(self._paths[index]))
 
     def reason(self, index: int) -> str | None:
         """Why the image of a case cannot be read; None: it was not found to be unreadable."""
-        return self._reasons.get(index)
+        return self._reasons.get(self._slots[index])
 
     def native_size(self, index: int) -> tuple[int, int] | None:
         """(height, width) of the image file of a case that is prepared, or was put since opening; else None."""
+        index = self._slots[index]
         if not self._sizes[index].any() and self.get(index) is None:
             return None
         height, width = self._sizes[index].tolist()
@@ -161,14 +203,16 @@ class PreparedStore:
             files.close()
 
     def _state(self, index: int) -> int:
-        if self._files is not None:
+        if self._files is not None and self._files.writes:
             return int(self._files.records[index]["state"])
         return UNREADABLE if index in self._reasons else EMPTY
 
-    def _ready(self, index: int, identity: tuple[int, int]) -> Pixels | None:
+    def _ready(self, index: int, identity: Identity) -> Pixels | None:
         files = self._files
         if files is None:
             return None
+        if not files.writes:
+            return self._shared(files, index, identity)
         record = files.records[index]
         if not self._checked[index]:
             if record["state"] != EMPTY and (int(record["bytes"]), int(record["mtime_ns"])) != identity:
@@ -178,19 +222,32 @@ class PreparedStore:
             self._checked[index] = True
         return files.pixels[index] if record["state"] == READY else None
 
-    def _write(self, index: int, pixels: Pixels, native_size: tuple[int, int], identity: tuple[int, int]) -> None:
+    def _shared(self, files: StoreFiles, index: int, identity: Identity) -> Pixels | None:
+        """A copy of what another process has prepared; it may be writing right now, so the record is read twice."""
+        before = files.records[index].tobytes()
+        record = np.frombuffer(before, RECORD)[0]
+        if record["state"] != READY or (int(record["bytes"]), int(record["mtime_ns"])) != identity:
+            return None
+        pixels: Pixels = files.pixels[index].copy()
+        if not (record["height"] and record["width"]) or files.records[index].tobytes() != before:
+            return None
+        self._sizes[index] = (record["height"], record["width"])
+        pixels.setflags(write=False)
+        return pixels
+
+    def _write(self, index: int, pixels: Pixels, native_size: tuple[int, int], identity: Identity) -> None:
         side = self.geometry.size
         if pixels.shape != (side, side) or pixels.dtype != np.uint8:
             raise ValueError(f"pixels must be uint8 [{side}, {side}], not {pixels.dtype} {list(pixels.shape)}")
         self._sizes[index] = native_size
         self._reasons.pop(index, None)
-        if self._files is not None:
+        if self._files is not None and self._files.writes:
             self._guard(self._files.write, index, pixels, _record(READY, native_size, identity))
             self._checked[index] = True
 
-    def _mark(self, index: int, reason: str, identity: tuple[int, int]) -> None:
+    def _mark(self, index: int, reason: str, identity: Identity) -> None:
         self._reasons[index] = reason
-        if self._files is not None:
+        if self._files is not None and self._files.writes:
             self._guard(self._files.mark, index, reason, _record(UNREADABLE, (0, 0), identity))
             self._checked[index] = True
 
@@ -199,31 +256,34 @@ class PreparedStore:
             action(*arguments)
         except OSError as error:
             folder = self._files.folder if self._files else Path()
-            raise _disk_error(folder, error) from error
+            raise disk_error(folder, error) from error
 
 
-def _record(state: int, size: tuple[int, int], identity: tuple[int, int]) -> NDArray[np.void]:
-    return np.array([(state, *size, 0, *identity)], RECORD)
+def load_once(index: int, wanted: PreparedStore, others: Sequence[PreparedStore] = ()) -> tuple[Pixels, int, int]:
+    """A case from the store `wanted`; where it must be decoded, it is decoded once and kept in `others` as well.
 
-
-def _identity(path: Path) -> tuple[int, int]:
-    """Size in bytes and modification time in nanoseconds. Raises FileNotFoundError, ImageError."""
+    `others` are stores of the same cases in other geometries. Raises FileNotFoundError for a missing image, ImageError
+    for one that cannot be read (remembered until the file changes), RunError when the disk is full.
+    """
+    index = wanted.slot(index)
+    path = wanted.path(index)
+    identity = file_identity(path)
+    found = wanted.find(index, identity)
+    if found is not None:
+        return found
+    missing = [store for store in others if store.lacks(index, identity)]
     try:
-        found = path.stat()
-    except FileNotFoundError:
+        grey = read_grey(path)
+    except ImageError as error:
+        if path.is_file():
+            for store in (wanted, *missing):
+                store.refuse(index, str(error), identity)
         raise
-    except (OSError, ValueError) as error:
-        raise ImageError(f"{path} cannot be read: {error}.") from error
-    return found.st_size, found.st_mtime_ns
+    for store in missing:
+        with contextlib.suppress(ImageError):  # remembered; it concerns that geometry only
+            store.keep(index, grey, identity)
+    return wanted.keep(index, grey, identity)
 
 
-def _safe(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name).lstrip(".") or "dataset"
-
-
-def _disk_error(folder: Path, error: OSError) -> RunError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RunError(
-            f"The disk is full: {folder} cannot take more prepared images; free space or choose another cache."
-        )
-    return RunError(f"Prepared images cannot be kept in {folder}: {error.strerror or error}; choose another cache.")
+def _record(state: int, size: tuple[int, int], identity: Identity) -> NDArray[np.void]:
+    return np.array([(state, *size, 0, *identity)], RECORD)

@@ -1,9 +1,8 @@
-"""The files of one store of prepared images, and the lock on them."""
+"""The files of one store of prepared images."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -13,37 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RECORD", "Lock", "StoreFiles"]
+from .prepared_locks import Hold
+
+__all__ = ["RECORD", "StoreFiles", "read_meaning"]
 
 RECORD = np.dtype(
     [("state", "<u4"), ("height", "<u4"), ("width", "<u4"), ("spare", "<u4"), ("bytes", "<i8"), ("mtime_ns", "<i8")]
 )
-_FORMAT = 1
-
-
-class Lock:
-    """An exclusive lock on a store; the operating system drops it when the process ends, however it ends."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    @staticmethod
-    def take(path: Path) -> Lock | None:
-        """The lock, or None when somebody else has it. Raises OSError when the file cannot be opened."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except OSError:
-            os.close(descriptor)
-            raise
-        return Lock(descriptor)
-
-    def release(self) -> None:
-        """Gives the lock back."""
-        os.close(self._descriptor)
+_FORMAT = 2
 
 
 @dataclass
@@ -58,28 +34,49 @@ class StoreFiles:
     records: NDArray[np.void]
     _pixel_file: int
     _record_file: int
-    _lock: Lock
+    _hold: Hold
 
     @staticmethod
-    def open(folder: Path, key: str, count: int, side: int, lock: Lock) -> StoreFiles:
-        """Opens the files, beginning them again when they are damaged or of another key. Raises OSError."""
-        meaning = {"format": _FORMAT, "key": key, "cases": count, "side": side}
+    def open(folder: Path, about: Mapping[str, object], count: int, side: int, hold: Hold) -> StoreFiles | None:
+        """Opens the files, beginning them again when they are damaged or not `about` the same.
+
+        With a hold that only reads nothing is begun: None, when there is nothing to read. Raises OSError.
+        """
+        meaning = {"format": _FORMAT, **about, "cases": count, "side": side}
         sizes = {"pixels.bin": count * side * side, "records.bin": count * RECORD.itemsize}
         boot = _boot_id()
         last = _last_opened(folder, meaning, sizes)
+        if not hold.writes:
+            if last not in ("", boot):
+                return None
+            with contextlib.suppress(FileNotFoundError):  # the writer may just be beginning it again
+                return StoreFiles._map(folder, count, side, hold)
+            return None
         if last not in ("", boot):
             _begin(folder, sizes)
         if last != boot:
             _write_index(folder, meaning, boot)
-        pixel_file = os.open(folder / "pixels.bin", os.O_RDWR | os.O_CLOEXEC)
-        record_file = os.open(folder / "records.bin", os.O_RDWR | os.O_CLOEXEC)
-        if count == 0:
-            return StoreFiles(
-                folder, np.zeros((0, side, side), np.uint8), np.zeros(0, RECORD), pixel_file, record_file, lock
-            )
-        pixels = np.memmap(folder / "pixels.bin", np.uint8, "r", shape=(count, side, side)).view(np.ndarray)
-        records = np.memmap(folder / "records.bin", RECORD, "r", shape=(count,)).view(np.ndarray)
-        return StoreFiles(folder, pixels, records, pixel_file, record_file, lock)
+        return StoreFiles._map(folder, count, side, hold)
+
+    @staticmethod
+    def _map(folder: Path, count: int, side: int, hold: Hold) -> StoreFiles:
+        how = (os.O_RDWR if hold.writes else os.O_RDONLY) | os.O_CLOEXEC
+        pixel_file = os.open(folder / "pixels.bin", how)
+        try:
+            record_file = os.open(folder / "records.bin", how)
+        except OSError:
+            os.close(pixel_file)
+            raise
+        pixels, records = np.zeros((0, side, side), np.uint8), np.zeros(0, RECORD)
+        if count:
+            pixels = np.memmap(folder / "pixels.bin", np.uint8, "r", shape=(count, side, side)).view(np.ndarray)
+            records = np.memmap(folder / "records.bin", RECORD, "r", shape=(count,)).view(np.ndarray)
+        return StoreFiles(folder, pixels, records, pixel_file, record_file, hold)
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process may write."""
+        return self._hold.writes
 
     def write(self, index: int, pixels: NDArray[np.uint8], record: NDArray[np.void]) -> None:
         """Pixels first, then the record that declares them ready; the slot is empty in between. Raises OSError."""
@@ -121,18 +118,28 @@ class StoreFiles:
         On a full disk the note stays as it is, which costs the store only if the machine then loses power. When
         flushing fails, nobody knows what the disk holds: the index goes, and the store is begun again next time.
         """
-        index = self.folder / "index.json"
-        try:
-            os.fsync(self._pixel_file)
-            os.fsync(self._record_file)
-        except OSError:
-            with contextlib.suppress(OSError):
-                index.unlink(missing_ok=True)
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            _write_index(self.folder, json.loads(index.read_text(encoding="utf-8"))["meaning"], None)
+        if self.writes:
+            index = self.folder / "index.json"
+            try:
+                os.fsync(self._pixel_file)
+                os.fsync(self._record_file)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    index.unlink(missing_ok=True)
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                _write_index(self.folder, json.loads(index.read_text(encoding="utf-8"))["meaning"], None)
         os.close(self._pixel_file)
         os.close(self._record_file)
-        self._lock.release()
+        self._hold.release()
+
+
+def read_meaning(folder: Path) -> dict[str, object] | None:
+    """What the index of a store says about it; None when it is missing or damaged."""
+    try:
+        found = json.loads((folder / "index.json").read_text(encoding="utf-8"))["meaning"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _boot_id() -> str:

@@ -13,6 +13,7 @@ from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.rundir import RunDirectory, read_run
 from xbench_fast.runtime.evaluation.runner import Options, Outcome, Runner
 from xbench_fast.runtime.evaluation.sources import source_opener
+from xbench_fast.runtime.images.decoders import CPU, Decoder
 
 
 class World:
@@ -32,7 +33,13 @@ class World:
         return engine
 
     def run(
-        self, bundles: list[Path], datasets: list[DatasetConfig], cache: Path | None = None, **options: Any
+        self,
+        bundles: list[Path],
+        datasets: list[DatasetConfig],
+        cache: Path | None = None,
+        baselines: list[str] | None = None,
+        decoder: Decoder = CPU,
+        **options: Any,
     ) -> Outcome:
         settings = Options(**{"batch": 3, "chunk": 8, "threads": 2, **options})
         self.engines.clear()
@@ -44,10 +51,11 @@ class World:
                 settings,
                 PlainProgress(self.lines.append),
                 open_engine=self.open,
-                open_source=source_opener(cache, self.lines.append),
+                open_source=source_opener(cache, self.lines.append, decoder=decoder),
                 sweep=reference_sweep,
+                decoder=decoder,
             )
-            return runner.evaluate(bundles, datasets)
+            return runner.evaluate(bundles, datasets, baselines or [])
 
     @property
     def calls(self) -> list[int]:

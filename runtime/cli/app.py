@@ -19,6 +19,8 @@ INTERRUPTED = 130
 COMMANDS = {
     "eval": ".evaluate:evaluate",
     "report": ".report:report",
+    "prepare": ".prepare:prepare",
+    "cache": ".cache:cache",
     "models": ".models:models",
     "datasets": ".datasets:datasets",
     "doctor": ".doctor:doctor",

@@ -12,8 +12,18 @@ import click
 
 from ...engines.errors import ConfigError
 from ..config import Config, DatasetConfig, load_config
+from ..sizes import parse_bytes
 
-__all__ = ["bundle_options", "config_option", "data_options", "json_option", "resolve_config"]
+__all__ = [
+    "bundle_options",
+    "cache_limit_option",
+    "cache_option",
+    "config_option",
+    "data_options",
+    "decoder_option",
+    "json_option",
+    "resolve_config",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +35,35 @@ def config_option(function: F) -> F:
         "config_file",
         type=click.Path(path_type=Path),
         help="Configuration file (default: ./xbench.toml if there is one).",
+    )(function)
+
+
+def cache_option(function: F) -> F:
+    """--cache DIR"""
+    return click.option(
+        "--cache",
+        type=click.Path(path_type=Path),
+        help="Folder of prepared images.  [default: prepared/ in the run directory]",
+    )(function)
+
+
+def cache_limit_option(function: F) -> F:
+    """--cache-limit SIZE"""
+    return click.option(
+        "--cache-limit",
+        metavar="SIZE",
+        help="The most prepared images may take, e.g. 20GB; the longest unused are deleted first.  [default: no limit]",
+    )(function)
+
+
+def decoder_option(function: F) -> F:
+    """--decoder NAME"""
+    return click.option(
+        "--decoder",
+        type=click.Choice(["auto", "cpu", "dali"]),
+        default="auto",
+        show_default=True,
+        help="What decodes images: cpu is exact, and what auto takes; dali uses the GPU, its pixels differ a little.",
     )(function)
 
 
@@ -63,9 +102,12 @@ def resolve_config(
     bundle_folders: Sequence[Path] = (),
     data: Sequence[str] = (),
     data_options: Sequence[str] = (),
+    cache_limit: str | None = None,
 ) -> Config:
     """The configuration file with the flags applied. Raises ConfigError."""
     config = load_config(config_file)
+    if cache_limit is not None:
+        config = replace(config, cache_limit=parse_bytes(cache_limit, "--cache-limit"))
     if bundle_folders:
         config = replace(config, bundles=tuple(bundle_folders))
     for item in data:

@@ -7,6 +7,9 @@ decoding    images -> pixels and masks, ahead of the engine, bounded
 sources     where pixels come from: prepared images or the files themselves
 scoring     engine scores + masks -> rows
 cell        one cell: chunks, part files, merge
+baselines   reference maps that see no image, and their rows
+baseline_cell    one cell of a baseline
+preparing   decoding a dataset ahead of any evaluation
 storage     atomic files, part files, the one place that meets a full disk
 rundir      run.json and the lock
 runner      all cells of a run; a cell that fails does not stop the others

@@ -21,7 +21,7 @@ from .storage import KEY_FIELD, CellFiles
 if TYPE_CHECKING:
     from ..datasets.base import Case
 
-__all__ = ["Cell", "compute_cell"]
+__all__ = ["Cell", "batches", "compute_cell"]
 
 _SWEEPS_IN_FLIGHT = 2
 
@@ -71,7 +71,7 @@ def compute_cell(cell: Cell, engine: Engine, sweep: Sweep, advance: Callable[[in
         for index in remaining:
             rows: list[Row] = []
             pending: deque[Future[list[Row]]] = deque()
-            for batch in _batches(islice(decoded, len(_chunk(cell, index))), cell.batch):
+            for batch in batches(islice(decoded, len(_chunk(cell, index))), cell.batch):
                 pending.append(_start(sweeper, batch, engine, cell, queries, sweep))
                 if len(pending) > _SWEEPS_IN_FLIGHT:
                     rows.extend(pending.popleft().result())
@@ -90,7 +90,8 @@ def _chunk(cell: Cell, index: int) -> Sequence[Case]:
     return cell.cases[index * cell.chunk : (index + 1) * cell.chunk]
 
 
-def _batches(items: Iterator[Decoded], size: int) -> Iterator[list[Decoded]]:
+def batches(items: Iterator[Decoded], size: int) -> Iterator[list[Decoded]]:
+    """Lists of `size` items, the last one shorter."""
     while batch := list(islice(items, size)):
         yield batch
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..config import DatasetConfig
     from ..datasets.base import Case, Dataset
 
-__all__ = ["cell_ingredients", "changed_ingredients", "dataset_digest", "digest_of"]
+__all__ = ["baseline_ingredients", "cell_ingredients", "changed_ingredients", "dataset_digest", "digest_of"]
 
 
 def digest_of(value: object) -> str:
@@ -31,7 +31,7 @@ def digest_of(value: object) -> str:
 def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfig) -> str:
     """A hash of what a dataset says and holds.
 
-    It covers the content of the annotation files, the reader's source file and options, the classes, and per case its
+    It covers the content of the annotation files, the readers' source files and options, the classes, and per case its
     id, labels, classes with a region, and the image's path relative to the root, size and modification time. Images
     are not read: hashing terabytes would cost more than the evaluation. Raises DataError when a file cannot be read.
     """
@@ -40,7 +40,7 @@ def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfi
     def add(value: object) -> None:
         sha.update(digest_of(value).encode())
 
-    add([config.reader, dict(config.options), list(dataset.classes), _file_digest(_reader_source(dataset))])
+    add([config.reader, dict(config.options), list(dataset.classes), _reader_digest(dataset)])
     add(sorted((_relative(path, config.root), _file_digest(path)) for path in dataset.sources()))
     for case in cases:
         add(
@@ -65,11 +65,9 @@ def cell_ingredients(
 ) -> dict[str, Any]:
     """Everything that decides a cell's rows, by name; the cell's key is `digest_of` it.
 
-    `dataset` is its name and digest, `options` holds batch, chunk, limit and the sweep's options: the batch decides
+    `dataset` is its name and digest, `options` holds the decoder, batch, chunk, limit and the sweep: the batch decides
     the shapes an engine meets, and so its last bits.
     """
-    from ..images.decode import reader_version
-
     prompt_digest = digest_of([prompts.record().to_json(), hashlib.sha256(prompts.features.tobytes()).hexdigest()])
     return {
         "result_version": RESULT_VERSION,
@@ -79,7 +77,20 @@ def cell_ingredients(
         "findings": dict(findings),
         "dataset": list(dataset),
         "engine": f"{info.backend} {info.precision}",
-        "decoder": f"cpu {reader_version()}",
+        **options,
+    }
+
+
+def baseline_ingredients(
+    name: str, description: str, dataset: tuple[str, str], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """As `cell_ingredients`, of a baseline: it has no bundle and reads no image."""
+    return {
+        "result_version": RESULT_VERSION,
+        "model": name,
+        "map": description,
+        "dataset": list(dataset),
+        "engine": "none",
         **options,
     }
 
@@ -89,11 +100,14 @@ def changed_ingredients(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
 
 
-def _reader_source(dataset: Dataset) -> Path | None:
+def _reader_digest(dataset: Dataset) -> list[str | None]:
+    """Hashes of the reader's source file and of the code that all readers share: either can change a region."""
     try:
-        return Path(inspect.getfile(type(dataset)))
+        own: Path | None = Path(inspect.getfile(type(dataset)))
     except (TypeError, OSError):
-        return None
+        own = None
+    common = sorted((Path(__file__).parent.parent / "datasets").glob("*.py"))
+    return [_file_digest(path) for path in (own, *common)]
 
 
 def _file_digest(path: Path | None) -> str | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...engines.geometry import Geometry
     from ..datasets.base import Case
 
-__all__ = ["Decoded", "PixelSource", "decode_ahead", "decode_case", "direct_source"]
+__all__ = ["Decoded", "PixelSource", "decode_ahead", "decode_case", "direct_source", "region_masks"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,9 +65,7 @@ def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: I
 
     Raises DataError when a region cannot be drawn: an annotation is wrong then, and no number should hide it.
     """
-    from ...metrics_gpu.sweep import pack_masks
     from ..images.geometry import field_of_view
-    from ..images.masks import region_grid
 
     if not case.image.is_file():
         return Decoded(case, "missing", "the image file does not exist")
@@ -77,18 +75,30 @@ def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: I
         return Decoded(case, "missing", "the image file does not exist")
     except ImageError as error:
         return Decoded(case, "unreadable", str(error))
+    masks, rescued = region_masks(case, case.size or (height, width), findings)
+    return Decoded(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, rescued)
+
+
+def region_masks(
+    case: Case, size: tuple[int, int], findings: Iterable[str]
+) -> tuple[dict[str, NDArray[np.uint8]], frozenset[str]]:
+    """The non-empty regions of `findings`, drawn on a native grid of `size`, as packed bits uint8 [224, 28], and which
+    of them were rescued. Raises DataError when a region cannot be drawn."""
+    from ...metrics_gpu.sweep import pack_masks
+    from ..images.masks import region_grid
+
     masks: dict[str, NDArray[np.uint8]] = {}
     rescued: set[str] = set()
     for finding in findings:
         region = case.regions.get(finding)
         if region is None:
             continue
-        mask, was_rescued = region_grid(region, *(case.size or (height, width)), GRID)
+        mask, was_rescued = region_grid(region, *size, GRID)
         if mask.any():
             masks[finding] = pack_masks(mask[None])[0]
             if was_rescued:
                 rescued.add(finding)
-    return Decoded(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, frozenset(rescued))
+    return masks, frozenset(rescued)
 
 
 def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, window: int) -> Generator[R, None, None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +13,21 @@ from typing import Any
 
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import BundleError, ConfigError, DataError
+from ...engines.geometry import Geometry
 from ..config import Config, DatasetConfig
 from ..datasets.base import Case, Dataset
 from ..datasets.registry import DATASETS
 from .content import dataset_digest
 
-__all__ = ["LoadedDataset", "load_dataset", "prompt_set_name", "select_bundles", "select_datasets", "shared_findings"]
+__all__ = [
+    "LoadedDataset",
+    "load_dataset",
+    "needed_geometries",
+    "prompt_set_name",
+    "select_bundles",
+    "select_datasets",
+    "shared_findings",
+]
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,18 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
             f"(it has: {', '.join(sorted(have)) or 'none'})."
         )
     return next((name for name in (config.prompts, config.name, dataset.name) if name in have), None)
+
+
+def needed_geometries(bundles: Sequence[Path], loaded: LoadedDataset) -> list[Geometry]:
+    """The distinct geometries in which these bundles see a dataset; a damaged bundle, or one without prompts for the
+    dataset, sees it in none."""
+    found: dict[str, Geometry] = {}
+    for path in bundles:
+        with suppress(BundleError):
+            bundle = Bundle.load(path, check_hashes=False)
+            if prompt_set_name(bundle, loaded.config, loaded.dataset) is not None:
+                found.setdefault(bundle.manifest.geometry.key, bundle.manifest.geometry)
+    return list(found.values())
 
 
 def shared_findings(findings: Sequence[str], classes: Sequence[str]) -> dict[str, str]:

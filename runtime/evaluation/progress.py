@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["PlainProgress", "Progress", "RichProgress", "progress_for"]
+__all__ = ["PlainProgress", "Progress", "RichProgress", "cell_summary", "progress_for"]
 
 _SECONDS_BETWEEN_LINES = 30.0
 
@@ -85,3 +85,15 @@ def progress_for(console: Console) -> Progress:
     """Bars when `console` is a terminal, else plain lines through it."""
     rich = RichProgress(console)
     return rich if console.is_terminal else PlainProgress(rich.say)
+
+
+def cell_summary(cases: int, computed: int, coverage: dict[str, int], seconds: float) -> str:
+    """The line that ends a cell: cases, rate, and what was missing."""
+    text = f"{cases} cases"
+    if computed < cases:
+        text += f" ({cases - computed} taken over from before)"
+    if computed:
+        text += f", {computed / max(seconds, 1e-9):.1f} cases/s"
+    if coverage["missing"] or coverage["unreadable"]:
+        text += f"; {coverage['missing']} images missing, {coverage['unreadable']} unreadable"
+    return text

@@ -14,15 +14,20 @@ from ...engines.errors import RunError
 from ..machine import code_version, describe_machine
 from .storage import CellFiles, write_json
 
-__all__ = ["RUN_FILE", "RUN_SCHEMA", "RunDirectory", "cell_id", "read_run"]
+__all__ = ["RUN_FILE", "RUN_SCHEMA", "RunDirectory", "cell_id", "cell_stem", "read_run"]
 
 RUN_FILE = "run.json"
 RUN_SCHEMA = 1
 
 
 def cell_id(model: str, dataset: str) -> str:
-    """The name of a cell in run.json and, made safe for file systems, in cells/."""
+    """The name of a cell in run.json."""
     return f"{model}--{dataset}"
+
+
+def cell_stem(model: str, dataset: str) -> str:
+    """`cell_id`, safe as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9_.+-]", "_", cell_id(model, dataset))
 
 
 def read_run(path: Path) -> dict[str, Any]:
@@ -87,7 +92,7 @@ class RunDirectory:
     def begin(self, config: Mapping[str, Any]) -> None:
         """Notes what this invocation runs with, and writes run.json. Raises RunError.
 
-        `seeds` is empty because an evaluation draws no random numbers.
+        `seeds` is empty because an evaluation draws no random numbers; the map of baseline:chance is a hash.
         """
         self._data = {
             "schema": RUN_SCHEMA,
@@ -119,12 +124,14 @@ class RunDirectory:
 
     def files(self, model: str, dataset: str, key: str) -> CellFiles:
         """Where the cell of content key `key` is kept."""
-        return CellFiles(self.cells, re.sub(r"[^A-Za-z0-9_.+-]", "_", cell_id(model, dataset)), key)
+        return CellFiles(self.cells, cell_stem(model, dataset), key)
 
     def _check_place(self) -> None:
         if not self.path.exists() or (self.path / RUN_FILE).is_file():
             return
-        if not self.path.is_dir() or any(item.name not in (".lock", "cells") for item in self.path.iterdir()):
+        if not self.path.is_dir() or any(
+            item.name not in (".lock", "cells", "prepared") for item in self.path.iterdir()
+        ):
             raise RunError(f"{self.path} exists and is no run directory; choose an empty or new folder with --out.")
 
 

@@ -63,6 +63,15 @@ class Row:
     area: NDArray[np.int32] | None = None
     overlap: NDArray[np.int32] | None = None
 
+    def take(self, counts: Counts, index: int) -> None:
+        """Takes over the counts of pair `index`."""
+        self.region_area = int(counts.region[index])
+        self.argmax = int(counts.argmax[index])
+        self.hit = bool(counts.hit[index])
+        self.degenerate = bool(counts.degenerate[index])
+        self.area = counts.area[index]
+        self.overlap = counts.overlap[index]
+
 
 def empty_rows(decoded: Decoded, findings: Sequence[str]) -> list[Row]:
     """The rows of a case: one per finding, with what is known without a model."""
@@ -101,12 +110,7 @@ def score_batch(batch: Sequence[Decoded], scores: Scores, queries: Queries, swee
     if pairs:
         counts = sweep(np.stack(maps), np.stack(masks), size=(GRID, GRID), frames=np.asarray(frames, np.float64))
         for index, row in enumerate(pairs):
-            row.region_area = int(counts.region[index])
-            row.argmax = int(counts.argmax[index])
-            row.hit = bool(counts.hit[index])
-            row.degenerate = bool(counts.degenerate[index])
-            row.area = counts.area[index]
-            row.overlap = counts.overlap[index]
+            row.take(counts, index)
     return rows
 
 

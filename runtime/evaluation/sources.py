@@ -1,37 +1,104 @@
-"""Where a cell's pixels come from: the store of prepared images, or the files themselves each time."""
+"""Where a cell's pixels come from: the prepared images, or the files themselves each time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ...engines.errors import RunError
 from ...engines.geometry import Geometry
+from ..images.decoders import CPU, Decoder
 from .decoding import PixelSource, direct_source
 from .pairing import LoadedDataset
+from .preparing import prepare
 
-__all__ = ["OpenSource", "source_opener"]
+if TYPE_CHECKING:
+    from ..prepared_set import PreparedSet
+
+__all__ = ["OpenSource", "open_prepared", "source_opener"]
 
 OpenSource = Callable[[LoadedDataset, Geometry], AbstractContextManager[PixelSource]]
+Say = Callable[[str], None]
 
 
-def source_opener(cache: Path | None, say: Callable[[str], None]) -> OpenSource:
+def source_opener(
+    cache: Path | None,
+    say: Say,
+    *,
+    geometries: Callable[[LoadedDataset], Sequence[Geometry]] | None = None,
+    limit: int | None = None,
+    decoder: Decoder = CPU,
+    threads: int = 1,
+) -> OpenSource:
     """A function that opens the source of a dataset's pixels for one geometry; without `cache` nothing is kept.
 
-    `say` is told when the store cannot be used. Opening raises RunError when the cache cannot be written.
+    `geometries`: all that the run needs of a dataset; an image that must be decoded is then decoded for all of them.
+    `limit`: bytes the cache may take. A `decoder` on the GPU fills the cache, in `threads` threads, when a source is
+    opened. `say` is told what is done about the cache. Opening raises RunError when the cache cannot be written.
     """
 
     @contextmanager
     def opened(loaded: LoadedDataset, geometry: Geometry) -> Iterator[PixelSource]:
-        if cache is None:
+        wanted = [geometry, *(geometries(loaded) if geometries else ())]
+        prepared = None
+        if cache is not None:
+            prepared = open_prepared(cache, loaded, wanted, say, limit=limit, decoder=decoder)
+            # Too large together: at least the one that is needed now.
+            prepared = prepared or open_prepared(cache, loaded, [geometry], say, limit=limit, decoder=decoder)
+        if prepared is None and decoder.on_gpu(geometry):
+            raise RunError(
+                f"The decoder {decoder.name} needs room for the prepared images of {loaded.name}; give --cache, raise "
+                "--cache-limit, or use --decoder cpu."
+            )
+        if prepared is None:
+            if cache is not None:
+                say(f"{loaded.name}: its prepared images would not fit the cache limit, so they are not kept")
             yield direct_source(geometry)
             return
-        from ..prepared import PreparedStore
-
-        # All cases, not the limited ones: a trial on a few of them then fills the store of the full evaluation.
-        with PreparedStore.open(cache, loaded.name, loaded.dataset.cases(), geometry) as store:
-            if store.note:
-                say(store.note)
-            yield store
+        with prepared:
+            for note in prepared.notes:
+                say(note)
+            if decoder.on_gpu(geometry):
+                say(f"{loaded.name}: {prepare(prepared, len(loaded.cases), threads, lambda count: None, decoder)}")
+            yield prepared.source(geometry)
 
     return opened
+
+
+def open_prepared(
+    cache: Path,
+    loaded: LoadedDataset,
+    geometries: Sequence[Geometry],
+    say: Say,
+    *,
+    limit: int | None = None,
+    wait: Callable[[Path], None] | None = None,
+    decoder: Decoder = CPU,
+) -> PreparedSet | None:
+    """The prepared images of a dataset in these geometries, after making room for them; None: `limit` is too small.
+
+    All cases are covered, not the limited ones: a trial on a few of them then fills the stores of the full evaluation.
+    Raises RunError.
+    """
+    from ..cache import make_room
+    from ..prepared_keys import store_bytes, store_folder
+    from ..prepared_set import PreparedSet
+    from ..sizes import format_bytes
+
+    cases = loaded.dataset.cases()
+    if limit is not None:
+        distinct = {geometry.key: geometry for geometry in geometries}.values()
+        need = sum(store_bytes(len(cases), geometry) for geometry in distinct)
+        if need > limit:
+            return None
+        folders = {store_folder(cache, loaded.name, cases, g, decoder.reader(g))[0] for g in distinct}
+        for store in make_room(cache, limit, need, folders)[0]:
+            say(f"cache limit: {format_bytes(store.bytes)} of {store.dataset}, {store.geometry} were deleted")
+    if wait is None and any(map(decoder.on_gpu, geometries)):
+
+        def wait(folder: Path) -> None:
+            say(f"{loaded.name}: waiting for another process that prepares {folder}")
+
+    return PreparedSet.open(cache, loaded.name, cases, geometries, reader=decoder.reader, wait=wait)

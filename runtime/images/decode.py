@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageError
 from .headers import check_pixels, jpeg_size, png_size
 
-__all__ = ["decode_grey", "read_grey", "reader_version"]
+__all__ = ["decode_grey", "read_bytes", "read_grey", "reader_version"]
 
 _MAX_BYTES = 1 << 29
 _REVISION = "1"  # raise it whenever the pixels of any file change
@@ -23,18 +23,22 @@ def read_grey(path: Path) -> NDArray[np.uint8]:
     The kind of file (PNG, JPEG, DICOM) is told by its content, not its name. Raises ImageError, and nothing else,
     naming the file and the cause.
     """
+    return decode_grey(read_bytes(path), str(path))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of an image file. Raises ImageError where it cannot be read or is too large for a radiograph."""
     path = Path(path)
     try:
         size = path.stat().st_size
         if size > _MAX_BYTES:
             raise ImageError(f"it has {size} bytes, the limit is {_MAX_BYTES}")
-        data = path.read_bytes()
+        return path.read_bytes()
     except ImageError as error:
         raise ImageError(f"{path} cannot be read: {error}.") from None
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or str(error)
         raise ImageError(f"{path} cannot be read: {cause}.") from error
-    return decode_grey(data, str(path))
 
 
 def decode_grey(data: bytes, name: str) -> NDArray[np.uint8]:

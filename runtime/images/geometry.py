@@ -10,7 +10,7 @@ from ...engines.geometry import Geometry
 from .area import resize_area
 from .headers import MAX_PIXELS
 
-__all__ = ["field_of_view", "to_model"]
+__all__ = ["field_of_view", "resize_plan", "to_model"]
 
 
 def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
@@ -29,9 +29,7 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
         square = np.zeros((geometry.resize, geometry.resize), np.uint8)
         square[top : top + rows, left : left + columns] = resize_area(grey, rows, columns)
         return _centre(square, geometry.size)
-    rows, columns = _resized(height, width, geometry)
-    if rows * columns > MAX_PIXELS:
-        raise ImageError(f"An image of {width} x {height} pixels is too narrow to be a radiograph.")
+    rows, columns, _, _ = resize_plan(height, width, geometry)
     return _centre(_resize(grey, rows, columns, geometry), geometry.size)
 
 
@@ -50,6 +48,17 @@ def field_of_view(geometry: Geometry, height: int, width: int) -> tuple[float, f
         rows, columns = _resized(height, width, geometry)
         y, x = _offset(rows, geometry.size), _offset(columns, geometry.size)
     return (y / rows, x / columns, (y + geometry.size) / rows, (x + geometry.size) / columns)
+
+
+def resize_plan(height: int, width: int, geometry: Geometry) -> tuple[int, int, int, int]:
+    """Rows and columns that an image is resized to, then top and left of the `size` x `size` part that is kept.
+
+    For the modes squash and crop. Raises ImageError for an image too narrow to be resized.
+    """
+    rows, columns = _resized(height, width, geometry)
+    if rows * columns > MAX_PIXELS:
+        raise ImageError(f"An image of {width} x {height} pixels is too narrow to be a radiograph.")
+    return rows, columns, _offset(rows, geometry.size), _offset(columns, geometry.size)
 
 
 def _resized(height: int, width: int, geometry: Geometry) -> tuple[int, int]:

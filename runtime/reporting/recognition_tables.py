@@ -46,8 +46,9 @@ def recognition(results: Results) -> Table:
         "means over classes; accuracy: over all known (image, class) cells; without AUC: classes with one label value "
         "only, left out of the mean; without AUPRC: classes without a positive, left out",
     )
-    rows = tuple(_recognition_row(cell) for cell in results.finished)
-    return Table("Recognition", tuple(map(Column, _RECOGNITION)), rows, results.stamps(results.finished), notes)
+    cells = [cell for cell in results.finished if cell.recognition.classes]  # a baseline has no score
+    rows = tuple(map(_recognition_row, cells))
+    return Table("Recognition", tuple(map(Column, _RECOGNITION)), rows, results.stamps(cells), notes)
 
 
 def coverage(results: Results) -> Table:

@@ -9,6 +9,7 @@ __all__ = ["OPTIMISTIC", "stamp", "stamps"]
 OPTIMISTIC = "optimistic: threshold chosen on the same data"
 
 _LINES: Mapping[str, str] = {
+    "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
     "stand-in": "stand-in weights: numbers mean nothing",
     "demo": "demo model trained on generated phantoms; it never saw a radiograph",
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...metrics_gpu.aggregate import macro_mean
-from ...metrics_gpu.grounding import Grounding, GroundingScores, grounding
+from ...metrics_gpu.grounding import Grounding, GroundingOptions, GroundingScores, grounding
 from ...metrics_gpu.recognition import ClassRecognition, Recognition, recognition
 from .load import CellRows
 
@@ -70,6 +70,8 @@ class CellValues:
 def cell_values(cell: CellRows) -> CellValues:
     """All numbers of one cell."""
     limit = cell.entry["ingredients"]["limit"]
+    # A baseline has no score to recognise anything by.
+    scored = () if cell.entry["weights"] == "baseline" else cell.findings
     paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0))
     pair_logits = cell.logits[:, paired].astype(np.float64) - cell.negatives[:, paired]
     classes = range(len(cell.findings))
@@ -83,8 +85,10 @@ def cell_values(cell: CellRows) -> CellValues:
         cases=cell.cases,
         missing=cell.missing,
         unreadable=cell.unreadable,
-        grounding=grounding(cell.counts, cell.class_of, cell.findings),
-        recognition=recognition(cell.logits, cell.labels, cell.findings),
+        grounding=grounding(
+            cell.counts, cell.class_of, cell.findings, GroundingOptions(ties=cell.entry.get("ties", "first"))
+        ),
+        recognition=recognition(cell.logits[:, : len(scored)], cell.labels[:, : len(scored)], scored),
         pair=recognition(pair_logits, cell.labels[:, paired], [cell.findings[index] for index in paired]),
         rescued=tuple(int(cell.rescued[cell.class_of == index].sum()) for index in classes),
     )

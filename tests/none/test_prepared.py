@@ -121,16 +121,23 @@ def test_no_cases(tmp_path: Path) -> None:
         assert len(store) == 0
 
 
-def test_a_second_process_works_without_the_store(tmp_path: Path) -> None:
+def test_a_second_process_reads_what_is_ready_and_keeps_nothing(tmp_path: Path) -> None:
     cases = make_cases(tmp_path / "images")
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         kept = store.load(0)[0]
         with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as second:
             assert not second.is_kept and "in use by another process" in (second.note or "")
-            assert second.get(0) is None
+            shared = second.get(0)
+            assert shared is not None and not shared.flags.writeable
             pixels, height, width = second.load(0)
             np.testing.assert_array_equal(pixels, kept)
             assert (height, width) == (40, 50) == second.native_size(0)
+            second.load(1)
+            assert store.get(1) is None and second.get(1) is None
+            later = store.load(1)[0]
+            np.testing.assert_array_equal(second.get(1), later)
+            cases[1].image.write_bytes(picture(78, (61, 20)))
+            assert second.get(1) is None and second.load(1)[1:] == (61, 20)
             for _ in range(2):
                 with pytest.raises(ImageError):
                     second.load(4)

@@ -1,0 +1,168 @@
+"""Preparing images: `xbench-fast prepare` against the usual loop, and reading what is prepared, in one run.
+
+    python benchmarks/prepare.py --png FOLDER [--dicom FOLDER] [--threads 2] [--rounds 5] [--json FILE]
+
+The usual loop is what research code does, image by image in one thread: Pillow (for DICOM: pydicom's `pixel_array`),
+convert to RGB, bicubic to 224. Ours is the code of the command, with its files on the disk, in `--threads` threads.
+Rounds alternate, so that a busy machine slows both; the wall-clock ratio needs idle cores, the ratio of processor time
+does not. Memory is the peak of a process that prepares the same images under N and 8 N names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.evaluation.preparing import prepare
+from xbench_fast.runtime.machine import cpu_model
+from xbench_fast.runtime.prepared_set import PreparedSet
+
+GEOMETRY = Geometry("squash", 224, 224, "bicubic")
+Pixels = NDArray[np.uint8]
+
+
+def make_cases(paths: list[Path]) -> list[Case]:
+    return [Case(f"{number}", path, {}, {}, "all") for number, path in enumerate(paths)]
+
+
+def usual_loop(paths: list[Path]) -> Iterator[Pixels]:
+    from PIL import Image
+
+    for path in paths:
+        if path.suffix == ".dcm":
+            import pydicom
+
+            image = Image.fromarray(pydicom.dcmread(path).pixel_array)
+        else:
+            image = Image.open(path)
+        yield np.asarray(image.convert("RGB").resize((224, 224), Image.Resampling.BICUBIC))
+
+
+def fill(cache: Path, cases: list[Case], threads: int) -> None:
+    with PreparedSet.open(cache, "bench", cases, [GEOMETRY]) as images:
+        done = prepare(images, len(cases), threads, lambda count: None)
+    if done.decoded != len(cases):
+        raise SystemExit(f"only {done.decoded} of {len(cases)} images could be decoded")
+
+
+def read(cache: Path, cases: list[Case]) -> Pixels:
+    """All prepared images, copied into one array as a batch would be."""
+    with PreparedSet.open(cache, "bench", cases, [GEOMETRY]) as images:
+        source = images.source(GEOMETRY)
+        return np.stack([source(case)[0] for case in cases])
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Seconds by the wall clock and of processor time, and the result."""
+    wall, used = time.perf_counter(), time.process_time()
+    result = action()
+    return time.perf_counter() - wall, time.process_time() - used, result
+
+
+def compare(paths: list[Path], threads: int, rounds: int) -> dict[str, Any]:
+    cases = make_cases(paths)
+    seconds: dict[str, list[tuple[float, float]]] = {"usual": [], "prepare": [], "read": []}
+    for number in range(rounds + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            usual = timed(lambda: list(usual_loop(paths)))
+            ours = timed(lambda place=Path(folder): fill(place, cases, threads))
+            again = timed(lambda place=Path(folder): read(place, cases))
+        for pixels, kept in zip(usual[2], again[2], strict=True):
+            # A colour film's luminance is rounded before the resize here, after it there.
+            if np.abs(pixels[..., 1].astype(int) - kept).max() > 3:
+                raise SystemExit("the prepared pixels are not those of the usual loop")
+        if number:  # the first round warms files and imports
+            for name, figures in zip(seconds, (usual, ours, again), strict=True):
+                seconds[name].append(figures[:2])
+
+    def ratio(one: str, other: str, column: int) -> float:
+        return round(median(a[column] / b[column] for a, b in zip(seconds[one], seconds[other], strict=True)), 2)
+
+    def each(name: str, column: int) -> float:
+        return round(1e3 * median(figures[column] for figures in seconds[name]) / len(paths), 3)
+
+    return {
+        "images": len(paths),
+        "usual_ms": each("usual", 0),
+        "usual_cpu_ms": each("usual", 1),
+        "prepare_ms": each("prepare", 0),
+        "prepare_cpu_ms": each("prepare", 1),
+        "read_ms": each("read", 0),
+        "prepare_times_faster": ratio("usual", "prepare", 0),
+        "prepare_times_less_cpu": ratio("usual", "prepare", 1),
+        "prepare_times_faster_if_every_thread_had_a_core": round(threads * ratio("usual", "prepare", 1), 2),
+        "read_times_faster_than_prepare_in_cpu": ratio("prepare", "read", 1),
+        "read_times_faster_than_usual": ratio("usual", "read", 0),
+    }
+
+
+def peak(paths: list[Path], count: int, threads: int) -> float:
+    """MB that a process takes at most while it prepares `count` images (the given ones, under other names)."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(count):
+            source = paths[number % len(paths)]
+            (Path(folder) / f"{number:06d}{source.suffix}").symlink_to(source.resolve())
+        line = [sys.executable, __file__, "--inner", folder, "--threads", str(threads)]
+        done = subprocess.run(line, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def inner(folder: Path, threads: int) -> None:
+    cache = Path(tempfile.mkdtemp())
+    try:
+        fill(cache, make_cases(sorted(folder.iterdir())), threads)
+    finally:
+        shutil.rmtree(cache)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--png", type=Path, help="folder of PNG radiographs")
+    parser.add_argument("--dicom", type=Path, help="folder of DICOM radiographs")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--inner", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inner:
+        inner(options.inner, options.threads)
+        return
+    results: dict[str, Any] = {}
+    for name, folder, pattern in (("png", options.png, "*.png"), ("dicom", options.dicom, "*.dcm")):
+        paths = sorted(folder.glob(pattern)) if folder else []
+        if not paths:
+            continue
+        found = compare(paths, options.threads, options.rounds)
+        found["peak_mb"] = {str(n): round(peak(paths, n, options.threads)) for n in (50, 400)}
+        results[name] = found
+        print(f"{name}: {found['images']} images, {options.threads} threads, {options.rounds} rounds")
+        for key, value in found.items():
+            if key != "images":
+                print(f"  {key:<40}{value}")
+    if not results:
+        parser.error("no image was found; give --png FOLDER or --dicom FOLDER")
+    machine = {"cpu": cpu_model(), "cores": os.cpu_count(), "python": platform.python_version()}
+    if options.json:
+        document = {"threads": options.threads, "rounds": options.rounds, **results, "machine": machine}
+        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

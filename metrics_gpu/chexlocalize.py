@@ -1,0 +1,104 @@
+"""The evaluation protocol of the CheXlocalize benchmark, which differs from ours (metrics specification §11).
+
+Maps are compared with the regions at the image's native size. A map is resized bilinearly with half-pixel centres, then
+scaled by its minimum and maximum over the full-resolution map, and cut by a threshold of its class with `>`, or, where
+there is none, by Otsu's method on the map scaled to 0..255 and truncated to 8 bits. Values of an image count only where
+the region is not empty and, on the true positive slice, the cut map is not empty either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sampling import axis
+
+__all__ = ["TUNED", "iou", "native_map", "otsu_level", "pointing_hit", "segment"]
+
+TUNED: Final[Mapping[str, float]] = {
+    "Airspace Opacity": 0.4,
+    "Atelectasis": 0.4,
+    "Cardiomegaly": 0.2,
+    "Consolidation": 0.4,
+    "Edema": 0.4,
+    "Enlarged Cardiomediastinum": 0.2,
+    "Lung Lesion": 0.7,
+    "Pleural Effusion": 0.6,
+    "Pneumothorax": 0.6,
+    "Support Devices": 0.4,
+}
+"""The benchmark's thresholds for its Grad-CAM maps, tuned on the validation set in steps of 0.1."""
+
+
+def native_map(saliency: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+    """float32 [height, width]: a map float32 [h, w] resized to the image, not scaled.
+
+    Raises TypeError for another dtype, ValueError for another shape or a map that is not finite.
+    """
+    if not isinstance(saliency, np.ndarray) or saliency.dtype != np.float32:
+        raise TypeError("a saliency map must be a float32 array")
+    if saliency.ndim != 2 or 0 in saliency.shape:
+        raise ValueError(f"a saliency map must have shape [h, w], got {saliency.shape}")
+    if not np.isfinite(saliency).all():
+        raise ValueError("the saliency map is not finite")
+    rows, columns = axis(saliency.shape[0], height), axis(saliency.shape[1], width)
+    one = np.float32(1)
+    across = saliency[:, columns.lo] * (one - columns.weight) + saliency[:, columns.hi] * columns.weight
+    weight = rows.weight[:, None]
+    resized: NDArray[np.float32] = across[rows.lo] * (one - weight) + across[rows.hi] * weight
+    return resized
+
+
+def segment(native: NDArray[np.float32], threshold: float | None = None) -> NDArray[np.bool_]:
+    """bool [H, W]: the pixels of a full-resolution map that count as the finding.
+
+    threshold: in [0, 1], of the map scaled by its minimum and maximum; None: Otsu's method. A constant map, which the
+    benchmark's arithmetic turns into 0 / 0, gives an empty segmentation.
+    """
+    low, high = native.min(), native.max()
+    if not high > low:
+        return np.zeros(native.shape, np.bool_)
+    scaled = (native - low) / (high - low)
+    if threshold is not None:
+        return np.asarray(scaled > np.float32(threshold))
+    levels = (np.float32(255) * scaled).astype(np.uint8)
+    return np.asarray(levels > otsu_level(levels))
+
+
+def otsu_level(levels: NDArray[np.uint8]) -> int:
+    """The level that splits an 8-bit image with the largest variance between the two sides, `levels <= result` and
+    `levels > result`; of equal ones the lowest (N. Otsu, IEEE Trans. SMC 9, 1979)."""
+    counts = np.bincount(levels.ravel(), minlength=256).astype(np.float64)
+    share = counts / counts.sum()
+    below = np.cumsum(share)
+    first = np.cumsum(share * np.arange(256))
+    above, mean = 1.0 - below, first[-1]
+    usable = (below > np.finfo(np.float32).eps) & (above > np.finfo(np.float32).eps)
+    between = np.zeros(256)
+    between[usable] = (mean * below - first)[usable] ** 2 / (below * above)[usable]
+    return int(np.argmax(between))
+
+
+def iou(segmented: NDArray[np.bool_], region: NDArray[np.bool_], *, true_positives_only: bool = True) -> float:
+    """Intersection over union of two masks of one shape; NaN where the pair does not count.
+
+    It does not count when the region is empty, or, with `true_positives_only`, the segmentation is. Raises ValueError
+    when the shapes differ.
+    """
+    if segmented.shape != region.shape:
+        raise ValueError(f"a segmentation of {segmented.shape} cannot be compared with a region of {region.shape}")
+    if not region.any() or (true_positives_only and not segmented.any()):
+        return math.nan
+    return float(np.count_nonzero(segmented & region) / np.count_nonzero(segmented | region))
+
+
+def pointing_hit(native: NDArray[np.float32], region: NDArray[np.bool_]) -> float:
+    """1.0 if the first maximum of a full-resolution map in row-major order lies in the region, else 0.0; NaN where the
+    region is empty. Raises ValueError when the shapes differ."""
+    if native.shape != region.shape:
+        raise ValueError(f"a map of {native.shape} cannot be compared with a region of {region.shape}")
+    return float(region.reshape(-1)[int(np.argmax(native))]) if region.any() else math.nan

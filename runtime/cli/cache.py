@@ -1,0 +1,111 @@
+"""`xbench-fast cache`: what the folder of prepared images holds, and making it smaller."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import cache_option, config_option, json_option, resolve_config
+
+if TYPE_CHECKING:
+    from ..cache import StoreInfo
+
+__all__ = ["cache"]
+
+
+@click.group("cache", invoke_without_command=True, short_help="List or delete prepared images.")
+@cache_option
+@config_option
+@json_option
+@click.pass_context
+def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
+    """List the stores of prepared images; `clear` and `prune` delete some. Results are never touched."""
+    config = resolve_config(config_file)
+    folder = cache or config.cache or config.eval.out / "prepared"
+    ctx.obj = (folder, config.cache_limit)
+    if ctx.invoked_subcommand is not None:
+        return 0
+    from ..cache import list_stores
+
+    stores = list_stores(folder)
+    if as_json:
+        rows = [{**asdict(store), "path": str(store.path)} for store in stores]
+        total = sum(store.bytes for store in stores)
+        click.echo(json.dumps({"cache": str(folder), "bytes": total, "stores": rows}, indent=1))
+    else:
+        _print(folder, stores)
+    return 0
+
+
+@cache.command()
+@click.pass_obj
+def clear(settings: tuple[Path, int | None]) -> int:
+    """Delete all prepared images but those in use; they are decoded again when they are needed."""
+    from ..cache import clear as clear_stores
+
+    _tell(settings[0], *clear_stores(settings[0]))
+    return 0
+
+
+@cache.command()
+@click.option(
+    "--limit", metavar="SIZE", help="Also delete the longest unused until at most this much stays, e.g. 20GB."
+)
+@click.pass_obj
+def prune(settings: tuple[Path, int | None], limit: str | None) -> int:
+    """Delete what other reader versions made, which nobody reads any more; with a limit, then the longest unused."""
+    from ..cache import clear as clear_stores
+    from ..cache import make_room
+    from ..sizes import parse_bytes
+
+    folder, configured = settings
+    most = configured if limit is None else parse_bytes(limit, "--limit")
+    removed, stayed = clear_stores(folder, outdated_only=True)
+    fits = True
+    if most is not None:
+        more, fits = make_room(folder, most)
+        removed += more
+    _tell(folder, removed, stayed)
+    if not fits:
+        click.echo("Error: what is left is in use and larger than the limit.", err=True)
+    return 0 if fits else 1
+
+
+def _tell(folder: Path, removed: list[StoreInfo], stayed: list[StoreInfo]) -> None:
+    from ..sizes import format_bytes
+
+    for store in removed:
+        click.echo(f"deleted: {store.path.name} ({format_bytes(store.bytes)})")
+    for store in stayed:
+        click.echo(f"in use, kept: {store.path.name} ({format_bytes(store.bytes)})")
+    if not removed:
+        click.echo(f"nothing was deleted in {folder}")
+
+
+def _print(folder: Path, stores: list[StoreInfo]) -> None:
+    from datetime import datetime
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..sizes import format_bytes
+    from .terminal import make_console
+
+    console = make_console()
+    total = format_bytes(sum(store.bytes for store in stores))
+    console.print(Text(f"{folder}: {len(stores)} stores, {total}"), soft_wrap=True)
+    if not stores:
+        return
+    table = Table()
+    for title in ("dataset", "geometry", "prepared", "size", "last opened", "state", "folder"):
+        table.add_column(title, overflow="fold")
+    for store in stores:
+        opened = datetime.fromtimestamp(store.used).isoformat(" ", "minutes")
+        state = "in use" if store.in_use else "outdated" if store.outdated else ""
+        cells = (store.dataset, store.geometry, f"{store.images} of {store.cases}", format_bytes(store.bytes))
+        table.add_row(*map(Text, (*cells, opened, state, store.path.name)))
+    console.print(table)

@@ -1,0 +1,167 @@
+"""`xbench-fast prepare`: decode the images once, before any model runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...engines.errors import ConfigError, RunError, XBenchError
+from .options import (
+    bundle_options,
+    cache_limit_option,
+    cache_option,
+    config_option,
+    data_options,
+    decoder_option,
+    json_option,
+    resolve_config,
+)
+
+if TYPE_CHECKING:
+    from ...engines.geometry import Geometry
+    from ..evaluation.pairing import LoadedDataset
+    from ..images.decoders import Decoder
+
+__all__ = ["prepare"]
+
+
+@click.command(short_help="Decode images once, for all models.")
+@click.option("--dataset", "names", multiple=True, help="Dataset name; can be repeated.  [default: all configured]")
+@click.option(
+    "--model", "models", multiple=True, help="Prepare for this bundle; can be repeated.  [default: all found]"
+)
+@click.option(
+    "--geometry",
+    "geometry_texts",
+    metavar="MODE-SIZE-RESIZE-INTERPOLATION",
+    multiple=True,
+    help="Prepare for this geometry instead of those of bundles, e.g. squash-224-224-bicubic; can be repeated.",
+)
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of decoding.  [default: all cores]")
+@cache_option
+@cache_limit_option
+@decoder_option
+@bundle_options
+@data_options
+@config_option
+@json_option
+def prepare(
+    names: tuple[str, ...],
+    models: tuple[str, ...],
+    geometry_texts: tuple[str, ...],
+    threads: int | None,
+    cache: Path | None,
+    cache_limit: str | None,
+    decoder: str,
+    bundle_folders: tuple[Path, ...],
+    data: tuple[str, ...],
+    data_options: tuple[str, ...],
+    config_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Decode every image once, in the geometries the models need.
+
+    An evaluation does the same by itself when it meets an image for the first time; this does it ahead, without a
+    model. It can be interrupted and run again, and by several processes at once.
+    """
+    if geometry_texts and models:
+        raise ConfigError("--geometry and --model contradict each other; give one of them.")
+    config = resolve_config(config_file, bundle_folders, data, data_options, cache_limit)
+    from ..evaluation.pairing import load_dataset, needed_geometries, select_bundles, select_datasets
+    from ..evaluation.progress import progress_for
+    from ..images.decoders import choose_decoder
+    from ..machine import usable_cores
+    from .terminal import make_console
+
+    fixed = [_geometry(text) for text in geometry_texts]
+    bundles = [] if fixed else select_bundles(config, models)
+    datasets = select_datasets(config, names)
+    if not datasets:
+        raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
+    folder = cache or config.cache or config.eval.out / "prepared"
+    progress = progress_for(make_console(stderr=as_json))
+    chosen, line = choose_decoder(decoder)
+    if line:
+        progress.say(line)
+    rows: list[dict[str, Any]] = []
+    for item in datasets:
+        if not names and not item.root.is_dir():
+            progress.say(f"{item.name}: skipped, its folder {item.root} does not exist")
+            continue
+        try:
+            loaded = load_dataset(item)
+            geometries = fixed or needed_geometries(bundles, loaded)
+            if not geometries:
+                progress.say(f"{item.name}: skipped, no bundle has a prompt set for it")
+                continue
+            limit = config.cache_limit
+            rows.append(_one(folder, loaded, geometries, threads or usable_cores(), limit, chosen, progress))
+        except RunError:
+            raise
+        except XBenchError as error:
+            rows.append({"dataset": item.name, "error": str(error)})
+            click.echo(f"Error: {item.name}: {error}", err=True)
+    _tell_outdated(folder, progress)
+    if as_json:
+        click.echo(json.dumps({"cache": str(folder), "datasets": rows}, indent=1))
+    if not rows:
+        click.echo("Error: nothing was prepared; the lines above say why.", err=True)
+    return 0 if rows and not any("error" in row for row in rows) else 1
+
+
+def _one(
+    folder: Path,
+    loaded: LoadedDataset,
+    geometries: list[Geometry],
+    threads: int,
+    limit: int | None,
+    decoder: Decoder,
+    progress: Any,
+) -> dict[str, Any]:
+    from ..evaluation.preparing import prepare as prepare_images
+    from ..evaluation.sources import open_prepared
+
+    def wait(store: Path) -> None:
+        progress.say(f"{loaded.name}: waiting for another process that prepares {store}")
+
+    keys = [geometry.key for geometry in geometries]
+    opened = open_prepared(folder, loaded, geometries, progress.say, limit=limit, wait=wait, decoder=decoder)
+    if opened is None:
+        raise ConfigError(
+            f"The prepared images of '{loaded.name}' in {', '.join(keys)} do not fit the cache limit; raise "
+            "--cache-limit, or leave this dataset out: eval then decodes it without keeping anything."
+        )
+    with opened, progress.cell(f"{loaded.name}, {', '.join(keys)}", len(loaded.cases)) as advance:
+        done = prepare_images(opened, len(loaded.cases), threads, advance, decoder)
+    progress.say(f"{loaded.name}, {', '.join(keys)}: {done}")
+    names = [decoder.describe(geometry).partition(" ")[0] for geometry in geometries]
+    return {"dataset": loaded.name, "geometries": keys, "decoders": names, **asdict(done)}
+
+
+def _geometry(text: str) -> Geometry:
+    from ...engines.errors import BundleError
+    from ...engines.geometry import Geometry
+
+    mode, *rest = text.split("-")
+    try:
+        size, resize, interpolation = rest
+        return Geometry.from_json({"mode": mode, "size": size, "resize": resize, "interpolation": interpolation})
+    except (ValueError, BundleError) as error:
+        raise ConfigError(
+            f"--geometry {text} is not of the form MODE-SIZE-RESIZE-INTERPOLATION, e.g. squash-224-224-bicubic or "
+            "crop-224-224-bicubic."
+        ) from error
+
+
+def _tell_outdated(folder: Path, progress: Any) -> None:
+    from ..cache import list_stores
+    from ..sizes import format_bytes
+
+    old = [store for store in list_stores(folder) if store.outdated]
+    if old:
+        size = format_bytes(sum(store.bytes for store in old))
+        progress.say(f"{len(old)} stores ({size}) are of another reader version; xbench-fast cache prune deletes them")

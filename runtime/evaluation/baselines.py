@@ -1,0 +1,157 @@
+"""Reference maps that see no image: what a number is worth stands beside it (metrics specification §4, §5, §13).
+
+    baseline:ones     the whole image at every threshold: the floor of every best-threshold number
+    baseline:center   one Gaussian in the middle of the frame, its deviation a quarter of the side
+    baseline:chance   a random 14 x 14 map for every pair, drawn from its case and class
+
+`ones` is a mask, not a map: a constant map would be normalised to zeros, so its counts are given directly. All of its
+pixels tie; its pointing is the expected hit of a random one of them, the mean region fraction, which is the chance
+level. The other two go through the same sweep as a model's maps.
+
+They need the regions only. A pair counts although its image is missing, unless the image's size is needed to draw the
+region.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ConfigError, ImageError
+from .decoding import Decoded, region_masks
+from .schema import GRID, THRESHOLD_COUNT
+from .scoring import Row, Sweep, empty_rows
+
+if TYPE_CHECKING:
+    from ..datasets.base import Case
+
+__all__ = ["BASELINES", "PREFIX", "baseline_rows", "describe_baseline", "draw_case", "split_baselines"]
+
+PREFIX = "baseline:"
+SEED = 0
+_CELLS = 14
+
+BASELINES = {
+    "ones": "the whole image at every threshold",
+    "center": "a centred Gaussian, standard deviation a quarter of the side",
+    "chance": f"a random {_CELLS} x {_CELLS} map per pair, seed {SEED}",
+}
+
+
+def split_baselines(models: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The baselines among the names of models, with their prefix, and the other names. Raises ConfigError."""
+    found = list(dict.fromkeys(name for name in models if name.startswith(PREFIX)))
+    for name in found:
+        plain = name.removeprefix(PREFIX)
+        if plain not in BASELINES:
+            close = difflib.get_close_matches(plain, BASELINES, n=1)
+            guess = f"did you mean '{PREFIX}{close[0]}'? " if close else ""
+            known = ", ".join(PREFIX + other for other in BASELINES)
+            raise ConfigError(f"There is no baseline '{name}': {guess}known are {known}.")
+    return found, [name for name in models if not name.startswith(PREFIX)]
+
+
+def describe_baseline(name: str) -> str:
+    """What the map of a baseline is; it is part of the key of its results."""
+    return BASELINES[name.removeprefix(PREFIX)]
+
+
+def draw_case(case: Case, findings: Sequence[str]) -> Decoded:
+    """A case with the masks of its regions and without pixels.
+
+    A case whose regions cannot be drawn, because only its image tells their size, is "missing" or "unreadable". Raises
+    DataError for a region that does not fit its image.
+    """
+    from ..images.size import image_size
+
+    if not any(name in case.regions for name in findings):
+        return Decoded(case, "ok")
+    size = case.size or _own_size(case)
+    if size is None:
+        if not case.image.is_file():
+            return Decoded(case, "missing", "the image file does not exist, and the size of its regions is unknown")
+        try:
+            size = image_size(case.image)
+        except ImageError as error:
+            return Decoded(case, "unreadable", str(error))
+    masks, rescued = region_masks(case, size, findings)
+    return Decoded(case, "ok", masks=masks, rescued=rescued)
+
+
+def baseline_rows(name: str, batch: Sequence[Decoded], findings: Sequence[str], sweep: Sweep) -> list[Row]:
+    """Rows of a batch of drawn cases; a baseline has no score, so their logits are null."""
+    rows: list[Row] = []
+    pairs = _Pairs()
+    for drawn in batch:
+        mine = empty_rows(drawn, findings)
+        rows += mine
+        for row in mine:
+            if drawn.status != "ok":
+                continue
+            row.region_area, row.rescued = 0, False
+            if row.finding in drawn.masks:
+                row.rescued = row.finding in drawn.rescued
+                pairs.rows.append(row)
+                pairs.masks.append(drawn.masks[row.finding])
+    if not pairs.rows:
+        return rows
+    masks = np.stack(pairs.masks)
+    if name == f"{PREFIX}ones":
+        _count_whole(pairs.rows, masks)
+        return rows
+    counts = sweep(_maps(name, pairs.rows), masks, size=(GRID, GRID), frames=None)
+    for index, row in enumerate(pairs.rows):
+        row.take(counts, index)
+    return rows
+
+
+@dataclass
+class _Pairs:
+    rows: list[Row] = field(default_factory=list)
+    masks: list[NDArray[np.uint8]] = field(default_factory=list)
+
+
+def _count_whole(rows: Sequence[Row], masks: NDArray[np.uint8]) -> None:
+    from ...metrics_gpu.sweep import unpack_masks
+
+    for row, mask in zip(rows, unpack_masks(masks, GRID), strict=True):
+        region = int(mask.sum())
+        row.region_area, row.argmax, row.degenerate = region, 0, False
+        row.hit = bool(mask[0, 0])  # the first of the tied maxima in row-major order
+        row.area = np.full(THRESHOLD_COUNT, GRID * GRID, np.int32)
+        row.overlap = np.full(THRESHOLD_COUNT, region, np.int32)
+
+
+def _maps(name: str, rows: Sequence[Row]) -> NDArray[np.float32]:
+    if name == f"{PREFIX}center":
+        return np.tile(_gaussian(), (len(rows), 1, 1))
+    return np.stack([_random(row.case_id, row.finding) for row in rows])
+
+
+def _gaussian() -> NDArray[np.float32]:
+    offset = (np.arange(GRID) + 0.5) / GRID - 0.5
+    side = np.exp(-0.5 * (offset / 0.25) ** 2)
+    return (side[:, None] * side[None, :]).astype(np.float32)
+
+
+def _random(case_id: str, finding: str) -> NDArray[np.float32]:
+    """Uniform in [0, 1), from a hash: the same on every machine, in whatever order the pairs come."""
+    seed = f"{SEED}\0{case_id}\0{finding}".encode(errors="surrogatepass")
+    words = np.frombuffer(hashlib.shake_128(seed).digest(2 * _CELLS * _CELLS), "<u2")
+    return (words.reshape(_CELLS, _CELLS) / np.float32(65536)).astype(np.float32)
+
+
+def _own_size(case: Case) -> tuple[int, int] | None:
+    """The grid that a mask among the regions was drawn on; boxes and polygons have none."""
+    for region in case.regions.values():
+        for part in getattr(region, "parts", (region,)):
+            size = getattr(part, "size", None)
+            if size is not None:
+                return int(size[0]), int(size[1])
+    return None

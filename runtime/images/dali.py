@@ -1,0 +1,232 @@
+"""Decoding on the GPU through NVIDIA DALI: JPEG by nvJPEG, the resize on the GPU, the result handed over by DLPack.
+
+DALI is not equal to the official pipelines to the last bit: at the border it repeats the last pixel where Pillow
+renormalises its filter, and nvJPEG may round differently. Its pixels are therefore kept apart from the exact ones, and
+results say which decoder made them. Grey 8-bit JPEG and PNG files go to DALI as they are; everything else (DICOM, 16
+bits, colour) is decoded as always and handed to DALI as pixels, for the resize.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import EngineError, ImageError, MissingExtraError
+from ...engines.geometry import Geometry
+from .decode import decode_grey, read_bytes, reader_version
+from .geometry import resize_plan
+from .headers import check_pixels, jpeg_size, png_size
+
+__all__ = ["DaliDecoder", "DeviceBatch", "dali_reader", "dali_version", "supports"]
+
+_DISTRIBUTIONS = ("nvidia-dali-cuda120", "nvidia-dali-cuda130", "nvidia-dali-cuda110")
+
+
+@dataclass(frozen=True)
+class DeviceBatch:
+    """Images in the memory of the device, valid until the next batch.
+
+    `tensors`: for each geometry uint8 [n, S, S, 1] with `__dlpack__`; `numbers`: which of the files given they are;
+    `sizes`: native (height, width) of each.
+    """
+
+    tensors: tuple[Any, ...]
+    numbers: tuple[int, ...]
+    sizes: tuple[tuple[int, int], ...]
+
+    def to_host(self) -> list[NDArray[np.uint8]]:
+        """For each geometry a copy uint8 [n, S, S] in the memory of the host."""
+        hosts = [tensor.as_cpu() if hasattr(tensor, "as_cpu") else tensor for tensor in self.tensors]
+        return [np.array(host)[..., 0] for host in hosts]
+
+
+def dali_version() -> str | None:
+    """The installed version of DALI; None when it is not installed."""
+    for name in _DISTRIBUTIONS:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def dali_reader() -> str:
+    """Names everything that decides the pixels, as `decode.reader_version` does for the exact path."""
+    return f"dali-{dali_version()}+{reader_version()}"
+
+
+def supports(geometry: Geometry) -> bool:
+    """Whether DALI has the resize of this geometry; area averaging it has not."""
+    return geometry.interpolation in ("bilinear", "bicubic")
+
+
+class DaliDecoder:
+    """Decodes files, each once, to one or several geometries. Use as a context manager, from one thread.
+
+    `device`: number of the GPU; None runs the same pipelines on the CPU, which serves tests only. Raises
+    MissingExtraError when DALI is not installed, EngineError when it cannot run here.
+    """
+
+    def __init__(
+        self, geometries: Sequence[Geometry], *, batch: int = 64, threads: int = 2, device: int | None = 0
+    ) -> None:
+        for geometry in geometries:
+            if not supports(geometry):
+                raise EngineError(f"DALI cannot resize to {geometry.key}; use --decoder cpu.")
+        self.geometries = tuple(geometries)
+        self._batch, self._threads, self._device = batch, threads, device
+        try:
+            # A file of another kind must not stop a batch that DALI could decode, so there are two pipelines.
+            self._encoded = self._make(encoded=True)
+            self._pixels = self._make(encoded=False)
+        except ImportError as error:
+            raise MissingExtraError(f"DALI is not installed ({error}); install xbench-fast[gpu].") from error
+        # DALI raises plain RuntimeErrors of many texts where there is no usable GPU.
+        except Exception as error:
+            raise EngineError(f"DALI cannot run here: {' '.join(str(error).split())[:300]}") from error
+
+    def _make(self, *, encoded: bool) -> Any:
+        return _pipeline(self.geometries, self._batch, self._threads, self._device, encoded=encoded)
+
+    def __enter__(self) -> DaliDecoder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._encoded = self._pixels = None
+
+    def batches(self, paths: Sequence[Path], errors: dict[int, ImageError]) -> Iterator[DeviceBatch]:
+        """The images in batches, in the memory of the device; one that cannot be read is put into `errors` instead."""
+        for start in range(0, len(paths), self._batch):
+            encoded: list[tuple[int, NDArray[np.uint8], tuple[int, int]]] = []
+            pixels: list[tuple[int, NDArray[np.uint8], tuple[int, int]]] = []
+            files: dict[int, bytes] = {}
+            for number in range(start, min(start + self._batch, len(paths))):
+                try:
+                    files[number] = read_bytes(paths[number])
+                    size = _plain_size(files[number])
+                    if size is None:
+                        pixels.append(self._decoded(number, files[number], paths[number]))
+                        continue
+                    self._check(*size)
+                    encoded.append((number, np.frombuffer(files[number], np.uint8), size))
+                except ImageError as error:
+                    errors[number] = error
+            whole = self._try(encoded)
+            if whole is not None:
+                yield whole
+            else:
+                # One damaged file stops a batch; the exact decoder says which it is, and why.
+                for number, _, _ in encoded:
+                    try:
+                        pixels.append(self._decoded(number, files[number], paths[number]))
+                    except ImageError as error:
+                        errors[number] = error
+            if pixels:
+                yield self._run(self._pixels, pixels)
+
+    def decode(self, paths: Sequence[Path]) -> list[tuple[list[NDArray[np.uint8]], int, int] | ImageError]:
+        """Of each file its pixels uint8 [S, S] in each geometry, on the host, with the native height and width; or why
+        there are none."""
+        errors: dict[int, ImageError] = {}
+        found: dict[int, tuple[list[NDArray[np.uint8]], int, int]] = {}
+        for batch in self.batches(paths, errors):
+            host = batch.to_host()
+            for place, (number, (height, width)) in enumerate(zip(batch.numbers, batch.sizes, strict=True)):
+                found[number] = ([np.ascontiguousarray(images[place]) for images in host], height, width)
+        return [found[number] if number in found else errors[number] for number in range(len(paths))]
+
+    def _check(self, height: int, width: int) -> None:
+        for geometry in self.geometries:
+            resize_plan(height, width, geometry)
+
+    def _decoded(self, number: int, data: bytes, path: Path) -> tuple[int, NDArray[np.uint8], tuple[int, int]]:
+        grey = decode_grey(data, str(path))
+        self._check(*grey.shape)
+        return number, grey[..., None], (grey.shape[0], grey.shape[1])
+
+    def _try(self, items: Sequence[tuple[int, NDArray[np.uint8], tuple[int, int]]]) -> DeviceBatch | None:
+        """The batch, or None when DALI cannot decode one of its files: its pipeline is useless then, and made anew."""
+        if not items:
+            return None
+        try:
+            return self._run(self._encoded, items)
+        except RuntimeError:
+            self._encoded = self._make(encoded=True)
+            return None
+
+    def _run(self, pipeline: Any, items: Sequence[tuple[int, NDArray[np.uint8], tuple[int, int]]]) -> DeviceBatch:
+        pipeline.feed_input("image", [data for _, data, _ in items])
+        for index, geometry in enumerate(self.geometries):
+            plans = [resize_plan(*size, geometry) for _, _, size in items]
+            pipeline.feed_input(f"size{index}", [np.array(plan[:2], np.float32) for plan in plans])
+            pipeline.feed_input(f"start{index}", [np.array(plan[2:], np.int32) for plan in plans])
+        tensors = tuple(output.as_tensor() for output in pipeline.run())
+        return DeviceBatch(tensors, tuple(item[0] for item in items), tuple(item[2] for item in items))
+
+
+def _pipeline(geometries: Sequence[Geometry], batch: int, threads: int, device: int | None, *, encoded: bool) -> Any:
+    dali, fn, types = (importlib.import_module(f"nvidia.dali{part}") for part in ("", ".fn", ".types"))
+    pipeline = dali.Pipeline(batch_size=batch, num_threads=threads, device_id=device, prefetch_queue_depth=1)
+    with pipeline:
+        image = fn.external_source(name="image", dtype=types.UINT8, ndim=1 if encoded else 3)
+        if encoded:
+            image = fn.decoders.image(image, device="cpu" if device is None else "mixed", output_type=types.GRAY)
+        elif device is not None:
+            image = image.gpu()
+        image = fn.reinterpret(image, layout="HWC")
+        outputs = []
+        for index, geometry in enumerate(geometries):
+            kind = types.INTERP_CUBIC if geometry.interpolation == "bicubic" else types.INTERP_TRIANGULAR
+            size = fn.external_source(name=f"size{index}", dtype=types.FLOAT, ndim=1)
+            start = fn.external_source(name=f"start{index}", dtype=types.INT32, ndim=1)
+            resized = fn.resize(image, size=size, interp_type=kind, antialias=True)
+            outputs.append(fn.slice(resized, start=start, shape=[geometry.size] * 2, axes=[0, 1]))
+        pipeline.set_outputs(*outputs)
+    pipeline.build()
+    return pipeline
+
+
+def _plain_size(data: bytes) -> tuple[int, int] | None:
+    """(height, width) of a grey 8-bit JPEG or PNG, which DALI decodes as Pillow does; None: another kind of file.
+
+    Raises ImageError for a damaged header.
+    """
+    if data.startswith(b"\xff\xd8\xff"):
+        if _jpeg_components(data) != 1:
+            return None
+        size = jpeg_size(data)
+    elif data.startswith(b"\x89PNG\r\n\x1a\n") and data[24:26] == b"\x08\x00" and data[28:29] == b"\x00":
+        size = png_size(data)
+        if b"tRNS" in data[: data.find(b"IDAT")]:
+            return None
+    else:
+        return None
+    check_pixels(size)
+    return size
+
+
+def _jpeg_components(data: bytes) -> int | None:
+    """The number of colours of a baseline or progressive JPEG of 8 bits; None: another kind."""
+    position = 2
+    while position + 10 <= len(data) and data[position] == 0xFF:
+        marker = data[position + 1]
+        if marker in (0xC0, 0xC1, 0xC2):
+            return data[position + 9] if data[position + 4] == 8 else None
+        if marker == 0xFF:
+            position += 1
+            continue
+        if marker in (0xDA, 0xD9):
+            return None
+        position += 2 + int(struct.unpack_from(">H", data, position + 2)[0])
+    return None

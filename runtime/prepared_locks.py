@@ -1,0 +1,140 @@
+"""Who may write to a store of prepared images, and when it may be deleted.
+
+Every process that has a store open holds `use` shared; deleting needs it exclusively, so a store in use is never
+deleted. One of them holds `lock` exclusively and may write. The operating system drops both when the process ends,
+however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["GRAVE", "STORE_FILES", "Hold", "in_use", "remove_store"]
+
+GRAVE = ".removed-"
+"""How the name of a store begins while it is being deleted."""
+
+STORE_FILES = frozenset(
+    {"index.json", "index.json.new", "lock", "pixels.bin", "reasons.jsonl", "records.bin", "use"},
+)
+
+
+class Hold:
+    """A hold on a store's folder; `writes`: this process, and no other, may write to it."""
+
+    def __init__(self, use: int, lock: int | None) -> None:
+        self._use = use
+        self._lock = lock
+
+    @property
+    def writes(self) -> bool:
+        return self._lock is not None
+
+    @staticmethod
+    def take(folder: Path, wait: Callable[[], None] | None = None) -> Hold:
+        """Makes the folder where it is missing and holds it.
+
+        `wait`: called when another process writes; this one then waits for its turn. Without it the hold only reads.
+        Raises OSError when the folder cannot be made or its lock files cannot be opened.
+        """
+        while True:
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                use = os.open(folder / "use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                continue  # deleted in between
+            try:
+                # Nobody holds it exclusively for longer than a rename takes.
+                fcntl.flock(use, fcntl.LOCK_SH)
+                if _same_file(use, folder / "use"):
+                    with contextlib.suppress(OSError):
+                        os.utime(use)  # the cache forgets the stores first that were not opened for the longest time
+                    return Hold(use, _writer(folder / "lock", wait))
+            except BaseException:
+                os.close(use)
+                raise
+            os.close(use)
+
+    def release(self) -> None:
+        """Gives the hold back."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        os.close(self._use)
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process has the store open at this moment."""
+    found = _alone(folder)
+    if found is None:
+        return (folder / "use").exists()
+    os.close(found)
+    return False
+
+
+def remove_store(folder: Path) -> bool:
+    """Deletes a store; False: a process has it open, and it stays. Raises OSError when it cannot be deleted.
+
+    The folder gets another name first: a process that is killed here leaves a name that nobody opens.
+    """
+    found = _alone(folder)
+    if found is None:
+        return False
+    try:
+        grave = folder.with_name(f"{GRAVE}{os.getpid()}-{folder.name}")
+        folder.rename(grave)
+    finally:
+        os.close(found)
+    shutil.rmtree(grave)
+    return True
+
+
+def _alone(folder: Path) -> int | None:
+    """The file `use`, held exclusively; None: another process holds it, or the store is gone."""
+    try:
+        use = os.open(folder / "use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _same_file(use, folder / "use"):
+            return use
+    except BlockingIOError:
+        pass
+    os.close(use)
+    return None
+
+
+def _writer(path: Path, wait: Callable[[], None] | None) -> int | None:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if wait is None:
+            os.close(lock)
+            return None
+        try:
+            wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(lock)
+            raise
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _same_file(descriptor: int, path: Path) -> bool:
+    """Whether `path` still names the open file; False: the store was deleted after it was opened."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    opened = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)

@@ -1,0 +1,222 @@
+"""Baselines: reference rows that need neither a bundle nor an image (metrics specification §4, §5, §13)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluation_world import World, same
+from make_images import dicom, encode
+from synthetic import make_bundle, make_dataset, reference_sweep
+from xbench_fast.engines.errors import ConfigError, ImageError
+from xbench_fast.runtime.cli import main
+from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.regions import Boxes, Rle, union
+from xbench_fast.runtime.evaluation.baselines import BASELINES, draw_case, split_baselines
+from xbench_fast.runtime.images.size import image_size
+
+NAMES = [f"baseline:{name}" for name in BASELINES]
+PIXELS = 224 * 224
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "250")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DatasetConfig:
+    return DatasetConfig("coco", make_dataset(tmp_path / "data", 20, missing=tuple(range(20))), "coco")
+
+
+def run(world: World, data: DatasetConfig, baselines: list[str], **options: Any) -> Any:
+    """An evaluation of baselines alone."""
+    return world.run([], [data], baselines=baselines, **options)
+
+
+def rows_of(world: World, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = world.table(f"baseline:{name}--coco").to_pylist()
+    return rows
+
+
+def masks(data: DatasetConfig) -> dict[tuple[str, str], Any]:
+    i, j = np.arange(224) * 40 // 224, np.arange(224) * 56 // 224
+    return {
+        (case.case_id, name): region.mask(40, 56)[np.ix_(i, j)]
+        for case in Coco(data.root).cases()
+        for name, region in case.regions.items()
+    }
+
+
+def test_all_images_may_be_missing(tmp_path: Path, data: DatasetConfig) -> None:
+    world = World(tmp_path)
+    assert run(world, data, NAMES).computed == 3
+    for name in BASELINES:
+        rows = rows_of(world, name)
+        assert len(rows) == 40 and {row["status"] for row in rows} == {"ok"}
+        assert all(row["logit"] is None and row["label"] in (0, 1) for row in rows)
+        assert {(r["case_id"], r["finding"]) for r in rows if r["area"] is not None} == set(masks(data))
+        assert all(row["region_area"] == 0 for row in rows if row["area"] is None)
+
+
+def test_ones_is_the_mask_itself(tmp_path: Path, data: DatasetConfig) -> None:
+    world, regions = World(tmp_path), masks(data)
+    run(world, data, ["baseline:ones"])
+    for row in rows_of(world, "ones"):
+        if row["area"] is None:
+            continue
+        mask = regions[row["case_id"], row["finding"]]
+        assert set(row["area"]) == {PIXELS} and set(row["overlap"]) == {mask.sum()} == {row["region_area"]}
+        assert (row["argmax"], row["degenerate"], row["hit"]) == (0, False, bool(mask[0, 0]))
+
+
+def test_center_and_chance_go_through_the_sweep(tmp_path: Path, data: DatasetConfig) -> None:
+    world, regions = World(tmp_path), masks(data)
+    run(world, data, ["baseline:center", "baseline:chance"])
+    y = (np.arange(224) + 0.5) / 224 - 0.5
+    centred = np.exp(-8 * y[:, None] ** 2).astype(np.float64) * np.exp(-8 * y[None, :] ** 2)
+    first = next(row for row in rows_of(world, "center") if row["area"] is not None)
+    counts = reference_sweep(centred.astype(np.float32)[None], regions[first["case_id"], first["finding"]][None])
+    assert first["area"] == counts.area[0].tolist() and first["overlap"] == counts.overlap[0].tolist()
+    assert divmod(first["argmax"], 224)[0] in (111, 112) and first["argmax"] % 224 in (111, 112)
+    drawn = {(r["case_id"], r["finding"]): r["argmax"] for r in rows_of(world, "chance") if r["area"] is not None}
+    assert len(set(drawn.values())) > 0.8 * len(drawn)  # another map for every pair
+
+
+def test_chance_depends_on_nothing_but_case_and_class(tmp_path: Path, data: DatasetConfig) -> None:
+    (tmp_path / "other").mkdir()
+    one, two = World(tmp_path), World(tmp_path / "other")
+    run(one, data, ["baseline:chance"], threads=1, chunk=8)
+    run(two, data, ["baseline:chance"], threads=3, chunk=3)
+    assert same(one.table("baseline:chance--coco"), two.table("baseline:chance--coco"))
+
+
+def test_baselines_are_resumed_and_reused(tmp_path: Path, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    from xbench_fast.runtime.evaluation.storage import CellFiles
+
+    real, written = CellFiles.write_part, list[int]()
+
+    def write(self: CellFiles, index: int, table: Any) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(index)
+        real(self, index, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CellFiles, "write_part", write)
+        with pytest.raises(KeyboardInterrupt):
+            run(world, data, ["baseline:center"])
+    assert world.entry("baseline:center--coco")["state"] == "interrupted"
+    assert run(world, data, ["baseline:center"]).computed == 1
+    assert world.entry("baseline:center--coco")["computed"] == 4 and len(rows_of(world, "center")) == 40
+    assert run(world, data, ["baseline:center"]).reused == 1
+    file = data.root / "annotations.json"
+    file.write_text(file.read_text().replace('"width": 56', '"width": 57', 1))
+    assert run(world, data, ["baseline:center"]).computed == 1
+
+
+def test_the_command_needs_no_bundle_and_reports_reference_rows(
+    tmp_path: Path, data: DatasetConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["eval", "--data", f"coco={data.root}", *(word for name in NAMES for word in ("--model", name))]
+    with pytest.raises(SystemExit) as caught:
+        main(line)
+    assert caught.value.code == 0 and "3 cells finished" in capsys.readouterr().out
+    assert json.loads(Path("run/run.json").read_text())["config"]["bundles"] == NAMES
+    with pytest.raises(SystemExit) as caught:
+        main(["report"])
+    out = capsys.readouterr().out
+    assert caught.value.code == 0 and "a reference map that sees no image" in out
+    cells = {cell["model"]: cell for cell in json.loads(Path("run/report/report.json").read_text())["cells"]}
+    assert list(cells) == NAMES
+    means = cells["baseline:ones"]["grounding"]["macro"]
+    # The zero line of every metric: all of it is the mean region fraction, or follows from it.
+    assert means["pointing"] == means["chance"] == means["iou_best"] == means["floor_iou"] == means["iou_fixed"]
+    assert means["dice_best"] == means["floor_dice"] == means["dice_fixed"] and means["delta_dice"] == 0
+    assert all(not cell["recognition"]["classes"] for cell in cells.values())
+
+
+def test_a_baseline_stands_beside_a_model(tmp_path: Path) -> None:
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 8), "coco")
+    world = World(tmp_path)
+    outcome = world.run([make_bundle(tmp_path / "blocks-32").path], [data], baselines=["baseline:ones"])
+    assert outcome.computed == 2 and len(rows_of(world, "ones")) == len(world.table()) == 16
+
+
+def test_names_of_baselines() -> None:
+    assert split_baselines(["kad", "baseline:ones", "x", "baseline:ones"]) == (["baseline:ones"], ["kad", "x"])
+    with pytest.raises(ConfigError, match=r"There is no baseline 'baseline:centre': did you mean 'baseline:center'\?"):
+        split_baselines(["baseline:centre"])
+
+
+def case(image: Path, region: Any, size: tuple[int, int] | None = None) -> Case:
+    return Case("c", image, {"a": 1}, {"a": region}, "all", size=size)
+
+
+def test_where_the_size_of_a_region_comes_from(tmp_path: Path) -> None:
+    box, missing = Boxes(((0, 0, 20, 10),)), tmp_path / "missing.png"
+    assert draw_case(case(missing, box), ["a"]).status == "missing"
+    assert draw_case(case(missing, box, (40, 40)), ["a"]).masks["a"].shape == (224, 28)
+    assert draw_case(case(missing, Rle((4, 4), (0, 8, 8))), ["a"]).masks
+    assert draw_case(case(missing, union([Rle((4, 4), (0, 8, 8)), Rle((4, 4), (8, 8))])), ["a"]).masks
+    assert draw_case(case(missing, box), ["b"]).status == "ok"
+    (tmp_path / "broken.png").write_bytes(b"rubbish")
+    broken = draw_case(case(tmp_path / "broken.png", box), ["a"])
+    assert broken.status == "unreadable" and "neither PNG, JPEG nor DICOM" in (broken.reason or "")
+
+
+def test_image_sizes_come_from_headers(tmp_path: Path) -> None:
+    pixels = np.zeros((24, 40), np.uint8)
+    files = {"a.png": encode(pixels, "PNG"), "a.jpg": encode(pixels, "JPEG"), "a.dcm": dicom(pixels)}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content[: len(content) - 10])
+        assert image_size(tmp_path / name) == (24, 40)
+    for content in (b"", b"\x89PNG\r\n\x1a\nxx", b"\xff\xd8\xff\xd9", files["a.dcm"][:150]):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(ImageError, match="bad cannot be read"):
+            image_size(tmp_path / "bad")
+    with pytest.raises(ImageError, match="No such file"):
+        image_size(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "n", "dice", "iou"),
+    [
+        ("rsna", {"list": "medklip_test.csv"}, 1218, "20.20", "11.97"),
+        ("siim", {"annotations": "train-rle.csv", "list": "mavl_test.csv", "unit": "row"}, 647, "3.16", "1.64"),
+    ],
+)
+def test_the_report_prints_the_known_floors(
+    shared: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    options: dict[str, str],
+    n: int,
+    dice: str,
+    iou: str,
+) -> None:
+    """Metrics specification §4: the all-ones values of the published test lists; the films themselves are not here."""
+    root = shared / "data" / "annotations" / name / "full"
+    if not root.is_dir():
+        pytest.skip("the whole annotation files are not among the shared data")
+    line = ["eval", "--model", "baseline:ones", "--data", f"{name}={root}"]
+    for key, value in options.items():
+        line += ["--data-option", f"{name}.{key}={value}"]
+    with pytest.raises(SystemExit) as caught:
+        main(line)
+    assert caught.value.code == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["report"])
+    out = capsys.readouterr().out
+    row = next(text for text in out.splitlines() if text.strip().startswith("baseline:ones "))
+    assert row.split()[1:6] == [iou, dice, dice, iou, iou]
+    cell = json.loads(Path("run/report/report.json").read_text())["cells"][0]
+    assert cell["n"] == n

@@ -1,0 +1,202 @@
+"""The choice of the decoder, and NVIDIA DALI: its pipelines run on the CPU here, where DALI is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from make_images import dicom, encode
+from xbench_fast.engines.errors import EngineError, ImageError, MissingExtraError, RunError
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime import doctor
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.evaluation.preparing import prepare
+from xbench_fast.runtime.images import dali, decoders
+from xbench_fast.runtime.images.dali import DaliDecoder, dali_version, supports
+from xbench_fast.runtime.images.decode import read_grey, reader_version
+from xbench_fast.runtime.images.decoders import CPU, Decoder, choose_decoder, dali_difference
+from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.prepared_set import PreparedSet
+
+SQUASH = Geometry("squash", 64, 64, "bicubic")
+CROP = Geometry("crop", 48, 64, "bilinear")
+AREA = Geometry("pad_crop", 32, 40, "area")
+
+needs_dali = pytest.mark.skipif(dali_version() is None, reason="DALI is not installed (extra gpu)")
+
+
+def film(height: int = 300, width: int = 260) -> Any:
+    y, x = np.mgrid[0:height, 0:width] / 300.0
+    return np.clip(120 + 80 * np.cos(6 * x) * np.sin(5 * y), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """A film in all the forms that matter; the sixth is damaged, the seventh is missing."""
+    grey, deep = film(), film().astype(np.uint16) * 257
+    contents = [
+        encode(grey, "PNG"),
+        encode(grey, "JPEG", quality=97),
+        encode(deep, "PNG"),
+        encode(grey, "JPEG", "RGB", quality=97),
+        dicom(grey),
+        encode(grey, "JPEG", quality=97)[:900],
+    ]
+    paths = [tmp_path / f"film{number}" for number in range(7)]
+    for path, content in zip(paths, contents, strict=False):
+        path.write_bytes(content)
+    return paths
+
+
+def close(found: Any, path: Path, geometry: Geometry) -> bool:
+    """DALI treats the border otherwise, so what is compared lies inside."""
+    error = np.abs(to_model(read_grey(path), geometry).astype(int) - found)
+    return bool(error[3:-3, 3:-3].max() <= 3 and error.mean() < 1)
+
+
+def test_auto_is_exact_and_dali_must_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_decoder("cpu") == (CPU, None)
+    monkeypatch.setattr(decoders, "dali_version", lambda: "9")
+
+    def unusable(device: int | None = 0) -> Any:
+        raise EngineError("DALI cannot run here: no GPU")
+
+    monkeypatch.setattr(decoders, "dali_difference", unusable)
+    assert choose_decoder("auto") == (CPU, None)
+    with pytest.raises(EngineError, match="no GPU"):
+        choose_decoder("dali")
+    monkeypatch.setattr(decoders, "dali_difference", lambda: decoders.Difference(7, 0.12, 0.1))
+    assert choose_decoder("auto") == (CPU, None)
+    decoder, line = choose_decoder("dali")
+    assert decoder.name == "dali" and "at most 7 of 255 grey levels" in str(line) and "cpu is exact" in str(line)
+
+
+@pytest.mark.skipif(dali_version() is not None, reason="DALI is installed here")
+def test_without_dali_the_extra_is_named() -> None:
+    with pytest.raises(MissingExtraError, match=r"install xbench-fast\[gpu\]"):
+        choose_decoder("dali")
+    found = next(check for check in doctor.examine() if check.name == "DALI decoder")
+    assert found.group == "gpu" and not found.usable and "not installed" in found.reason
+
+
+def test_the_decoder_is_part_of_every_key() -> None:
+    decoder = Decoder("dali")
+    assert supports(SQUASH) and supports(CROP) and not supports(AREA)
+    assert CPU.describe(SQUASH) == f"cpu {reader_version()}" == decoder.describe(AREA)
+    assert decoder.describe(SQUASH).startswith("dali dali-") and reader_version() in decoder.reader(SQUASH)
+    assert decoder.reader(SQUASH) != decoder.reader(AREA) == CPU.reader(SQUASH)
+    with pytest.raises(EngineError, match="use --decoder cpu"):
+        DaliDecoder([SQUASH, AREA])
+
+
+class Stand:
+    """In DALI's place: the exact pixels, each one grey level off."""
+
+    asked: list[str]
+
+    def __init__(self, geometries: Sequence[Geometry], **options: Any) -> None:
+        self.geometries = geometries
+        Stand.asked = []
+
+    def __enter__(self) -> Stand:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def decode(self, paths: Sequence[Path]) -> list[Any]:
+        Stand.asked += [path.name for path in paths]
+        return [self._one(path) for path in paths]
+
+    def _one(self, path: Path) -> Any:
+        try:
+            grey = read_grey(path)
+        except ImageError as error:
+            return error
+        return [to_model(grey, geometry) ^ 1 for geometry in self.geometries], *grey.shape
+
+
+def test_the_cache_is_filled_by_the_decoder_and_kept_apart(
+    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dali, "DaliDecoder", Stand)
+    decoder, cache = Decoder("dali"), tmp_path / "cache"
+    cases = [Case(f"c{n}", path, {}, {}, "all") for n, path in enumerate([*files, files[0]])]
+    for turn in range(2):
+        with PreparedSet.open(cache, "films", cases, [SQUASH, CROP, AREA], reader=decoder.reader) as images:
+            done = prepare(images, len(cases), 2, lambda count: None, decoder)
+            assert (done.missing, done.unreadable) == (1, 1)
+            # The area geometry goes the exact way, in the same stores' order.
+            assert done.decoded >= 5 if turn == 0 else (done.decoded, done.ready) == (0, 6)
+            assert sorted(Stand.asked) == ([f"film{n}" for n in range(6)] if turn == 0 else [])
+            for geometry in (SQUASH, CROP, AREA):
+                source = images.source(geometry)
+                expected = to_model(read_grey(files[2]), geometry)
+                np.testing.assert_array_equal(source(cases[2])[0], expected if geometry == AREA else expected ^ 1)
+                with pytest.raises(ImageError):
+                    source(cases[5])
+    with PreparedSet.open(cache, "films", cases, [SQUASH]) as exact:
+        np.testing.assert_array_equal(exact.source(SQUASH)(cases[2])[0], to_model(read_grey(files[2]), SQUASH))
+    assert len(list(cache.iterdir())) == 4
+
+
+def test_an_evaluation_names_the_decoder_and_needs_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    from evaluation_world import World
+    from synthetic import make_bundle, make_dataset
+    from xbench_fast.runtime.config import DatasetConfig
+    from xbench_fast.runtime.evaluation.pairing import load_dataset
+    from xbench_fast.runtime.evaluation.sources import source_opener
+
+    monkeypatch.setattr(dali, "DaliDecoder", Stand)
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 6), "coco")
+    bundle, world, decoder = make_bundle(tmp_path / "blocks-32"), World(tmp_path), Decoder("dali")
+    geometry, loaded = bundle.manifest.geometry, load_dataset(data)
+    assert world.run([bundle.path], [data], cache=tmp_path / "cache").computed == 1
+    assert world.run([bundle.path], [data], cache=tmp_path / "cache", decoder=decoder).computed == 1
+    assert world.entry()["ingredients"]["decoder"] == decoder.describe(geometry) != CPU.describe(geometry)
+    assert any("because this changed: decoder" in line for line in world.lines)
+    assert any("6 images: 6 decoded" in line for line in world.lines)
+    with (
+        pytest.raises(RunError, match="needs room for the prepared images of coco"),
+        source_opener(None, world.lines.append, decoder=decoder)(loaded, geometry),
+    ):
+        pass
+
+
+@needs_dali
+def test_pipelines_decode_every_kind_of_file(files: list[Path]) -> None:
+    with DaliDecoder([SQUASH, CROP], batch=3, device=None) as decoder:
+        for _ in range(2):
+            found = decoder.decode(files)
+            for path, item in zip(files[:5], found[:5], strict=True):
+                assert not isinstance(item, ImageError) and item[1:] == (300, 260)
+                assert close(item[0][0], path, SQUASH) and close(item[0][1], path, CROP)
+            for number, item in enumerate(found[5:], 5):
+                assert isinstance(item, ImageError) and f"film{number} cannot be read" in str(item)
+
+
+@needs_dali
+def test_batches_are_handed_over_by_dlpack(files: list[Path]) -> None:
+    errors: dict[int, ImageError] = {}
+    with DaliDecoder([SQUASH], batch=8, device=None) as decoder:
+        batches = [(np.from_dlpack(b.tensors[0]).copy(), b) for b in decoder.batches(files[:5], errors)]
+    assert not errors and sorted(n for _, batch in batches for n in batch.numbers) == [0, 1, 2, 3, 4]
+    for pixels, batch in batches:
+        assert pixels.shape == (len(batch.numbers), 64, 64, 1) and pixels.dtype == np.uint8
+
+
+@needs_dali
+def test_the_difference_is_measured() -> None:
+    found = dali_difference(None)
+    assert 0 < found.largest < 30 and 0 < found.mean < 1 and 0 < found.share < 1
+
+
+@needs_dali
+def test_a_decoder_of_another_picture_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoders, "to_model", lambda grey, geometry: 255 - to_model(grey, geometry))
+    with pytest.raises(EngineError, match="decodes a test film wrongly"):
+        dali_difference(None)
