@@ -48,6 +48,11 @@ class Counts:
     def __len__(self) -> int:
         return len(self.region)
 
+    def on_host(self) -> Counts:
+        """These counts as NumPy arrays, copied from the GPU if a sweep left them there."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Counts(**{name: array.get() if hasattr(array, "get") else array for name, array in arrays.items()})
+
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Counts:
         """The pairs that a NumPy index (integers, a boolean mask or a slice) selects."""
         return Counts(**{field.name: getattr(self, field.name)[index] for field in fields(self)})

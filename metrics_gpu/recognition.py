@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .aggregate import macro_mean
 
-__all__ = ["ClassRecognition", "Recognition", "probability", "recognition"]
+__all__ = ["ClassRecognition", "Recognition", "check_recognition", "probability", "recognition"]
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,11 @@ class ClassRecognition:
 
     n, positives: known labels and how many are 1; prevalence: positives / n.
     auc: area under the ROC curve, half credit for ties; None unless both label values occur.
-    auprc: average precision; None without a positive.
+    auprc: average precision; None without a positive. auprc_trapezoid: area under the linearly joined precision-recall
+        curve, which is too kind to few positives (CARZero's scripts).
     f1, accuracy: at p >= 0.5; F1 is 0 where it would divide by zero. None where n = 0.
+    f1_best: F1 at the threshold that is best for these very images, so optimistic; f1_logit: that threshold as a logit,
+        the largest of equally good ones (MedKLIP, MAVL); None where n = 0.
     """
 
     name: str
@@ -31,6 +34,9 @@ class ClassRecognition:
     auprc: float | None = None
     f1: float | None = None
     accuracy: float | None = None
+    auprc_trapezoid: float | None = None
+    f1_best: float | None = None
+    f1_logit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,17 +69,7 @@ def recognition(logits: NDArray[np.floating], labels: NDArray[np.integer], names
     labels: integers [N, C]: 1, 0, or -1 for unknown.
     Raises ValueError for shapes that do not fit, other label values, or a logit that is not finite.
     """
-    logits, labels = np.asarray(logits), np.asarray(labels)
-    if logits.ndim != 2 or logits.shape[1] != len(names) or labels.shape != logits.shape:
-        raise ValueError(
-            f"logits and labels must both have shape [N, {len(names)}], got {logits.shape} and {labels.shape}"
-        )
-    if not np.isin(labels, (-1, 0, 1)).all():
-        raise ValueError("labels must be 1, 0 or -1 (unknown)")
-    if not np.isfinite(logits).all():
-        image, column = np.argwhere(~np.isfinite(logits))[0]
-        raise ValueError(f"the logit of image {image}, class {names[column]!r} is {logits[image, column]}")
-
+    logits, labels = check_recognition(logits, labels, names)
     classes = tuple(_one(name, logits[:, c], labels[:, c]) for c, name in enumerate(names))
     known = labels >= 0
     right = ((logits >= 0) == (labels == 1))[known]
@@ -90,8 +86,25 @@ def recognition(logits: NDArray[np.floating], labels: NDArray[np.integer], names
     )
 
 
+def check_recognition(
+    logits: NDArray[np.floating], labels: NDArray[np.integer], names: Sequence[str]
+) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
+    """Both as arrays; ValueError unless they are what `recognition` wants."""
+    logits, labels = np.asarray(logits), np.asarray(labels)
+    if logits.ndim != 2 or logits.shape[1] != len(names) or labels.shape != logits.shape:
+        raise ValueError(
+            f"logits and labels must both have shape [N, {len(names)}], got {logits.shape} and {labels.shape}"
+        )
+    if not np.isin(labels, (-1, 0, 1)).all():
+        raise ValueError("labels must be 1, 0 or -1 (unknown)")
+    if not np.isfinite(logits).all():
+        image, column = np.argwhere(~np.isfinite(logits))[0]
+        raise ValueError(f"the logit of image {image}, class {names[column]!r} is {logits[image, column]}")
+    return logits, labels
+
+
 def _one(name: str, logits: NDArray[np.floating], labels: NDArray[np.integer]) -> ClassRecognition:
-    from sklearn.metrics import average_precision_score, roc_auc_score
+    from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score
 
     known = labels >= 0
     truth, score = labels[known] == 1, logits[known].astype(np.float64)
@@ -101,6 +114,11 @@ def _one(name: str, logits: NDArray[np.floating], labels: NDArray[np.integer]) -
     predicted = score >= 0
     hits = int((predicted & truth).sum())
     marked = int(predicted.sum()) + positives
+    trapezoid = None
+    if positives:
+        precision, recall, _ = precision_recall_curve(truth, score)
+        trapezoid = float(auc(recall, precision))
+    f1_best, f1_logit = _best_f1(score, truth, positives)
     return ClassRecognition(
         name=name,
         n=n,
@@ -110,4 +128,18 @@ def _one(name: str, logits: NDArray[np.floating], labels: NDArray[np.integer]) -
         auprc=float(average_precision_score(truth, score)) if positives else None,
         f1=2 * hits / marked if marked else 0.0,
         accuracy=float((predicted == truth).mean()),
+        auprc_trapezoid=trapezoid,
+        f1_best=f1_best,
+        f1_logit=f1_logit,
     )
+
+
+def _best_f1(score: NDArray[np.float64], truth: NDArray[np.bool_], positives: int) -> tuple[float, float]:
+    """Largest F1 over the thresholds that are scores, and the largest such threshold."""
+    order = np.argsort(-score, kind="stable")
+    falling = score[order]
+    last = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
+    hits = np.cumsum(truth[order])[last]
+    f1 = 2.0 * hits / (last + 1 + positives)
+    best = int(np.argmax(f1))
+    return float(f1[best]), float(falling[last[best]])

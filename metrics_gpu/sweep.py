@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .counts import Counts
-from .sampling import MODES, Axis, Mode, axis
-from .thresholds import LEVELS
+from .sampling import Mode
+from .sweep_tables import Tables, check_frames, check_upsample
+from .thresholds import LEVELS, Comparison, threshold_table
 
-__all__ = ["GRID", "pack_masks", "sweep", "unpack_masks"]
+__all__ = ["GRID", "Normalise", "pack_masks", "sweep", "unpack_masks"]
+
+Normalise = Literal["minmax", "max", "none"]
 
 GRID: Final = (224, 224)
 """Height and width of the evaluation grid."""
@@ -41,6 +44,10 @@ def sweep(
     size: tuple[int, int] | None = None,
     frames: NDArray[np.float64] | None = None,
     upsample: Mode = "bilinear",
+    normalise: Normalise = "minmax",
+    comparison: Comparison = ">=",
+    tau_scale: float = 1.0,
+    stream: Any = None,
 ) -> Counts:
     """Counts of P (image, class) pairs: each saliency grid upsampled, min-max normalised and compared with its region.
 
@@ -51,13 +58,30 @@ def sweep(
         default (0, 0, 1, 1). Pixels outside were not seen by the model and take the map's minimum.
     upsample: `bilinear` (half-pixel centres), `align_corners` or `nearest`; see `sampling.axis`.
 
+    normalise: `minmax`, Mn = (v - min) / (max - min); `max`, Mn = v / max; `none`, Mn = v (metrics specification §14).
+    comparison: a pixel is marked if Mn `>=` or `>` the threshold.
+    tau_scale: threshold k is float32(tau_scale * k/100); other than 1 for maps that are not normalised.
+    stream: only for CuPy arrays, the `cupy.cuda.Stream` to work in; default the current one.
+
+    CuPy arrays are swept on their GPU, and the counts are CuPy arrays there (`Counts.on_host`); same integers.
+
     The arithmetic is fixed to the last bit (metrics specification §2): float32, horizontal then vertical interpolation
     as v[lo] * (1 - w) + v[hi] * w, Mn = (v - min) / (max - min), comparison Mn >= float32(k / 100). A map that is
     constant, holds a NaN or an infinity at a seen pixel, has a range beyond float32, or of which nothing is seen is
-    `degenerate`: Mn = 0 everywhere, no hit.
+    `degenerate`: Mn = 0 everywhere, no hit; so is, for `max`, a map without a value above 0.
 
     Raises TypeError for a wrong dtype, ValueError for shapes that do not fit, a bad frame or an unknown upsampling.
     """
+    if normalise not in get_args(Normalise):
+        raise ValueError(f"unknown normalisation {normalise!r}; known: {', '.join(get_args(Normalise))}")
+    thresholds = threshold_table(comparison, tau_scale)
+    if type(saliency).__module__.partition(".")[0] == "cupy":
+        from .sweep_cupy import sweep_on_gpu
+
+        kind = get_args(Normalise).index(normalise)
+        return sweep_on_gpu(saliency, masks, size, frames, upsample, kind, thresholds, stream)
+    if stream is not None:
+        raise TypeError("a stream is for maps that are CuPy arrays")
     height, width, words = _as_words(masks, size)
     pairs = len(words)
     if not isinstance(saliency, np.ndarray) or saliency.dtype != np.float32:
@@ -66,32 +90,22 @@ def sweep(
         raise ValueError(f"saliency must have shape [P, h, w] with h, w >= 1, got {saliency.shape}")
     if len(saliency) != pairs:
         raise ValueError(f"{len(saliency)} saliency maps do not fit {pairs} masks")
-    if upsample not in MODES:
-        raise ValueError(f"unknown upsampling {upsample!r}; known: {', '.join(MODES)}")
+    check_upsample(upsample)
     if pairs == 0:
         return Counts.empty()
-    spans = _spans(frames, pairs)
-    y_tables, y_of = _tables(spans[:, 0::2], saliency.shape[1], height, upsample)
-    x_tables, x_of = _tables(spans[:, 1::2], saliency.shape[2], width, upsample)
-    tables = np.zeros((pairs, 2), np.int32)
-    tables[:, 0], tables[:, 1] = y_of, x_of
-
-    from .sweep_numba import sweep_batch  # compiles, so only where a sweep is run
-
+    tables = Tables.of(check_frames(frames, pairs), pairs, saliency.shape[1:], (height, width), upsample)
     levels = np.empty((pairs, 2, LEVELS), np.int32)
     single = np.empty((pairs, 2), np.int32)
     flags = np.empty((pairs, 2), np.bool_)
-    sweep_batch(
-        np.ascontiguousarray(saliency),
-        words,
-        width,
-        tables,
-        *_stacked(y_tables),
-        *_stacked(x_tables),
-        levels,
-        single,
-        flags,
-    )
+    common = (np.ascontiguousarray(saliency), words, width, *tables.arrays)
+    if (normalise, comparison, tau_scale) == ("minmax", ">=", 1.0):
+        from .sweep_numba import sweep_batch  # compiles, so only where a sweep is run
+
+        sweep_batch(*common, levels, single, flags)
+    else:
+        from .sweep_plain import sweep_plain
+
+        sweep_plain(*common, get_args(Normalise).index(normalise), thresholds, levels, single, flags)
     area, overlap = (np.ascontiguousarray(levels[:, i]) for i in range(2))
     region, argmax = (np.ascontiguousarray(single[:, i]) for i in range(2))
     hit, degenerate = (np.ascontiguousarray(flags[:, i]) for i in range(2))
@@ -127,30 +141,3 @@ def _as_words(
         packed = np.pad(packed, ((0, 0), (0, 0), (0, short)))
     words = np.ascontiguousarray(packed).view(np.dtype("<u4"))
     return height, width, np.require(words, np.uint32, ("C", "A"))
-
-
-def _spans(frames: NDArray[np.float64] | None, pairs: int) -> NDArray[np.float64]:
-    """Checked fields of view [P, 4]; a single row if all pairs share the whole frame."""
-    if frames is None:
-        return np.array([[0.0, 0.0, 1.0, 1.0]])
-    spans = np.asarray(frames, np.float64)
-    if spans.shape != (pairs, 4):
-        raise ValueError(f"frames must have shape {(pairs, 4)}, got {spans.shape}")
-    bad = np.flatnonzero(~(np.isfinite(spans).all(axis=1) & (spans[:, :2] < spans[:, 2:]).all(axis=1)))
-    if len(bad):
-        raise ValueError(f"frame {bad[0]} must be finite with y0 < y1 and x0 < x1, got {spans[bad[0]].tolist()}")
-    return spans
-
-
-def _tables(spans: NDArray[np.float64], cells: int, pixels: int, mode: Mode) -> tuple[list[Axis], NDArray[np.intp]]:
-    """One axis table per distinct field of view, and which one each pair uses."""
-    if len(spans) == 1:
-        return [axis(cells, pixels, float(spans[0, 0]), float(spans[0, 1]), mode)], np.zeros(1, np.intp)
-    distinct, index = np.unique(spans, axis=0, return_inverse=True)
-    tables = [axis(cells, pixels, float(start), float(stop), mode) for start, stop in distinct]
-    return tables, np.asarray(index).reshape(-1)
-
-
-def _stacked(tables: list[Axis]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    cells = np.stack([np.stack([table.lo, table.hi]) for table in tables])
-    return cells, np.stack([table.weight for table in tables])

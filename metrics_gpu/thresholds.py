@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEVELS", "THRESHOLDS", "level"]
+__all__ = ["LEVELS", "THRESHOLDS", "Comparison", "level", "threshold_table"]
+
+Comparison = Literal[">=", ">"]
 
 
 def _thresholds() -> NDArray[np.float32]:
@@ -29,3 +32,18 @@ def level(tau: float) -> int:
     if not 0 <= k < LEVELS or abs(tau * 100 - k) > 1e-6:
         raise ValueError(f"{tau} is not one of the thresholds 0.00, 0.01, ..., 1.00")
     return k
+
+
+def threshold_table(comparison: Comparison = ">=", scale: float = 1.0) -> NDArray[np.float32]:
+    """float32 [101]: values t_k with `Mn >= t_k` where the protocol asks for Mn (comparison) float32(scale * k/100).
+
+    Mn > t is Mn >= the next float32 above t, so one kernel serves both comparisons exactly. scale: 1, or the largest
+    threshold of a protocol that cuts maps that are not normalised.
+    Raises ValueError for another comparison or a scale that is not positive and finite.
+    """
+    if comparison not in get_args(Comparison):
+        raise ValueError(f"the comparison is >= or >, got {comparison!r}")
+    if not (scale > 0 and math.isfinite(scale)):
+        raise ValueError(f"thresholds need a positive, finite scale, got {scale}")
+    table = (scale * (np.arange(LEVELS, dtype=np.float64) / 100.0)).astype(np.float32)
+    return table if comparison == ">=" else np.nextafter(table, np.float32(np.inf))

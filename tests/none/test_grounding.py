@@ -215,7 +215,7 @@ def test_misuse():
         grounding(counts, np.zeros(2, int), ["x"])
     with pytest.raises(ValueError, match=r"0\.\.0, got 1\.\.1"):
         grounding(counts, np.ones(1, int), ["x"])
-    for options in ({"tau_from": 0.5}, {"ties": "last"}, {"unit": "per_model"}, {"iou_at": "both"}):
+    for options in ({"tau_from": 0.5}, {"ties": "last"}, {"unit": "per_pixel"}, {"iou_at": "both"}):
         with pytest.raises(ValueError, match=next(iter(options))):
             GroundingOptions(**options)
     with pytest.raises(ValueError, match="shape"):

@@ -1,0 +1,126 @@
+"""Patients drawn with replacement, as counts (metrics specification §8).
+
+A replicate is a row of counts, how often each patient was drawn; a sum over the drawn pairs is then a product of the
+count matrix with sums per patient, and all replicates of all cells are a few matrix products instead of loops. All
+classes, images and models of one dataset share one matrix, so they are resampled together, and differences between two
+models are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["REPLICATES", "SEED", "Draws", "Interval", "draw_patients", "patient_index", "percentile_interval"]
+
+REPLICATES: Final = 1000
+SEED: Final = 20251022
+"""Default seed of every resampling, so that a report can be repeated to the last digit."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A two-sided interval `low` to `high` at confidence `level`.
+
+    method: how it was made, for the reader: `bootstrap`, `wilson`, `delong` or `fisher`.
+    used: number of replicates it rests on; less than were drawn where a replicate left the value undefined. 0 for the
+        methods that draw none.
+    """
+
+    low: float
+    high: float
+    level: float
+    method: str
+    used: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """How often each patient was drawn: counts uint16 [B, G], every row adding up to G. seed: the generator's."""
+
+    counts: NDArray[np.uint16]
+    seed: int
+
+    @property
+    def replicates(self) -> int:
+        """B."""
+        return int(self.counts.shape[0])
+
+    @property
+    def patients(self) -> int:
+        """G."""
+        return int(self.counts.shape[1])
+
+    def sums(self, patient_of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum of `values` over the drawn items: float64 [B, K].
+
+        patient_of: integers [N], the patient of each item, 0..G-1. values: float64 [N, K].
+        Raises ValueError if they do not fit together or a patient is out of range.
+        """
+        patient_of = self.check(patient_of, len(values))
+        if len(values) == 0:
+            return np.zeros((self.replicates, values.shape[1]))
+        used, position = np.unique(patient_of, return_inverse=True)
+        if len(used) < len(patient_of):
+            order = np.argsort(position, kind="stable")
+            starts = np.searchsorted(position[order], np.arange(len(used)))
+            per_patient = np.add.reduceat(values[order], starts, axis=0)
+        else:
+            per_patient = values[np.argsort(position, kind="stable")]
+        out = np.empty((self.replicates, values.shape[1]))
+        for first in range(0, self.replicates, 128):  # bounds the float64 copy of the count matrix
+            part = slice(first, first + 128)
+            out[part] = self.counts[part][:, used].astype(np.float64) @ per_patient
+        return out
+
+    def check(self, patient_of: NDArray[np.intp], items: int) -> NDArray[np.intp]:
+        """`patient_of` as integers [items]; ValueError unless every one is a patient of these draws."""
+        index = np.asarray(patient_of)
+        if index.shape != (items,):
+            raise ValueError(f"patient_of must have shape {(items,)}, got {index.shape}")
+        if items and not (index.min() >= 0 and index.max() < self.patients):
+            raise ValueError(f"patient_of must lie in 0..{self.patients - 1}, got {index.min()}..{index.max()}")
+        return index.astype(np.intp, copy=False)
+
+
+def patient_index(ids: Sequence[Hashable]) -> tuple[NDArray[np.intp], int]:
+    """Number of each item's patient, in order of first appearance, intp [N], and how many patients there are."""
+    known: dict[Hashable, int] = {}
+    index = [known.setdefault(name, len(known)) for name in ids]
+    return np.array(index, np.intp), len(known)
+
+
+def draw_patients(patients: int, replicates: int = REPLICATES, seed: int = SEED) -> Draws:
+    """`replicates` resamples of `patients` patients with replacement (PCG64).
+
+    Raises ValueError unless there is at least one patient (and at most 65,535 draws of one can be counted) and one
+    replicate.
+    """
+    if patients < 1 or replicates < 1:
+        raise ValueError(f"resampling needs patients and replicates, got {patients} and {replicates}")
+    generator = np.random.Generator(np.random.PCG64(seed))
+    counts = np.empty((replicates, patients), np.uint16)
+    for row in counts:
+        drawn = np.bincount(generator.integers(0, patients, patients), minlength=patients)
+        if drawn.max() > np.iinfo(np.uint16).max:
+            raise ValueError(f"one of {patients} patients was drawn {drawn.max()} times, more than can be counted")
+        row[:] = drawn
+    return Draws(counts, seed)
+
+
+def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Interval | None:
+    """Percentile interval of replicates float64 [B], NaN where undefined; None if none is defined.
+
+    Raises ValueError unless 0 < level < 1.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
+    defined = values[~np.isnan(values)]
+    if len(defined) == 0:
+        return None
+    low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
+    return Interval(float(low), float(high), level, "bootstrap", len(defined))

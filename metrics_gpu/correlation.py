@@ -1,0 +1,138 @@
+"""Does recognition predict grounding? Correlation of mean AUC and mean pointing over models (metrics specification §9).
+
+With seven models R² has a wide interval, so it never stands alone: Fisher's interval, a bootstrap interval over the
+points, Spearman's rank correlation and the range over leaving one point out come with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bootstrap import REPLICATES, SEED, Interval, draw_patients, percentile_interval
+from .delong import midranks
+
+__all__ = ["Correlation", "correlation", "without_group_means"]
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Correlation of n points; None where it is undefined (fewer than three points, or no spread along an axis).
+
+    r, r2: Pearson's and its square, which is the R² of the least-squares line; slope, intercept: that line's.
+    spearman: of the ranks, tied points sharing the mean rank.
+    fisher: 95 % interval of r by Fisher's z (n >= 4); fisher_r2: the same for r², from 0 if that of r holds 0.
+    bootstrap_r2: percentile interval of r² over points drawn with replacement.
+    left_out: r² without each point, in the points' order; r2_range: smallest and largest of them.
+    """
+
+    n: int
+    r: float | None = None
+    r2: float | None = None
+    slope: float | None = None
+    intercept: float | None = None
+    spearman: float | None = None
+    fisher: Interval | None = None
+    fisher_r2: Interval | None = None
+    bootstrap_r2: Interval | None = None
+    left_out: tuple[float | None, ...] = ()
+    r2_range: tuple[float, float] | None = None
+
+
+def correlation(
+    x: Sequence[float] | Float,
+    y: Sequence[float] | Float,
+    *,
+    level: float = 0.95,
+    replicates: int = REPLICATES,
+    seed: int = SEED,
+) -> Correlation:
+    """Correlation of points (x, y), float [n] each, as mean AUC and mean pointing of each model.
+
+    Raises ValueError unless both have one length and are finite, and 0 < level < 1.
+    """
+    a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(f"points need one shape [n] for both values, got {a.shape} and {b.shape}")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise ValueError("points to correlate must be finite; leave out models without a value")
+    if not 0 < level < 1:
+        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
+    n = len(a)
+    r = _pearson(a, b)
+    if r is None:
+        return Correlation(n)
+    slope = r * float(b.std() / a.std())
+    fisher, fisher_r2 = _fisher(r, n, level)
+    counts = draw_patients(n, replicates, seed).counts.astype(np.float64)
+    left_out = tuple(_pearson(np.delete(a, i), np.delete(b, i)) for i in range(n))
+    squares = tuple(None if value is None else value * value for value in left_out)
+    known = [value for value in squares if value is not None]
+    return Correlation(
+        n=n,
+        r=r,
+        r2=r * r,
+        slope=slope,
+        intercept=float(b.mean() - slope * a.mean()),
+        spearman=_pearson(midranks(a), midranks(b)),
+        fisher=fisher,
+        fisher_r2=fisher_r2,
+        bootstrap_r2=percentile_interval(_weighted_r2(counts, a, b), level),
+        left_out=squares,
+        r2_range=(min(known), max(known)) if known else None,
+    )
+
+
+def without_group_means(values: Sequence[float] | Float, groups: Sequence[str]) -> Float:
+    """Values [n] less the mean of their group, for points per (model, dataset) with dataset effects removed.
+
+    Raises ValueError if there is not one group per value.
+    """
+    value = np.asarray(values, np.float64)
+    if value.shape != (len(groups),):
+        raise ValueError(f"{len(groups)} groups do not fit values of shape {value.shape}")
+    _, index = np.unique(np.asarray(groups, str), return_inverse=True)
+    means = np.bincount(index, value) / np.bincount(index)
+    centred: Float = value - means[index]
+    return centred
+
+
+def _pearson(a: Float, b: Float) -> float | None:
+    if len(a) < 3:
+        return None
+    da, db = a - a.mean(), b - b.mean()
+    scale = math.sqrt(float(da @ da)) * math.sqrt(float(db @ db))
+    if np.ptp(a) == 0 or np.ptp(b) == 0 or scale == 0:
+        return None
+    return min(1.0, max(-1.0, float(da @ db) / scale))
+
+
+def _fisher(r: float, n: int, level: float) -> tuple[Interval | None, Interval | None]:
+    if n < 4:
+        return None, None
+    if abs(r) == 1:
+        low = high = r
+    else:
+        half = NormalDist().inv_cdf(0.5 + level / 2) / math.sqrt(n - 3)
+        low, high = math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+    squares = sorted((low * low, high * high))
+    least = 0.0 if low < 0 < high else squares[0]
+    return Interval(low, high, level, "fisher"), Interval(least, squares[1], level, "fisher")
+
+
+def _weighted_r2(counts: Float, a: Float, b: Float) -> Float:
+    """r² of each resample, NaN where fewer than three different points were drawn or they have no spread."""
+    n = counts.sum(axis=1)
+    a, b = a - a.mean(), b - b.mean()
+    sa, sb, saa, sbb, sab = (counts @ v for v in (a, b, a * a, b * b, a * b))
+    vaa, vbb, vab = saa - sa * sa / n, sbb - sb * sb / n, sab - sa * sb / n
+    flat = (vaa <= 1e-12 * saa) | (vbb <= 1e-12 * sbb) | ((counts > 0).sum(axis=1) < 3)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(flat, np.nan, np.minimum(vab * vab / (vaa * vbb), 1.0))

@@ -1,0 +1,205 @@
+"""Bootstrap replicates of every number of `grounding.grounding`, as matrix products (metrics specification §8).
+
+Per class one product of the count matrix with sums per patient gives the mean curves of all replicates; the best
+threshold is then either chosen anew in each replicate (`rechosen`: the interval covers the choice too) or kept as the
+estimate's (`fixed`: the interval of the score at that threshold). Means over classes leave out, per replicate, the
+classes of which no pair was drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bootstrap import Draws, Interval, percentile_interval
+from .counts import Counts
+from .curves import pointing_hits
+from .grounding import check_pairs, with_floor
+from .options import GroundingOptions
+from .search import FIXED, at_level, best_levels, macro_curve
+from .thresholds import LEVELS, level
+
+__all__ = ["FIELDS", "GroundingReplicates", "Tau", "grounding_replicates"]
+
+Float = NDArray[np.float64]
+Tau = Literal["rechosen", "fixed"]
+
+FIELDS: Final = (
+    "pointing",
+    "dice_fixed",
+    "iou_fixed",
+    "dice_best",
+    "iou_best",
+    "delta_dice",
+    "floor_dice",
+    "floor_iou",
+    "chance",
+)
+_PLAIN: Final = 5  # columns of the sums ahead of the curves: pointing, floors, and the per-image bests
+
+
+@dataclass(frozen=True, eq=False)
+class GroundingReplicates:
+    """Replicates of one (model, dataset), NaN where a class has no drawn pair.
+
+    names: the classes. tau: whether best thresholds were `rechosen` or `fixed`; label: `honest` or `optimistic`.
+    classes: field -> float64 [B, C]; macro, micro: field -> float64 [B]. `delta_dice` is in percentage points.
+    """
+
+    names: tuple[str, ...]
+    tau: Tau
+    label: str
+    classes: Mapping[str, Float]
+    macro: Mapping[str, Float]
+    micro: Mapping[str, Float]
+
+    def of(self, field: str, name: str) -> Float:
+        """float64 [B]: replicates of a field for a class by its name, or for `macro` or `micro`."""
+        if name in ("macro", "micro"):
+            return (self.macro if name == "macro" else self.micro)[field]
+        column: Float = self.classes[field][:, self.names.index(name)]
+        return column
+
+    def interval(self, field: str, name: str, level: float = 0.95) -> Interval | None:
+        """Percentile interval of a cell; None where no replicate defines it."""
+        return percentile_interval(self.of(field, name), level)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Drawn sums of some pairs of a class: n [B], plain [B, 5], dice [B, 101], iou [B, 101]."""
+
+    n: Float
+    plain: Float
+    dice: Float
+    iou: Float
+
+    @property
+    def curves(self) -> tuple[Float, Float]:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.dice / self.n[:, None], self.iou / self.n[:, None]
+
+
+def grounding_replicates(
+    counts: Counts,
+    class_of: NDArray[np.integer],
+    names: Sequence[str],
+    draws: Draws,
+    patient_of: NDArray[np.intp],
+    options: GroundingOptions | None = None,
+    *,
+    tau: Tau = "rechosen",
+    half_of: NDArray[np.integer] | None = None,
+    levels: tuple[int, int] | None = None,
+    hits: Float | None = None,
+    pixels: int | None = None,
+) -> GroundingReplicates:
+    """Replicates of `grounding.grounding(counts, class_of, names, options, ...)`, whose arguments they share.
+
+    draws: of the patients of the dataset. patient_of: integers [P], the patient of each pair.
+    `per_model` levels are always kept, since they come from several datasets; cross_fit keeps the halves.
+    Raises ValueError as `grounding.grounding`, and for another `tau` or a patient that was not drawn from.
+    """
+    options = options or GroundingOptions()
+    if tau not in get_args(Tau):
+        raise ValueError(f"tau is one of {', '.join(get_args(Tau))}, got {tau!r}")
+    class_of = check_pairs(len(counts), class_of, len(names), options, half_of, levels)
+    patient_of = draws.check(patient_of, len(counts))
+    dice, iou = with_floor(counts, pixels)
+    hits = pointing_hits(counts, options.ties) if hits is None else np.asarray(hits, np.float64)
+    if hits.shape != (len(counts),):
+        raise ValueError(f"hits must have shape {(len(counts),)}, got {hits.shape}")
+    table = np.column_stack(
+        [np.ones(len(counts)), hits, dice[:, LEVELS], iou[:, LEVELS], *_each_best(dice, iou, options)]
+    )
+    table = np.column_stack([table, dice[:, :LEVELS], iou[:, :LEVELS]])
+    halves = np.zeros(len(counts), np.int8) if half_of is None else np.asarray(half_of)
+
+    def sums(drawn: Draws) -> list[list[_Sums]]:
+        members = [[(class_of == c) & (halves == half) for half in (0, 1)] for c in range(len(names))]
+        return [[_sums(drawn, table, patient_of, chosen) for chosen in both] for both in members]
+
+    parts = sums(draws)
+    # A draw of everybody once is the estimate itself: the same code finds the thresholds that `fixed` keeps.
+    estimate = parts if tau == "rechosen" else sums(Draws(np.ones((1, draws.patients), np.uint16), draws.seed))
+    fitted = _fit(estimate, options, levels)
+    columns: dict[str, list[Float]] = {field: [] for field in FIELDS}
+    weights = []
+    for (first, second), found in zip(parts, fitted, strict=True):
+        n = first.n + second.n
+        plain, dice_sum, iou_sum = first.plain + second.plain, first.dice + second.dice, first.iou + second.iou
+        if options.unit == "per_image":
+            dice_best, iou_best = plain[:, 3], plain[:, 4]
+        else:
+            dice_best = at_level(first.dice, found[0][0]) + at_level(second.dice, found[1][0])
+            iou_best = at_level(first.iou, found[0][1]) + at_level(second.iou, found[1][1])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = {
+                "pointing": plain[:, 0] / n,
+                "dice_fixed": dice_sum[:, FIXED] / n,
+                "iou_fixed": iou_sum[:, FIXED] / n,
+                "dice_best": dice_best / n,
+                "iou_best": iou_best / n,
+                "delta_dice": 100.0 * (dice_best / n - dice_sum[:, FIXED] / n),
+                "floor_dice": plain[:, 1] / n,
+                "floor_iou": plain[:, 2] / n,
+                "chance": plain[:, 2] / n,
+            }
+        for field, column in values.items():
+            columns[field].append(column)
+        weights.append(n)
+    classes = {field: np.column_stack(column) for field, column in columns.items()}
+    weight = np.column_stack(weights)
+    macro = {field: macro_curve(column) for field, column in columns.items()}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        micro = {f: np.nansum(value * weight, axis=1) / weight.sum(axis=1) for f, value in classes.items()}
+    return GroundingReplicates(tuple(names), tau, options.label, classes, macro, micro)
+
+
+def _each_best(dice: Float, iou: Float, options: GroundingOptions) -> tuple[Float, Float]:
+    """Dice and IoU of each pair at its own best threshold."""
+    first = level(options.tau_from)
+    if len(dice) == 0:
+        return np.zeros(0), np.zeros(0)
+    k = first + np.argmax(dice[:, first:LEVELS], axis=1)
+    own = iou[:, first:LEVELS].max(axis=1) if options.iou_at == "independent" else at_level(iou, k)
+    return at_level(dice, k), own
+
+
+def _sums(draws: Draws, table: Float, patient_of: NDArray[np.intp], chosen: NDArray[np.bool_]) -> _Sums:
+    pairs = np.flatnonzero(chosen)
+    sums = draws.sums(patient_of[pairs], table[pairs])
+    curves = sums[:, 1 + _PLAIN :]
+    return _Sums(sums[:, 0], sums[:, 1 : 1 + _PLAIN], curves[:, :LEVELS], curves[:, LEVELS:])
+
+
+Levels = tuple[NDArray[np.intp] | int, NDArray[np.intp] | int]
+
+
+def _fit(parts: list[list[_Sums]], options: GroundingOptions, levels: tuple[int, int] | None) -> list[list[Levels]]:
+    """For each class and half the levels of Dice and IoU to read, one per replicate of `parts` or one for all."""
+    if levels is not None:
+        return [[levels, levels] for _ in parts]
+    if options.unit == "cross_fit":
+        found = []
+        for first, second in parts:
+            one, other = best_levels(*second.curves, options), best_levels(*first.curves, options)
+            found.append([_one_or_all(one), _one_or_all(other)])
+        return found
+    wholes = [_Sums(a.n + b.n, a.plain, a.dice + b.dice, a.iou + b.iou).curves for a, b in parts]
+    if options.unit == "per_dataset" and wholes:
+        shared = _one_or_all(
+            best_levels(macro_curve([dice for dice, _ in wholes]), macro_curve([iou for _, iou in wholes]), options)
+        )
+        return [[shared, shared] for _ in parts]
+    each = [_one_or_all(best_levels(dice, iou, options)) for dice, iou in wholes]
+    return [[both, both] for both in each]
+
+
+def _one_or_all(found: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Levels:
+    """Levels of a single replicate hold for every replicate."""
+    return (int(found[0][0]), int(found[1][0])) if len(found[0]) == 1 else found

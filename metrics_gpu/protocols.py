@@ -1,0 +1,129 @@
+"""Evaluation protocols by name, as data (metrics specification §11 and §14).
+
+A protocol says how maps are swept and how counts are scored. What this benchmark cannot reproduce of a source is said
+in the notes, which belong beside every number made with it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .options import GroundingOptions
+from .sampling import Mode
+from .sweep import Normalise
+from .thresholds import Comparison
+
+__all__ = ["PROTOCOLS", "Protocol", "protocol"]
+
+
+_DEFAULTS: Final = GroundingOptions()
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How one source evaluates.
+
+    source: whose protocol it is.
+    upsample, normalise, comparison, tau_scale: arguments of `sweep.sweep`; threshold k is tau_scale * k/100, so that a
+        `best_tau` of the scores, times tau_scale, is in the source's unit.
+    fixed_tau: the source's fixed threshold, which is level 50 of the sweep; None if it has none.
+    options: of `grounding.grounding`, which also needs the grid's number of pixels where normalise or comparison differ
+        from the default.
+    pointing_from_default: only the default normalisation's counts tell tied maxima, so pointing takes a second sweep:
+        `grounding(..., hits=pointing_hits(default_counts, options.ties))`.
+    true_positives_only: pairs count only if the model predicts the finding too.
+    notes: what differs from the source, and why.
+    """
+
+    name: str
+    source: str
+    upsample: Mode = "bilinear"
+    normalise: Normalise = "minmax"
+    comparison: Comparison = ">="
+    tau_scale: float = 1.0
+    fixed_tau: float | None = 0.5
+    options: GroundingOptions = _DEFAULTS
+    pointing_from_default: bool = False
+    true_positives_only: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sweeping(self) -> dict[str, Any]:
+        """Keyword arguments of `sweep.sweep`."""
+        return {
+            "upsample": self.upsample,
+            "normalise": self.normalise,
+            "comparison": self.comparison,
+            "tau_scale": self.tau_scale,
+        }
+
+
+_ALL: Final = (
+    Protocol(
+        name="default",
+        source="this benchmark: the metric specification's defaults",
+    ),
+    Protocol(
+        name="paper",
+        source="XBench, arXiv 2510.19599, as far as its printed numbers establish it",
+        options=GroundingOptions(tau_from=0.01),
+        notes=(
+            "The printed RSNA row of MAVL lies below the all-ones value, so the paper's sweep did not hold tau = 0; "
+            "its text says 0 to 1.",
+        ),
+    ),
+    Protocol(
+        name="chexlocalize",
+        source="CheXlocalize, the benchmark's own evaluation code",
+        comparison=">",
+        fixed_tau=None,
+        true_positives_only=True,
+        notes=(
+            "The source evaluates at native size and with thresholds per class tuned on its validation set (or Otsu's "
+            "method with filled contours); those are in chexlocalize.py. This is its comparison on the 224 grid.",
+            "The source tunes over 0.2 to 0.8 in steps of 0.1; here the search has 101 thresholds.",
+        ),
+    ),
+    Protocol(
+        name="medklip",
+        source="MedKLIP, test.py",
+        upsample="nearest",
+        normalise="none",
+        comparison=">",
+        tau_scale=0.016,
+        fixed_tau=0.008,
+        options=GroundingOptions(ties="any"),
+        pointing_from_default=True,
+        notes=("Raw attention above 0.008; the search over 0 to 0.016 is ours, the source has none.",),
+    ),
+    Protocol(
+        name="mavl",
+        source="MAVL, test.py",
+        upsample="align_corners",
+        normalise="none",
+        comparison=">",
+        tau_scale=0.1,
+        fixed_tau=None,
+        options=GroundingOptions(tau_from=0.01, ties="any", unit="per_dataset"),
+        pointing_from_default=True,
+        notes=(
+            "Raw attention above t = 0.001, 0.002, ..., 0.1; the source steps by 0.00001 from 0.0001, so its best mean "
+            "Dice over the test set can be slightly higher.",
+            "The source means over all pairs of a dataset; the search here is by the mean over classes.",
+        ),
+    ),
+)
+
+PROTOCOLS: Final[tuple[str, ...]] = tuple(item.name for item in _ALL)
+
+
+def protocol(name: str) -> Protocol:
+    """The protocol of that name, one of `PROTOCOLS`; ValueError with the nearest name for another."""
+    for item in _ALL:
+        if item.name == name:
+            return item
+    near = difflib.get_close_matches(name, PROTOCOLS, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ValueError(f"unknown protocol {name!r}, known: {', '.join(PROTOCOLS)}{hint}")

@@ -1,0 +1,88 @@
+"""Bootstrap replicates of every number of `recognition.recognition` (metrics specification §7 and §8).
+
+The images of a class are sorted by their score once; a replicate then is one walk along them with the drawn counts as
+weights, which gives AUC, average precision, F1 and accuracy of that replicate exactly, ties included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bootstrap import Draws, Interval, percentile_interval
+from .recognition import check_recognition
+from .search import macro_curve
+
+__all__ = ["RECOGNITION_FIELDS", "RecognitionReplicates", "recognition_replicates"]
+
+Float = NDArray[np.float64]
+
+RECOGNITION_FIELDS: Final = ("auc", "auprc", "auprc_trapezoid", "f1", "f1_best", "accuracy")
+
+
+@dataclass(frozen=True, eq=False)
+class RecognitionReplicates:
+    """Replicates of one (model, dataset), NaN where a replicate leaves a value undefined.
+
+    classes: field -> float64 [B, C]; macro: field -> float64 [B], the mean over the classes defined in that replicate;
+    micro: float64 [B], Hamming accuracy over all known (image, class) cells, under the field `accuracy` only.
+    """
+
+    names: tuple[str, ...]
+    classes: Mapping[str, Float]
+    macro: Mapping[str, Float]
+    micro: Mapping[str, Float]
+
+    def of(self, field: str, name: str) -> Float:
+        """float64 [B]: replicates of a field for a class by its name, or for `macro` or `micro`."""
+        if name in ("macro", "micro"):
+            return (self.macro if name == "macro" else self.micro)[field]
+        column: Float = self.classes[field][:, self.names.index(name)]
+        return column
+
+    def interval(self, field: str, name: str, level: float = 0.95) -> Interval | None:
+        """Percentile interval of a cell; None where no replicate defines it."""
+        return percentile_interval(self.of(field, name), level)
+
+
+def recognition_replicates(
+    logits: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    names: Sequence[str],
+    draws: Draws,
+    patient_of: NDArray[np.intp],
+) -> RecognitionReplicates:
+    """Replicates of `recognition.recognition(logits, labels, names)`.
+
+    draws: of the patients of the dataset. patient_of: integers [N], the patient of each image.
+    Raises ValueError as `recognition.recognition`, and for a patient that was not drawn from.
+    """
+    logits, labels = check_recognition(logits, labels, names)
+    patient_of = draws.check(patient_of, len(logits))
+
+    from .recognition_walk import walk  # compiles, so only where it is run
+
+    values = np.full((len(RECOGNITION_FIELDS), draws.replicates, len(names)), np.nan)
+    right, known = np.zeros(draws.replicates), np.zeros(draws.replicates)
+    for c in range(len(names)):
+        index = np.flatnonzero(labels[:, c] >= 0)
+        if len(index) == 0:
+            continue
+        order = index[np.argsort(-logits[index, c].astype(np.float64), kind="stable")]
+        score = logits[order, c].astype(np.float64)
+        last = np.append(score[1:] != score[:-1], True)  # the last image of each distinct score
+        truth, marked = labels[order, c] == 1, score >= 0
+        out: Any = np.empty((draws.replicates, len(RECOGNITION_FIELDS)))
+        cells: Any = np.empty((draws.replicates, 2))
+        walk(draws.counts, patient_of[order].astype(np.int64), truth, last, marked, out, cells)
+        values[:, :, c] = out.T
+        right += cells[:, 0]
+        known += cells[:, 1]
+    classes = dict(zip(RECOGNITION_FIELDS, values, strict=True))
+    macro = {f: macro_curve([v[:, c] for c in range(len(names))]) for f, v in classes.items() if len(names)}
+    with np.errstate(invalid="ignore"):
+        return RecognitionReplicates(tuple(names), classes, macro, {"accuracy": right / known})

@@ -1,0 +1,89 @@
+"""The compiled walk behind `recognition_bootstrap`: one class, all replicates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+__all__ = ["walk"]
+
+
+def _walk(
+    counts: NDArray[np.uint16],
+    patient: NDArray[np.int64],
+    truth: NDArray[np.bool_],
+    last: NDArray[np.bool_],
+    marked: NDArray[np.bool_],
+    out: NDArray[np.float64],
+    cells: NDArray[np.float64],
+) -> None:
+    for b in range(len(counts)):
+        drawn = counts[b]
+        hits = alarms = 0  # drawn positives and negatives down to here
+        hits_before = alarms_before = 0  # and down to the distinct score above
+        precision_before = 1.0
+        pairs = 0.0  # (positive above negative) pairs, ties by half
+        precision_sum = trapezoid_sum = best = 0.0
+        marked_hits = marked_alarms = 0
+        positives = 0
+        for i in range(len(patient)):
+            if truth[i]:
+                positives += drawn[patient[i]]
+        for i in range(len(patient)):
+            weight = int(drawn[patient[i]])
+            if truth[i]:
+                hits += weight
+                if marked[i]:
+                    marked_hits += weight
+            else:
+                alarms += weight
+                if marked[i]:
+                    marked_alarms += weight
+            if last[i] and hits + alarms > hits_before + alarms_before:
+                new_hits, new_alarms = hits - hits_before, alarms - alarms_before
+                pairs += new_alarms * (hits_before + 0.5 * new_hits)
+                precision = hits / (hits + alarms)
+                precision_sum += new_hits * precision
+                trapezoid_sum += new_hits * 0.5 * (precision + precision_before)
+                best = max(best, 2.0 * hits / (hits + alarms + positives))
+                hits_before, alarms_before, precision_before = hits, alarms, precision
+        n = hits + alarms
+        right = marked_hits + alarms - marked_alarms
+        out[b, 0] = pairs / (np.float64(hits) * alarms) if hits > 0 and alarms > 0 else np.nan
+        out[b, 1] = precision_sum / hits if hits > 0 else np.nan
+        out[b, 2] = trapezoid_sum / hits if hits > 0 else np.nan
+        both = marked_hits + marked_alarms + hits
+        out[b, 3] = (2.0 * marked_hits / both if both > 0 else 0.0) if n > 0 else np.nan
+        out[b, 4] = best if n > 0 else np.nan
+        out[b, 5] = right / n if n > 0 else np.nan
+        cells[b, 0], cells[b, 1] = right, n
+
+
+def _compile(signature: Any) -> Any:
+    """njit with an on-disk cache; without one where neither the package nor the home directory can be written."""
+    try:
+        return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(_walk)
+    except RuntimeError:
+        return numba.njit(signature, nogil=True, error_model="numpy")(_walk)
+
+
+def _readonly(dtype: Any, ndim: int) -> Any:
+    return types.Array(dtype, ndim, "C", readonly=True)
+
+
+walk = _compile(
+    types.void(
+        _readonly(types.uint16, 2),
+        _readonly(types.int64, 1),
+        *([_readonly(types.boolean, 1)] * 3),
+        types.float64[:, ::1],
+        types.float64[:, ::1],
+    )
+)
+"""counts uint16 [B, G]; per image in order of falling score: patient int64 [N], truth, last of its score, marked as
+positive, all bool [N]. Written: out float64 [B, 6], the fields of `RECOGNITION_FIELDS`; cells float64 [B, 2], cells
+predicted right and known cells."""

@@ -1,0 +1,88 @@
+"""The search for a best threshold (metrics specification §4).
+
+Curves hold a mean score per threshold in their last axis, float64 [..., 101]; the leading axes are classes or bootstrap
+replicates. A level is the index of a threshold; ties go to the smallest. Where nothing can be searched (all pairs of a
+class lie in one half of the patients) the untuned threshold 0.5 is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bootstrap import SEED
+from .counts import Counts
+from .curves import dice_curves, iou_curves
+from .options import GroundingOptions
+from .thresholds import level
+
+__all__ = ["FIXED", "at_level", "best_levels", "macro_curve", "model_levels", "patient_halves"]
+
+FIXED: Final = level(0.5)
+
+
+def best_levels(
+    dice: NDArray[np.float64], iou: NDArray[np.float64], options: GroundingOptions
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Best level for Dice and the one its IoU is read at, intp [...]; 0.5 where a curve is not defined (NaN)."""
+    first = level(options.tau_from)
+
+    def search(curve: NDArray[np.float64]) -> NDArray[np.intp]:
+        found = first + np.argmax(curve[..., first:], axis=-1)
+        return np.where(np.isnan(curve[..., -1]), FIXED, found).astype(np.intp)
+
+    k = search(dice)
+    return k, (k if options.iou_at == "joint" else search(iou))
+
+
+def at_level(curve: NDArray[np.float64], k: NDArray[np.intp] | int) -> NDArray[np.float64]:
+    """float64 [...]: each curve of [..., 101] at its level, or all at the same."""
+    index = np.broadcast_to(np.asarray(k, np.intp), curve.shape[:-1])[..., None]
+    values: NDArray[np.float64] = np.take_along_axis(curve, index, axis=-1)[..., 0]
+    return values
+
+
+def macro_curve(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Unweighted mean over the classes whose curve is defined; NaN where none is."""
+    stack = np.stack(curves)
+    known = ~np.isnan(stack)
+    count = known.sum(axis=0)
+    total = np.where(known, stack, 0.0).sum(axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def model_levels(
+    datasets: Sequence[tuple[Counts, NDArray[np.integer]]], options: GroundingOptions | None = None
+) -> tuple[int, int] | None:
+    """One threshold for all datasets of a model, best for the mean over datasets of the mean over classes.
+
+    datasets: of each its counts and the class of each pair. Returns the levels of Dice and IoU for `grounding`, None if
+    there is no pair at all. Raises ValueError if a pair has no region.
+    """
+    options = options or GroundingOptions(unit="per_model")
+    dice, iou = [], []
+    for counts, class_of in datasets:
+        if len(counts):
+            each_dice, each_iou = dice_curves(counts), iou_curves(counts)
+            members = [np.flatnonzero(class_of == c) for c in np.unique(class_of)]
+            dice.append(macro_curve([each_dice[pairs].mean(axis=0) for pairs in members]))
+            iou.append(macro_curve([each_iou[pairs].mean(axis=0) for pairs in members]))
+    if not dice:
+        return None
+    k, k_iou = best_levels(macro_curve(dice), macro_curve(iou), options)
+    return int(k), int(k_iou)
+
+
+def patient_halves(ids: Sequence[Hashable], seed: int = SEED) -> NDArray[np.int8]:
+    """0 or 1 for each item, int8 [N]: the half of the patients that its patient was drawn into (PCG64).
+
+    The draw depends on the patients' names alone, not on their order, so that all models of a dataset are split alike.
+    Each name is used as str(name). An odd patient goes to the second half.
+    """
+    names = sorted({str(name) for name in ids})
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(names))
+    half_of: dict[str, Literal[0, 1]] = {names[i]: 0 if rank < len(names) // 2 else 1 for rank, i in enumerate(order)}
+    return np.array([half_of[str(name)] for name in ids], np.int8)

@@ -1,0 +1,72 @@
+"""Grounding by size of the region (metrics specification §10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .counts import Counts
+from .grounding import GroundingScores, grounding
+from .options import GroundingOptions
+
+__all__ = ["EDGES", "STRATA", "TERTILES", "Stratum", "size_strata", "strata_of"]
+
+STRATA: Final = ("tiny", "small", "medium", "large")
+EDGES: Final = (0.005, 0.02, 0.08)
+"""Region fractions at which the next of `STRATA` begins. A cell of a 14 x 14 grid is 0.51 % of the image."""
+TERTILES: Final = ("lower third", "middle third", "upper third")
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """One stratum: its scores over all classes together (best threshold of the stratum, so optimistic), the mean region
+    fraction, and pointing minus chance, since chance grows with the region. None where it has no pair."""
+
+    scores: GroundingScores
+    mean_fraction: float | None
+    above_chance: float | None
+
+
+def strata_of(
+    region: NDArray[np.integer], pixels: int, *, tertiles: bool = False
+) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    """Stratum of each pair, intp [P], and the strata's names.
+
+    region: integers [P], pixels of each region of `pixels`. tertiles: thirds of these pairs instead of fixed edges;
+    equal regions share a stratum, so that thirds may differ in number.
+    Raises ValueError for a region without pixels or larger than the grid.
+    """
+    size = np.asarray(region)
+    if len(size) and not (size.min() > 0 and size.max() <= pixels):
+        raise ValueError(f"regions must have 1..{pixels} pixels, got {size.min()}..{size.max()}")
+    if tertiles:
+        ordered = np.sort(size)
+        below = np.searchsorted(ordered, size, side="left")
+        return np.minimum(3 * below // max(len(size), 1), 2).astype(np.intp), TERTILES
+    return np.digitize(size / pixels, EDGES).astype(np.intp), STRATA
+
+
+def size_strata(
+    counts: Counts,
+    pixels: int,
+    options: GroundingOptions | None = None,
+    *,
+    tertiles: bool = False,
+) -> tuple[Stratum, ...]:
+    """Grounding of one (model, dataset) per size stratum; a stratum may have no pair.
+
+    pixels: of the evaluation grid. Raises ValueError as `strata_of`, and for units of the best threshold that need more
+    than these pairs (`per_model`, `cross_fit`).
+    """
+    index, names = strata_of(counts.region, pixels, tertiles=tertiles)
+    result = grounding(counts, index, names, options, pixels=pixels)
+    strata = []
+    for place, scores in enumerate(result.classes):
+        chosen = counts.region[index == place]
+        fraction = float(chosen.mean() / pixels) if len(chosen) else None
+        above = None if scores.pointing is None or scores.chance is None else scores.pointing - scores.chance
+        strata.append(Stratum(scores, fraction, above))
+    return tuple(strata)

@@ -1,0 +1,122 @@
+"""The fused sweep on a GPU, through CuPy: one launch for a batch, compiled at run time from `sweep.cu`.
+
+The integers are those of the CPU (`sweep.sweep`), which checks the arguments that both share.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .counts import Counts
+from .sampling import Mode
+from .sweep import GRID
+from .sweep_tables import Tables, check_frames, check_upsample
+from .thresholds import LEVELS
+
+__all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]
+
+OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true")
+"""Compiler options: nothing fused, subnormals kept, true division. The kernel's intrinsics ask for the same."""
+
+THREADS: Final = 256
+
+
+def source() -> str:
+    """CUDA C++ source of the kernels `sweep` and `pack_rows`."""
+    return files(__package__).joinpath("sweep.cu").read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _module() -> Any:
+    """The compiled kernels; CuPy compiles them once per device and keeps them on disk."""
+    import cupy
+
+    return cupy.RawModule(code=source(), options=OPTIONS, backend="nvrtc")
+
+
+def sweep_on_gpu(
+    saliency: Any,
+    masks: Any,
+    size: tuple[int, int] | None,
+    frames: Any,
+    upsample: Mode,
+    normalise: int,
+    thresholds: NDArray[np.float32],
+    stream: Any = None,
+) -> Counts:
+    """`sweep.sweep` of CuPy arrays; the counts are CuPy arrays on the same device, ready when the stream has got there.
+
+    saliency: cupy float32 [P, h, w]. masks: cupy bool [P, H, W], or packed uint8 with `size`. frames: NumPy or CuPy
+    float64 [P, 4] or None. normalise: 0 minmax, 1 max, 2 none.
+    Raises TypeError and ValueError as `sweep.sweep`, and TypeError if only one of maps and masks is on the GPU.
+    """
+    import cupy
+
+    if not isinstance(masks, cupy.ndarray) or masks.dtype not in (np.bool_, np.uint8):
+        raise TypeError("masks must be a bool or a packed uint8 CuPy array where the saliency is a CuPy array")
+    if masks.ndim != 3:
+        raise ValueError(f"masks must have three axes, [P, H, W] or packed [P, H, ceil(W / 8)], got {masks.shape}")
+    height, width = masks.shape[1:] if masks.dtype == np.bool_ else size or GRID
+    if masks.dtype == np.bool_ and size is not None and tuple(size) != (height, width):
+        raise ValueError(f"size {tuple(size)} does not fit masks of {(height, width)}")
+    if masks.dtype == np.uint8 and masks.shape[1:] != (height, (width + 7) // 8):
+        raise ValueError(f"packed masks of shape {masks.shape} do not fit size {(height, width)}")
+    if height < 1 or width < 1:
+        raise ValueError(f"the evaluation grid needs at least one pixel, got {(height, width)}")
+    if saliency.dtype != np.float32:
+        raise TypeError(f"saliency must be a float32 array, got {saliency.dtype} array")
+    if saliency.ndim != 3 or 0 in saliency.shape[1:]:
+        raise ValueError(f"saliency must have shape [P, h, w] with h, w >= 1, got {saliency.shape}")
+    pairs = len(masks)
+    if len(saliency) != pairs:
+        raise ValueError(f"{len(saliency)} saliency maps do not fit {pairs} masks")
+    check_upsample(upsample)
+    spans = check_frames(frames.get() if isinstance(frames, cupy.ndarray) else frames, pairs)
+    with saliency.device, stream if stream is not None else cupy.cuda.get_current_stream():
+        area, overlap = (cupy.zeros((pairs, LEVELS), np.int32) for _ in range(2))
+        region, argmax = (cupy.zeros(pairs, np.int32) for _ in range(2))
+        hit, degenerate = (cupy.zeros(pairs, np.bool_) for _ in range(2))
+        counts = Counts(area, overlap, region, argmax, hit, degenerate)
+        if pairs == 0:
+            return counts
+        words = _words(cupy, masks, width)
+        tables = Tables.of(spans, pairs, saliency.shape[1:], (height, width), upsample)
+        axes = (tables.y_cells, tables.y_weights, tables.y_seen, tables.x_cells, tables.x_weights, tables.x_seen)
+        numbers = (*saliency.shape[1:], height, width, words.shape[2], normalise)
+        _module().get_function("sweep")(
+            (pairs,),
+            (THREADS,),
+            (
+                cupy.ascontiguousarray(saliency),
+                words,
+                *(cupy.asarray(table) for table in (tables.used, *axes, thresholds)),
+                *(np.int32(number) for number in numbers),
+                area,
+                overlap,
+                region,
+                argmax,
+                hit,
+                degenerate,
+            ),
+        )
+    return counts
+
+
+def _words(cupy: Any, masks: Any, width: int) -> Any:
+    """Masks as rows of 32-bit words, lowest bit first: cupy uint32 [P, H, ceil(W / 32)]."""
+    pairs, height = masks.shape[:2]
+    stride = (width + 31) // 32
+    if masks.dtype == np.uint8:
+        padded = cupy.zeros((pairs, height, 4 * stride), np.uint8)
+        padded[:, :, : masks.shape[2]] = masks
+        return padded.view(np.uint32)
+    words = cupy.zeros((pairs, height, stride), np.uint32)
+    blocks = (words.size + THREADS - 1) // THREADS
+    rows = (cupy.ascontiguousarray(masks), words, np.int64(pairs * height), np.int32(width), np.int32(stride))
+    _module().get_function("pack_rows")((blocks,), (THREADS,), rows)
+    return words

@@ -1,0 +1,187 @@
+// Runs a CUDA C++ kernel on the CPU from its own source: include this first, then the .cu file, and call shim::launch.
+//
+// Blocks run one after the other. The threads of a block are fibres that are resumed in turn and give way only at
+// barriers, or, with SHIM_THREADS, real threads, so that a race detector sees what the kernel shares. Covered: one
+// dimension, static shared memory, __syncthreads, __any_sync over full warps, atomics on int, and the intrinsics below;
+// arithmetic is IEEE float32 (compile with -ffp-contract=off). Shared memory keeps what the last block left in it, as
+// on a device: nothing may count on zeros.
+#pragma once
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+#ifdef SHIM_THREADS
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#else
+#include <ucontext.h>
+#endif
+
+namespace shim {
+
+struct Index { unsigned x = 0, y = 0, z = 0; };
+inline thread_local Index thread_index;
+inline Index block_index, block_size, grid_size;
+
+#ifdef SHIM_THREADS
+class Barrier {
+public:
+    void size(int n) { expected = n; arrived = 0; }
+    void wait()
+    {
+        std::unique_lock<std::mutex> lock(mutex);
+        const unsigned mine = turn;
+        if (++arrived == expected) {
+            arrived = 0;
+            ++turn;
+            all.notify_all();
+        } else {
+            all.wait(lock, [&] { return turn != mine; });
+        }
+    }
+private:
+    std::mutex mutex;
+    std::condition_variable all;
+    int expected = 0, arrived = 0;
+    unsigned turn = 0;
+};
+#else
+struct Fibre { ucontext_t context; std::vector<char> stack; bool done = false; Index index; };
+inline ucontext_t scheduler;
+inline Fibre* current = nullptr;
+inline const std::function<void()>* body = nullptr;
+
+inline void give_way()
+{
+    Fibre* self = current;
+    swapcontext(&self->context, &scheduler);
+    thread_index = self->index;
+}
+
+class Barrier {
+public:
+    void size(int n) { expected = n; arrived = 0; }
+    void wait()
+    {
+        const unsigned mine = turn;
+        if (++arrived == expected) {
+            arrived = 0;
+            ++turn;
+        }
+        while (turn == mine) give_way();
+    }
+private:
+    int expected = 0, arrived = 0;
+    unsigned turn = 0;
+};
+
+inline void enter()
+{
+    (*body)();
+    current->done = true;
+    swapcontext(&current->context, &scheduler);
+}
+#endif
+
+constexpr int MOST = 1024;
+inline Barrier block_barrier, warp_barrier[MOST / 32];
+inline int votes[MOST];
+
+inline int any(int vote)
+{
+    const unsigned t = thread_index.x, warp = t / 32;
+    votes[t] = vote;
+    warp_barrier[warp].wait();
+    int result = 0;
+    for (unsigned i = 32 * warp; i < 32 * warp + 32; i++) result |= votes[i] != 0;
+    warp_barrier[warp].wait();
+    return result;
+}
+
+// Runs `kernel()` in `blocks` blocks of `threads` threads, a multiple of 32 and at most 1024.
+inline void launch(unsigned blocks, unsigned threads, const std::function<void()>& kernel)
+{
+    grid_size.x = blocks;
+    block_size.x = threads;
+    block_barrier.size((int)threads);
+    for (unsigned i = 0; i < threads / 32; i++) warp_barrier[i].size(32);
+#ifndef SHIM_THREADS
+    std::vector<std::unique_ptr<Fibre>> fibres;
+    for (unsigned t = 0; t < threads; t++) {
+        fibres.push_back(std::make_unique<Fibre>());
+        fibres.back()->stack.resize(64 * 1024);
+        fibres.back()->index.x = t;
+    }
+    body = &kernel;
+#endif
+    for (unsigned b = 0; b < blocks; b++) {
+        block_index.x = b;
+#ifdef SHIM_THREADS
+        std::vector<std::thread> team;
+        for (unsigned t = 0; t < threads; t++)
+            team.emplace_back([&kernel, t] {
+                thread_index.x = t;
+                kernel();
+            });
+        for (auto& member : team) member.join();
+#else
+        for (auto& fibre : fibres) {
+            getcontext(&fibre->context);
+            fibre->context.uc_stack.ss_sp = fibre->stack.data();
+            fibre->context.uc_stack.ss_size = fibre->stack.size();
+            fibre->context.uc_link = nullptr;
+            fibre->done = false;
+            makecontext(&fibre->context, enter, 0);
+        }
+        for (unsigned left = threads; left > 0;) {
+            for (auto& fibre : fibres) {
+                if (fibre->done) continue;
+                current = fibre.get();
+                thread_index = fibre->index;
+                swapcontext(&scheduler, &fibre->context);
+                if (fibre->done) --left;
+            }
+        }
+#endif
+    }
+}
+
+}  // namespace shim
+
+#define __global__
+#define __device__
+#define __shared__ static
+#define threadIdx shim::thread_index
+#define blockIdx shim::block_index
+#define blockDim shim::block_size
+#define gridDim shim::grid_size
+#define __syncthreads() shim::block_barrier.wait()
+#define __any_sync(lanes, vote) shim::any(vote)
+
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline int __float_as_int(float value) { int bits; std::memcpy(&bits, &value, 4); return bits; }
+inline float __int_as_float(int bits) { float value; std::memcpy(&value, &bits, 4); return value; }
+inline int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+inline int atomicMin(int* at, int value)
+{
+    int seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (value < seen && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    return seen;
+}
+inline int atomicMax(int* at, int value)
+{
+    int seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (value > seen && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    return seen;
+}

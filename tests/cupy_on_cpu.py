@@ -1,0 +1,107 @@
+"""As much of CuPy as the sweep uses, over NumPy arrays, with its kernels run on the CPU from their own CUDA source.
+
+What is tested this way is all but the device: the arguments and the launch that `sweep_cupy` builds, and the kernels'
+arithmetic, indices and barriers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+SHIM = Path(__file__).resolve().parent / "cuda_shim"
+FLAGS = ["-std=c++17", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unknown-pragmas"]
+
+
+class ndarray(np.ndarray):
+    """An array that says it is CuPy's."""
+
+    def get(self):
+        return np.array(self.view(np.ndarray))
+
+    @property
+    def device(self):
+        return Within([])
+
+
+ndarray.__module__ = "cupy"
+
+
+class Within:
+    """A stream or device: something to work in, which notes that it was entered."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append(self)
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+def compiler():
+    return shutil.which("g++")
+
+
+def build(target: Path, source: Path, *flags: str) -> Path:
+    """The shim around `source`, a shared library or program at `target`."""
+    command = [
+        compiler(),
+        *FLAGS,
+        *flags,
+        f'-DSWEEP_SOURCE="{source}"',
+        "-o",
+        str(target),
+        str(SHIM / "sweep_shim.cpp"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def fake_cupy(library: ctypes.CDLL, threads: int | None = None):
+    """A module for `sys.modules["cupy"]`. threads: launch the sweep in blocks of this size, not the one asked for."""
+    launches = []
+
+    class RawModule:
+        def __init__(self, code, options, backend):
+            assert 'extern "C" __global__ void sweep(' in code and "--fmad=false" in options and backend == "nvrtc"
+
+        def get_function(self, name):
+            function = getattr(library, f"shim_{name}")
+            function.restype = None
+
+            def launch(grid, block, arguments):
+                launches.append((name, grid, block))
+                size = threads if threads and name == "sweep" else block[0]
+                values = [ctypes.c_uint(grid[0]), ctypes.c_uint(size)]
+                for value in arguments:
+                    if isinstance(value, ndarray):
+                        assert value.flags.c_contiguous
+                        values.append(ctypes.c_void_p(value.ctypes.data))
+                    else:
+                        assert isinstance(value, np.integer)
+                        values.append({4: ctypes.c_int, 8: ctypes.c_longlong}[value.itemsize](int(value)))
+                function(*values)
+
+            return launch
+
+    def asarray(values, dtype=None):
+        return np.asarray(values, dtype).view(ndarray)
+
+    return SimpleNamespace(
+        ndarray=ndarray,
+        asarray=asarray,
+        ascontiguousarray=lambda values: np.ascontiguousarray(values).view(ndarray),
+        zeros=lambda shape, dtype: np.zeros(shape, dtype).view(ndarray),
+        RawModule=RawModule,
+        cuda=SimpleNamespace(get_current_stream=lambda: Within([])),
+        launches=launches,
+    )

@@ -1,0 +1,113 @@
+"""Named protocols: that they are what their sources do, end to end on small maps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xbench_fast.metrics_gpu import (
+    PROTOCOLS,
+    GroundingOptions,
+    grounding,
+    pointing_hits,
+    protocol,
+    sweep,
+    threshold_table,
+)
+
+F = np.float32
+
+
+def world(seed=0, pairs=12):
+    """Maps like attention over 14 x 14 cells, summing to 1, and regions."""
+    rng = np.random.default_rng(seed)
+    maps = rng.random((pairs, 14, 14)) ** 4
+    grids = (maps / maps.sum(axis=(1, 2), keepdims=True)).astype(F)
+    masks = np.zeros((pairs, 224, 224), bool)
+    for mask in masks:
+        y, x, h, w = rng.integers(1, 110, 4)
+        mask[y : y + h, x : x + w] = True
+    return grids, masks
+
+
+def scores(name, grids, masks):
+    chosen = protocol(name)
+    counts = sweep(grids, masks, **chosen.sweeping)
+    hits = None
+    if chosen.pointing_from_default:
+        hits = pointing_hits(sweep(grids, masks, upsample=chosen.upsample), chosen.options.ties)
+    return grounding(counts, np.zeros(len(counts), int), ["x"], chosen.options, hits=hits, pixels=224 * 224).classes[0]
+
+
+def dice(marked, mask):
+    return 2 * (marked & mask).sum() / (marked.sum() + mask.sum())
+
+
+def test_medklip_as_its_test_script_does_it():
+    grids, masks = world()
+    expected, hits = [], []
+    for grid, mask in zip(grids, masks, strict=True):
+        full = np.repeat(np.repeat(grid, 16, axis=0), 16, axis=1)
+        expected.append(dice(full > F(0.008), mask))
+        hits.append(bool((mask & (full == full.max())).any()))
+    found = scores("medklip", grids, masks)
+    assert found.dice_fixed == pytest.approx(np.mean(expected), abs=1e-12)
+    assert found.pointing == np.mean(hits)
+    assert found.floor_dice == pytest.approx(np.mean([dice(np.ones_like(m), m) for m in masks]))
+
+
+def test_mavl_as_its_test_script_does_it_on_our_thresholds():
+    grids, masks = world(1)
+    torch_like = np.linspace(0, 13, 224)  # align_corners in float64; thresholds in between decide alike
+    lo = np.minimum(torch_like.astype(int), 12)
+    w = torch_like - lo
+    fulls = []
+    for grid in grids.astype(np.float64):
+        rows = grid[:, lo] * (1 - w) + grid[:, lo + 1] * w
+        fulls.append(rows[lo] * (1 - w)[:, None] + rows[lo + 1] * w[:, None])
+    means = [np.mean([dice(full > 0.001 * k, m) for full, m in zip(fulls, masks, strict=True)]) for k in range(1, 101)]
+    found = scores("mavl", grids, masks)
+    assert found.dice_best == pytest.approx(max(means), abs=1e-4)
+    assert found.best_tau == pytest.approx((1 + int(np.argmax(means))) / 100)
+
+
+def test_chexlocalize_compares_strictly():
+    grids, masks = world(2)
+    found = scores("chexlocalize", grids, masks)
+    counts, plain = sweep(grids, masks, comparison=">"), sweep(grids, masks)
+    assert (counts.area[:, 0] < 224 * 224).all() and (counts.area[:, 100] == 0).all()
+    assert (plain.area[:, 100] >= 1).all() and (counts.area <= plain.area).all()
+    assert found.floor_dice == grounding(plain, np.zeros(12, int), ["x"]).classes[0].floor_dice
+    with pytest.raises(ValueError, match="give the number of pixels"):
+        grounding(counts, np.zeros(12, int), ["x"])
+
+
+def test_paper_and_default():
+    grids, masks = world(3)
+    found, default = scores("paper", grids, masks), scores("default", grids, masks)
+    assert protocol("default").options == GroundingOptions() and default.dice_best >= found.dice_best
+    assert found == grounding(sweep(grids, masks), np.zeros(12, int), ["x"], GroundingOptions(tau_from=0.01)).classes[0]
+
+
+def test_every_protocol_is_complete():
+    assert PROTOCOLS == ("default", "paper", "chexlocalize", "medklip", "mavl")
+    for name in PROTOCOLS:
+        chosen = protocol(name)
+        assert chosen.name == name and chosen.source
+        table = threshold_table(chosen.comparison, chosen.tau_scale)
+        if chosen.fixed_tau is not None:
+            fixed = F(chosen.fixed_tau)
+            assert table[50] == (fixed if chosen.comparison == ">=" else np.nextafter(fixed, F(1)))
+        assert chosen.notes or name == "default"
+    with pytest.raises(ValueError, match="did you mean medklip"):
+        protocol("medclip")
+
+
+def test_threshold_tables():
+    assert np.array_equal(threshold_table(), np.array([k / 100 for k in range(101)], F))
+    strict = threshold_table(">")
+    for k in range(101):
+        t = F(k / 100)
+        assert not t >= strict[k] and np.nextafter(t, F(2)) >= strict[k]
+    for arguments in ({"comparison": "<"}, {"scale": 0.0}, {"scale": np.inf}):
+        with pytest.raises(ValueError, match=r"comparison|scale"):
+            threshold_table(**arguments)

@@ -1,0 +1,205 @@
+"""Correlation, size strata, tolerance and the searches for a best threshold, against loops and SciPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from test_grounding import random_counts
+from xbench_fast.metrics_gpu import (
+    GroundingOptions,
+    correlation,
+    grounding,
+    model_levels,
+    pack_masks,
+    patient_halves,
+    region_distance,
+    size_strata,
+    strata_of,
+    sweep,
+    tolerant_hits,
+)
+from xbench_fast.metrics_gpu.correlation import without_group_means
+
+
+def test_correlation_against_scipy():
+    rng = np.random.default_rng(0)
+    x = rng.random(7).round(1)
+    y = 0.5 * x + 0.1 * rng.random(7)
+    found = correlation(x, y)
+    line = stats.linregress(x, y)
+    assert found.r == pytest.approx(line.rvalue) and found.r2 == pytest.approx(line.rvalue**2)
+    assert (found.slope, found.intercept) == pytest.approx((line.slope, line.intercept))
+    assert found.spearman == pytest.approx(stats.spearmanr(x, y).statistic)
+    fisher = stats.pearsonr(x, y).confidence_interval()
+    assert (found.fisher.low, found.fisher.high) == pytest.approx((fisher.low, fisher.high))
+    left = [stats.pearsonr(np.delete(x, i), np.delete(y, i)).statistic ** 2 for i in range(7)]
+    assert found.left_out == pytest.approx(left) and found.r2_range == pytest.approx((min(left), max(left)))
+    assert 0 <= found.bootstrap_r2.low < found.r2 < found.bootstrap_r2.high <= 1
+
+
+def test_the_papers_r2_is_wide():
+    """R² = 0.92 of seven points: r = 0.96 with Fisher's interval 0.74 to 0.99 (metrics specification §9)."""
+    from xbench_fast.metrics_gpu.correlation import _fisher
+
+    r, r2 = _fisher(math.sqrt(0.92), 7, 0.95)
+    assert (round(r.low, 2), round(r.high, 2)) == (0.74, 0.99) and (round(r2.low, 2), round(r2.high, 2)) == (0.55, 0.99)
+    assert _fisher(0.1, 7, 0.95)[1].low == 0
+
+
+def test_bootstrap_r2_equals_resampled_points():
+    from xbench_fast.metrics_gpu import draw_patients
+    from xbench_fast.metrics_gpu.correlation import _weighted_r2
+
+    rng = np.random.default_rng(4)
+    x, y = rng.random(6), rng.random(6)
+    counts = draw_patients(6, 60, seed=2).counts
+    for row, value in zip(counts, _weighted_r2(counts.astype(float), x, y), strict=True):
+        i = np.repeat(np.arange(6), row)
+        if len(set(i.tolist())) < 3:
+            assert np.isnan(value)
+        else:
+            assert value == pytest.approx(stats.pearsonr(x[i], y[i]).statistic ** 2)
+
+
+def test_correlation_edges():
+    assert correlation([1, 2], [1, 2]).r2 is None and correlation([1, 1, 1], [1, 2, 3]).r is None
+    assert correlation([1, 2, 3], [2, 4, 6]).r2 == pytest.approx(1)
+    for x, y, words in [([1, 2], [1], "one shape"), ([1, np.nan, 2], [1, 2, 3], "finite")]:
+        with pytest.raises(ValueError, match=words):
+            correlation(x, y)
+    centred = without_group_means([1.0, 3.0, 10.0], ["a", "a", "b"])
+    assert centred.tolist() == [-1, 1, 0]
+    with pytest.raises(ValueError, match="groups"):
+        without_group_means([1.0], [])
+
+
+def test_strata():
+    pixels = 224 * 224
+    region = np.array([1, 250, 251, 1003, 1004, 4014, 4015, pixels])
+    index, names = strata_of(region, pixels)
+    assert [names[i] for i in index] == [
+        "tiny" if r / pixels < 0.005 else "small" if r / pixels < 0.02 else "medium" if r / pixels < 0.08 else "large"
+        for r in region
+    ]
+    thirds, names = strata_of(np.array([5, 1, 1, 9, 7, 1]), pixels, tertiles=True)
+    assert thirds.tolist() == [1, 0, 0, 2, 2, 0] and names[2] == "upper third"
+    with pytest.raises(ValueError, match="regions must"):
+        strata_of(np.array([0]), pixels)
+
+
+def test_size_strata_are_grounding_of_their_pairs():
+    counts = random_counts(np.random.default_rng(1))
+    pixels = int(counts.area[0, 0])
+    strata = size_strata(counts, pixels)
+    share = counts.region / pixels
+    for (low, high), stratum in zip([(0, 0.005), (0.005, 0.02), (0.02, 0.08), (0.08, 2)], strata, strict=True):
+        chosen = (share >= low) & (share < high)
+        assert stratum.scores.n == chosen.sum()
+        if not chosen.any():
+            assert stratum.mean_fraction is None and stratum.above_chance is None
+            continue
+        alone = grounding(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"]).classes[0]
+        assert (alone.dice_best, alone.pointing) == pytest.approx((stratum.scores.dice_best, stratum.scores.pointing))
+        assert stratum.mean_fraction == pytest.approx(share[chosen].mean())
+        assert stratum.above_chance == pytest.approx(alone.pointing - share[chosen].mean())
+    assert sum(stratum.scores.n for stratum in strata) == len(counts)
+
+
+def test_distance_to_the_region():
+    rng = np.random.default_rng(2)
+    grids, masks = rng.random((20, 5, 5), dtype=np.float32), rng.random((20, 24, 29)) < 0.01
+    grids[0] = 1
+    masks[1] = False
+    counts = sweep(grids, masks)
+    expected = []
+    for p in range(20):
+        y, x = divmod(int(counts.argmax[p]), 29)
+        points = [math.hypot(y - i, x - j) for i in range(24) for j in range(29) if masks[p, i, j]]
+        expected.append(min(points, default=math.inf) if p else math.inf)
+    found = region_distance(counts, masks, 29)
+    assert found == pytest.approx(expected)
+    assert np.array_equal(region_distance(counts, pack_masks(masks), 29), found)
+    assert np.array_equal(tolerant_hits(found, 0) == 1, counts.hit)
+    chosen = counts.take(counts.region > 0)
+    hits = tolerant_hits(found, 3)[counts.region > 0]
+    assert 0 < hits.mean() < 1
+    assert grounding(chosen, np.zeros(len(chosen), int), ["x"], hits=hits).classes[0].pointing == pytest.approx(
+        hits.mean()
+    )
+    with pytest.raises(ValueError, match="do not fit"):
+        region_distance(counts, masks, 30)
+    with pytest.raises(TypeError, match="bool"):
+        region_distance(counts, masks.astype(np.int32), 29)
+    with pytest.raises(ValueError, match="finite"):
+        tolerant_hits(found, -1)
+
+
+def curves(counts):
+    dice = 2 * counts.overlap / (counts.area + counts.region[:, None])
+    return dice, counts.overlap / (counts.area + counts.region[:, None] - counts.overlap)
+
+
+@pytest.mark.parametrize("iou_at", ["joint", "independent"])
+@pytest.mark.parametrize("tau_from", [0.0, 0.01])
+def test_cross_fit_by_loops(iou_at, tau_from):
+    rng = np.random.default_rng(3)
+    counts = random_counts(rng)
+    class_of = rng.choice([0, 1, 2], len(counts), p=[0.6, 0.38, 0.02])
+    class_of[:1] = 2
+    half_of = patient_halves(rng.integers(0, 9, len(counts)))
+    options = GroundingOptions(unit="cross_fit", iou_at=iou_at, tau_from=tau_from)
+    result = grounding(counts, class_of, ["a", "b", "c"], options, half_of=half_of)
+    assert result.options.label == "honest" and GroundingOptions().label == "optimistic"
+    dice, iou = curves(counts)
+    first = round(100 * tau_from)
+    for c in range(3):
+        got_dice, got_iou = [], []
+        for p in np.flatnonzero(class_of == c):
+            other = [q for q in range(len(counts)) if class_of[q] == c and half_of[q] != half_of[p]]
+            k = k_iou = 50
+            if other:
+                k = k_iou = first + int(np.mean([dice[q] for q in other], axis=0)[first:].argmax())
+                if iou_at == "independent":
+                    k_iou = first + int(np.mean([iou[q] for q in other], axis=0)[first:].argmax())
+            got_dice.append(dice[p, k])
+            got_iou.append(iou[p, k_iou])
+        scores = result.classes[c]
+        assert (scores.dice_best, scores.iou_best) == pytest.approx((np.mean(got_dice), np.mean(got_iou)), abs=1e-12)
+        assert scores.best_tau is None
+    tuned = grounding(counts, class_of, ["a", "b", "c"], GroundingOptions(tau_from=tau_from))
+    assert tuned.classes[0].dice_best >= result.classes[0].dice_best
+
+
+def test_one_threshold_for_a_model():
+    rng = np.random.default_rng(6)
+    sets = [(random_counts(rng, 20), rng.integers(0, 2, 20)), (random_counts(rng, 30), rng.choice([0, 3], 30))]
+    mean = np.mean(
+        [np.mean([curves(c)[0][of == k].mean(axis=0) for k in set(of.tolist())], axis=0) for c, of in sets], axis=0
+    )
+    k, k_iou = model_levels(sets)
+    assert k == k_iou == mean.argmax()
+    options = GroundingOptions(unit="per_model")
+    result = grounding(*sets[0], ["a", "b"], options, levels=(k, k_iou))
+    assert result.macro.best_tau == k / 100
+    assert result.classes[1].dice_best == pytest.approx(curves(sets[0][0])[0][sets[0][1] == 1, k].mean())
+    assert model_levels([]) is None
+
+
+def test_searches_say_what_they_need():
+    counts = random_counts(np.random.default_rng(0), 4)
+    zero = np.zeros(4, int)
+    for unit, arguments, words in [
+        ("cross_fit", {}, "needs half_of"),
+        ("per_class", {"half_of": zero}, "needs half_of"),
+        ("per_model", {}, "needs levels"),
+        ("per_class", {"levels": (1, 1)}, "needs levels"),
+        ("cross_fit", {"half_of": zero + 2}, "0 and 1"),
+        ("per_model", {"levels": (0, 101)}, "levels must lie"),
+        ("per_class", {"hits": np.ones(3)}, "hits must"),
+        ("per_class", {"pixels": 5}, "more pixels than 5"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            grounding(counts, zero, ["a"], GroundingOptions(unit=unit), **arguments)

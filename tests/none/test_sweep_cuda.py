@@ -1,0 +1,281 @@
+"""The sweep's CUDA kernels, run on the CPU from their own source, against the naive oracle.
+
+Not a run on a GPU: that is tests/gpu. What the shim cannot show is what the hardware and its compiler do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import cupy_on_cpu
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from test_sweep import F, assert_equal, frames_of, naive_map, random_masks
+from xbench_fast.metrics_gpu import Counts, pack_masks, sweep, sweep_cupy, threshold_table
+
+FIELDS = ("area", "overlap", "region", "argmax", "hit", "degenerate")
+MODES = ("bilinear", "align_corners", "nearest")
+
+
+@pytest.fixture(scope="module")
+def library(root, tmp_path_factory):
+    if cupy_on_cpu.compiler() is None:
+        pytest.skip("no g++ here to run the CUDA source on the CPU")
+    target = tmp_path_factory.mktemp("shim") / "sweep.so"
+    built = cupy_on_cpu.build(target, root / "metrics_gpu/sweep.cu", "-O2", "-fPIC", "-shared")
+    return ctypes.CDLL(str(built))
+
+
+@pytest.fixture(scope="module", params=[None, 32])
+def cupy(request, library):
+    """CuPy on the CPU, with the launch's own block size and with a single warp."""
+    fake = cupy_on_cpu.fake_cupy(library, request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "cupy", fake)
+        sweep_cupy._module.cache_clear()
+        yield fake
+    sweep_cupy._module.cache_clear()
+
+
+def gpu_sweep(cupy, grids, masks, **options):
+    counts = sweep(cupy.asarray(grids), cupy.asarray(masks), **options)
+    assert all(isinstance(getattr(counts, name), cupy.ndarray) for name in FIELDS)
+    host = counts.on_host()
+    assert not any(isinstance(getattr(host, name), cupy.ndarray) for name in FIELDS)
+    return host
+
+
+def assert_same(a: Counts, b: Counts):
+    for name in FIELDS:
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("cells", [(7, 7), (14, 14), (16, 16), (32, 32), (64, 64), (1, 9), (3, 1), (1, 1)])
+def test_equals_the_naive_map_on_the_evaluation_grid(cupy, cells, mode):
+    rng = np.random.default_rng(sum(cells))
+    grids, masks = rng.standard_normal((1, *cells)).astype(F), random_masks(rng, 1, 224, 224)
+    assert_equal(gpu_sweep(cupy, grids, masks, upsample=mode), grids, masks, mode=mode)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 33), (31, 7), (13, 64), (97, 101), (40, 255), (1024, 1024)])
+def test_other_grids_packed_or_not(cupy, size):
+    rng = np.random.default_rng(size[0] * 1000 + size[1])
+    grids, masks = rng.random((2, 14, 11), dtype=F), random_masks(rng, 2, *size)
+    for mode in MODES if size[0] < 1000 else MODES[:1]:
+        assert_equal(gpu_sweep(cupy, grids, masks, upsample=mode), grids, masks, mode=mode)
+        assert_equal(gpu_sweep(cupy, grids, pack_masks(masks), size=size, upsample=mode), grids, masks, mode=mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fields_of_view(cupy, mode):
+    rng = np.random.default_rng(5)
+    grids = rng.random((12, 7, 7), dtype=F) - F(0.5)
+    masks, frames = random_masks(rng, 12, 41, 50), frames_of(rng, 12)
+    frames[:4] = [[0, 0.125, 1, 0.875], [0.2, 0, 0.8, 1], [-0.25, 0, 1.25, 1], [1.5, 0, 2, 1]]
+    counts = gpu_sweep(cupy, grids, masks, frames=frames, upsample=mode)
+    assert_equal(counts, grids, masks, frames, mode)
+    assert counts.degenerate[3] and not counts.degenerate[:3].any()
+    assert_same(gpu_sweep(cupy, grids, masks, frames=cupy.asarray(frames), upsample=mode), counts)
+
+
+def shapes():
+    """Maps of every kind: peaks, flat parts, ties, one cell, huge and subnormal ranges, not finite."""
+    rng = np.random.default_rng(11)
+    y, x = np.mgrid[:14, :14].astype(F)
+    peak = np.exp(-((y - 4) ** 2 + (x - 9) ** 2) / F(6)).astype(F)
+    signed_zeros = np.where(x > 6, F(-0.0), F(0.0))
+    assert np.signbit(signed_zeros).any()
+    grids = np.stack(
+        [
+            peak,
+            -peak,
+            peak**8,
+            (y + x).astype(F),
+            (x > 6).astype(F),
+            np.where((y == 3) & (x == 8), F(1), F(0)),
+            np.where((y == 3) & (x == 8), F(0), F(-1)) * F(1),
+            np.where(y > 6, F(-1), signed_zeros),
+            np.where(y > 6, F(1), signed_zeros),
+            np.where(y > 6, F(1), -signed_zeros),
+            np.where(y > 6, np.copysign(F(0), peak - F(0.5)), -peak),
+            signed_zeros,
+            np.round(peak, 2),
+            np.tile(F([0, 1]), (14, 7)),
+            F(0.3) + F(1e-3) * rng.random((14, 14), dtype=F),
+            F(1000) + rng.random((14, 14), dtype=F),
+            F(1e-38) * rng.random((14, 14), dtype=F),
+            F(3e-44) * rng.random((14, 14), dtype=F),
+            F(1e38) * rng.standard_normal((14, 14)).astype(F),
+            F(3.4e38) * (2 * rng.integers(0, 2, (14, 14)) - 1).astype(F),
+            np.full((14, 14), 3.4028235e38, F),
+            np.where((y == 13) & (x == 13), F(1e30), peak),
+            rng.integers(0, 3, (14, 14)).astype(F),
+            rng.integers(0, 101, (14, 14)).astype(F) / F(100),
+            np.ones((14, 14), F),
+            np.zeros((14, 14), F),
+            *(
+                np.where((y == r) & (x == c), F(v), peak)
+                for v, r, c in [(np.nan, 0, 0), (-np.nan, 5, 5), (np.inf, 13, 13), (-np.inf, 13, 0)]
+            ),
+        ]
+    )
+    return grids, random_masks(rng, len(grids), 96, 97)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_shape_of_the_map_does_not_matter_for_equality(cupy, mode):
+    grids, masks = shapes()
+    masks[0], masks[1] = True, False
+    assert_equal(gpu_sweep(cupy, grids, masks, upsample=mode), grids, masks, mode=mode)
+
+
+def test_taller_grids_than_the_kernel_keeps_ends_of(cupy):
+    rng = np.random.default_rng(8)
+    grids, masks = rng.random((1, 600, 5), dtype=F), random_masks(rng, 1, 64, 64)
+    assert_equal(gpu_sweep(cupy, grids, masks), grids, masks)
+    grids[0, 0] = np.nan
+    assert gpu_sweep(cupy, grids, masks, frames=np.array([[-0.1, 0, 1, 1.0]])).degenerate[0] in (True, False)
+    assert_equal(gpu_sweep(cupy, grids, masks), grids, masks)
+
+
+def test_bits_beyond_the_width_are_ignored(cupy):
+    rng = np.random.default_rng(3)
+    grids, masks = rng.random((3, 7, 7), dtype=F), random_masks(rng, 3, 20, 21)
+    packed = pack_masks(masks)
+    packed[..., -1] |= 0b11100000
+    assert_equal(gpu_sweep(cupy, grids, packed, size=(20, 21)), grids, masks)
+
+
+def naive_other(grid, mask, mode, normalise, comparison, tau_scale):
+    """Counts under another normalisation or comparison, by direct comparison of the whole map."""
+    with np.errstate(all="ignore"):
+        values, _ = naive_map(grid, *mask.shape, mode=mode)
+        low, high = values.min(), values.max()
+        span = high - low
+        flat = not np.isfinite(values).all() or not (0 < span < np.inf) or (normalise == "max" and not high > 0)
+        normal = np.zeros(mask.shape, F)
+        if not flat:
+            normal = {"minmax": lambda: (values - low) / span, "max": lambda: values / high, "none": lambda: values}[
+                normalise
+            ]()
+    assert normal.dtype == F
+    taus = [F(tau_scale * (k / 100)) for k in range(101)]
+    marked = [normal >= tau if comparison == ">=" else normal > tau for tau in taus]
+    argmax = 0 if flat else int(values.argmax())
+    return (
+        [int(m.sum()) for m in marked],
+        [int((m & mask).sum()) for m in marked],
+        (int(mask.sum()), argmax, bool(not flat and mask.flat[argmax]), flat),
+    )
+
+
+@pytest.mark.parametrize("comparison", [">=", ">"])
+@pytest.mark.parametrize("normalise", ["minmax", "max", "none"])
+def test_other_protocols_on_both_devices(cupy, normalise, comparison):
+    grids, masks = shapes()
+    for mode, scale in [("bilinear", 1.0), ("nearest", 0.016), ("align_corners", 0.1)]:
+        options = {"normalise": normalise, "comparison": comparison, "tau_scale": scale, "upsample": mode}
+        cpu, gpu = sweep(grids, masks, **options), gpu_sweep(cupy, grids, masks, **options)
+        assert_same(cpu, gpu)
+        for p, (grid, mask) in enumerate(zip(grids, masks, strict=True)):
+            area, overlap, rest = naive_other(grid, mask, mode, normalise, comparison, scale)
+            assert cpu.area[p].tolist() == area and cpu.overlap[p].tolist() == overlap
+            assert (cpu.region[p], cpu.argmax[p], cpu.hit[p], cpu.degenerate[p]) == rest
+
+
+def test_unseen_pixels_take_the_minimum_in_every_protocol(cupy):
+    rng = np.random.default_rng(9)
+    grids, masks, frames = rng.standard_normal((6, 5, 5)).astype(F), random_masks(rng, 6, 33, 40), frames_of(rng, 6)
+    for normalise in ("max", "none"):
+        for shift in (F(0), F(0.5), F(3)):
+            options = {"frames": frames, "normalise": normalise, "comparison": ">", "tau_scale": 2.0}
+            cpu, gpu = sweep(grids + shift, masks, **options), gpu_sweep(cupy, grids + shift, masks, **options)
+            assert_same(cpu, gpu)
+            for p in range(6):
+                values, seen = naive_map(grids[p] + shift, 33, 40, tuple(frames[p]))
+                if cpu.degenerate[p]:
+                    continue
+                full = np.where(seen, values, values[seen].min())
+                full = full / full.max() if normalise == "max" else full
+                assert cpu.area[p].tolist() == [int((full > F(k / 50)).sum()) for k in range(101)]
+
+
+def test_the_other_kernel_and_the_default_one_agree(cupy):
+    """`sweep_plain` and `sweep_numba` share no arithmetic."""
+    from xbench_fast.metrics_gpu.sweep_plain import sweep_plain
+    from xbench_fast.metrics_gpu.sweep_tables import Tables
+
+    rng = np.random.default_rng(10)
+    grids, masks = rng.random((8, 14, 14), dtype=F), random_masks(rng, 8, 64, 64)
+    tables = Tables.of(np.array([[0.0, 0.0, 1.0, 1.0]]), 8, (14, 14), (64, 64), "bilinear")
+    levels, single, flags = np.empty((8, 2, 101), np.int32), np.empty((8, 2), np.int32), np.empty((8, 2), bool)
+    words = pack_masks(masks).view(np.uint32)
+    sweep_plain(grids, words, 64, *tables.arrays, 0, threshold_table(), levels, single, flags)
+    counts = sweep(grids, masks)
+    assert np.array_equal(levels[:, 0], counts.area) and np.array_equal(levels[:, 1], counts.overlap)
+    assert np.array_equal(single[:, 1], counts.argmax) and np.array_equal(flags[:, 0], counts.hit)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_grid_any_frame_any_mode(cupy, data):
+    cells = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
+    size = data.draw(st.tuples(st.integers(1, 24), st.integers(1, 70)))
+    mode = data.draw(st.sampled_from(MODES))
+    values = data.draw(
+        st.sampled_from(
+            [
+                st.floats(width=32),
+                st.floats(0, 1, width=32),
+                st.integers(0, 100).map(lambda k: k / 100),
+                st.sampled_from([0.0, -0.0, 0.29, 1.0, 1.0000001]),
+            ]
+        )
+    )
+    grid = data.draw(hnp.arrays(F, cells, elements=values.map(lambda v: float(F(v)))))
+    mask = data.draw(hnp.arrays(np.bool_, size))
+    edge, length = st.floats(-0.5, 0.9), st.floats(0.05, 2.0)
+    y, x = data.draw(edge), data.draw(edge)
+    frame = np.array([[y, x, y + data.draw(length), x + data.draw(length)]])
+    counts = gpu_sweep(cupy, grid[None], mask[None], frames=frame, upsample=mode)
+    assert_equal(counts, grid[None], mask[None], frame, mode)
+
+
+def test_one_launch_for_a_batch_in_the_given_stream(cupy):
+    rng = np.random.default_rng(0)
+    grids, masks = rng.random((40, 7, 7), dtype=F), random_masks(rng, 40, 30, 30)
+    cupy.launches.clear()
+    log = []
+    sweep(cupy.asarray(grids), cupy.asarray(pack_masks(masks)), size=(30, 30), stream=cupy_on_cpu.Within(log))
+    assert cupy.launches == [("sweep", (40,), (sweep_cupy.THREADS,))] and len(log) == 1
+    empty = sweep(cupy.asarray(grids[:0]), cupy.asarray(masks[:0]))
+    assert len(empty) == 0 and len(cupy.launches) == 1
+    with pytest.raises(TypeError, match="stream"):
+        sweep(grids, masks, stream=cupy_on_cpu.Within(log))
+
+
+def test_misuse_on_the_gpu(cupy):
+    grid, mask = cupy.asarray(np.zeros((1, 2, 2), F)), cupy.asarray(np.zeros((1, 8, 8), bool))
+    for arguments, error, words in [
+        ({"masks": np.zeros((1, 8, 8), bool)}, TypeError, "CuPy array"),
+        ({"masks": cupy.asarray(np.zeros((1, 8, 8), np.int32))}, TypeError, "packed uint8"),
+        ({"masks": cupy.asarray(np.zeros((8, 8), bool))}, ValueError, "three axes"),
+        ({"masks": cupy.asarray(np.zeros((1, 8, 0), bool))}, ValueError, "at least one pixel"),
+        ({"masks": cupy.asarray(np.zeros((1, 8, 1), np.uint8)), "size": (8, 9)}, ValueError, "packed masks"),
+        ({"size": (9, 8)}, ValueError, "does not fit"),
+        ({"saliency": cupy.asarray(np.zeros((1, 2, 2)))}, TypeError, "float32"),
+        ({"saliency": cupy.asarray(np.zeros((2, 2), F))}, ValueError, r"\[P, h, w\]"),
+        ({"saliency": cupy.asarray(np.zeros((3, 2, 2), F))}, ValueError, "do not fit"),
+        ({"upsample": "bicubic"}, ValueError, "unknown upsampling"),
+        ({"normalise": "sum"}, ValueError, "unknown normalisation"),
+        ({"comparison": "<"}, ValueError, "comparison"),
+        ({"tau_scale": 0.0}, ValueError, "scale"),
+        ({"frames": np.zeros((2, 4))}, ValueError, r"shape \(1, 4\)"),
+    ]:
+        with pytest.raises(error, match=words):
+            sweep(**{"saliency": grid, "masks": mask, **arguments})
