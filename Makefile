@@ -19,11 +19,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/python demo/phantoms.py --out demo/work/phantoms --split test
+	$(BIN)/python demo/phantoms.py --out demo/out/phantoms --split test
 	$(BIN)/xbench-export --model kad --checkpoint demo/kad-demo.pt --tokenizer demo/tokenizer \
-		--prompts demo/prompts.yaml --out demo/work/bundles --force
-	$(BIN)/xbench-fast eval --all --config demo/xbench.toml --out demo/work/run
-	$(BIN)/xbench-fast report demo/work/run
+		--prompts demo/prompts.yaml --out demo/out/bundles --force
+	$(BIN)/xbench-fast eval --all --config demo/xbench.toml --out demo/out/run
+	$(BIN)/xbench-fast report demo/out/run
 
 test: $(INSTALLED)
 	$(BIN)/pytest -q
@@ -37,4 +37,4 @@ check: $(INSTALLED)
 		-p xbench_fast.engines -p xbench_fast.metrics_gpu -p xbench_fast.runtime
 
 clean:
-	rm -rf .venv .typecheck build demo/work *.egg-info
+	rm -rf .venv .typecheck build demo/out *.egg-info

@@ -1,4 +1,4 @@
-"""Generated chest phantoms with exact finding masks: `python demo/phantoms.py --out demo/work/phantoms --split test`.
+"""Generated chest phantoms with exact finding masks: `python demo/phantoms.py --out demo/out/phantoms --split test`.
 
 A phantom is a 224 x 224 grey picture of a frontal chest with none to four of eight findings, every one drawn with its
 binary mask. Its seed decides everything; the pixels are the same on every machine. Seeds of the splits do not meet.
