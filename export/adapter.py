@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -46,12 +47,23 @@ class TokenizerSpec:
 
     `sources` are the official Hugging Face names (or the package) to look for, best first. `vocabulary` holds the
     word pieces themselves, in the order of their ids, when the checkpoint carries them (demo models).
+
+    The rules are the model's, whatever the files say: `separator` whether a text ends in [SEP], `special_words`
+    whether "[SEP]" written out in a text is that token, `cleaning` the step before (a key of
+    `engines.tokenizing.CLEANINGS`), `marks_continuations` whether pieces that continue a word get the mask 2. `ends`
+    are the ids of [CLS] and [SEP], by which vocabularies are told apart: their sizes do not tell, PubMedBERT's has
+    28895 pieces, its embedding table 30522 rows, as many as BERT's own.
     """
 
     kind: Literal["wordpiece", "clip-bpe"]
     sources: tuple[str, ...]
     lower_case: bool = True
     vocabulary: tuple[str, ...] | None = None
+    separator: bool = True
+    special_words: bool = False
+    cleaning: str = ""
+    marks_continuations: bool = False
+    ends: tuple[int, int] | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -62,9 +74,17 @@ class Adapter(ABC):
     features, [D] for most models; `text_inputs` names the arguments of `encode_text`; `context` is the greatest
     number of tokens; `probability = sigmoid(logits)` for every model, and `cosine = logits / logit_scale` where the
     model is CLIP-like (`logit_scale` is 1.0 elsewhere).
+
+    `texts_per_query` is above 1 where one prompt is several texts, each encoded for itself; `text_shape` then begins
+    with that number. `text_checkpoint` is the text encoder's file, where it is another one. `prompt_style` is the
+    model whose built-in prompts are asked, where it is not `name`.
+
+    `maps` are the saliency maps the model can be exported with, by name, each with its description; the first is the
+    official one. `map_name` is the one chosen, empty for the official one.
     """
 
     variants: ClassVar[tuple[str, ...]] = ()
+    maps: ClassVar[Mapping[str, str]] = {}
 
     module: nn.Module
     name: str
@@ -82,6 +102,10 @@ class Adapter(ABC):
     vocabulary_size: int
     tokenizer: TokenizerSpec
     checkpoint: CheckpointRecord | None
+    texts_per_query: int = 1
+    text_checkpoint: CheckpointRecord | None = None
+    prompt_style: str | None = None
+    map_name: str = ""
 
     @classmethod
     @abstractmethod
@@ -98,9 +122,30 @@ class Adapter(ABC):
         """Length D of a text feature vector."""
         return self.text_shape[-1]
 
+    @property
+    def one_text_shape(self) -> tuple[int, ...]:
+        """Shape of what `encode_text` returns for one text: `text_shape`, or its part for one text of a query."""
+        return self.text_shape[1:] if self.texts_per_query > 1 else self.text_shape
+
+    def choose_map(self, name: str) -> None:
+        """Takes the saliency map `name` of `maps`; another than the official one shows in the variant's name.
+
+        Raises ConfigError for a name the model does not have.
+        """
+        if name not in self.maps:
+            has = ", ".join(self.maps) or "only its own"
+            raise ConfigError(f"{self.name} has no saliency map '{name}'; it has {has}.")
+        if name != next(iter(self.maps)):
+            self.map_name, self.variant = name, f"{self.variant}-{name}"
+            self.saliency = Saliency(self.saliency.kind, self.maps[name])
+
+    def wording(self) -> Mapping[str, tuple[str, ...]]:
+        """Finding -> texts the model itself comes with (a config's), which replace the built-in ones."""
+        return {}
+
     @abstractmethod
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """ids, mask: int64 [T, tokens], any width up to `context`. Returns float32 [T, *text_shape]."""
+        """ids, mask: int64 [T, tokens], any width up to `context`. Returns float32 [T, *one_text_shape]."""
 
     @abstractmethod
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,23 +166,29 @@ def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:
     (unknown model or option) and MissingExtraError (torch is not installed).
     """
     adapter = _adapter_class(name)
-    given = {key: value for key, value in options.items() if value is not None}
-    known = [key for key in inspect.signature(adapter.load).parameters if key != "checkpoint"]
-    if unknown := sorted(set(given) - set(known)):
-        raise ConfigError(f"The model '{name}' has no option '{unknown[0]}'; it has {', '.join(known) or 'none'}.")
-    return adapter.load(Path(checkpoint), **given)
+    return adapter.load(Path(checkpoint), **_known(name, adapter.load, options))
 
 
-def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0) -> Adapter:
-    """The model `name` with stand-in weights (a pure function of seed, tensor name and shape); reads no file.
+def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **options: Any) -> Adapter:
+    """The model `name` with stand-in weights (a pure function of seed, tensor name and shape); reads no checkpoint.
 
-    The default variant is the model's first. Raises ConfigError and MissingExtraError.
+    The default variant is the model's first; options are DeViDe's (`config`) or those a user's class takes. Raises
+    ConfigError and MissingExtraError.
     """
     adapter = _adapter_class(name)
     chosen = variant or adapter.variants[0]
     if chosen not in adapter.variants:
         raise ConfigError(f"The model '{name}' has no variant '{chosen}'; it has {', '.join(adapter.variants)}.")
-    return adapter.stand_in(chosen, seed)
+    return adapter.stand_in(chosen, seed, **_known(name, adapter.stand_in, options))
+
+
+def _known(name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, all of which `function` takes."""
+    given = {key: value for key, value in options.items() if value is not None}
+    known = [key for key in inspect.signature(function).parameters if key not in ("checkpoint", "variant", "seed")]
+    if unknown := sorted(set(given) - set(known)):
+        raise ConfigError(f"The model '{name}' has no option '{unknown[0]}'; it has {', '.join(known) or 'none'}.")
+    return given
 
 
 def _adapter_class(name: str) -> type[Adapter]:

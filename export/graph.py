@@ -84,7 +84,7 @@ def text_spec(adapter: Adapter) -> GraphSpec:
     return GraphSpec(
         "text.onnx",
         tuple(TensorSpec(name, "int64", ("texts", "tokens")) for name in adapter.text_inputs),
-        (TensorSpec("features", "float32", ("texts", *adapter.text_shape)),),
+        (TensorSpec("features", "float32", ("texts", *adapter.one_text_shape)),),
     )
 
 

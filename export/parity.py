@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from ..engines.errors import ParityError
 
-__all__ = ["TOLERANCE", "Check", "ParityReport", "compare"]
+__all__ = ["IMAGE_TOLERANCE", "TOLERANCE", "Check", "ParityReport", "compare"]
 
 TOLERANCE = 1e-4
 """Largest accepted error, as a fraction of the largest absolute value of the reference tensor."""
+
+IMAGE_TOLERANCE = {"fp32": TOLERANCE, "fp16": 3e-2}
+"""The same for the outputs of the image graph, by its precision."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,12 @@ def compare(
 class ParityReport:
     """All checks of one export. False when one fails, or when nothing was compared.
 
-    `conditions` says what ran on both sides (versions, threads).
+    `conditions` says what ran on both sides (versions, threads); `metrics` what lower precision does to the metrics.
     """
 
     conditions: Mapping[str, Any]
     checks: list[Check] = field(default_factory=list)
+    metrics: Mapping[str, float | int] = field(default_factory=dict)
 
     def add(self, checks: Sequence[Check]) -> None:
         """Appends results."""
@@ -136,6 +140,7 @@ class ParityReport:
         needed = self.needed
         return {
             **self.conditions,
+            **({"metrics": dict(self.metrics)} if self.metrics else {}),
             "passed": bool(self),
             "tolerance": max((check.allowed for check in self.checks), default=TOLERANCE),
             "needed": needed if np.isfinite(needed) else str(needed),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engines.errors import ExportError
+from .metric_parity import metric_changes
 from .parity import TOLERANCE, Check, ParityReport, compare
 from .parity_cases import BATCHES, LONG_TEXT, PROBE_TEXTS, arrangements, probe_images
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .adapter import Adapter
     from .tokenizers import TokenBatch, Tokenizer
 
-__all__ = ["check_parity"]
+__all__ = ["Session", "check_parity"]
 
 Floats = NDArray[np.float32]
 _OUTPUTS = ("logits", "saliency")
@@ -34,12 +35,14 @@ def check_parity(
     batches: Sequence[int] = BATCHES,
     threads: int = 2,
     tolerance: float = TOLERANCE,
+    image_tolerance: float = TOLERANCE,
 ) -> ParityReport:
     """Compares image.onnx and text.onnx in `folder` with `adapter`, both on the CPU in float32.
 
     Every output of every slot is compared: all `batches` with a probe picture in each slot, 1, 2 and 22 findings and
     each of `sets` (text features [Q, D...]), texts one by one, together and padded. Returns the report, which is false
-    when a check fails. Raises ExportError when a graph cannot run.
+    when a check fails. A graph of lower precision has its own `image_tolerance`, and the report then also says what
+    becomes of the metrics. Raises ExportError when a graph cannot run.
     """
     import onnxruntime
     import torch
@@ -50,16 +53,19 @@ def check_parity(
     }
     report = ParityReport(conditions)
     features = _eager_text(adapter, tokenizer(PROBE_TEXTS))
-    report.add(_text_checks(adapter, tokenizer, features, _Session(folder / "text.onnx", threads), tolerance))
-    trial = _ImageTrial(adapter, _Session(folder / "image.onnx", threads), features, tolerance)
+    report.add(_text_checks(adapter, tokenizer, features, Session(folder / "text.onnx", threads), tolerance))
+    queries = _queries(features, adapter.texts_per_query)
+    trial = _ImageTrial(adapter, Session(folder / "image.onnx", threads), queries, image_tolerance)
     report.add(list(trial.batches(batches)))
-    for text in (features[:1], features[:2], *sets.values()):
+    for text in (queries[:1], queries[:2], *sets.values()):
         report.add(list(trial.run([0, 1], text)))
-    report.add(list(trial.run([0], features[:1])))
+    report.add(list(trial.run([0], queries[:1])))
+    if image_tolerance != tolerance:
+        report.metrics = metric_changes(*trial.whole())
     return report
 
 
-class _Session:
+class Session:
     """ONNX Runtime on the CPU with fixed threads; memory is given back after each run."""
 
     def __init__(self, path: Path, threads: int) -> None:
@@ -90,7 +96,7 @@ class _Session:
 class _ImageTrial:
     """The probe pictures through model and graph. `text` are the features [22, D...] the batches are run with."""
 
-    def __init__(self, adapter: Adapter, session: _Session, text: Floats, tolerance: float) -> None:
+    def __init__(self, adapter: Adapter, session: Session, text: Floats, tolerance: float) -> None:
         from .graph import ImageGraph
 
         self._model = ImageGraph(adapter).eval()
@@ -118,6 +124,13 @@ class _ImageTrial:
     def run(self, order: Sequence[int], text: Floats) -> Iterator[Check]:
         """One batch with other text features [Q, D...]."""
         yield from self._slots(order, text, self._graph(order, text), self._eager(text, order))
+
+    def whole(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Logits and saliency of all pictures and the probe texts: the model's, the graph's."""
+        order = range(len(self._images))
+        model = [np.stack([self._reference[number][part] for number in order]) for part in (0, 1)]
+        graph = self._graph(order, self._text)
+        return (model[0], model[1]), (graph["logits"], graph["saliency"])
 
     def _slots(
         self,
@@ -187,8 +200,16 @@ def _eager_text(adapter: Adapter, batch: TokenBatch) -> Floats:
     return features
 
 
+def _queries(features: Floats, per_query: int) -> Floats:
+    """Features [22, D...] of single texts -> of 22 queries; a query of several texts has those from its number on."""
+    if per_query == 1:
+        return features
+    count = len(features)
+    return features[(np.arange(count)[:, None] + np.arange(per_query)) % count]
+
+
 def _text_checks(
-    adapter: Adapter, tokenizer: Tokenizer, reference: Floats, session: _Session, tolerance: float
+    adapter: Adapter, tokenizer: Tokenizer, reference: Floats, session: Session, tolerance: float
 ) -> list[Check]:
     """1, 2, 3 and all texts, at their natural width and padded by one and up to the context, and one that fills it."""
     long = tokenizer([LONG_TEXT])

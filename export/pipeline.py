@@ -9,16 +9,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..engines.bundle import Bundle, write_bundle
 from ..engines.errors import BundleError, ConfigError, ExportError
 from ..engines.manifest import GraphSpec, Manifest
 from ..engines.ort import TextEncoder
+from ..engines.prompt_encoding import texts_per_query
+from ..engines.prompt_files import SEPARATOR
 from ..engines.prompts import PromptSet
+from ..engines.tokenizing import stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
+from .half import to_half
 from .machine import disk_reason, peak_memory_mib, require_packages, threads_to_use, versions
-from .parity import ParityReport
-from .prompts import PromptSets, builtin_sets, encode_sets, prompt_styles
+from .parity import IMAGE_TOLERANCE, ParityReport
+from .prompts import FindingPrompts, PromptSets, builtin_sets, encode_sets, prompt_styles
 from .select_tokenizer import select_tokenizer
 from .tokenizers import Tokenizer
 
@@ -44,33 +49,45 @@ def export_bundle(
     *,
     checkpoint: Path | None = None,
     variant: str | None = None,
-    resolution: int | None = None,
     seed: int = 0,
     tokenizer: Path | None = None,
     prompts: PromptSets | None = None,
     force: bool = False,
     progress: Progress = lambda line: None,
+    saliency: str | None = None,
+    precision: str = "fp32",
+    **options: Any,
 ) -> ExportResult:
     """Exports the model `name` into `out`/<model>-<variant>.
 
-    With `checkpoint` its weights are read (`resolution` is passed to models that take one), without one the model
-    gets stand-in weights of `variant` and `seed`. Raises CheckpointError, ConfigError, MissingExtraError, and what
+    With `checkpoint` its weights are read, without one the model gets stand-in weights of `variant` and `seed`.
+    `saliency` is one of the model's maps, by default the official one; `options` (`resolution`, `text_encoder`,
+    `config`) go to models that take them. Raises CheckpointError, ConfigError, MissingExtraError, and what
     `export_adapter` raises.
     """
     start = time.perf_counter()
     require_packages()
     if checkpoint is None:
-        adapter = stand_in_adapter(name, variant, seed)
+        adapter = stand_in_adapter(name, variant, seed, **options)
     else:
-        adapter = load_adapter(name, checkpoint, resolution=resolution)
+        adapter = load_adapter(name, checkpoint, **options)
         if variant is not None and variant != adapter.variant:
             raise ConfigError(
                 f"{checkpoint} is the variant '{adapter.variant}' of {name}, not '{variant}'; leave out --variant."
             )
+    if saliency is not None:
+        adapter.choose_map(saliency)
     progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read")
     elapsed = time.perf_counter() - start
     return export_adapter(
-        adapter, out, tokenizer=tokenizer, prompts=prompts, force=force, progress=progress, loading=elapsed
+        adapter,
+        out,
+        tokenizer=tokenizer,
+        prompts=prompts,
+        force=force,
+        progress=progress,
+        loading=elapsed,
+        precision=precision,
     )
 
 
@@ -83,12 +100,16 @@ def export_adapter(
     force: bool = False,
     progress: Progress = lambda line: None,
     loading: float = 0.0,
+    precision: str = "fp32",
 ) -> ExportResult:
     """Exports a loaded model; `tokenizer` is a folder with its vocabulary, `prompts` replaces or adds prompt sets.
+    With `precision` "fp16" the image graph is of that type and the variant's name says so.
 
     The bundle appears whole, after parity was proven, or not at all. Raises ConfigError (tokenizer, prompts),
     ExportError, ParityError and BundleError (the target exists, the disk is full).
     """
+    if precision == "fp16":
+        adapter.variant += "-fp16"
     target = out / f"{adapter.name}-{adapter.variant}"
     _check_target(target, force)
     words = select_tokenizer(adapter, tokenizer, progress)
@@ -96,14 +117,18 @@ def export_adapter(
     seconds = {"load": loading}
     with _workspace(target, _bytes(adapter)) as folder:
         graphs = _export_graphs(adapter, folder, progress, seconds)
+        if precision == "fp16":
+            progress("writing image.onnx in fp16")
+            to_half(folder / graphs["image"].file)
         with _timed(seconds, "prompts"):
-            features = _encode(sets, words, folder, graphs["text"], progress)
+            features = _encode(sets, words, folder, graphs, progress)
         with _timed(seconds, "parity"):
-            report = _prove(adapter, words, folder, features, progress)
+            report = _prove(adapter, words, folder, features, progress, precision)
         files = {spec.file: folder / spec.file for spec in graphs.values()}
         for prompt_set in features:
             prompt_set.save(folder / prompt_set.file)
             files[prompt_set.file] = folder / prompt_set.file
+        files.update(_store(stored_files(words), folder))
         manifest = _manifest(adapter, words, graphs, features, report, seconds)
         bundle = write_bundle(target, manifest, files, replace=force)
     progress(f"{bundle.path}: written and verified")
@@ -119,13 +144,23 @@ def _check_target(target: Path, force: bool) -> None:
 
 def _sets(adapter: Adapter, prompts: PromptSets | None) -> PromptSets:
     """The built-in sets in the model's words (a demo model has none), with the user's in their place or added."""
-    sets = {} if adapter.weights == "demo" or adapter.name not in prompt_styles() else builtin_sets(adapter.name)
+    style = adapter.prompt_style or adapter.name
+    sets = {} if adapter.weights == "demo" or style not in prompt_styles() else builtin_sets(style)
+    sets = {name: tuple(_worded(entry, adapter) for entry in entries) for name, entries in sets.items()}
     sets = {**sets, **(prompts or {})}
     if not sets:
         raise ConfigError(
             f"There are no built-in prompts for the model '{adapter.name}'; give some with --prompts FILE."
         )
     return sets
+
+
+def _worded(entry: FindingPrompts, adapter: Adapter) -> FindingPrompts:
+    """`entry`, in the words the model itself came with, if any: one text a query, or all texts of one query."""
+    texts = adapter.wording().get(entry.finding)
+    if texts is None:
+        return entry
+    return FindingPrompts(entry.finding, (SEPARATOR.join(texts),) if adapter.texts_per_query > 1 else texts)
 
 
 def _export_graphs(
@@ -141,24 +176,38 @@ def _export_graphs(
     return graphs
 
 
-def _encode(sets: PromptSets, words: Tokenizer, folder: Path, spec: GraphSpec, progress: Progress) -> list[PromptSet]:
+def _encode(
+    sets: PromptSets, words: Tokenizer, folder: Path, graphs: Mapping[str, GraphSpec], progress: Progress
+) -> list[PromptSet]:
+    spec = graphs["text"]
     count = len({text for entries in sets.values() for entry in entries for text in entry.positive + entry.negative})
     progress(f"encoding {count} prompts of {len(sets)} sets with text.onnx")
     encoder = TextEncoder(folder / spec.file, spec, threads=threads_to_use())
-    return encode_sets(sets, words, encoder, [tensor.name for tensor in spec.inputs])
+    per_query = texts_per_query(graphs["image"], spec)
+    return encode_sets(sets, words, encoder, [tensor.name for tensor in spec.inputs], per_query)
 
 
 def _prove(
-    adapter: Adapter, words: Tokenizer, folder: Path, features: list[PromptSet], progress: Progress
+    adapter: Adapter, words: Tokenizer, folder: Path, features: list[PromptSet], progress: Progress, precision: str
 ) -> ParityReport:
     from .parity_run import check_parity
 
     progress("comparing the graphs with the model in batches of different size")
     sets = {prompt_set.name: prompt_set.features for prompt_set in features}
-    report = check_parity(adapter, words, folder, sets, threads=threads_to_use())
+    report = check_parity(
+        adapter, words, folder, sets, threads=threads_to_use(), image_tolerance=IMAGE_TOLERANCE[precision]
+    )
     report.require()
     progress(f"parity: {len(report.checks)} comparisons, largest error {report.needed:.1e} of full scale")
     return report
+
+
+def _store(contents: Mapping[str, bytes], folder: Path) -> dict[str, Path]:
+    """Writes `contents` (path in the bundle -> bytes) into `folder`; returns where each stands."""
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return {name: folder / name for name in contents}
 
 
 def _manifest(
@@ -172,7 +221,12 @@ def _manifest(
     from .graph import OPSET
 
     measured = {"seconds": {k: round(v, 1) for k, v in seconds.items()}, "peak_memory_mib": round(peak_memory_mib())}
-    record = adapter.checkpoint
+    record, encoder = adapter.checkpoint, adapter.text_checkpoint
+    text: dict[str, Any] = {"tokenizer": words.record, "context": adapter.context}
+    if adapter.texts_per_query > 1:
+        text["texts_per_query"] = adapter.texts_per_query
+    if encoder is not None:
+        text["checkpoint"] = {"name": encoder.name, "sha256": encoder.sha256}
     return Manifest(
         model=adapter.name,
         variant=adapter.variant,
@@ -180,9 +234,13 @@ def _manifest(
         checkpoint=None if record is None else {"name": record.name, "sha256": record.sha256},
         geometry=adapter.geometry,
         grid=adapter.grid,
-        saliency={"kind": adapter.saliency.kind, "description": adapter.saliency.description},
+        saliency={
+            "kind": adapter.saliency.kind,
+            "description": adapter.saliency.description,
+            "choice": adapter.map_name or "official",
+        },
         logit_scale=float(adapter.logit_scale),
-        text={"tokenizer": words.record, "context": adapter.context},
+        text=text,
         graphs=graphs,
         prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in features},
         opset=OPSET,

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 __all__ = ["PUBLISHED", "Published"]
 
 
 @dataclass(frozen=True)
 class Published:
-    """Facts of one model: its variants as named by --variant, the file each comes in, and under what terms."""
+    """Facts of one model: its variants as named by --variant, the file each comes in, and under what terms.
+
+    `files` are the places below a folder of checkpoints where a variant is looked for, best first; `sha256` maps a
+    file's name to its digest, where its authors or the parity specification state one.
+    """
 
     title: str
     variants: dict[str, str]
     where: str
     licence: str
     text: str
+    files: dict[str, tuple[str, ...]]
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    def find(self, folder: Path, variant: str) -> Path | None:
+        """The checkpoint of `variant` in `folder`, under the name it was published with."""
+        candidates = (folder / name for name in self.files.get(variant, ()))
+        return next((path for path in candidates if path.is_file()), None)
+
+
+def _places(model: str, variant: str, *names: str) -> tuple[str, ...]:
+    """Below the variant's own folder, the model's, or, for names that are only this variant's, the folder itself."""
+    generic = ("open_clip_model.safetensors", "model.safetensors")
+    inside = [f"{folder}/{name}" for folder in (f"{model}-{variant}", f"{model}/{variant}") for name in names]
+    plain = [name for name in names if name not in generic]
+    return (*inside, *(f"{model}/{name}" for name in plain), *plain)
+
+
+def _kad_places(size: str) -> tuple[str, ...]:
+    """KAD's files share a name; their folder tells them apart."""
+    folders = (f"KAD_Models/KAD_{size}", f"KAD_{size}", f"kad-{size}", f"kad/{size}", f"kad/KAD_{size}")
+    return tuple(f"{folder}/best_valid.pt" for folder in folders)
 
 
 PUBLISHED = {
     "biomedclip": Published(
         title="BiomedCLIP (Zhang et al. 2023; Microsoft)",
         variants={"vit-b-16": "open_clip_pytorch_model.bin, or the same tensors as safetensors"},
+        files={
+            "vit-b-16": _places("biomedclip", "vit-b-16", "open_clip_pytorch_model.bin", "open_clip_model.safetensors")
+        },
         where="microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224 on Hugging Face",
         licence="MIT",
         text="vocabulary in the same repository, --tokenizer DIR or the local cache",
@@ -29,6 +58,12 @@ PUBLISHED = {
     "carzero": Published(
         title="CARZero (Lai et al. 2024; github.com/laihaoran/CARZero)",
         variants={"vit-b-16": "CARZero_best_model.ckpt"},
+        files={
+            "vit-b-16": (
+                "pretrain_model/CARZero_best_model.ckpt",
+                *_places("carzero", "vit-b-16", "CARZero_best_model.ckpt"),
+            )
+        },
         where="Google Drive, file id 1kYF-k5otW5DHwz1En5d_ScV3zu2E27Ch (README of github.com/laihaoran/CARZero)",
         licence="Apache-2.0 (the repository's)",
         text="vocabulary of Laihaoran/BioClinicalMPBERT on Hugging Face, --tokenizer DIR or the local cache",
@@ -41,6 +76,14 @@ PUBLISHED = {
             "vit-b-16": "ViT-B-16.pt, or open_clip_model.safetensors of timm/vit_base_patch16_clip_224.openai, or "
             "model.safetensors of openai/clip-vit-base-patch16",
         },
+        files={
+            "vit-b-32": _places("clip", "vit-b-32", "ViT-B-32.pt", "open_clip_model.safetensors", "model.safetensors"),
+            "vit-b-16": _places("clip", "vit-b-16", "ViT-B-16.pt", "open_clip_model.safetensors", "model.safetensors"),
+        },
+        sha256={
+            "ViT-B-32.pt": "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af",
+            "ViT-B-16.pt": "5806e77cd80f8b59890b7e101eabd078d9fb84e6937f9e85e4ecb61988df416f",
+        },
         where="openaipublic.azureedge.net/clip/models/<sha256>/<file>, and the Hugging Face repositories named",
         licence="stated in the openai/CLIP repository; read it before use",
         text="tokenizer bundled with open_clip_torch",
@@ -48,6 +91,9 @@ PUBLISHED = {
     "devide": Published(
         title="DeViDe (Luo et al. 2024, arXiv 2404.03618): an assumed architecture",
         variants={"assumed-architecture": "a file of the authors, with a config that says which tensor is which"},
+        files={
+            "assumed-architecture": _places("devide", "assumed-architecture", "devide.pt", "devide.pth", "devide.ckpt")
+        },
         where="not published; ask the authors",
         licence="unknown",
         text="vocabulary of xmcmic/Med-KEBERT on Hugging Face (assumed), --tokenizer DIR or the local cache",
@@ -59,6 +105,7 @@ PUBLISHED = {
             "512": "KAD_Models/KAD_512/best_valid.pt",
             "1024": "KAD_Models/KAD_1024/best_valid.pt (same tensors as KAD-512: give --resolution 1024)",
         },
+        files={size: _kad_places(size) for size in ("224", "512", "1024")},
         where="the Google Drive folder and Baidu Pan share named in the README of github.com/xiaoman-zhang/KAD",
         licence="MIT (the repository's)",
         text="vocabulary of xmcmic/Med-KEBERT on Hugging Face, --tokenizer DIR or the local cache",
@@ -66,6 +113,7 @@ PUBLISHED = {
     "mavl": Published(
         title="MAVL (Phan et al. 2024; github.com/HieuPhan33/CVPR2024_MAVL)",
         variants={"224": "checkpoint_full_40.pth (for grounding), or checkpoint_full_46.pth (for classification)"},
+        files={"224": _places("mavl", "224", "checkpoint_full_40.pth", "checkpoint_full_46.pth")},
         where="the Google Drive folder named in Pretrain/data_file/DATA_Prepare.md of the repository",
         licence="none stated",
         text="weights and vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face, which the file does not hold",
@@ -73,9 +121,10 @@ PUBLISHED = {
     "medklip": Published(
         title="MedKLIP (Wu et al. 2023; github.com/MediaBrain-SJTU/MedKLIP)",
         variants={"224": "checkpoint_final.pth"},
+        files={"224": _places("medklip", "224", "checkpoint_final.pth")},
         where="the Google Drive folder and Baidu Pan share named in checkpoints/README.md of the repository",
         licence="none stated",
         text="weights and vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face, which the file does not hold",
     ),
 }
-"""Model name -> facts (KAD and CLIP parity specifications)."""
+"""Model name -> facts (parity specifications)."""

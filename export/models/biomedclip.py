@@ -7,6 +7,7 @@ projected patch and the prompt, the project's own definition, as for CLIP.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -20,7 +21,7 @@ from ..checkpoint import read_checkpoint
 from ..checkpoint_match import Sizes, install
 from ..standin import fill_module
 from .layers.bert import Bert, BertConfig
-from .layers.contrastive import contrast
+from .layers.contrastive import PATCH_MAPS, PATCH_TEXT, VALUE_VALUE, contrast, contrast_outputs
 from .layers.vit import VisionTransformer, ViTConfig
 
 __all__ = ["BiomedClip", "BiomedClipAdapter"]
@@ -55,6 +56,11 @@ class BiomedClip(nn.Module):
         tokens = self.visual["head"]["proj"](self.visual["trunk"](image))
         return tokens[:, 0], tokens[:, 1:]
 
+    def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """The same image vector, and the patches with value-value attention in the last block."""
+        tokens, values = (self.visual["head"]["proj"](x) for x in self.visual["trunk"].value_value(image))
+        return tokens[:, 0], values[:, 1:]
+
     def encode_text(self, ids: Tensor) -> Tensor:
         """int64 [T, N] -> [T, D], the projected first token, not normalised. Id 0 is padding and is masked."""
         states = self.text["transformer"](ids, (ids != 0).to(ids.dtype))
@@ -65,6 +71,7 @@ class BiomedClipAdapter(Adapter):
     """BiomedCLIP-PubMedBERT_256-vit_base_patch16_224."""
 
     variants: ClassVar[tuple[str, ...]] = (VARIANT,)
+    maps: ClassVar[Mapping[str, str]] = PATCH_MAPS
     module: BiomedClip
 
     @classmethod
@@ -101,13 +108,13 @@ class BiomedClipAdapter(Adapter):
             mean=MEAN,
             std=STD,
             grid=(cells, cells),
-            saliency=Saliency("similarity", "cosine between each projected patch and the prompt"),
+            saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
             logit_scale=float(module.logit_scale.exp()),
             text_shape=(WIDTH,),
             text_inputs=("input_ids",),
             context=CONTEXT,
             vocabulary_size=module.get_parameter(WORD_TABLE).shape[0],
-            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, lower_case=True),
+            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, special_words=True, cleaning="open_clip", ends=(2, 3)),
             checkpoint=record,
         )
 
@@ -117,22 +124,13 @@ class BiomedClipAdapter(Adapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logits are exp(logit_scale) times the cosine of image and prompt."""
-        return self._score(*self.module.encode_image(image), text)
+        encode = self.module.encode_values if self.map_name == VALUE_VALUE else self.module.encode_image
+        return self._score(*encode(image), text)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """`image_features` [B, 512], `patch_features` [B, N, 512], `text_features` [Q, 512], `logits_per_image` [B, Q],
-        `logits_per_text` [Q, B], `probabilities` [B, Q] (softmax over the prompts), `similarity_map` [B, Q, h, w]."""
+        """Image, patch and text features, both logits, probabilities and the map (see `contrast_outputs`)."""
         pooled, patches = self.module.encode_image(image)
-        logits, similarity = self._score(pooled, patches, text)
-        return {
-            "image_features": pooled,
-            "patch_features": patches,
-            "text_features": text,
-            "logits_per_image": logits,
-            "logits_per_text": logits.T,
-            "probabilities": logits.softmax(dim=-1),
-            "similarity_map": similarity,
-        }
+        return contrast_outputs(pooled, patches, text, self.module.logit_scale.exp(), self.grid)
 
     def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         logits, similarity = contrast(pooled, patches, text, self.module.logit_scale.exp())

@@ -6,6 +6,7 @@ decoder; the score is the mean of the two logits. The map is the first direction
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -20,7 +21,7 @@ from ..checkpoint_match import install
 from ..standin import fill_module
 from .carzero_checkpoint import PREFIX, VARIANT, CarzeroConfig, read_config, read_tensors
 from .layers.bert import Bert
-from .layers.query_decoder import DecoderConfig, QueryDecoder
+from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, DecoderConfig, QueryDecoder
 from .layers.vit import VisionTransformer
 
 __all__ = ["Carzero", "CarzeroAdapter", "Fusion", "merge_words"]
@@ -93,6 +94,10 @@ class CarzeroAdapter(Adapter):
     """CARZero with ViT-B/16 and BioClinicalMPBERT."""
 
     variants: ClassVar[tuple[str, ...]] = (VARIANT,)
+    maps: ClassVar[Mapping[str, str]] = {
+        LAYER_MEAN: "attention to the patches, mean over heads and over all decoder layers",
+        LAST_LAYER: "attention to the patches in the last decoder layer, mean over heads",
+    }
     module: Carzero
 
     @classmethod
@@ -128,13 +133,15 @@ class CarzeroAdapter(Adapter):
             mean=MEAN,
             std=STD,
             grid=(config.vit.grid,) * 2,
-            saliency=Saliency("attention", "attention to the patches, mean over heads and over all decoder layers"),
+            saliency=Saliency("attention", cls.maps[LAYER_MEAN]),
             logit_scale=1.0,
             text_shape=(1 + config.words, config.bert.width),
             text_inputs=("input_ids", "attention_mask"),
             context=config.words,
             vocabulary_size=config.bert.vocabulary,
-            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, lower_case=True),
+            tokenizer=TokenizerSpec(
+                "wordpiece", TOKENIZERS, cleaning="carzero", marks_continuations=True, ends=(101, 102)
+            ),
             checkpoint=record,
         )
 
@@ -152,7 +159,7 @@ class CarzeroAdapter(Adapter):
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """The logit is the authors' score (they apply no sigmoid); the map leaves out the share of the whole image."""
         (i2t, maps), (t2i, _) = self.module(self.module.encode_image(image), text)
-        return (i2t + t2i.T) / 2, self._map(maps)
+        return (i2t + t2i.T) / 2, self._map(maps[-1:] if self.map_name == LAST_LAYER else maps)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """`image_global` [B, C], `image_local` [B, C, h, w], `text_global` [Q, C], `text_local` [Q, C, words],

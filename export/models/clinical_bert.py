@@ -4,7 +4,6 @@ way an image and a text enter the model (MedKLIP parity specification, "Text" an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,10 +17,10 @@ from ..checkpoint import Checkpoint, read_checkpoint
 from ..checkpoint_match import install
 from ..standin import fill_module
 from .layers.bert import Bert, BertConfig
-from .layers.query_decoder import DecoderConfig
+from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, DecoderConfig
 from .layers.resnet import ResNetConfig
 
-__all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter", "OpenWordPiece"]
+__all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter"]
 
 REPOSITORY = "emilyalsentzer/Bio_ClinicalBERT"
 FILES = ("model.safetensors", "pytorch_model.bin")
@@ -32,12 +31,8 @@ DECODER = DecoderConfig(width=256, layers=4, heads=4, hidden=1024)
 BERT = BertConfig(vocabulary=28996, pooler=False)
 
 
-@dataclass(frozen=True)
-class OpenWordPiece(TokenizerSpec):
-    """The official tokenizer class: a text is [CLS] and its pieces. With `separator` false no [SEP] follows; texts are
-    lower-cased although the vocabulary is cased."""
-
-    separator: bool = False
+# The official tokenizer class puts no [SEP] after a text and lower-cases, although the vocabulary is cased.
+TOKENIZER = TokenizerSpec("wordpiece", (REPOSITORY,), separator=False, special_words=True, ends=(101, 102))
 
 
 class _Published(nn.Module):
@@ -49,20 +44,16 @@ class _Published(nn.Module):
         self.text_encoder = Bert(BERT)
 
 
-@dataclass(kw_only=True, eq=False)
 class ClinicalBertAdapter(Adapter):
     """The common part; a subclass gives its network, what to drop from its file, and the outputs.
 
-    `text_checkpoint` says which file the text encoder came from (None for stand-in weights).
+    `queries` is (n,) where one prompt is n texts.
     """
 
     variants: ClassVar[tuple[str, ...]] = ("224",)
     title: ClassVar[str]
     key: ClassVar[str]
-    description: ClassVar[str]
     queries: ClassVar[tuple[int, ...]] = ()
-
-    text_checkpoint: CheckpointRecord | None = None
 
     @classmethod
     def network(cls) -> nn.Module:
@@ -115,14 +106,15 @@ class ClinicalBertAdapter(Adapter):
             mean=MEAN,
             std=STD,
             grid=(CELLS, CELLS),
-            saliency=Saliency("attention", cls.description),
+            saliency=Saliency("attention", cls.maps[LAYER_MEAN]),
             logit_scale=1.0,
             text_shape=(*cls.queries, BERT.width),
             text_inputs=("input_ids", "attention_mask"),
             context=CONTEXT,
             vocabulary_size=BERT.vocabulary,
-            tokenizer=OpenWordPiece("wordpiece", (REPOSITORY,), lower_case=True),
+            tokenizer=TOKENIZER,
             checkpoint=record,
+            texts_per_query=cls.queries[0] if cls.queries else 1,
             text_checkpoint=text,
         )
 
@@ -130,6 +122,10 @@ class ClinicalBertAdapter(Adapter):
     def net(self) -> Any:
         """The network inside `module`."""
         return self.module.model["module"]  # type: ignore[index]
+
+    def one_map(self, layers: Tensor) -> Tensor:
+        """Attention of the layers [L, B, Q, N] -> [B, Q, N], as chosen."""
+        return layers[-1] if self.map_name == LAST_LAYER else layers.mean(dim=0)
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N] -> float32 [T, 768], the last layer's state of [CLS]; without a mask every position counts."""

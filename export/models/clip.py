@@ -7,6 +7,7 @@ is what this adapter computes, so weights of other trainings (LAION, DataComp) d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -22,6 +23,7 @@ from ..checkpoint_match import Sizes, install
 from ..standin import fill_module
 from .clip_checkpoint import canonical_tensors
 from .layers.attention import PackedAttention
+from .layers.contrastive import PATCH_MAPS, PATCH_TEXT, VALUE_VALUE, contrast, contrast_outputs
 
 if TYPE_CHECKING:
     from open_clip.model import CLIP
@@ -63,6 +65,7 @@ class ClipAdapter(Adapter):
     """OpenAI's weights, in any of the three published forms."""
 
     variants: ClassVar[tuple[str, ...]] = tuple(PATCHES)
+    maps: ClassVar[Mapping[str, str]] = PATCH_MAPS
     module: CLIP
 
     @classmethod
@@ -103,13 +106,13 @@ class ClipAdapter(Adapter):
             mean=MEAN,
             std=STD,
             grid=(cells, cells),
-            saliency=Saliency("similarity", "cosine between each projected patch and the prompt"),
+            saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
             logit_scale=float(module.logit_scale.exp()),
             text_shape=(module.text_projection.shape[1],),
             text_inputs=("input_ids",),
             context=module.positional_embedding.shape[0],
             vocabulary_size=module.token_embedding.num_embeddings,
-            tokenizer=TokenizerSpec("clip-bpe", ("open_clip",)),
+            tokenizer=TokenizerSpec("clip-bpe", ("open_clip",), cleaning="clip"),
             checkpoint=record,
         )
 
@@ -130,30 +133,30 @@ class ClipAdapter(Adapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logits are exp(logit_scale) times the cosine of image and prompt."""
-        pooled, patches = self._encode_image(image)
-        return self._score(pooled, patches, text)
+        encode = self._encode_values if self.map_name == VALUE_VALUE else self._encode_image
+        return self._score(*encode(image), text)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """`image_features` [B, 512], `patch_features` [B, N, 512], `text_features` [Q, 512], `logits_per_image` [B, Q],
-        `logits_per_text` [Q, B], `probabilities` [B, Q] (softmax over the prompts), `similarity_map` [B, Q, h, w]."""
+        """Image, patch and text features, both logits, probabilities and the map (see `contrast_outputs`)."""
         pooled, patches = self._encode_image(image)
-        logits, similarity = self._score(pooled, patches, text)
-        return {
-            "image_features": pooled,
-            "patch_features": patches,
-            "text_features": text,
-            "logits_per_image": logits,
-            "logits_per_text": logits.T,
-            "probabilities": logits.softmax(dim=-1),
-            "similarity_map": similarity,
-        }
+        return contrast_outputs(pooled, patches, text, self.module.logit_scale.exp(), self.grid)
 
     def _encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Class token [B, 512] and patches [B, N, 512], both after the final norm and the projection."""
         pooled, tokens = self.module.visual(image)
         return pooled, tokens @ self.module.visual.proj
 
+    def _encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """The same class token, and the patches with value-value attention in the last block."""
+        visual = self.module.visual
+        x = visual._embeds(image)
+        *blocks, last = visual.transformer.resblocks
+        for block in blocks:
+            x = block(x)
+        values = x + last.attn.values(last.ln_1(x))
+        values = values + last.mlp(last.ln_2(values))
+        return visual._pool(last(x))[0] @ visual.proj, visual._pool(values)[1] @ visual.proj
+
     def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        pooled, patches, text = (F.normalize(x, dim=-1) for x in (pooled, patches, text))
-        logits = self.module.logit_scale.exp() * pooled @ text.T
-        return logits, (patches @ text.T).transpose(1, 2).unflatten(-1, self.grid)
+        logits, similarity = contrast(pooled, patches, text, self.module.logit_scale.exp())
+        return logits, similarity.unflatten(-1, self.grid)

@@ -29,6 +29,7 @@ from .layers.vit import VisionTransformer, ViTConfig
 
 __all__ = ["ASSUMED", "Devide", "DevideAdapter", "DevideConfig", "read_config"]
 
+_ENDS = {"xmcmic/Med-KEBERT": (2, 3)}  # [CLS] and [SEP]; another tokenizer of the config's choice is not known
 ASSUMED = "assumed-architecture"  # the only variant: it names the bundle, and so every result
 RESNET = {3: ResNetConfig(widths=(64, 128, 256), blocks=(3, 4, 6)), 4: ResNetConfig()}
 
@@ -162,11 +163,15 @@ class DevideAdapter(Adapter):
         return cls._describe(module, chosen, "published", source.record)
 
     @classmethod
-    def stand_in(cls, variant: str, seed: int = 0, config: DevideConfig | None = None) -> Self:
+    def stand_in(
+        cls, variant: str, seed: int = 0, config: DevideConfig | Path | str | Mapping[str, Any] | None = None
+    ) -> Self:
         """`variant` is "assumed-architecture"; the default `config` is the one the goldens were made with."""
         if variant not in cls.variants:
             raise ConfigError(f"DeViDe has no variant '{variant}'; it has {', '.join(cls.variants)}.")
-        chosen = config or DevideConfig()
+        chosen = (
+            config if isinstance(config, DevideConfig) else DevideConfig() if config is None else read_config(config)
+        )
         with torch.device("meta"):
             module = Devide(chosen)
         fill_module(module, seed)
@@ -195,13 +200,15 @@ class DevideAdapter(Adapter):
             text_inputs=("input_ids", "attention_mask"),
             context=text.max_length,
             vocabulary_size=text.vocabulary,
-            tokenizer=TokenizerSpec("wordpiece", (text.hf_tokenizer,), lower_case=text.lower_case),
+            tokenizer=TokenizerSpec(
+                "wordpiece", (text.hf_tokenizer,), lower_case=text.lower_case, ends=_ENDS.get(text.hf_tokenizer)
+            ),
             checkpoint=record,
+            texts_per_query=text.descriptions,
             config=config,
         )
 
-    @property
-    def prompts(self) -> Mapping[str, tuple[str, ...]]:
+    def wording(self) -> Mapping[str, tuple[str, ...]]:
         """The config's prompts, class by class."""
         return self.config.prompts
 

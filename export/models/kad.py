@@ -6,6 +6,7 @@ the patches: its last attention is the saliency map, its two outputs per prompt 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,8 +21,8 @@ from ..checkpoint_match import install
 from ..standin import fill_module
 from .kad_checkpoint import CONFIGS, KadConfig, read_parts
 from .layers.bert import Bert
-from .layers.query_decoder import QueryDecoder
-from .layers.resnet import resnet_features
+from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, QueryDecoder
+from .layers.resnet import ResNetGrid
 
 __all__ = ["CONFIGS", "MEAN", "STD", "ImageEncoder", "Kad", "KadAdapter", "KadConfig", "QueryNetwork", "TextEncoder"]
 
@@ -34,20 +35,11 @@ TOKENIZERS = (
 CONTEXT = 256
 
 
-class ImageEncoder(nn.Module):
+class ImageEncoder(ResNetGrid):
     """ResNet-50 up to its third or fourth stage, and two linear layers on each cell."""
 
     def __init__(self, config: KadConfig) -> None:
-        super().__init__()
-        self.res_features = resnet_features(config.resnet)
-        self.res_l1 = nn.Linear(config.resnet.channels, config.resnet.channels)
-        self.res_l2 = nn.Linear(config.resnet.channels, config.decoder.width)
-        self.relu = nn.ReLU()
-
-    def forward(self, image: Tensor) -> Tensor:
-        """[B, 3, S, S] -> patch features [B, N, D], row by row."""
-        cells = self.res_features(image).flatten(2).transpose(1, 2)
-        return self.res_l2(self.relu(self.res_l1(cells)))
+        super().__init__(config.resnet, config.decoder.width)
 
 
 class TextEncoder(nn.Module):
@@ -74,9 +66,14 @@ class QueryNetwork(nn.Module):
 
     def forward(self, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """patches [B, N, D], text [Q, D] -> logits [B, Q, 2] (absent, present), last layer's attention [B, Q, N]."""
+        logits, maps = self.ask(patches, text)
+        return logits, maps[-1]
+
+    def ask(self, patches: Tensor, text: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The same with the attention of every layer."""
         norm = self.decoder.norm
         states, maps = self.decoder(norm(text)[None], norm(patches))
-        return self.mlp_head(states), maps[-1]
+        return self.mlp_head(states), maps
 
 
 class Kad(nn.Module):
@@ -98,6 +95,10 @@ class KadAdapter(Adapter):
     """KAD-224, KAD-512, KAD-1024, and smaller models in the same checkpoint structure."""
 
     variants: ClassVar[tuple[str, ...]] = tuple(CONFIGS)
+    maps: ClassVar[Mapping[str, str]] = {
+        LAST_LAYER: "attention to the image in the last decoder layer, mean over heads",
+        LAYER_MEAN: "attention to the image, mean over all decoder layers and their heads",
+    }
     module: Kad
 
     @classmethod
@@ -140,13 +141,15 @@ class KadAdapter(Adapter):
             mean=MEAN,
             std=STD,
             grid=(module.config.grid,) * 2,
-            saliency=Saliency("attention", "attention to the image in the last decoder layer, mean over heads"),
+            saliency=Saliency("attention", cls.maps[LAST_LAYER]),
             logit_scale=1.0,
             text_shape=(module.config.decoder.width,),
             text_inputs=("input_ids", "attention_mask"),
             context=min(CONTEXT, bert.positions),
             vocabulary_size=bert.vocabulary,
-            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, lower_case=True, vocabulary=vocabulary),
+            tokenizer=TokenizerSpec(
+                "wordpiece", TOKENIZERS, vocabulary=vocabulary, ends=None if vocabulary else (2, 3)
+            ),
             checkpoint=record,
         )
 
@@ -156,7 +159,8 @@ class KadAdapter(Adapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
-        logits, attention = self.module(image, text)
+        logits, maps = self.module.model.ask(self.module.image_encoder(image), text)
+        attention = torch.stack(maps).mean(dim=0) if self.map_name == LAYER_MEAN else maps[-1]
         return logits[..., 1] - logits[..., 0], attention.unflatten(-1, self.grid)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:

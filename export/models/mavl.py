@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
 from .layers.attention import attend, split_heads
-from .layers.query_decoder import QueryDecoder
+from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, QueryDecoder
 from .layers.resnet import resnet_features
 
 __all__ = ["ASPECTS", "GROUNDING_ASPECTS", "Mavl", "MavlAdapter"]
@@ -85,10 +85,12 @@ class MavlAdapter(ClinicalBertAdapter):
 
     title: ClassVar[str] = "MAVL"
     key: ClassVar[str] = "mavl"
-    description: ClassVar[str] = (
-        "attention to the image, mean over the four decoder layers and their heads and over four of a class's nine "
-        "queries (description, patterns, shape, texture)"
-    )
+    maps: ClassVar[Mapping[str, str]] = {
+        LAYER_MEAN: "attention to the image, mean over the four decoder layers and their heads and over four of a "
+        "class's nine queries (description, patterns, shape, texture)",
+        LAST_LAYER: "attention to the image in the last decoder layer, mean over heads and over four of a class's nine "
+        "queries (description, patterns, shape, texture)",
+    }
     queries: ClassVar[tuple[int, ...]] = (ASPECTS,)
 
     @classmethod
@@ -105,7 +107,7 @@ class MavlAdapter(ClinicalBertAdapter):
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability ("feature" mode)."""
         states, layers = self.net.ask(self.net.patches(self.net.backbone(image)), self._queries(text))
         logits = self.net.classify(states)
-        return logits[..., 1] - logits[..., 0], _grounding(_aspects(layers)).unflatten(-1, (CELLS, CELLS))
+        return logits[..., 1] - logits[..., 0], _grounding(_aspects(self.one_map(layers))).unflatten(-1, (CELLS, CELLS))
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """text: [Q, 9, 768] or [9 Q, 768], class by class.
@@ -121,7 +123,7 @@ class MavlAdapter(ClinicalBertAdapter):
         logits = self.net.classify(states)
         cosine = F.normalize(pooled, dim=-1) @ F.normalize(queries, dim=-1).T
         cosine = cosine.unflatten(-1, (-1, ASPECTS)).transpose(1, 2)
-        attention = _grounding(_aspects(layers))
+        attention = _grounding(_aspects(layers.mean(dim=0)))
         first = attention[:, :1].unflatten(-1, (CELLS, CELLS))
         heat = F.interpolate(first, image.shape[-2:], mode="bilinear", align_corners=True)
         return {
@@ -134,7 +136,7 @@ class MavlAdapter(ClinicalBertAdapter):
             "cosine": cosine,
             "similarity": cosine.mean(dim=1),
             "attention_layers": layers,
-            "attention_aspects": _aspects(layers),
+            "attention_aspects": _aspects(layers.mean(dim=0)),
             "attention": attention,
             "heat_first_class": heat[:, 0],
         }
@@ -160,9 +162,9 @@ class MavlAdapter(ClinicalBertAdapter):
         return queries.flatten(0, -2)
 
 
-def _aspects(layers: Tensor) -> Tensor:
-    """Attention of the layers [L, B, 9 Q, N] -> their mean, class by class [B, Q, 9, N]."""
-    return layers.mean(dim=0).unflatten(1, (-1, ASPECTS))
+def _aspects(attention: Tensor) -> Tensor:
+    """Attention [B, 9 Q, N] -> class by class [B, Q, 9, N]."""
+    return attention.unflatten(1, (-1, ASPECTS))
 
 
 def _grounding(aspects: Tensor) -> Tensor:

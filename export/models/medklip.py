@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
-from .layers.query_decoder import QueryDecoder
+from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, QueryDecoder
 from .layers.resnet import ResNetGrid
 
 __all__ = ["MedKlip", "MedKlipAdapter"]
@@ -41,7 +41,10 @@ class MedKlipAdapter(ClinicalBertAdapter):
 
     title: ClassVar[str] = "MedKLIP"
     key: ClassVar[str] = "medklip"
-    description: ClassVar[str] = "attention to the image, mean over the four decoder layers and their heads"
+    maps: ClassVar[Mapping[str, str]] = {
+        LAYER_MEAN: "attention to the image, mean over the four decoder layers and their heads",
+        LAST_LAYER: "attention to the image in the last decoder layer, mean over heads",
+    }
 
     @classmethod
     def network(cls) -> nn.Module:
@@ -56,7 +59,7 @@ class MedKlipAdapter(ClinicalBertAdapter):
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
         logits, layers = self.net.ask(self.net(image), self.net.disease_embedding_layer(text))
-        return logits[..., 1] - logits[..., 0], layers.mean(dim=0).unflatten(-1, (CELLS, CELLS))
+        return logits[..., 1] - logits[..., 0], self.one_map(layers).unflatten(-1, (CELLS, CELLS))
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """`text_features` [Q, 768], `queries` [Q, 256], `patches` [B, 196, 256], `logits` [B, Q, 2], `probs` [B, Q],

@@ -22,6 +22,7 @@ COMMANDS = {
     "prepare": ".prepare:prepare",
     "cache": ".cache:cache",
     "models": ".models:models",
+    "prompts": ".prompts:prompts",
     "datasets": ".datasets:datasets",
     "doctor": ".doctor:doctor",
 }

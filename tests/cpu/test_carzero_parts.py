@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from xbench_fast.engines.errors import CheckpointError, ConfigError
+from xbench_fast.engines.tokenizing.cleaning import CleanedTokenizer, clean_report
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoint import Checkpoint
 from xbench_fast.export.checkpoint_inert import Record
@@ -21,7 +22,6 @@ from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
 from xbench_fast.export.standin import fill_module, image
-from xbench_fast.export.text_cleaning import CleanedTokenizer, clean_report
 from xbench_fast.export.tokenizers import WordPieceTokenizer
 
 torch.set_num_threads(2)

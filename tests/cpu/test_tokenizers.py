@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -13,9 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.tokenizing import CleanedTokenizer
+from xbench_fast.engines.tokenizing.cleaning import clean_web
+from xbench_fast.export import stand_in_adapter
 from xbench_fast.export.adapter import TokenizerSpec
 from xbench_fast.export.prompts import builtin_sets
 from xbench_fast.export.select_tokenizer import select_tokenizer
@@ -49,9 +53,19 @@ def pubmedbert(shared: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def tokenizer(pubmedbert: Path) -> WordPieceTokenizer:
-    found = find_wordpiece(pubmedbert, [], 256)
+    """With the special tokens known in texts, as transformers has them."""
+    found = find_wordpiece(pubmedbert, [], 256, special_words=True)
     assert found is not None
     return found
+
+
+@pytest.fixture(scope="module")
+def toy(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the toy vocabulary of the KAD, MedKLIP and MAVL parity specifications."""
+    pieces = json.loads((shared / "parity" / "kmm_tokenizers.json").read_text())["vocab"]
+    folder = tmp_path_factory.mktemp("toy")
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +158,7 @@ def test_a_long_text_is_cut_at_the_context(pubmedbert: Path, oracle: Any) -> Non
 def test_clip_ids_are_the_official_ones(shared: Path, variant: str) -> None:
     pytest.importorskip("open_clip")
     manifest = json.loads((shared / "parity" / f"{variant}.json").read_text())
-    clip = ClipTokenizer(77)
+    clip = CleanedTokenizer(ClipTokenizer(77), "clip")
     examples: dict[str, list[int]] = manifest["tokenizer_examples"]
     assert len(examples) > 5
     for text, ids in examples.items():
@@ -159,9 +173,66 @@ def test_clip_ids_are_the_official_ones(shared: Path, variant: str) -> None:
 def test_a_long_clip_text_keeps_its_end_token() -> None:
     open_clip = pytest.importorskip("open_clip")
     text = "pneumonia " * 90
-    ids = ClipTokenizer(77)([text, "x"]).ids
+    ids = CleanedTokenizer(ClipTokenizer(77), "clip")([text, "x"]).ids
     assert ids.shape == (2, 77) and ids[0, -1] == 49407
     assert np.array_equal(ids, open_clip.tokenize([text, "x"]).numpy())
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(st.characters(max_codepoint=0x24F, exclude_categories=["Cs", "Cn"]), max_size=40))
+def test_any_text_gives_the_clip_ids_of_open_clip(clip_words: CleanedTokenizer, text: str) -> None:
+    """Of characters that Python's tables know: what a new letter is depends on a library's Unicode version."""
+    open_clip = pytest.importorskip("open_clip")
+    assume(all(unicodedata.category(c) != "Cn" for c in clean_web(text)))
+    ids = clip_words([text]).ids[0]
+    wanted = open_clip.tokenize([text])[0].numpy()
+    assert np.array_equal(ids, wanted[: len(ids)]) and not wanted[len(ids) :].any()
+
+
+@pytest.fixture(scope="module")
+def clip_words() -> CleanedTokenizer:
+    pytest.importorskip("open_clip")
+    return CleanedTokenizer(ClipTokenizer(77), "clip")
+
+
+RULES = {
+    "kad": ("kad", {"ends": (2, 3)}),
+    "medklip_mavl": ("clinical_bert", {"separator": False, "special_words": True, "ends": (101, 102)}),
+}
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_ids_are_those_of_the_authors_tokenizers(shared: Path, toy: Path, case: str) -> None:
+    """Every case of the toy vocabulary: with and without [SEP], a [SEP] written out, cut at the context, empty."""
+    for example in json.loads((shared / "parity" / "kmm_tokenizers.json").read_text())["cases"][case]:
+        rules = {key: value for key, value in RULES[case][1].items() if key != "ends"}
+        words = find_wordpiece(toy, [], example["length"], **rules)
+        assert words is not None
+        batch = words([example["text"]])
+        assert batch.ids[0].tolist() == example["input_ids"], example["text"]
+        assert batch.mask[0].tolist() == [1] * example["attention_mask"]
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_the_models_state_these_rules(case: str) -> None:
+    """What the case was made with is what the adapters of its models say."""
+    module = importlib.import_module(f"xbench_fast.export.models.{RULES[case][0]}")
+    spec = module.TOKENIZER if hasattr(module, "TOKENIZER") else stand_in_adapter("kad", "demo").tokenizer
+    wanted = {"separator": True, "special_words": False, "lower_case": True, "cleaning": "", **RULES[case][1]}
+    assert {key: getattr(spec, key) for key in wanted} == wanted
+
+
+def test_the_chosen_tokenizer_has_the_models_rules(toy: Path) -> None:
+    """CARZero's cleaning and its marks, BiomedCLIP's cleaning, the casing rule of a config (DeViDe)."""
+    spec = TokenizerSpec("wordpiece", ("x/y",), cleaning="carzero", marks_continuations=True)
+    batch = select_tokenizer(model(tokenizer=spec), toy)(["No pneumothorax.", "pneumonia"])
+    assert batch.ids.tolist() == [[2, 95, 109, 64, 66, 118, 3], [2, 3, 0, 0, 0, 0, 0]]
+    assert batch.mask.tolist() == [[1, 1, 1, 2, 2, 2, 1], [1, 1, 0, 0, 0, 0, 0]]
+    spec = TokenizerSpec("wordpiece", ("x/y",), cleaning="open_clip")
+    assert select_tokenizer(model(tokenizer=spec), toy)(["lung &amp;amp; ( "]).ids[0].tolist() == [2, 89, 1, 9, 3]
+    for lower, first in ((True, 109), (False, 112)):
+        spec = TokenizerSpec("wordpiece", ("x/y",), lower_case=lower)
+        assert select_tokenizer(model(tokenizer=spec), toy)(["Pneumonia"]).ids[0, 1] == first
 
 
 def test_the_stand_in_is_deterministic_and_keeps_to_its_table() -> None:
@@ -175,7 +246,7 @@ def test_the_stand_in_is_deterministic_and_keeps_to_its_table() -> None:
 
 
 def model(**changes: Any) -> Any:
-    spec = TokenizerSpec("wordpiece", ("xmcmic/Med-KEBERT",))
+    spec = TokenizerSpec("wordpiece", ("xmcmic/Med-KEBERT",), ends=(2, 3))
     facts = {"name": "kad", "weights": "published", "context": 256, "vocabulary_size": 30522, "tokenizer": spec}
     return SimpleNamespace(**{**facts, **changes})
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.tokenizing import TokenBatch
 from xbench_fast.export.prompts import FindingPrompts, builtin_sets, encode_sets, prompt_styles, read_prompt_file
-from xbench_fast.export.tokenizers import TokenBatch
 
 SPEC_NAMES = {"chexdet10": "chestxdet10"}  # the specification's short name of a dataset, where ours differs
 COUNTS = {"rsna": 1, "siim": 1, "covid_rural": 1, "chestxdet10": 10, "chexlocalize": 13, "chestxray14": 8, "vindr": 21}
@@ -25,7 +25,7 @@ def spec(shared: Path) -> list[dict[str, Any]]:
     return findings
 
 
-@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero"])
+@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero", "devide", "medklip", "mavl"])
 def test_sets_have_the_datasets_findings(style: str) -> None:
     sets = builtin_sets(style)
     assert {name: len(entries) for name, entries in sets.items()} == COUNTS
@@ -35,7 +35,7 @@ def test_sets_have_the_datasets_findings(style: str) -> None:
         assert all(entry.positive and entry.status for entry in entries)
 
 
-@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero"])
+@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero", "devide"])
 def test_every_string_is_the_specifications(style: str, spec: list[dict[str, Any]]) -> None:
     sets = builtin_sets(style)
     seen = 0
@@ -66,19 +66,28 @@ def test_only_clip_like_styles_have_negative_prompts() -> None:
     assert all(entry.negative for entries in builtin_sets("clip").values() for entry in entries)
 
 
-def test_sentences_without_a_licence_are_not_in_the_table(shared: Path, root: Path) -> None:
-    """The MedKLIP and MAVL repositories carry no licence: their descriptions stay out of this one."""
-    table = (root / "export" / "prompt_table.json").read_text().lower()
-    for name in ("medklip_observation_explanation", "mavl_observation_explanation"):
-        sentences = json.loads((shared / "parity" / "prompts" / f"{name}.json").read_text())
-        assert len(sentences) > 50
-        assert not [text for text in sentences.values() if len(text) > 20 and text.lower()[:60] in table]
+def test_sentences_without_a_licence_are_not_in_the_package(shared: Path, root: Path) -> None:
+    """The MedKLIP and MAVL repositories carry no licence: their sentences stay out of this one."""
+    tables = "".join(path.read_text().lower() for path in (root / "export").glob("prompt_*.json"))
+    assert tables.count("support devices") > 3
+    seen = 0
+    for path in sorted((shared / "parity" / "prompts").glob("m[ae]*.json")):
+        values = json.loads(path.read_text()).values()
+        texts = [text for value in values for text in ([value] if isinstance(value, str) else value)]
+        if path.name == "medklip_classes.json":
+            continue
+        for text in texts:
+            words = text.lower().partition(": ")[2] or text.lower()
+            if len(words) > 40:
+                assert words[:40] not in tables, text
+                seen += 1
+    assert seen > 700
 
 
 def test_an_unknown_style_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="biomedclip, carzero, clip, kad"):
-        builtin_sets("medklip")
-    assert prompt_styles() == ["biomedclip", "carzero", "clip", "kad"]
+    with pytest.raises(ConfigError, match="biomedclip, carzero, clip, devide, kad, mavl, medklip"):
+        builtin_sets("chexzero")
+    assert prompt_styles() == ["biomedclip", "carzero", "clip", "devide", "kad", "mavl", "medklip"]
 
 
 WANTED = {
@@ -202,3 +211,30 @@ def test_a_set_keeps_order_polarity_and_its_own_features(masked: bool) -> None:
     assert long.status == ("own",) * 40
     assert len(tokenizer.asked) == len(set(tokenizer.asked)), "a text that several sets share is encoded once"
     assert set(encoder.masks) == {masked}
+
+
+def test_a_query_of_several_texts_has_the_features_of_each() -> None:
+    query = "\n".join(["a", "bb", "ccc"])
+    sets = {"mine": (FindingPrompts("Mass", (query, "dddd")), FindingPrompts("Nodule", ("bb",)))}
+    tokenizer = CountingTokenizer()
+    (found,) = encode_sets(sets, tokenizer, EchoEncoder(), ["input_ids"], 3)  # type: ignore[arg-type]
+    assert found.texts == (query, "dddd", "bb") and found.finding_of.tolist() == [0, 0, 1]
+    assert found.features.shape == (3, 3, 2)
+    assert found.features[:, :, 0].tolist() == [[1, 2, 3], [4, 4, 4], [2, 2, 2]], "a single text serves for all"
+    assert sorted(tokenizer.asked) == ["a", "bb", "ccc", "dddd"]
+
+
+@pytest.mark.parametrize(("count", "query"), [(1, "a\nb"), (3, "a\nb"), (9, "a\nb\nc")])
+def test_a_query_with_the_wrong_number_of_texts_is_refused(count: int, query: str) -> None:
+    sets = {"mine": (FindingPrompts("Mass", (query,)),)}
+    with pytest.raises(ConfigError, match=rf"'a' has \d texts, but this model takes {count} a query"):
+        encode_sets(sets, CountingTokenizer(), EchoEncoder(), ["input_ids"], count)  # type: ignore[arg-type]
+
+
+def test_a_file_may_ask_several_texts_in_one_query(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.json"
+    path.write_text(json.dumps({"mine": {"Mass": [["a lump", "border: sharp\nedge"], "mass"]}}))
+    assert read_prompt_file(path)["mine"] == (FindingPrompts("Mass", ("a lump\nborder: sharp edge", "mass")),)
+    path.write_text(json.dumps({"mine": {"Mass": [[]]}}))
+    with pytest.raises(ConfigError, match="list of non-empty texts"):
+        read_prompt_file(path)

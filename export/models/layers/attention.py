@@ -52,3 +52,10 @@ class PackedAttention(nn.Module):
             k, v = F.linear(memory, w_kv, b_kv).chunk(2, dim=-1)
         out, weights = attend(*(split_heads(x, self.heads) for x in (q, k, v)), bias)
         return self.out_proj(out), weights
+
+    def values(self, x: Tensor) -> Tensor:
+        """Self-attention of x [B, N, C] with the values in the place of queries and keys -> [B, N, C]."""
+        start = 2 * self.out_proj.in_features
+        v = split_heads(F.linear(x, self.in_proj_weight[start:], self.in_proj_bias[start:]), self.heads)
+        projected: Tensor = self.out_proj(attend(v, v, v)[0])
+        return projected

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from .attention import PackedAttention
 
-__all__ = ["DecoderConfig", "DecoderLayer", "QueryDecoder"]
+__all__ = ["LAST_LAYER", "LAYER_MEAN", "DecoderConfig", "DecoderLayer", "QueryDecoder"]
+
+LAST_LAYER, LAYER_MEAN = "last-layer", "layer-mean"  # names of saliency maps
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ class _Attention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.proj = nn.Linear(config.width, config.width)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, values_only: bool = False) -> Tensor:
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
-        return self.proj(attend(q, k, v)[0])
+        return self.proj(attend(v, v, v)[0] if values_only else attend(q, k, v)[0])
 
 
 class _Block(nn.Module):
@@ -53,8 +53,8 @@ class _Block(nn.Module):
         self.mlp = nn.ModuleDict(layers)
         self.gelu = nn.GELU()
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attn(self.norm1(x))
+    def forward(self, x: Tensor, values_only: bool = False) -> Tensor:
+        x = x + self.attn(self.norm1(x), values_only)
         return x + self.mlp["fc2"](self.gelu(self.mlp["fc1"](self.norm2(x))))
 
 
@@ -72,6 +72,14 @@ class VisionTransformer(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[B, 3, S, S] -> tokens [B, 1 + N, C], the class token first, then the patches row by row."""
+        return self.norm(self.blocks(self._embed(image)))
+
+    def value_value(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """The same tokens, and those with value-value attention in the last block."""
+        x = self.blocks[:-1](self._embed(image))
+        return self.norm(self.blocks[-1](x)), self.norm(self.blocks[-1](x, values_only=True))
+
+    def _embed(self, image: Tensor) -> Tensor:
         patches = self.patch_embed["proj"](image).flatten(2).transpose(1, 2)
         first = self.cls_token.expand(patches.shape[0], -1, -1)
-        return self.norm(self.blocks(torch.cat([first, patches], dim=1) + self.pos_embed))
+        return torch.cat([first, patches], dim=1) + self.pos_embed

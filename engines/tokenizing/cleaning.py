@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.errors import MissingExtraError
-from .tokenizers import TokenBatch, Tokenizer
+from ..errors import MissingExtraError
+from .batch import TokenBatch, Tokenizer
 
-__all__ = ["CLEANINGS", "CleanedTokenizer", "clean_report", "clean_web"]
+__all__ = ["CLEANINGS", "CleanedTokenizer", "clean_clip", "clean_report", "clean_web"]
 
 _NUMBERING = re.compile(r"[0-9]+\.")
 _WORDS = re.compile(r"\w+")
@@ -34,14 +35,19 @@ def clean_web(text: str) -> str:
     """open_clip's cleaning (BiomedCLIP parity specification, "Text encoder"): broken Unicode mended, HTML entities
     resolved twice, white space collapsed. Raises MissingExtraError."""
     try:
-        from open_clip.tokenizer import basic_clean, whitespace_clean
+        import ftfy
     except ImportError as error:
-        message = "BiomedCLIP prompts need open_clip_torch: pip install 'xbench-fast[export]'."
+        message = "CLIP and BiomedCLIP prompts need the package ftfy, which is not installed: pip install ftfy."
         raise MissingExtraError(message) from error
-    return str(whitespace_clean(basic_clean(text)))
+    return " ".join(html.unescape(html.unescape(ftfy.fix_text(text))).split())
 
 
-CLEANINGS: dict[str, Callable[[str], str]] = {"carzero": clean_report, "open_clip": clean_web}
+def clean_clip(text: str) -> str:
+    """`clean_web` and lower case, as CLIP's tokenizer does it. Raises MissingExtraError."""
+    return clean_web(text).lower()
+
+
+CLEANINGS: dict[str, Callable[[str], str]] = {"carzero": clean_report, "open_clip": clean_web, "clip": clean_clip}
 """The steps by the names bundle.json has for them."""
 
 
@@ -53,16 +59,16 @@ class CleanedTokenizer:
     """
 
     def __init__(self, inner: Tokenizer, name: str, continuations: Sequence[int] = ()) -> None:
-        self._inner, self._name, self._clean = inner, name, CLEANINGS[name]
+        self.inner, self._name, self._clean = inner, name, CLEANINGS[name]
         self._continuations: NDArray[np.int64] = np.asarray(sorted(continuations), dtype=np.int64)
 
     @property
     def record(self) -> dict[str, Any]:
         """The inner tokenizer's, the cleaning step, and whether continuations are marked."""
         marks = {"marks_continuations": True} if len(self._continuations) else {}
-        return {**self._inner.record, "cleaning": self._name, **marks}
+        return {**self.inner.record, "cleaning": self._name, **marks}
 
     def __call__(self, texts: Sequence[str]) -> TokenBatch:
-        batch = self._inner([self._clean(text) for text in texts])
+        batch = self.inner([self._clean(text) for text in texts])
         continued = np.isin(batch.ids, self._continuations) & (batch.mask == 1)
         return TokenBatch(batch.ids, batch.mask + continued)

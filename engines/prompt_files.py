@@ -1,0 +1,139 @@
+"""Prompts as a user writes them: a YAML or JSON file of sets, findings and texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError, MissingExtraError
+
+__all__ = ["SEPARATOR", "FindingPrompts", "PromptSets", "parse_prompt_file", "prompt_sets", "read_prompt_file"]
+
+SEPARATOR = "\n"
+"""Stands between the texts of one query, in models whose query is several (MAVL: a description, eight aspects)."""
+
+_SET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class FindingPrompts:
+    """What to ask for one finding: texts that mean present, texts that mean absent, and where they come from."""
+
+    finding: str
+    positive: tuple[str, ...]
+    negative: tuple[str, ...] = ()
+    status: str = "user"
+
+
+PromptSets = dict[str, tuple[FindingPrompts, ...]]
+
+
+def read_prompt_file(path: Path) -> PromptSets:
+    """Sets from a YAML or JSON file `{set: {finding: [texts] or {positive: [...], negative: [...]}}}`.
+
+    A text may itself be a list of texts, for a model that is asked several in one query; they are joined by
+    `SEPARATOR`. The order of findings and texts is kept; every status is "user". Raises ConfigError with file and key.
+    """
+    return prompt_sets(parse_prompt_file(path), path)
+
+
+def prompt_sets(content: object, path: Path) -> PromptSets:
+    """The sets of a parsed file. Raises ConfigError with file and key."""
+    sets = _mapping(content, f"{path}", "sets by name")
+    found: PromptSets = {}
+    for name, findings in sets.items():
+        if not _SET_NAME.fullmatch(name):
+            raise ConfigError(f"{path}: the set name '{name}' may hold only letters, digits, '_' and '-'; rename it.")
+        entries = _mapping(findings, f"{path}, set '{name}'", "findings by name")
+        found[name] = tuple(_entry(path, name, finding, value) for finding, value in entries.items())
+    return found
+
+
+def parse_prompt_file(path: Path) -> object:
+    """The plain content of a YAML or JSON file, no key twice. Raises ConfigError; MissingExtraError (YAML reader)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The prompt file {path} cannot be read: {error}; give a YAML or JSON text file.") from error
+    if path.suffix.lower() == ".json":
+        try:
+            parsed: object = json.loads(text, object_pairs_hook=_distinct)
+        except ValueError as error:
+            raise ConfigError(f"The prompt file {path} is not valid JSON: {error}; correct it.") from error
+        return parsed
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtraError(
+            "Reading a YAML prompt file needs pyyaml: pip install pyyaml, or write the file as JSON."
+        ) from error
+    try:
+        parsed = yaml.load(text, _yaml_loader(yaml))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"The prompt file {path} has a wrong key: {error}; correct it.") from error
+    except yaml.YAMLError as error:
+        where = " ".join(str(error).split())
+        raise ConfigError(f"The prompt file {path} is not valid YAML: {where}; correct it.") from error
+    return parsed
+
+
+def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A mapping whose keys are distinct: of two findings of one name the parsers would silently keep the last."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [key for key, _ in pairs]
+        raise ValueError(f"the key '{next(key for key in names if names.count(key) > 1)}' stands twice")
+    return found
+
+
+def _yaml_loader(yaml: Any) -> Any:
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """Plain data only, and no key twice."""
+
+    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
+        return _distinct(loader.construct_pairs(node, deep=True))
+
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    return Loader
+
+
+def _mapping(value: object, where: str, what: str) -> dict[str, object]:
+    if not isinstance(value, dict) or not value:
+        raise ConfigError(f"{where}: expected a non-empty mapping ({what}), found {type(value).__name__}; correct it.")
+    for key in value:
+        if not isinstance(key, str) or not key.strip():
+            raise ConfigError(f"{where}: the key {key!r} is not a name; put quotes around it.")
+    return value
+
+
+def _entry(path: Path, name: str, finding: str, value: object) -> FindingPrompts:
+    where = f"{path}, set '{name}', finding '{finding}'"
+    if isinstance(value, dict):
+        unknown = sorted(str(key) for key in value if key not in ("positive", "negative"))
+        if unknown:
+            raise ConfigError(f"{where}: unknown key '{unknown[0]}'; only 'positive' and 'negative' are read.")
+        positive, negative = value.get("positive"), value.get("negative", [])
+    else:
+        positive, negative = value, []
+    entry = FindingPrompts(finding, _texts(positive, where, "positive"), _texts(negative, where, "negative"))
+    if not entry.positive:
+        raise ConfigError(f"{where}: no positive text; give at least one.")
+    return entry
+
+
+def _texts(value: object, where: str, side: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{where}: the {side} prompts must be a list of non-empty texts; correct them.")
+    return tuple(SEPARATOR.join(_query(text, where, side)) for text in value)
+
+
+def _query(value: object, where: str, side: str) -> list[str]:
+    """The texts of one query; a line break within a text means no more than a space."""
+    texts = value if isinstance(value, list) and value else [value]
+    plain = [text for text in texts if isinstance(text, str) and text.strip()]
+    if len(plain) != len(texts):
+        raise ConfigError(f"{where}: the {side} prompts must be a list of non-empty texts; correct them.")
+    return [text.replace("\r\n", " ").replace("\n", " ") for text in plain]

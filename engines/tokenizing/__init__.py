@@ -1,0 +1,22 @@
+"""Texts to token ids, as every model's authors do it, without torch."""
+
+from __future__ import annotations
+
+from .backend import BackendTokenizer, WordPieceTokenizer
+from .batch import TokenBatch, Tokenizer
+from .cleaning import CLEANINGS, CleanedTokenizer
+from .hashed import HashTokenizer
+from .stored import TOKENIZER_FILE, bundle_tokenizer, stored_files
+
+__all__ = [
+    "CLEANINGS",
+    "TOKENIZER_FILE",
+    "BackendTokenizer",
+    "CleanedTokenizer",
+    "HashTokenizer",
+    "TokenBatch",
+    "Tokenizer",
+    "WordPieceTokenizer",
+    "bundle_tokenizer",
+    "stored_files",
+]

@@ -1,0 +1,215 @@
+"""A ready ONNX file of the user's becomes a bundle: its interface is checked, and that images do not mix in a batch."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engines.bundle import Bundle, sha256_of, write_bundle
+from ..engines.errors import BundleError, ConfigError, ExportError
+from ..engines.geometry import Geometry
+from ..engines.manifest import GraphSpec, Manifest, TensorSpec, Weights
+from ..engines.prompt_encoding import assemble
+from ..engines.prompt_files import PromptSets
+from ..engines.prompts import PromptSet
+from .machine import require_packages, threads_to_use, versions
+from .parity import ParityReport, compare
+from .parity_cases import probe_images
+from .parity_run import Session
+
+__all__ = ["Facts", "read_features", "read_geometry", "wrap"]
+
+_BATCHES = (2, 3, 8)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a graph cannot say of itself; `geometry` fits the graph's pixels."""
+
+    name: str
+    variant: str
+    weights: Weights
+    geometry: Geometry
+    kind: str
+    description: str
+    logit_scale: float
+
+
+def read_geometry(text: str) -> Geometry:
+    """`mode:size[:resize[:interpolation]]`, e.g. squash:224, crop:224:256:bicubic. Raises ConfigError."""
+    mode, *rest = text.split(":")
+    try:
+        size = int(rest[0])
+        resize = int(rest[1]) if len(rest) > 1 else size
+        interpolation: Any = rest[2] if len(rest) > 2 else "bilinear"
+        return Geometry.from_json({"mode": mode, "size": size, "resize": resize, "interpolation": interpolation})
+    except (ValueError, IndexError, BundleError) as error:
+        raise ConfigError(
+            f"--geometry {text} is not MODE:SIZE[:RESIZE[:INTERPOLATION]] ({error}); for example squash:224 or "
+            "crop:224:256:bicubic."
+        ) from error
+
+
+def read_features(path: Path, sets: PromptSets) -> list[PromptSet]:
+    """Prompt sets with the features of an .npz file: one float32 array [Q, D...] per set, a row a text (a finding's
+    positive ones before its negative ones). Raises ConfigError."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"The features {path} cannot be read ({error}); give an .npz file.") from error
+    if set(arrays) != set(sets):
+        raise ConfigError(f"{path} has features for {sorted(arrays)}, the prompts for {sorted(sets)}; make them fit.")
+    found = []
+    for name, entries in sets.items():
+        count = sum(len(entry.positive + entry.negative) for entry in entries)
+        features = arrays[name]
+        if features.dtype != np.float32 or features.ndim < 2 or len(features) != count:
+            raise ConfigError(
+                f"{path}: the features of '{name}' are {features.dtype} {list(features.shape)}; give float32 "
+                f"[{count}, D...], a row a text."
+            )
+        found.append(assemble(name, entries, features))
+    return found
+
+
+def wrap(
+    graph: Path,
+    sets: list[PromptSet],
+    facts: Facts,
+    out: Path,
+    *,
+    force: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Bundle:
+    """Writes `out`/<name>-<variant> with `graph` as its image graph, and no text graph.
+
+    Raises ExportError (the graph has another interface, cannot run, or does not take this prompt set), ParityError
+    (an image's result depends on its neighbours in the batch), BundleError, MissingExtraError.
+    """
+    require_packages()
+    target = out / f"{facts.name}-{facts.variant}"
+    if target.exists() and not force:
+        raise BundleError(f"{target} already exists; choose another --out or replace it with --force.")
+    spec, opset = _interface(graph, facts.geometry.size)
+    for prompt_set in sets:
+        if prompt_set.features.shape[1:] != spec.inputs[1].shape[1:]:
+            raise ExportError(
+                f"{graph} takes text features {list(spec.inputs[1].shape)}, the set '{prompt_set.name}' has "
+                f"{list(prompt_set.features.shape)}."
+            )
+    progress("running the graph in batches of different size")
+    report = _consistent(graph, facts.geometry.size, sets)
+    report.require()
+    rows, columns = (int(size) for size in spec.outputs[1].shape[2:])
+    manifest = Manifest(
+        model=facts.name,
+        variant=facts.variant,
+        weights=facts.weights,
+        checkpoint={"name": graph.name, "sha256": sha256_of(graph)},
+        geometry=facts.geometry,
+        grid=(rows, columns),
+        saliency={"kind": facts.kind, "description": facts.description},
+        logit_scale=facts.logit_scale,
+        text={},
+        graphs={"image": spec},
+        prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in sets},
+        opset=opset,
+        exporter={**versions(), "wrapped": graph.name},
+        parity=report.to_json(),
+    )
+    with tempfile.TemporaryDirectory(prefix="xbench-wrap-") as folder:
+        files = {"image.onnx": graph}
+        for prompt_set in sets:
+            prompt_set.save(Path(folder) / prompt_set.file)
+            files[prompt_set.file] = Path(folder) / prompt_set.file
+        return write_bundle(target, manifest, files, replace=force)
+
+
+def _interface(graph: Path, size: int) -> tuple[GraphSpec, int]:
+    import onnx
+
+    try:
+        model = onnx.load(str(graph), load_external_data=False)
+        onnx.checker.check_model(str(graph))
+    except Exception as error:  # protobuf's and the checker's own classes
+        raise ExportError(f"{graph} is no valid ONNX file: {' '.join(str(error).split())[:300]}") from error
+    found = {value.name: _shape(value) for value in (*model.graph.input, *model.graph.output)}
+    if [value.name for value in model.graph.input] != ["pixels", "text"] or [v.name for v in model.graph.output] != [
+        "logits",
+        "saliency",
+    ]:
+        raise ExportError(
+            f"{graph} has the tensors {list(found)}; a bundle's graph has the inputs pixels, text and the outputs "
+            "logits, saliency, in this order."
+        )
+    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
+        raise ExportError(f"{graph} keeps its weights in another file; save it as a single file.")
+    (pixels, pixel_type), (text, text_type) = found["pixels"], found["text"]
+    (logits, logit_type), (saliency, saliency_type) = found["logits"], found["saliency"]
+    fits = (
+        (pixel_type, text_type, logit_type, saliency_type) == ("uint8", "float32", "float32", "float32")
+        and pixels[1:] == [1, size, size]
+        and len(text) > 1
+        and all(text[1:])
+        and len(logits) == 2
+        and len(saliency) == 4
+        and all(saliency[2:])
+        and not any((pixels[0], text[0], *logits, *saliency[:2]))
+    )
+    if not fits:
+        raise ExportError(
+            f"{graph} has {found} (0 is a free axis); wanted are pixels uint8 [batch, 1, {size}, {size}], text float32 "
+            "[findings, D...], logits float32 [batch, findings], saliency float32 [batch, findings, h, w]."
+        )
+    spec = GraphSpec(
+        "image.onnx",
+        (
+            TensorSpec("pixels", "uint8", ("batch", 1, size, size)),
+            TensorSpec("text", "float32", ("findings", *text[1:])),
+        ),
+        (
+            TensorSpec("logits", "float32", ("batch", "findings")),
+            TensorSpec("saliency", "float32", ("batch", "findings", *saliency[2:])),
+        ),
+    )
+    return spec, max(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+
+
+def _shape(value: Any) -> tuple[list[int], str]:
+    """Sizes, 0 for a free axis, and the type."""
+    import onnx
+
+    tensor = value.type.tensor_type
+    kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name if tensor.elem_type else "none"
+    return [axis.dim_value if axis.HasField("dim_value") else 0 for axis in tensor.shape.dim], kind
+
+
+def _consistent(graph: Path, size: int, sets: list[PromptSet]) -> ParityReport:
+    """Every slot of several batches against the same picture alone."""
+    session, images = Session(graph, threads_to_use()), probe_images(size)
+    report = ParityReport({"reference": "the graph itself, one picture at a time", "engine": "onnxruntime, CPU"})
+    names = ("logits", "saliency")
+    for prompt_set in sets:
+        text = np.ascontiguousarray(prompt_set.features)
+
+        def run(order: list[int], text: NDArray[np.float32] = text) -> Mapping[str, NDArray[np.float32]]:
+            return dict(zip(names, session.run(names, {"pixels": images[order], "text": text}), strict=True))
+
+        alone = [run([number]) for number in range(max(_BATCHES))]
+        full = {name: max(float(np.abs(one[name]).max()) for one in alone) for name in names}
+        for batch in _BATCHES:
+            together = run(list(range(batch)))
+            for slot in range(batch):
+                for name in names:
+                    pair = (together[name][slot], alone[slot][name][0])
+                    where: Any = {"batch": batch, "slot": slot, "findings": len(text), "full_scale": full[name]}
+                    report.add([compare(name, "alone", *pair, **where)])
+    return report

@@ -1,0 +1,77 @@
+"""A fresh virtual environment with the core dependencies only: no torch, no ONNX Runtime, no GPU packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECK = """
+import importlib, importlib.util, pkgutil, sys
+for name in ("torch", "onnx", "onnxruntime", "cupy", "tensorrt", "transformers", "nvidia"):
+    assert importlib.util.find_spec(name) is None, f"{name} is installed"
+count = 0
+for room in ("engines", "metrics_gpu", "runtime"):
+    package = importlib.import_module(f"xbench_fast.{room}")
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+            count += 1
+print(count, "modules")
+"""
+
+
+@pytest.fixture(scope="module")
+def bare(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of the bare environment; the project is installed from a copy, as a user would get it."""
+    folder = tmp_path_factory.mktemp("bare")
+    source = folder / "source"
+    skip = shutil.ignore_patterns(
+        ".git", ".venv*", ".*_cache", "__pycache__", "*.egg-info", "build", "work", "demo", "tests"
+    )
+    shutil.copytree(root, source, ignore=skip)
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    binaries = folder / "venv" / "bin"
+    constraint = ["--constraint", str(root / "constraints.txt")]
+    done = subprocess.run(
+        [str(binaries / "python"), "-m", "pip", "install", "--quiet", *constraint, str(source)],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0 and any(w in done.stderr for w in ("NewConnectionError", "ConnectTimeout", "ProxyError")):
+        pytest.skip("the package index cannot be reached, so no bare environment can be made")
+    assert done.returncode == 0, done.stderr
+    return binaries
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    wide = {**os.environ, "COLUMNS": "400"}  # so that no sentence is broken by the edge of a table
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=wide)
+
+
+def test_every_room_but_export_imports(bare: Path) -> None:
+    done = run(str(bare / "python"), "-c", CHECK)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[0]) > 20
+
+
+@pytest.mark.parametrize("command", ["xbench-fast", "xbench-export"])
+def test_help_works(bare: Path, command: str) -> None:
+    done = run(str(bare / command), "--help")
+    assert done.returncode == 0 and "Usage" in done.stdout, done.stderr
+
+
+def test_doctor_names_what_is_missing(bare: Path) -> None:
+    done = run(str(bare / "xbench-fast"), "doctor")
+    assert "onnxruntime is not installed" in " ".join(done.stdout.split()), done.stdout + done.stderr
+
+
+def test_what_needs_an_extra_says_which(bare: Path, tmp_path: Path) -> None:
+    done = run(str(bare / "xbench-export"), "--model", "kad", "--weights", "stand-in", "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert "xbench-fast[export]" in " ".join(done.stderr.split()), done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "out").exists()

@@ -1,0 +1,210 @@
+"""The facts each adapter states for its export, queries of several texts, and all models in turn."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from xbench_fast.engines.bundle import Bundle
+from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.ort import TextEncoder
+from xbench_fast.engines.prompt_encoding import texts_per_query
+from xbench_fast.engines.tokenizing import bundle_tokenizer
+from xbench_fast.export.cli import main
+from xbench_fast.export.export_all import Job, Outcome, plan, run_all, summary
+from xbench_fast.export.graph import image_spec, text_spec
+from xbench_fast.export.pipeline import export_adapter
+from xbench_fast.export.shared_options import Shared
+
+torch = pytest.importorskip("torch")
+
+SMALL = {
+    "image": {"layers": 1, "heads": 2, "width": 32, "hidden": 48, "patch": 56},
+    "text": {
+        "vocabulary": 128,
+        "width": 32,
+        "layers": 1,
+        "heads": 2,
+        "hidden": 48,
+        "positions": 64,
+        "max_length": 64,
+        "descriptions": 3,
+    },
+    "decoder": {"width": 32, "layers": 2, "heads": 2, "ffn": 48},
+    "prompts": {"Pneumonia": ["infected lung", "white patch", "airways in it"]},
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DeViDe small enough to be exported in seconds, with three descriptions a class."""
+    path = tmp_path_factory.mktemp("devide") / "devide.json"
+    path.write_text(json.dumps(SMALL))
+    return path
+
+
+@pytest.fixture(scope="module")
+def several(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """Its bundle, made by the command."""
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package)
+    out = tmp_path_factory.mktemp("several")
+    arguments = ["--model", "devide", "--weights", "stand-in", "--config", str(config), "--out", str(out)]
+    assert main(arguments) == 0
+    return Bundle.load(out / "devide-assumed-architecture")
+
+
+def test_a_query_of_several_texts_goes_through_both_graphs(several: Bundle) -> None:
+    """The stored features are those of the three texts, each encoded for itself."""
+    image, text = several.graph("image"), several.graph("text")
+    assert image.inputs[1].shape == ("findings", 3, 32) and text.outputs[0].shape == ("texts", 32)
+    assert texts_per_query(image, text) == several.manifest.text["texts_per_query"] == 3
+    prompts = several.prompt_set("rsna")
+    assert prompts.texts == ("\n".join(SMALL["prompts"]["Pneumonia"]),) and prompts.status == ("user",)
+    words, encoder = bundle_tokenizer(several), TextEncoder.of(several, threads=2)
+    for place, sentence in enumerate(SMALL["prompts"]["Pneumonia"]):
+        batch = words([sentence])
+        np.testing.assert_allclose(encoder.run(batch.ids, batch.mask)[0], prompts.features[0, place], atol=1e-5)
+    vindr = several.prompt_set("vindr")
+    assert vindr.features.shape == (22, 3, 32) and set(vindr.status) == {"assumed_as_kad"}
+    assert np.array_equal(vindr.features[:, 0], vindr.features[:, 2]), "a single text serves for all places"
+    compared = several.manifest.parity
+    assert compared["passed"] is True and compared["compared"] > 200
+
+
+def facts() -> dict[str, Any]:
+    from xbench_fast.export import stand_in_adapter
+
+    return {name: stand_in_adapter(name) for name in ("medklip", "mavl", "carzero", "biomedclip")}
+
+
+@pytest.fixture(scope="module")
+def adapters() -> dict[str, Any]:
+    return facts()
+
+
+def test_the_graphs_fit_each_other(adapters: dict[str, Any]) -> None:
+    count = {name: texts_per_query(image_spec(found), text_spec(found)) for name, found in adapters.items()}
+    assert count == {"medklip": 1, "mavl": 9, "carzero": 1, "biomedclip": 1}
+    assert text_spec(adapters["mavl"]).outputs[0].shape == ("texts", 768)
+    assert image_spec(adapters["mavl"]).inputs[1].shape == ("findings", 9, 768)
+
+
+def test_the_tokenizers_rules_are_the_parity_specifications(adapters: dict[str, Any]) -> None:
+    rules = {
+        name: (spec.separator, spec.special_words, spec.lower_case, spec.cleaning, spec.marks_continuations, spec.ends)
+        for name, spec in ((name, found.tokenizer) for name, found in adapters.items())
+    }
+    assert rules == {
+        "medklip": (False, True, True, "", False, (101, 102)),
+        "mavl": (False, True, True, "", False, (101, 102)),
+        "carzero": (True, False, True, "carzero", True, (101, 102)),
+        "biomedclip": (True, True, True, "open_clip", False, (2, 3)),
+    }
+    assert {name: found.context for name, found in adapters.items()} == {
+        "medklip": 64,
+        "mavl": 64,
+        "carzero": 97,
+        "biomedclip": 256,
+    }
+
+
+def test_another_number_of_texts_is_refused(config: Path, tmp_path: Path) -> None:
+    from xbench_fast.export import stand_in_adapter
+    from xbench_fast.export.prompts import FindingPrompts
+
+    pytest.importorskip("onnxruntime")
+    adapter = stand_in_adapter("devide", config=config)
+    with pytest.raises(ConfigError, match="'a' has 2 texts, but this model takes 3"):
+        export_adapter(adapter, tmp_path / "out", prompts={"rsna": (FindingPrompts("Pneumonia", ("a\nb",)),)})
+    assert not (tmp_path / "out").exists()
+
+
+# All models in turn
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")
+
+
+def test_the_plan_takes_what_is_there_and_names_what_is_not(tmp_path: Path) -> None:
+    touch(tmp_path, "KAD_Models/KAD_512/best_valid.pt", "kad/KAD_1024/best_valid.pt", "ViT-B-16.pt", "devide/devide.pt")
+    touch(tmp_path, "words/kad/vocab.txt", "prompts/mavl/x", "mine.json")
+    shared = Shared(
+        ["--out", "o"], tmp_path / "words", Path("bert"), Path("c.yaml"), [tmp_path / "prompts", tmp_path / "mine.json"]
+    )
+    jobs = {job.name: job for job in plan(tmp_path, shared)}
+    assert [name for name, job in jobs.items() if job.refusal] == ["biomedclip", "carzero", "mavl", "medklip"]
+    made = {name: " ".join(job.arguments) for name, job in jobs.items() if not job.refusal}
+    assert list(made) == ["clip-vit-b-16", "devide-assumed-architecture", "kad-512", "kad-1024"]
+    assert made["kad-1024"].endswith(f"--checkpoint {tmp_path}/kad/KAD_1024/best_valid.pt --resolution 1024")
+    assert f"--tokenizer {tmp_path}/words/kad" in made["kad-512"] and "--tokenizer" not in made["clip-vit-b-16"]
+    assert "--config c.yaml" in made["devide-assumed-architecture"] and "--config" not in made["kad-512"]
+    assert all(f"--prompts {tmp_path}/mine.json" in line and "bert" not in line for line in made.values())
+    assert f"--prompts {tmp_path}/prompts/mavl" in " ".join(shared.arguments("mavl"))
+    assert "--text-encoder bert" in " ".join(shared.arguments("medklip"))
+    stand_ins = plan(None, Shared(["--out", "o"]))
+    assert [job.name for job in stand_ins] == ["biomedclip", "carzero", "clip", "devide", "kad", "mavl", "medklip"]
+    assert all(job.arguments[-2:] == ("--weights", "stand-in") for job in stand_ins)
+
+
+def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    good = ("--model", "kad", "--weights", "stand-in", "--variant", "demo", "--out", str(tmp_path / "out"))
+    jobs = [Job("kad", ("--model", "kad", "--weights", "stand-in", "--variant", "3", "--out", "x")), Job("good", good)]
+    lines: list[str] = []
+    outcomes = run_all([*jobs, Job("none", refusal="no file")], lines.append)
+    assert [(outcome.name, outcome.reason.partition(";")[0]) for outcome in outcomes] == [
+        ("kad", "The model 'kad' has no variant '3'"),
+        ("good", ""),
+        ("none", "no file"),
+    ]
+    assert Bundle.load(tmp_path / "out" / "kad-demo").manifest.weights == "stand-in"
+    assert "[2/3] good" in lines and any("parity" in line for line in lines)
+
+
+def test_the_summary_has_a_line_a_job_and_a_count() -> None:
+    lines = summary([Outcome("kad-224", "", 71.2), Outcome("clip", "no file", 0.0)])
+    assert lines == ["kad-224  71 s", "clip     failed: no file", "1 of 2 exported, 1 failed"]
+    assert summary([Outcome("kad-224", "", 1.0)])[-1] == "1 of 1 exported"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "all", "--out", "x"], "--checkpoints DIR or --weights stand-in"),
+        (["--model", "all", "--out", "x", "--weights", "stand-in", "--checkpoints", "y"], "one of the two"),
+        (["--model", "all", "--out", "x", "--checkpoint", "y"], "neither --checkpoint"),
+        (["--model", "kad", "--out", "x", "--checkpoints", "y", "--weights", "stand-in"], "goes with --model all"),
+    ],
+)
+def test_wrong_options_for_all_end_with_status_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert main(arguments) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_all_of_an_empty_folder_is_status_1_with_a_summary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["--model", "all", "--checkpoints", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert "0 of 7 exported, 7 failed" in capsys.readouterr().err
+    assert main(["--model", "all", "--checkpoints", str(tmp_path / "absent"), "--out", str(tmp_path / "out")]) == 1
+    assert "There is no folder" in capsys.readouterr().err
+
+
+def test_the_list_looks_for_the_files_and_compares_their_digest(tmp_path: Path) -> None:
+    touch(tmp_path, "clip/ViT-B-32.pt", "KAD_224/best_valid.pt")
+    command = [sys.executable, "-m", "xbench_fast.export.cli", "--list", "--checkpoints", str(tmp_path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"found: \S*clip/ViT-B-32.pt, sha256 differs", text)
+    assert re.search(r"found: \S*KAD_224/best_valid.pt\n", text)
+    assert text.count("not found") == 8, "of ten files"
+    assert "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af" in text

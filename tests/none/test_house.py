@@ -1,0 +1,101 @@
+"""The shape of the house: which room may import which, and what must work without heavy packages."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ARROWS = {
+    "export": {"export", "engines"},
+    "engines": {"engines"},
+    "metrics_gpu": {"metrics_gpu"},
+    "runtime": {"runtime", "engines", "metrics_gpu"},
+}
+HEAVY = ["torch", "torchvision", "transformers", "open_clip", "timm", "onnx", "onnxscript", "onnxruntime", "cupy"]
+HEAVY += ["tensorrt", "tensorrt_rtx", "nvidia", "ray", "safetensors", "tokenizers"]
+
+
+def modules(root: Path, room: str) -> Iterator[tuple[str, Path]]:
+    for path in sorted((root / room).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts[-1] != "__main__":
+            yield ".".join(("xbench_fast", *(parts[:-1] if parts[-1] == "__init__" else parts))), path
+
+
+@pytest.mark.parametrize("room", ARROWS)
+def test_imports_follow_the_arrows(root: Path, room: str) -> None:
+    checked = 0
+    for _, path in modules(root, room):
+        package = ("xbench_fast", *path.relative_to(root).parent.parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                target = (*package[: len(package) - node.level + 1], *(node.module or "").split("."))
+                assert len(package) >= node.level, f"{path} imports from above the package"
+            elif isinstance(node, ast.ImportFrom):
+                target = tuple((node.module or "").split("."))
+                assert target[0] != "xbench_fast", f"{path}:{node.lineno}: write imports within the project relatively"
+                continue
+            else:
+                continue
+            checked += 1
+            reached = [target[1]] if target[1:2] != ("",) else [alias.name for alias in node.names]
+            for other in reached:
+                assert other in ARROWS[room], f"{path}:{node.lineno}: {room} must not import {other}"
+    assert checked or room == "metrics_gpu"
+
+
+@pytest.mark.parametrize("room", ["engines", "metrics_gpu", "runtime"])
+def test_everything_but_export_imports_without_heavy_packages(root: Path, room: str) -> None:
+    """The heavy packages are hidden, then every module of the room is imported in a fresh interpreter."""
+    names = [name for name, _ in modules(root, room)]
+    code = (
+        "import sys, importlib\n"
+        f"for name in {HEAVY!r}: sys.modules[name] = None\n"
+        f"for name in {names!r}: importlib.import_module(name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["xbench_fast.runtime.cli", "xbench_fast.export.cli"])
+def test_help_needs_no_heavy_package(command: str) -> None:
+    heavy = [*HEAVY, "numba", "sklearn", "pandas", "pydicom"]
+    code = (
+        "import sys\n"
+        f"for name in {heavy!r}: sys.modules[name] = None\n"
+        f"sys.argv = ['command', '--help']\nfrom {command} import main\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "Usage" in done.stdout, done.stderr
+
+
+def test_no_file_names_a_machine(root: Path) -> None:
+    """Paths of somebody's machine and package hosts have no place in a repository."""
+    words = re.compile(r"(?<![\w./-])/(work|root|home|Users)/|pypi\.|file:/{3}")
+    listed = subprocess.run(["git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=False)
+    names = listed.stdout.splitlines()
+    if not names:
+        pytest.skip("not a git checkout")
+    for name in names:
+        path = root / name
+        if path.suffix in {".png", ".pt", ".npz", ".onnx"} or not path.is_file():
+            continue
+        text = path.read_text(errors="replace")
+        found = words.search(text)
+        assert found is None, f"{name} contains {found}"
+
+
+def test_every_package_is_installed_and_typed(root: Path) -> None:
+    """A package missing from pyproject.toml works in a checkout and is absent from what users install."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {path.parent for room in ARROWS for path in (root / room).rglob("__init__.py")}
+    names = {".".join(("xbench_fast", *folder.relative_to(root).parts)) for folder in folders}
+    assert set(settings["packages"]) == names
+    assert all((root / room / "py.typed").is_file() for room in ARROWS)
