@@ -129,7 +129,7 @@ def export_adapter(
             prompt_set.save(folder / prompt_set.file)
             files[prompt_set.file] = folder / prompt_set.file
         files.update(_store(stored_files(words), folder))
-        manifest = _manifest(adapter, words, graphs, features, report, seconds)
+        manifest = _manifest(adapter, words, graphs, features, report)
         bundle = write_bundle(target, manifest, files, replace=force)
     progress(f"{bundle.path}: written and verified")
     return ExportResult(bundle, report, seconds, peak_memory_mib())
@@ -216,11 +216,10 @@ def _manifest(
     graphs: Mapping[str, GraphSpec],
     features: list[PromptSet],
     report: ParityReport,
-    seconds: Mapping[str, float],
 ) -> Manifest:
+    """Nothing of one run (times, paths) goes in: exporting a checkpoint again gives a bundle of equal digest."""
     from .graph import OPSET
 
-    measured = {"seconds": {k: round(v, 1) for k, v in seconds.items()}, "peak_memory_mib": round(peak_memory_mib())}
     record, encoder = adapter.checkpoint, adapter.text_checkpoint
     text: dict[str, Any] = {"tokenizer": words.record, "context": adapter.context}
     if adapter.texts_per_query > 1:
@@ -245,7 +244,7 @@ def _manifest(
         prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in features},
         opset=OPSET,
         exporter=versions(),
-        parity={**report.to_json(), "measured": measured},
+        parity=report.to_json(),
     )
 
 

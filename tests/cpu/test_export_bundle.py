@@ -13,6 +13,7 @@ import pytest
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.ort import TextEncoder
 from xbench_fast.engines.select import open_engine
+from xbench_fast.export.pipeline import export_bundle
 from xbench_fast.export.prompts import builtin_sets
 
 onnx = pytest.importorskip("onnx")
@@ -91,8 +92,16 @@ def test_parity_was_proven_and_is_recorded(exported: Any) -> None:
     context = exported.adapter.context
     assert {check.compares.split(",")[0] for check in texts} == {"model"}
     assert {check.batch for check in texts if check.findings == context} == {1, 2}, "one long text, two padded ones"
-    measured = manifest.parity["measured"]
-    assert measured["peak_memory_mib"] > 0 and set(measured["seconds"]) > {"image graph", "text graph", "parity"}
+    assert exported.result.peak_memory_mib > 0
+    assert set(exported.result.seconds) > {"image graph", "text graph", "parity"}
+
+
+def test_exporting_again_gives_an_equal_bundle(tmp_path: Path) -> None:
+    """Equal digests let an evaluation keep what it has computed with the earlier export."""
+    first, second = (
+        export_bundle("kad", tmp_path / name, variant="demo", tokenizer=None).bundle for name in ("a", "b")
+    )
+    assert first.digest == second.digest
 
 
 def test_the_manifest_says_what_the_model_is(exported: Any) -> None:
