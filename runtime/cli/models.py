@@ -29,7 +29,7 @@ def models(bundle_folders: tuple[Path, ...], config_file: Path | None, as_json: 
         return 1 if damaged else 0
     if not rows:
         where = ", ".join(str(folder) for folder in config.bundles) or "no folder is configured, use --bundles DIR"
-        click.echo(f"No bundle was found ({where}); make one with xbench-export.")
+        click.echo(f"No bundle was found ({where}); make one with xbench-export (its --list names the known models).")
         return 0
     _print(rows)
     return 1 if damaged else 0
@@ -81,11 +81,9 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 
 def parity_summary(parity: dict[str, Any]) -> str:
-    """The plain values of a parity report's top level on one line."""
-    plain = {key: value for key, value in parity.items() if isinstance(value, str | int | float | bool)}
-    return (
-        ", ".join(
-            f"{key} {value:.2g}" if isinstance(value, float) else f"{key} {value}" for key, value in plain.items()
-        )
-        or "-"
-    )
+    """A parity report in a few words: what was compared, and the largest error beside what is allowed."""
+    if not {"compared", "needed", "tolerance", "passed"} <= parity.keys():
+        return "none recorded"
+    verdict = "passed" if parity["passed"] is True else "failed"
+    limit = f"{parity['needed']:.1e} of {parity['tolerance']:.0e} allowed"
+    return f"{verdict}: {parity['compared']} comparisons, error {limit}"
