@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +148,6 @@ def test_an_interrupted_export_leaves_nothing(tmp_path: Path, number: signal.Sig
                 break
         assert lines and "comparing" in lines[-1], lines
         assert any(path.name.startswith(".kad-demo") for path in (tmp_path / "out").iterdir())
-        time.sleep(0.5)
         os.kill(process.pid, number)
         rest = process.stderr.read()
         assert process.wait(timeout=120) == status, rest
