@@ -8,14 +8,23 @@ models are paired.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REPLICATES", "SEED", "Draws", "Interval", "draw_patients", "patient_index", "percentile_interval"]
+__all__ = [
+    "REPLICATES",
+    "SEED",
+    "Draws",
+    "Interval",
+    "Replicates",
+    "draw_patients",
+    "patient_index",
+    "percentile_interval",
+]
 
 REPLICATES: Final = 1000
 SEED: Final = 20251022
@@ -124,3 +133,27 @@ def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Int
         return None
     low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
     return Interval(float(low), float(high), level, "bootstrap", len(defined))
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Bootstrap replicates of the numbers of one (model, dataset), NaN where a replicate leaves a value undefined.
+
+    names: the classes; classes: field -> float64 [B, C]; macro, micro: field -> float64 [B].
+    """
+
+    names: tuple[str, ...]
+    classes: Mapping[str, NDArray[np.float64]]
+    macro: Mapping[str, NDArray[np.float64]]
+    micro: Mapping[str, NDArray[np.float64]]
+
+    def of(self, field: str, name: str) -> NDArray[np.float64]:
+        """float64 [B]: replicates of a field for a class by its name, or for `macro` or `micro`."""
+        if name in ("macro", "micro"):
+            return (self.macro if name == "macro" else self.micro)[field]
+        column: NDArray[np.float64] = self.classes[field][:, self.names.index(name)]
+        return column
+
+    def interval(self, field: str, name: str, level: float = 0.95) -> Interval | None:
+        """Percentile interval of a cell; None where no replicate defines it."""
+        return percentile_interval(self.of(field, name), level)

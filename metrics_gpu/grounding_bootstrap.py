@@ -8,14 +8,14 @@ classes of which no pair was drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import Draws, Interval, percentile_interval
+from .bootstrap import Draws, Replicates
 from .counts import Counts
 from .curves import pointing_hits
 from .grounding import check_pairs, with_floor
@@ -43,30 +43,15 @@ _PLAIN: Final = 5  # columns of the sums ahead of the curves: pointing, floors, 
 
 
 @dataclass(frozen=True, eq=False)
-class GroundingReplicates:
+class GroundingReplicates(Replicates):
     """Replicates of one (model, dataset), NaN where a class has no drawn pair.
 
     names: the classes. tau: whether best thresholds were `rechosen` or `fixed`; label: `honest` or `optimistic`.
     classes: field -> float64 [B, C]; macro, micro: field -> float64 [B]. `delta_dice` is in percentage points.
     """
 
-    names: tuple[str, ...]
     tau: Tau
     label: str
-    classes: Mapping[str, Float]
-    macro: Mapping[str, Float]
-    micro: Mapping[str, Float]
-
-    def of(self, field: str, name: str) -> Float:
-        """float64 [B]: replicates of a field for a class by its name, or for `macro` or `micro`."""
-        if name in ("macro", "micro"):
-            return (self.macro if name == "macro" else self.micro)[field]
-        column: Float = self.classes[field][:, self.names.index(name)]
-        return column
-
-    def interval(self, field: str, name: str, level: float = 0.95) -> Interval | None:
-        """Percentile interval of a cell; None where no replicate defines it."""
-        return percentile_interval(self.of(field, name), level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +142,7 @@ def grounding_replicates(
     macro = {field: macro_curve(column) for field, column in columns.items()}
     with np.errstate(invalid="ignore", divide="ignore"):
         micro = {f: np.nansum(value * weight, axis=1) / weight.sum(axis=1) for f, value in classes.items()}
-    return GroundingReplicates(tuple(names), tau, options.label, classes, macro, micro)
+    return GroundingReplicates(tuple(names), classes, macro, micro, tau, options.label)
 
 
 def _each_best(dice: Float, iou: Float, options: GroundingOptions) -> tuple[Float, Float]:

@@ -6,14 +6,14 @@ weights, which gives AUC, average precision, F1 and accuracy of that replicate e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import Draws, Interval, percentile_interval
+from .bootstrap import Draws, Replicates
 from .recognition import check_recognition
 from .search import macro_curve
 
@@ -25,28 +25,12 @@ RECOGNITION_FIELDS: Final = ("auc", "auprc", "auprc_trapezoid", "f1", "f1_best",
 
 
 @dataclass(frozen=True, eq=False)
-class RecognitionReplicates:
+class RecognitionReplicates(Replicates):
     """Replicates of one (model, dataset), NaN where a replicate leaves a value undefined.
 
     classes: field -> float64 [B, C]; macro: field -> float64 [B], the mean over the classes defined in that replicate;
     micro: float64 [B], Hamming accuracy over all known (image, class) cells, under the field `accuracy` only.
     """
-
-    names: tuple[str, ...]
-    classes: Mapping[str, Float]
-    macro: Mapping[str, Float]
-    micro: Mapping[str, Float]
-
-    def of(self, field: str, name: str) -> Float:
-        """float64 [B]: replicates of a field for a class by its name, or for `macro` or `micro`."""
-        if name in ("macro", "micro"):
-            return (self.macro if name == "macro" else self.micro)[field]
-        column: Float = self.classes[field][:, self.names.index(name)]
-        return column
-
-    def interval(self, field: str, name: str, level: float = 0.95) -> Interval | None:
-        """Percentile interval of a cell; None where no replicate defines it."""
-        return percentile_interval(self.of(field, name), level)
 
 
 def recognition_replicates(
