@@ -1,10 +1,11 @@
 # make demo   the main job on the embedded demo (no GPU, no account)
 # make test   all tests
 # make check  formatting, lint and types
-# Each makes its own .venv the first time (about 3 minutes and 6 GB, most of it torch).
+# Each makes its own .venv the first time (a few minutes and 6 to 8 GB, most of it torch).
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+TESTING := .venv/.testing
 FIND_PYTHON := for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done
 PYTHON ?= $(shell $(FIND_PYTHON))
@@ -15,7 +16,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; none was found (set PYTHON=...)."; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export,report]'
+	@touch $@
+
+$(TESTING): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export,report,serve,scale,dev]'
 	@touch $@
 
 demo: $(INSTALLED)
@@ -25,10 +30,10 @@ demo: $(INSTALLED)
 	$(BIN)/xbench-fast eval --all --config demo/xbench.toml --out demo/out/run
 	$(BIN)/xbench-fast report demo/out/run
 
-test: $(INSTALLED)
+test: $(TESTING)
 	$(BIN)/pytest -q
 
-check: $(INSTALLED)
+check: $(TESTING)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@mkdir -p .typecheck/xbench_fast

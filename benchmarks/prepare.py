@@ -56,7 +56,7 @@ def usual_loop(paths: list[Path]) -> Iterator[Pixels]:
 
 def fill(cache: Path, cases: list[Case], threads: int) -> None:
     with PreparedSet.open(cache, "bench", cases, [GEOMETRY]) as images:
-        done = prepare(images, len(cases), threads, lambda count: None)
+        done = prepare(images, range(len(cases)), threads, lambda count: None)
     if done.decoded != len(cases):
         raise SystemExit(f"only {done.decoded} of {len(cases)} images could be decoded")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from .bundle import Bundle
 from .errors import EngineError
 
-__all__ = ["Engine", "EngineInfo", "Scores"]
+__all__ = ["Engine", "EngineInfo", "EngineOptions", "Scores", "chosen_precision"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,34 @@ class EngineInfo:
     device: str
     precision: str
     detail: str
+
+
+def _silent(line: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How a GPU backend runs; the CPU's needs none of it.
+
+    max_batch: images of one submission at most, for which buffers are allocated. build: whether a TensorRT plan may
+    be built. tf32: let float32 products round their inputs to TF32. device: number of the GPU. say: told of what takes
+    long or went another way than asked.
+    """
+
+    max_batch: int = 64
+    build: bool = True
+    tf32: bool = False
+    device: int = 0
+    say: Callable[[str], None] = _silent
+
+
+def chosen_precision(bundle: Bundle, *, tf32: bool) -> str:
+    """The precision of a bundle's graph, or "tf32". Raises EngineError for TF32 with a graph that is not float32."""
+    precision = bundle.manifest.precision
+    if tf32 and precision != "fp32":
+        raise EngineError(f"TF32 is for float32 graphs, {bundle.name} holds {precision}; leave --tf32 out.")
+    return "tf32" if tf32 else precision
 
 
 @dataclass(frozen=True)
@@ -40,9 +69,10 @@ class Engine(ABC):
     Use it as a context manager. `run` may be called from one thread at a time.
     """
 
-    def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
+    def __init__(self, bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> None:
         self.bundle = bundle
         self.threads = threads
+        self.options = options or EngineOptions()
         self._info: EngineInfo | None = None
 
     @property
@@ -82,13 +112,29 @@ class Engine(ABC):
                 f"{self.bundle.name} on {backend} returned logits {scores.logits.shape} and saliency "
                 f"{scores.saliency.shape} instead of {wanted[0]} and {wanted[1]}; export the bundle again."
             )
-        if not np.isfinite(scores.logits).all():
-            bad = np.argwhere(~np.isfinite(scores.logits))[0]
-            raise EngineError(
-                f"{self.bundle.name} on {backend} returned a logit that is not finite (image {bad[0]} of the batch, "
-                f"query {bad[1]}); check the checkpoint, or use --engine onnxruntime-cpu."
-            )
+        self.check_finite(scores.logits, text, lambda image: pixels[image])
         return scores
+
+    def check_finite(
+        self, logits: NDArray[np.float32], text: NDArray[np.float32], pixels: Callable[[int], NDArray[np.uint8]]
+    ) -> None:
+        """Raises EngineError if one of the logits [B, Q] is not finite.
+
+        pixels: the model input uint8 [1, S, S] of an image of the batch; asked for only to find the layer whose numbers
+        leave the range of a half-precision graph.
+        """
+        if np.isfinite(logits).all():
+            return
+        from .overflow import explain_overflow  # loads ONNX Runtime, and only here
+
+        image, query = (int(n) for n in np.argwhere(~np.isfinite(logits))[0])
+        advice = "check the checkpoint, or use --engine onnxruntime-cpu"
+        if self.bundle.manifest.precision != "fp32":
+            advice = explain_overflow(self.bundle, pixels(image), text)
+        raise EngineError(
+            f"{self.bundle.name} on {self.info.backend} returned a logit that is not finite (image {image} of the "
+            f"batch, query {query}); {advice}."
+        )
 
     def _check(self, name: str, array: NDArray[np.generic], dtype: np.dtype[np.generic], position: int) -> None:
         shape = self.bundle.graph("image").inputs[position].shape

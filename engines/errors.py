@@ -10,6 +10,7 @@ XBenchError
 ├── DataError           a dataset's folder or annotation files
 │   └── ImageError      one image that cannot be read
 ├── RunError            a run directory, its results, the disk under them
+├── ServingError        a request to the server, or the server itself (runtime/serving/errors.py)
 └── MissingExtraError   an optional package that is not installed
 
 The message is one sentence: what is wrong, where (file, row, key) and what to do. Command lines print it without a
@@ -29,6 +30,7 @@ __all__ = [
     "MissingExtraError",
     "ParityError",
     "RunError",
+    "ServingError",
     "XBenchError",
 ]
 
@@ -71,6 +73,10 @@ class ImageError(DataError):
 
 class RunError(XBenchError):
     """A run directory cannot be read or written."""
+
+
+class ServingError(XBenchError):
+    """A request cannot be answered, or the server cannot run."""
 
 
 class MissingExtraError(XBenchError):

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 from .errors import BundleError
 from .geometry import Geometry
+from .rounding import PRECISIONS
 
 __all__ = ["SCHEMA", "FileRecord", "GraphSpec", "Manifest", "PromptRecord", "TensorSpec", "Weights"]
 
@@ -91,7 +92,8 @@ class Manifest:
 
     `checkpoint` is {"name", "sha256"} or None for stand-in weights; `logit_scale` is what the graph multiplied the
     score by (cosine = logits / logit_scale; 1 for models whose score is no cosine); `parity` is the report of the
-    export; `text` holds the tokenizer record and the context length.
+    export; `text` holds the tokenizer record and the context length; `precision` ("fp32", "fp16", "bf16") is the
+    type of the graphs' weights and products.
     """
 
     model: str
@@ -109,6 +111,7 @@ class Manifest:
     exporter: Mapping[str, str]
     parity: Mapping[str, Any]
     files: Mapping[str, FileRecord] = field(default_factory=dict)
+    precision: str = "fp32"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with sorted, plain content."""
@@ -125,6 +128,7 @@ class Manifest:
             "text": dict(self.text),
             "graphs": {name: spec.to_json() for name, spec in self.graphs.items()},
             "prompt_sets": {name: record.to_json() for name, record in self.prompt_sets.items()},
+            "precision": self.precision,
             "opset": self.opset,
             "exporter": dict(self.exporter),
             "parity": dict(self.parity),
@@ -274,7 +278,10 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         exporter=_strings(raw["exporter"], "exporter"),
         parity=dict(raw["parity"]),
         files=files,
+        precision=raw.get("precision", "fp32"),
     )
+    if manifest.precision not in PRECISIONS:
+        raise BundleError(f"the key 'precision' is {manifest.precision!r}, not one of {', '.join(PRECISIONS)}.")
     _check_image_graph(manifest)
     for name in [g.file for g in graphs.values()] + [p.file for p in prompt_sets.values()]:
         if name not in files:

@@ -1,10 +1,8 @@
-"""ONNX Runtime: the engine that runs everywhere, on the CPU or through CUDA."""
+"""ONNX Runtime on the CPU: the engine that runs everywhere, and the text towers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,128 +11,67 @@ from .base import Engine, EngineInfo, Scores
 from .bundle import Bundle
 from .errors import EngineError, MissingExtraError
 from .manifest import GraphSpec
+from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
+from .rounding import with_rounding
 
-__all__ = ["CpuEngine", "CudaEngine", "TextEncoder", "cpu_reason", "cuda_reason"]
-
-# A graph of one Identity node: enough to see whether a provider really starts here.
-_IDENTITY = bytes.fromhex(
-    "08083a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801620f0a0179120a0a08080112040a02"
-    "080142040a001011"
-)
-_CUDA: list[Any] = [("CUDAExecutionProvider", {"use_tf32": "0"}), "CPUExecutionProvider"]
-_CPU: list[Any] = ["CPUExecutionProvider"]
-_TYPES = {"uint8": "tensor(uint8)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
-
-
-def _onnxruntime() -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError(
-            "onnxruntime is not installed; install xbench-fast[cpu], or xbench-fast[gpu] where there is an NVIDIA GPU."
-        ) from error
-    return onnxruntime
-
-
-def _session(graph: Path | bytes, providers: Sequence[Any], threads: int | None) -> Any:
-    ort = _onnxruntime()
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # failures arrive as exceptions; the library's own prints would only repeat them
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    try:
-        return ort.InferenceSession(
-            graph if isinstance(graph, bytes) else str(graph), options, providers=list(providers)
-        )
-    except Exception as error:  # the library raises its own classes, which share no base but Exception
-        raise EngineError(
-            f"ONNX Runtime cannot load {graph if isinstance(graph, Path) else 'a graph'}: {error}"
-        ) from error
+__all__ = ["CpuEngine", "TextEncoder", "cpu_reason"]
 
 
 def cpu_reason() -> str | None:
     """None if ONNX Runtime can run on the CPU, else why not."""
     try:
-        _session(_IDENTITY, _CPU, 1)
+        open_session(IDENTITY, [CPU_PROVIDER], 1)
     except (EngineError, MissingExtraError) as error:
         return str(error)
     return None
 
 
-def cuda_reason() -> str | None:
-    """None if ONNX Runtime really starts its CUDA provider here, else why not.
-
-    The list of available providers proves nothing: it names CUDA even where no driver exists, and the session then
-    falls back to the CPU without an exception. So one is opened and asked.
-    """
-    try:
-        ort = _onnxruntime()
-    except MissingExtraError as error:
-        return str(error)
-    if "CUDAExecutionProvider" not in ort.get_available_providers():
-        return "the installed onnxruntime is the CPU build; install xbench-fast[gpu] instead of xbench-fast[cpu]"
-    try:
-        if hasattr(ort, "preload_dlls"):
-            ort.preload_dlls()
-        session = _session(_IDENTITY, _CUDA, 1)
-    except EngineError as error:
-        return str(error)
-    if "CUDAExecutionProvider" not in session.get_providers():
-        return "its CUDA provider does not start: no NVIDIA driver, or CUDA or cuDNN missing or of another version"
-    return None
-
-
 class CpuEngine(Engine):
-    """The image graph on ONNX Runtime's CPU provider, in the graph's own precision."""
+    """The image graph on ONNX Runtime's CPU provider.
+
+    fp16 graphs run as that provider runs them: in float32, with less rounding than on a GPU. It has no bfloat16; a bf16
+    graph runs with float32 operations whose results are rounded, which needs the package onnx.
+    """
 
     backend = "onnxruntime-cpu"
     device = "cpu"
-    _providers: Sequence[Any] = _CPU
+    # The library multiplies a matrix of one row by code of its own, which adds in another order. As one of two, an
+    # image gets the same bits in a batch of any size, so that a server's answer equals an evaluation's.
+    _least = 2
 
     def _open(self) -> EngineInfo:
-        self._session = _session(self.bundle.file("image"), self._providers, self.threads)
-        _check_interface(self._session, self.bundle.graph("image"), self.bundle)
-        return EngineInfo(self.backend, self.device, "fp32", f"onnxruntime {_onnxruntime().__version__}")
+        precision = self.bundle.manifest.precision
+        graph = _for_cpu(self.bundle.file("image"), precision)
+        self._session = open_session(graph, [CPU_PROVIDER], self.threads)
+        check_interface(self._session, self.bundle.graph("image"), self.bundle)
+        return EngineInfo(self.backend, self.device, precision, f"onnxruntime {load_onnxruntime().__version__}")
 
     def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        batch = len(pixels)
+        if batch < self._least:
+            pixels = np.repeat(pixels, self._least, axis=0)
         try:
             logits, saliency = self._session.run(["logits", "saliency"], {"pixels": pixels, "text": text})
-        except Exception as error:  # see _session
+        except Exception as error:  # see open_session
             raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}") from error
-        return Scores(logits, saliency)
+        return Scores(logits[:batch], saliency[:batch])
 
     def _close(self) -> None:
         del self._session
 
 
-class CudaEngine(CpuEngine):
-    """The image graph on ONNX Runtime's CUDA provider, float32 without TF32."""
-
-    backend = "onnxruntime-cuda"
-    device = "cuda:0"
-    _providers = _CUDA
-
-    def _open(self) -> EngineInfo:
-        reason = cuda_reason()
-        if reason is not None:
-            raise EngineError(f"onnxruntime-cuda cannot run here: {reason}.")
-        info = super()._open()
-        if "CUDAExecutionProvider" not in self._session.get_providers():
-            raise EngineError(f"ONNX Runtime loaded {self.bundle.name} without CUDA; use --engine onnxruntime-cpu.")
-        return info
-
-
 class TextEncoder:
-    """The text tower of a bundle on ONNX Runtime's CPU provider."""
+    """The text tower of a bundle on ONNX Runtime's CPU provider, `precision` as for `CpuEngine`."""
 
-    def __init__(self, graph: Path, spec: GraphSpec, *, threads: int | None = None) -> None:
-        self._session = _session(graph, _CPU, threads)
+    def __init__(self, graph: Path, spec: GraphSpec, *, threads: int | None = None, precision: str = "fp32") -> None:
+        self._session = open_session(_for_cpu(graph, precision), [CPU_PROVIDER], threads)
         self._names = [tensor.name for tensor in spec.inputs]
 
     @staticmethod
     def of(bundle: Bundle, *, threads: int | None = None) -> TextEncoder:
         """The encoder of a bundle. Raises BundleError if the bundle has no text graph."""
-        return TextEncoder(bundle.file("text"), bundle.graph("text"), threads=threads)
+        precision = bundle.manifest.precision
+        return TextEncoder(bundle.file("text"), bundle.graph("text"), threads=threads, precision=precision)
 
     def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         """Features float32 [T, D...] of token ids int64 [T, L] and, if the model takes one, mask int64 [T, L].
@@ -146,20 +83,10 @@ class TextEncoder:
             raise EngineError(f"The text graph takes {', '.join(self._names)}, not {', '.join(given)}.")
         try:
             features: NDArray[np.float32] = self._session.run(["features"], given)[0]
-        except Exception as error:  # see _session
+        except Exception as error:  # see open_session
             raise EngineError(f"The text graph failed: {error}") from error
         return features
 
 
-def _check_interface(session: Any, spec: GraphSpec, bundle: Bundle) -> None:
-    """The file must have the tensors bundle.json promises; dynamic axes may carry any name."""
-    for kind, promised, found in (
-        ("input", spec.inputs, session.get_inputs()),
-        ("output", spec.outputs, session.get_outputs()),
-    ):
-        have = {t.name: (t.type, [n if isinstance(n, int) else None for n in t.shape]) for t in found}
-        want = {t.name: (_TYPES[t.dtype], [n if isinstance(n, int) else None for n in t.shape]) for t in promised}
-        if have != want:
-            raise EngineError(
-                f"{bundle.path / spec.file} has the {kind}s {have}, bundle.json promises {want}; export it again."
-            )
+def _for_cpu(graph: Path, precision: str) -> Path | bytes:
+    return with_rounding(graph) if precision == "bf16" else graph

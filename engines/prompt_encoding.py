@@ -72,7 +72,8 @@ def encode_sets(
     queries = {text for entries in sets.values() for entry in entries for text in _all_texts(entry)}
     split = {query: query_texts(query, per_query) for query in queries}
     ordered = (text for entries in sets.values() for entry in entries for text in _all_texts(entry))
-    distinct = list(dict.fromkeys(text for query in ordered for text in split[query]))
+    # Texts of similar length go together: a text is padded to the longest of its batch, and a book has hundreds.
+    distinct = sorted(dict.fromkeys(text for query in ordered for text in split[query]), key=len)
     rows = []
     for start in range(0, len(distinct), _CHUNK):
         batch = tokenizer(distinct[start : start + _CHUNK])

@@ -69,7 +69,7 @@ class Registry:
             module = (
                 _from_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
             )
-        except ImportError as error:
+        except (ImportError, SyntaxError) as error:
             raise ConfigError(f"The {self.kind} '{target}' cannot be imported: {error}.") from error
         try:
             found = module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .base import Engine
+from .base import Engine, EngineOptions
 from .bundle import Bundle
 from .errors import EngineError
 from .registry import Registry
@@ -15,14 +15,24 @@ __all__ = ["ENGINES", "PREFERENCE", "BackendStatus", "backend_status", "choose",
 _PACKAGE = __package__ or "engines"
 ENGINES = Registry(
     "engine",
-    {"onnxruntime-cuda": f"{_PACKAGE}.ort:CudaEngine", "onnxruntime-cpu": f"{_PACKAGE}.ort:CpuEngine"},
+    {
+        "tensorrt": f"{_PACKAGE}.tensorrt:TensorRtEngine",
+        "tensorrt-rtx": f"{_PACKAGE}.tensorrt:TensorRtRtxEngine",
+        "onnxruntime-cuda": f"{_PACKAGE}.ort_cuda:cuda_engine",
+        "onnxruntime-cpu": f"{_PACKAGE}.ort:CpuEngine",
+    },
     group="xbench_fast.engines",
 )
 _REASONS = Registry(
     "engine",
-    {"onnxruntime-cuda": f"{_PACKAGE}.ort:cuda_reason", "onnxruntime-cpu": f"{_PACKAGE}.ort:cpu_reason"},
+    {
+        "tensorrt": f"{_PACKAGE}.tensorrt:tensorrt_reason",
+        "tensorrt-rtx": f"{_PACKAGE}.tensorrt:tensorrt_rtx_reason",
+        "onnxruntime-cuda": f"{_PACKAGE}.ort_cuda:cuda_reason",
+        "onnxruntime-cpu": f"{_PACKAGE}.ort:cpu_reason",
+    },
 )
-PREFERENCE = ("onnxruntime-cuda", "onnxruntime-cpu")
+PREFERENCE = ("tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu")
 
 
 @dataclass(frozen=True)
@@ -58,8 +68,10 @@ def choose(name: str = "auto") -> tuple[str, str]:
     raise EngineError("No engine can run here: " + "; ".join(f"{n}: {why}" for n, why in refused))
 
 
-def open_engine(bundle: Bundle, name: str = "auto", *, threads: int | None = None) -> Engine:
+def open_engine(
+    bundle: Bundle, name: str = "auto", *, threads: int | None = None, options: EngineOptions | None = None
+) -> Engine:
     """An engine for `bundle`, to be used in a with statement. Raises ConfigError or EngineError."""
     chosen, _ = choose(name)
-    engine: Engine = ENGINES.load(chosen)(bundle, threads=threads)
+    engine: Engine = ENGINES.load(chosen)(bundle, threads=threads, options=options)
     return engine

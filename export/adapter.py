@@ -35,7 +35,8 @@ class CheckpointRecord:
 
 @dataclass(frozen=True)
 class Saliency:
-    """What the map is: `attention` rows are probabilities over the image, `similarity` values are cosines."""
+    """What the map is made of: `attention` to the image, shares of 1 (raw variants: the scores before the softmax), or
+    `similarity` of patches and prompt, cosines (or their softmax); `description` says which."""
 
     kind: Literal["attention", "similarity"]
     description: str
@@ -139,6 +140,10 @@ class Adapter(ABC):
             self.map_name, self.variant = name, f"{self.variant}-{name}"
             self.saliency = Saliency(self.saliency.kind, self.maps[name])
 
+    def rename(self, name: str) -> None:
+        """Gives the model the name its user chose; the built-in prompts stay those of the name it had."""
+        self.prompt_style, self.name = self.prompt_style or self.name, name
+
     def wording(self) -> Mapping[str, tuple[str, ...]]:
         """Finding -> texts the model itself comes with (a config's), which replace the built-in ones."""
         return {}
@@ -176,6 +181,8 @@ def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **opt
     ConfigError and MissingExtraError.
     """
     adapter = _adapter_class(name)
+    if not adapter.variants:
+        raise ConfigError(f"The model '{name}' names no 'variants', so it has no stand-in weights; give a checkpoint.")
     chosen = variant or adapter.variants[0]
     if chosen not in adapter.variants:
         raise ConfigError(f"The model '{name}' has no variant '{chosen}'; it has {', '.join(adapter.variants)}.")

@@ -8,12 +8,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..engines.errors import ConfigError, XBenchError
+from ..engines.errors import XBenchError
+from .flags import Flags
 from .lazy_group import LazyGroup
+from .model_table import ModelEntry, importable
 from .shared_options import Shared
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "xbench-export",
     cls=LazyGroup,
     invoke_without_command=True,
-    subcommand_metavar="[wrap ...]",
+    subcommand_metavar="[wrap|plan|triton ...]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="A bundle is written whole or not at all: the graphs are first compared with the model in PyTorch, in "
     "batches of several sizes. Nothing is fetched from the network. Exit status: 0 done, 1 not possible (the reason is "
@@ -38,14 +40,18 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--model",
     metavar="NAME",
-    help="biomedclip, carzero, clip, devide, kad, mavl, medklip; all of them in turn (all); an installed one; or "
-    "path/to/file.py:Class.",
+    help="biomedclip, carzero, clip, devide, kad, mavl, medklip; all of them in turn (all); an installed one; one of "
+    "[models] in xbench.toml; module:Class; or path/to/file.py:Class.",
 )
 @click.option("--checkpoint", type=_FILE, help="The authors' weight file; see --list for where it is published.")
 @click.option(
     "--checkpoints", type=_FOLDER, help="Folder with the files of several models, for --model all and --list."
 )
-@click.option("--out", type=_FOLDER, help="Folder for the bundle, which is named <model>-<variant>.")
+@click.option(
+    "--out",
+    type=_FOLDER,
+    help="Folder for the bundle, which is named <model>-<variant>. Default: the first of 'bundles' in xbench.toml.",
+)
 @click.option(
     "--weights",
     type=click.Choice(["published", "stand-in"]),
@@ -68,7 +74,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Path(path_type=Path),
     help="MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files do not hold (a folder or a file).",
 )
-@click.option("--config", type=_FILE, help="DeViDe: YAML or JSON with its sizes and which tensor of the file is which.")
+@click.option(
+    "--config",
+    type=_FILE,
+    help="TOML: the file with the models, by default ./xbench.toml. YAML or JSON: DeViDe's sizes and which tensor of "
+    "its file is which.",
+)
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path),
@@ -79,39 +90,40 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--saliency",
     metavar="NAME",
-    help="Another map than the authors' own: layer-mean (KAD), last-layer (MedKLIP, MAVL, CARZero), value-value "
-    "(CLIP, BiomedCLIP: value-value attention in the last block). It becomes part of the variant's name.",
+    help="Another map than the authors' own. CLIP, BiomedCLIP: patch-text-softmax, value-value (value-value attention "
+    "in the last block); the others: last-layer or layer-mean, with -raw the scores before the softmax, with -head-max "
+    "the maximum over heads. --list describes each. It becomes part of the variant's name.",
 )
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "fp16"]),
+    type=click.Choice(["fp32", "fp16", "bf16"]),
     default="fp32",
     show_default=True,
-    help="Types in image.onnx. With fp16 softmax and norms stay fp32; the report says what it does to the metrics.",
+    help="Type of weights and matrix products in both graphs; softmax, norms, reductions, inputs and outputs stay "
+    "fp32. The report says what it does to tensors and metrics. ONNX Runtime has no bf16 on the CPU and emulates it.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["onnx", "tensorrt", "tensorrt-rtx"]),
+    default="onnx",
+    show_default=True,
+    help="onnx: the bundle's graphs, which every engine runs. tensorrt, tensorrt-rtx: also build the plan for the GPU "
+    "of this machine, in the types of --precision.",
+)
+@click.option(
+    "--batch", type=click.IntRange(1), default=16, show_default=True, help="Largest batch of that plan: eval's --batch."
+)
+@click.option(
+    "--parity-data",
+    type=_FOLDER,
+    help="With fp16 or bf16: folder with annotations.csv (image, class, x_min, y_min, x_max, y_max or x, y, width, "
+    "height) and images/, on which the metrics are compared; by default probe pictures with made-up regions.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of stand-in weights.")
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
 @click.option("--list", "listing", is_flag=True, help="List models, their files, where to get them, their licences.")
 @click.pass_context
-def command(
-    context: click.Context,
-    model: str | None,
-    checkpoint: Path | None,
-    checkpoints: Path | None,
-    out: Path | None,
-    weights: str,
-    variant: str | None,
-    resolution: int | None,
-    tokenizer: Path | None,
-    text_encoder: Path | None,
-    config: Path | None,
-    prompts: tuple[Path, ...],
-    saliency: str | None,
-    precision: str,
-    seed: int,
-    force: bool,
-    listing: bool,
-) -> int:
+def command(context: click.Context, **_: Any) -> int:
     """Turn a published checkpoint into a bundle that every engine runs.
 
     \b
@@ -120,6 +132,7 @@ def command(
       xbench-export --model kad --checkpoint best_valid.pt --tokenizer Med-KEBERT --out bundles
       xbench-export --model clip --weights stand-in --variant vit-b-32 --out bundles
       xbench-export --model all --checkpoints downloads --out bundles
+      xbench-export --model mine --config xbench.toml
 
     The bundle holds image.onnx (grey 8-bit pixels and text features in, logits and saliency out), text.onnx, and the
     prompt sets of the seven datasets, already encoded.
@@ -134,81 +147,78 @@ def command(
 
     A text that is itself a list is one query of several texts (MAVL: a description and eight aspects).
 
+    A model of your own is a table of xbench.toml: its class, and any of these options but --out and --force.
+
+    \b
+      [models.mine]
+      class = "my_package.my_model:MyModel"        # or "path/to/file.py:Class"
+      checkpoint = "weights.pt"
+
     With --model all every file found in --checkpoints is exported, each in a process of its own; --tokenizer DIR and
     --prompts DIR then mean the folder of the model's name inside DIR.
     """
     if context.invoked_subcommand is not None:
         return 0
-    if listing:
-        _list(checkpoints)
+    flags = Flags.read(context)
+    if flags.listing:
+        _list(flags)
         return 0
-    if model is None or out is None:
+    if flags.model is None or flags.out is None:
         raise click.UsageError("Give --model and --out (or --list to see the models).")
-    if model == "all":
-        _check_all(weights, checkpoint, checkpoints, variant, resolution)
-        if saliency is not None:
-            raise click.UsageError("--saliency names one model's map; --model all takes the official ones.")
-        common = ["--out", str(out), "--seed", str(seed), "--precision", precision, *(["--force"] if force else [])]
-        return _export_all(checkpoints, Shared(common, tokenizer, text_encoder, config, prompts))
-    _check_weights(weights, checkpoint, variant, resolution)
-    if checkpoints is not None:
-        raise click.UsageError("--checkpoints goes with --model all or --list; give one file with --checkpoint.")
+    if flags.model == "all":
+        flags.check_all()
+        return _export_all(flags)
+    entry = flags.entry()
+    flags = flags.joined(entry, context)
+    flags.check()
+    if flags.backend != "onnx":
+        from .plan_cli import build_plans, require_backend
+
+        require_backend(flags.backend)
+    result = _export(entry, flags)
+    _summary(result)
+    if flags.backend != "onnx":
+        build_plans([result.bundle], flags.backend, flags.batch, say=_say)
+    return 0
+
+
+def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
     from .pipeline import export_bundle
     from .prompt_sources import read_prompts
 
-    result = export_bundle(
-        model,
-        out,
-        checkpoint=checkpoint,
-        variant=variant,
-        seed=seed,
-        tokenizer=tokenizer,
-        prompts=read_prompts(model, prompts),
-        force=force,
-        progress=_say,
-        saliency=saliency,
-        precision=precision,
-        resolution=resolution,
-        text_encoder=text_encoder,
-        config=config,
-    )
-    _summary(result)
-    return 0
+    assert flags.out is not None
+    known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, "config": flags.config}
+    with importable(flags.table.path):
+        return export_bundle(
+            entry.target,
+            flags.out,
+            name=entry.name,
+            checkpoint=flags.checkpoint,
+            variant=flags.variant,
+            seed=flags.seed,
+            tokenizer=flags.tokenizer,
+            prompts=read_prompts(entry.target, flags.prompts),
+            force=flags.force,
+            progress=_say,
+            saliency=flags.saliency,
+            precision=flags.precision,
+            parity_data=flags.parity_data,
+            **{**known, **entry.options},
+        )
 
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _check_all(
-    weights: str, checkpoint: Path | None, checkpoints: Path | None, variant: str | None, resolution: int | None
-) -> None:
-    if checkpoint is not None or variant is not None or resolution is not None:
-        raise click.UsageError("--model all takes neither --checkpoint, --variant nor --resolution.")
-    if (checkpoints is None) != (weights == "stand-in"):
-        raise click.UsageError("With --model all give --checkpoints DIR or --weights stand-in, one of the two.")
-    if checkpoints is not None and not checkpoints.is_dir():
-        raise ConfigError(f"There is no folder {checkpoints}; give the folder with the checkpoints (see --list).")
-
-
-def _export_all(checkpoints: Path | None, shared: Shared) -> int:
+def _export_all(flags: Flags) -> int:
     from .export_all import plan, run_all, summary
 
-    outcomes = run_all(plan(checkpoints, shared), _say)
+    shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.config, flags.prompts)
+    outcomes = run_all(plan(flags.checkpoints, shared), _say)
     for line in summary(outcomes):
         _say(line)
     return 1 if any(outcome.reason for outcome in outcomes) else 0
-
-
-def _check_weights(weights: str, checkpoint: Path | None, variant: str | None, resolution: int | None) -> None:
-    if weights == "published" and checkpoint is None:
-        raise click.UsageError("Give --checkpoint FILE (see --list), or --weights stand-in for made-up weights.")
-    if weights == "stand-in" and checkpoint is not None:
-        raise click.UsageError("--checkpoint and --weights stand-in exclude each other.")
-    if weights == "stand-in" and resolution is not None:
-        raise click.UsageError("--resolution belongs to a checkpoint; choose a stand-in with --variant.")
-    if checkpoint is not None and not checkpoint.is_file():
-        raise ConfigError(f"There is no file {checkpoint}; give the path of the checkpoint (see --list).")
 
 
 def _summary(result: ExportResult) -> None:
@@ -218,15 +228,15 @@ def _summary(result: ExportResult) -> None:
     click.echo(
         f"  {manifest.weights} weights, {len(manifest.prompt_sets)} prompt sets, {size:.0f} MB; parity: "
         f"{len(result.report.checks)} comparisons, largest error {result.report.needed:.1e} of full scale; "
-        f"{sum(result.seconds.values()):.0f} s, {result.peak_memory_mib:.0f} MiB at most",
+        f"{sum(result.seconds.values()):.0f} s, {result.peak_memory_mib:.0f} MiB at most\n  {result.cost}",
         err=True,
     )
 
 
-def _list(checkpoints: Path | None) -> None:
+def _list(flags: Flags) -> None:
     from .listing import list_models
 
-    for line in list_models(checkpoints):
+    for line in list_models(flags.checkpoints, flags.table):
         click.echo(line)
 
 

@@ -88,7 +88,7 @@ def text_spec(adapter: Adapter) -> GraphSpec:
     )
 
 
-def export_image(adapter: Adapter, folder: Path) -> GraphSpec:
+def export_image(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpec:
     """Writes image.onnx into `folder`. Raises ExportError when the model cannot be turned into a graph."""
     spec = image_spec(adapter)
     size = adapter.geometry.size
@@ -97,16 +97,16 @@ def export_image(adapter: Adapter, folder: Path) -> GraphSpec:
         torch.arange(2 * size * size, dtype=torch.int64).remainder(256).to(torch.uint8).reshape(2, 1, size, size),
         torch.linspace(-1, 1, 3 * _count(adapter.text_shape)).reshape(3, *adapter.text_shape),
     )
-    _export(ImageGraph(adapter), example, spec, folder / spec.file)
+    _export(ImageGraph(adapter), example, spec, folder / spec.file, opset)
     return spec
 
 
-def export_text(adapter: Adapter, folder: Path) -> GraphSpec:
+def export_text(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpec:
     """Writes text.onnx into `folder`. Raises ExportError when the text tower cannot be turned into a graph."""
     spec = text_spec(adapter)
     ids = torch.arange(2 * 7, dtype=torch.int64).reshape(2, 7) % 5 + 1
     example = (ids, torch.ones_like(ids))[: len(spec.inputs)]
-    _export(TextGraph(adapter), example, spec, folder / spec.file)
+    _export(TextGraph(adapter), example, spec, folder / spec.file, opset)
     return spec
 
 
@@ -117,7 +117,7 @@ def _count(shape: tuple[int, ...]) -> int:
     return total
 
 
-def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, path: Path) -> None:
+def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, path: Path, opset: int) -> None:
     names = [tensor.name for tensor in spec.inputs]
     axes = {name: torch.export.Dim(name) for tensor in spec.inputs for name in tensor.shape if isinstance(name, str)}
     shapes = tuple(
@@ -134,7 +134,7 @@ def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, pat
                 input_names=names,
                 output_names=[tensor.name for tensor in spec.outputs],
                 dynamic_shapes=shapes,
-                opset_version=OPSET,
+                opset_version=opset,
                 verbose=False,
             )
             assert program is not None

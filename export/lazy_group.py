@@ -8,7 +8,7 @@ import click
 
 __all__ = ["LazyGroup"]
 
-_COMMANDS = {"wrap": ".wrap_cli:wrap_command"}
+_COMMANDS = {"wrap": ".wrap_cli:wrap_command", "plan": ".plan_cli:plan_command", "triton": ".triton_cli:triton_command"}
 """Name -> "module:object", relative to this package."""
 
 

@@ -6,15 +6,17 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from .model_table import ModelTable
 from .published import PUBLISHED, Published
 
 __all__ = ["list_models"]
 
 
-def list_models(folder: Path | None) -> Iterator[str]:
+def list_models(folder: Path | None, table: ModelTable) -> Iterator[str]:
     """Lines for the terminal. With a `folder` of checkpoints, each file is looked for there and its sha256 compared
-    with the published one, where that is known."""
+    with the published one, where that is known. `table` adds the models of a configuration file."""
     from .models import MODELS
+    from .models.maps import MAPS
 
     for name in MODELS.names():
         facts = PUBLISHED.get(name)
@@ -33,6 +35,13 @@ def list_models(folder: Path | None) -> Iterator[str]:
         yield f"  where     {facts.where}"
         yield f"  licence   {facts.licence}"
         yield f"  text      {facts.text}"
+        for number, (choice, description) in enumerate(MAPS.get(name, {}).items()):
+            yield f"  {'' if number else 'saliency':<9} {choice}{'' if number else ' (default)'}: {description}"
+    for entry in table.entries.values():
+        yield f"{entry.name}: {entry.target} (from {table.path})"
+        path = entry.settings.get("checkpoint")
+        if path is not None:
+            yield f"  file      {path}: {'found' if path.is_file() else 'not found'}"
     if folder is None:
         yield "Give --checkpoints DIR to see which of the files are there."
 

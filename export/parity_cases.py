@@ -7,10 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BATCHES", "LONG_TEXT", "PROBE_TEXTS", "arrangements", "probe_images"]
+__all__ = ["BATCHES", "LONG_TEXT", "PICTURES", "PROBE_TEXTS", "arrangements", "probe_images"]
 
 BATCHES = (1, 2, 3, 8, 17)
 """Batch sizes tried: one, the example's, its neighbour, the paper's, and a large odd one."""
+
+PICTURES = 10
+"""Different probe pictures."""
 
 PROBE_TEXTS = (
     "pneumonia",
@@ -50,7 +53,7 @@ def probe_images(size: int) -> NDArray[np.uint8]:
     """
     rows, columns = np.mgrid[0:size, 0:size] / size
     pictures = []
-    for number in range(10):
+    for number in range(PICTURES):
         random = np.random.Generator(np.random.PCG64(number))
         if number % 3 == 1:
             pictures.append(random.integers(0, 256, (1, size, size), dtype=np.uint8))

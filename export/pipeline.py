@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engines.bundle import Bundle, write_bundle
-from ..engines.errors import BundleError, ConfigError, ExportError
+from ..engines.errors import BundleError, ConfigError
 from ..engines.manifest import GraphSpec, Manifest
 from ..engines.ort import TextEncoder
 from ..engines.prompt_encoding import texts_per_query
 from ..engines.prompt_files import SEPARATOR
 from ..engines.prompts import PromptSet
+from ..engines.rounding import PRECISIONS
 from ..engines.tokenizing import stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
-from .half import to_half
-from .machine import disk_reason, peak_memory_mib, require_packages, threads_to_use, versions
-from .parity import IMAGE_TOLERANCE, ParityReport
+from .lower import lower, opset_for
+from .machine import peak_memory_mib, require_packages, threads_to_use, versions
+from .parity import ParityReport
+from .parity_data import ParityData, read_parity_data
+from .precision_parity import PrecisionTrial
 from .prompts import FindingPrompts, PromptSets, builtin_sets, encode_sets, prompt_styles
 from .select_tokenizer import select_tokenizer
 from .tokenizers import Tokenizer
+from .workspace import store, timed, workspace
+
+if TYPE_CHECKING:
+    from .cost import Cost
 
 __all__ = ["ExportResult", "export_adapter", "export_bundle"]
 
 Progress = Callable[[str], None]
-_ROOM = 2.2  # the graphs are written once beside the target and once copied into the bundle
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,14 @@ class ExportResult:
     report: ParityReport
     seconds: Mapping[str, float]
     peak_memory_mib: float
+    cost: Cost
 
 
 def export_bundle(
-    name: str,
+    model: str,
     out: Path,
     *,
+    name: str | None = None,
     checkpoint: Path | None = None,
     variant: str | None = None,
     seed: int = 0,
@@ -56,9 +61,10 @@ def export_bundle(
     progress: Progress = lambda line: None,
     saliency: str | None = None,
     precision: str = "fp32",
+    parity_data: Path | None = None,
     **options: Any,
 ) -> ExportResult:
-    """Exports the model `name` into `out`/<model>-<variant>.
+    """Exports `model` (what the registry of models resolves) into `out`/<name>-<variant>; `name` is by default its own.
 
     With `checkpoint` its weights are read, without one the model gets stand-in weights of `variant` and `seed`.
     `saliency` is one of the model's maps, by default the official one; `options` (`resolution`, `text_encoder`,
@@ -68,13 +74,15 @@ def export_bundle(
     start = time.perf_counter()
     require_packages()
     if checkpoint is None:
-        adapter = stand_in_adapter(name, variant, seed, **options)
+        adapter = stand_in_adapter(model, variant, seed, **options)
     else:
-        adapter = load_adapter(name, checkpoint, **options)
+        adapter = load_adapter(model, checkpoint, **options)
         if variant is not None and variant != adapter.variant:
             raise ConfigError(
-                f"{checkpoint} is the variant '{adapter.variant}' of {name}, not '{variant}'; leave out --variant."
+                f"{checkpoint} is the variant '{adapter.variant}' of {model}, not '{variant}'; leave out --variant."
             )
+    if name not in (None, model):
+        adapter.rename(name)
     if saliency is not None:
         adapter.choose_map(saliency)
     progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read")
@@ -88,6 +96,7 @@ def export_bundle(
         progress=progress,
         loading=elapsed,
         precision=precision,
+        parity_data=parity_data,
     )
 
 
@@ -101,38 +110,65 @@ def export_adapter(
     progress: Progress = lambda line: None,
     loading: float = 0.0,
     precision: str = "fp32",
+    parity_data: Path | None = None,
 ) -> ExportResult:
     """Exports a loaded model; `tokenizer` is a folder with its vocabulary, `prompts` replaces or adds prompt sets.
-    With `precision` "fp16" the image graph is of that type and the variant's name says so.
 
-    The bundle appears whole, after parity was proven, or not at all. Raises ConfigError (tokenizer, prompts),
-    ExportError, ParityError and BundleError (the target exists, the disk is full).
+    With `precision` "fp16" or "bf16" both graphs are of that type (export.lower), the variant's name says so, and the
+    parity report says what it does to tensors and to metrics: on the images and boxes in the folder `parity_data`
+    (export.parity_data), by default on probe pictures.
+
+    The bundle appears whole, after parity was proven, or not at all. Raises ConfigError (tokenizer, prompts,
+    precision), DataError (`parity_data`), ExportError, ParityError and BundleError (the target exists, the disk is
+    full).
     """
-    if precision == "fp16":
-        adapter.variant += "-fp16"
+    data = _parity_data(parity_data, precision)
+    if precision != "fp32":
+        adapter.variant += f"-{precision}"
     target = out / f"{adapter.name}-{adapter.variant}"
     _check_target(target, force)
     words = select_tokenizer(adapter, tokenizer, progress)
     sets = _sets(adapter, prompts)
+    if data is not None:
+        data.choose({name: [entry.finding for entry in entries] for name, entries in sets.items()})
     seconds = {"load": loading}
-    with _workspace(target, _bytes(adapter)) as folder:
-        graphs = _export_graphs(adapter, folder, progress, seconds)
-        if precision == "fp16":
-            progress("writing image.onnx in fp16")
-            to_half(folder / graphs["image"].file)
-        with _timed(seconds, "prompts"):
+    with workspace(target, _bytes(adapter)) as folder:
+        graphs = _export_graphs(adapter, folder, progress, seconds, precision)
+        with timed(seconds, "prompts"):
             features = _encode(sets, words, folder, graphs, progress)
-        with _timed(seconds, "parity"):
-            report = _prove(adapter, words, folder, features, progress, precision)
+        with timed(seconds, "parity"):
+            report = _prove(adapter, words, folder, features, progress)
+        if precision != "fp32":
+            with timed(seconds, precision):
+                full, folder, before = folder, _lower(folder, graphs, precision, progress), features
+                features = _encode(sets, words, folder, graphs, progress, precision)
+                trial = PrecisionTrial(adapter, words, full, folder, precision, threads_to_use())
+                trial.extend(report, before, features, data, progress)
         files = {spec.file: folder / spec.file for spec in graphs.values()}
         for prompt_set in features:
             prompt_set.save(folder / prompt_set.file)
             files[prompt_set.file] = folder / prompt_set.file
-        files.update(_store(stored_files(words), folder))
-        manifest = _manifest(adapter, words, graphs, features, report)
+        files.update(store(stored_files(words), folder))
+        manifest = _manifest(adapter, words, graphs, features, report, precision)
         bundle = write_bundle(target, manifest, files, replace=force)
     progress(f"{bundle.path}: written and verified")
-    return ExportResult(bundle, report, seconds, peak_memory_mib())
+    with timed(seconds, "cost"):
+        cost = _cost(adapter)
+    return ExportResult(bundle, report, seconds, peak_memory_mib(), cost)
+
+
+def _cost(adapter: Adapter) -> Cost:
+    from .cost import measure_cost
+
+    return measure_cost(adapter)
+
+
+def _parity_data(folder: Path | None, precision: str) -> ParityData | None:
+    if precision not in PRECISIONS:
+        raise ConfigError(f"There is no precision '{precision}'; there are {', '.join(PRECISIONS)}.")
+    if folder is not None and precision == "fp32":
+        raise ConfigError("Parity data show what lower precision does; they go with --precision fp16 or bf16.")
+    return None if folder is None else read_parity_data(folder)
 
 
 def _check_target(target: Path, force: bool) -> None:
@@ -164,50 +200,54 @@ def _worded(entry: FindingPrompts, adapter: Adapter) -> FindingPrompts:
 
 
 def _export_graphs(
-    adapter: Adapter, folder: Path, progress: Progress, seconds: dict[str, float]
+    adapter: Adapter, folder: Path, progress: Progress, seconds: dict[str, float], precision: str
 ) -> dict[str, GraphSpec]:
-    from .graph import export_image, export_text
+    from .graph import OPSET, export_image, export_text
 
     graphs = {}
     for name, export in (("image", export_image), ("text", export_text)):
         progress(f"exporting {name}.onnx")
-        with _timed(seconds, f"{name} graph"):
-            graphs[name] = export(adapter, folder)
+        with timed(seconds, f"{name} graph"):
+            graphs[name] = export(adapter, folder, opset_for(precision, OPSET))
     return graphs
 
 
+def _lower(folder: Path, graphs: Mapping[str, GraphSpec], precision: str, progress: Progress) -> Path:
+    """The folder with both graphs in `precision`, inside that of the float32 ones."""
+    (folder / precision).mkdir()
+    for spec in graphs.values():
+        progress(f"writing {spec.file} in {precision}")
+        lower(folder / spec.file, folder / precision / spec.file, precision)
+    return folder / precision
+
+
 def _encode(
-    sets: PromptSets, words: Tokenizer, folder: Path, graphs: Mapping[str, GraphSpec], progress: Progress
+    sets: PromptSets,
+    words: Tokenizer,
+    folder: Path,
+    graphs: Mapping[str, GraphSpec],
+    progress: Progress,
+    precision: str = "fp32",
 ) -> list[PromptSet]:
     spec = graphs["text"]
     count = len({text for entries in sets.values() for entry in entries for text in entry.positive + entry.negative})
     progress(f"encoding {count} prompts of {len(sets)} sets with text.onnx")
-    encoder = TextEncoder(folder / spec.file, spec, threads=threads_to_use())
+    encoder = TextEncoder(folder / spec.file, spec, threads=threads_to_use(), precision=precision)
     per_query = texts_per_query(graphs["image"], spec)
     return encode_sets(sets, words, encoder, [tensor.name for tensor in spec.inputs], per_query)
 
 
 def _prove(
-    adapter: Adapter, words: Tokenizer, folder: Path, features: list[PromptSet], progress: Progress, precision: str
+    adapter: Adapter, words: Tokenizer, folder: Path, features: list[PromptSet], progress: Progress
 ) -> ParityReport:
     from .parity_run import check_parity
 
     progress("comparing the graphs with the model in batches of different size")
     sets = {prompt_set.name: prompt_set.features for prompt_set in features}
-    report = check_parity(
-        adapter, words, folder, sets, threads=threads_to_use(), image_tolerance=IMAGE_TOLERANCE[precision]
-    )
+    report = check_parity(adapter, words, folder, sets, threads=threads_to_use())
     report.require()
     progress(f"parity: {len(report.checks)} comparisons, largest error {report.needed:.1e} of full scale")
     return report
-
-
-def _store(contents: Mapping[str, bytes], folder: Path) -> dict[str, Path]:
-    """Writes `contents` (path in the bundle -> bytes) into `folder`; returns where each stands."""
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return {name: folder / name for name in contents}
 
 
 def _manifest(
@@ -216,6 +256,7 @@ def _manifest(
     graphs: Mapping[str, GraphSpec],
     features: list[PromptSet],
     report: ParityReport,
+    precision: str,
 ) -> Manifest:
     """Nothing of one run (times, paths) goes in: exporting a checkpoint again gives a bundle of equal digest."""
     from .graph import OPSET
@@ -242,44 +283,13 @@ def _manifest(
         text=text,
         graphs=graphs,
         prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in features},
-        opset=OPSET,
+        opset=opset_for(precision, OPSET),
         exporter=versions(),
         parity=report.to_json(),
+        precision=precision,
     )
 
 
 def _bytes(adapter: Adapter) -> int:
     """Bytes of the weights, which is very nearly the size of both graphs together."""
     return sum(tensor.numel() * tensor.element_size() for tensor in adapter.module.state_dict().values())
-
-
-@contextmanager
-def _workspace(target: Path, size: int) -> Iterator[Path]:
-    """A hidden folder beside the target for unfinished files, removed when the work is over, as is an unused `out`."""
-    made = [folder for folder in (target.parent, *target.parent.parents) if not folder.exists()]
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        needed, free = _ROOM * size / 2**20, shutil.disk_usage(target.parent).free / 2**20
-        if free < needed:
-            raise ExportError(
-                f"The export needs about {needed:.0f} MiB in {target.parent}, where {free:.0f} MiB are free; free some "
-                "space or choose another --out."
-            )
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", suffix=".part", dir=target.parent))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise ExportError(f"The bundle {target} cannot be written: {disk_reason(error)}.") from error
-    finally:
-        for empty in made:
-            if empty.is_dir() and not any(empty.iterdir()):
-                empty.rmdir()
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    start = time.perf_counter()
-    yield
-    seconds[name] = time.perf_counter() - start

@@ -19,6 +19,7 @@ from ..engines.manifest import GraphSpec, Manifest, TensorSpec, Weights
 from ..engines.prompt_encoding import assemble
 from ..engines.prompt_files import PromptSets
 from ..engines.prompts import PromptSet
+from ..engines.rounding import stated_precision
 from .machine import require_packages, threads_to_use, versions
 from .parity import ParityReport, compare
 from .parity_cases import probe_images
@@ -98,7 +99,7 @@ def wrap(
     target = out / f"{facts.name}-{facts.variant}"
     if target.exists() and not force:
         raise BundleError(f"{target} already exists; choose another --out or replace it with --force.")
-    spec, opset = _interface(graph, facts.geometry.size)
+    spec, opset, precision = _interface(graph, facts.geometry.size)
     for prompt_set in sets:
         if prompt_set.features.shape[1:] != spec.inputs[1].shape[1:]:
             raise ExportError(
@@ -106,7 +107,7 @@ def wrap(
                 f"{list(prompt_set.features.shape)}."
             )
     progress("running the graph in batches of different size")
-    report = _consistent(graph, facts.geometry.size, sets)
+    report = _consistent(graph, facts.geometry.size, sets, precision)
     report.require()
     rows, columns = (int(size) for size in spec.outputs[1].shape[2:])
     manifest = Manifest(
@@ -124,6 +125,7 @@ def wrap(
         opset=opset,
         exporter={**versions(), "wrapped": graph.name},
         parity=report.to_json(),
+        precision=precision,
     )
     with tempfile.TemporaryDirectory(prefix="xbench-wrap-") as folder:
         files = {"image.onnx": graph}
@@ -133,7 +135,8 @@ def wrap(
         return write_bundle(target, manifest, files, replace=force)
 
 
-def _interface(graph: Path, size: int) -> tuple[GraphSpec, int]:
+def _interface(graph: Path, size: int) -> tuple[GraphSpec, int, str]:
+    """The graph's tensors, opset and precision."""
     import onnx
 
     try:
@@ -180,7 +183,8 @@ def _interface(graph: Path, size: int) -> tuple[GraphSpec, int]:
             TensorSpec("saliency", "float32", ("batch", "findings", *saliency[2:])),
         ),
     )
-    return spec, max(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    opset = max(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    return spec, opset, stated_precision(model)
 
 
 def _shape(value: Any) -> tuple[list[int], str]:
@@ -192,9 +196,9 @@ def _shape(value: Any) -> tuple[list[int], str]:
     return [axis.dim_value if axis.HasField("dim_value") else 0 for axis in tensor.shape.dim], kind
 
 
-def _consistent(graph: Path, size: int, sets: list[PromptSet]) -> ParityReport:
+def _consistent(graph: Path, size: int, sets: list[PromptSet], precision: str) -> ParityReport:
     """Every slot of several batches against the same picture alone."""
-    session, images = Session(graph, threads_to_use()), probe_images(size)
+    session, images = Session(graph, threads_to_use(), rounding=precision == "bf16"), probe_images(size)
     report = ParityReport({"reference": "the graph itself, one picture at a time", "engine": "onnxruntime, CPU"})
     names = ("logits", "saliency")
     for prompt_set in sets:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from .aggregate import macro_mean, micro_mean, percent
-from .bootstrap import Draws, Interval, draw_patients, patient_index, percentile_interval
+from .bootstrap import Draws, Interval, draw_patients, patient_index, percentile_interval, percentile_intervals
 from .correlation import Correlation, correlation
 from .counts import Counts
 from .curves import dice_curves, iou_curves, pointing_hits
-from .delong import AucDifference, AucEstimate, auc_difference, auc_estimate, midranks
+from .delong import AucDifference, AucEstimate, auc_difference, auc_differences, auc_estimate, midranks
 from .grounding import Grounding, GroundingScores, grounding
 from .grounding_bootstrap import GroundingReplicates, grounding_replicates
 from .options import GroundingOptions
@@ -48,6 +48,7 @@ __all__ = [
     "RecognitionReplicates",
     "Stratum",
     "auc_difference",
+    "auc_differences",
     "auc_estimate",
     "axis",
     "correlation",
@@ -68,6 +69,7 @@ __all__ = [
     "patient_index",
     "percent",
     "percentile_interval",
+    "percentile_intervals",
     "pointing_hits",
     "probability",
     "protocol",

@@ -24,6 +24,7 @@ __all__ = [
     "draw_patients",
     "patient_index",
     "percentile_interval",
+    "percentile_intervals",
 ]
 
 REPLICATES: Final = 1000
@@ -133,6 +134,21 @@ def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Int
         return None
     low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
     return Interval(float(low), float(high), level, "bootstrap", len(defined))
+
+
+def percentile_intervals(values: NDArray[np.float64], level: float = 0.95) -> list[Interval | None]:
+    """`percentile_interval` of each column of float64 [B, K], at once for the columns without NaN."""
+    if values.shape[1] == 0:
+        return []
+    found: list[Interval | None] = [None] * values.shape[1]
+    whole = np.flatnonzero(~np.isnan(values).any(axis=0))
+    if len(whole) and len(values):
+        ends = np.percentile(values[:, whole], [50 * (1 - level), 50 * (1 + level)], axis=0)
+        for place, low, high in zip(whole, *ends, strict=True):
+            found[place] = Interval(float(low), float(high), level, "bootstrap", len(values))
+    for place in set(range(values.shape[1])).difference(whole.tolist()):
+        found[place] = percentile_interval(values[:, place], level)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,9 @@
 
 Maps are compared with the regions at the image's native size. A map is resized bilinearly with half-pixel centres, then
 scaled by its minimum and maximum over the full-resolution map, and cut by a threshold of its class with `>`, or, where
-there is none, by Otsu's method on the map scaled to 0..255 and truncated to 8 bits. Values of an image count only where
-the region is not empty and, on the true positive slice, the cut map is not empty either.
+there is none, by Otsu's method on the map scaled to 0..255 and truncated to 8 bits, of which the filled contours are
+taken: holes belong to the segmentation, and single pixels, which have no contour, do not. Values of an image count only
+where the region is not empty and, on the true positive slice, the cut map is not empty either.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .sampling import axis
+from .shapes import fill_holes, without_single_pixels
 
-__all__ = ["TUNED", "iou", "native_map", "otsu_level", "pointing_hit", "segment"]
+__all__ = ["SEARCHED", "TUNED", "iou", "native_map", "otsu_level", "pointing_hit", "segment"]
 
 TUNED: Final[Mapping[str, float]] = {
     "Airspace Opacity": 0.4,
@@ -33,11 +35,20 @@ TUNED: Final[Mapping[str, float]] = {
 }
 """The benchmark's thresholds for its Grad-CAM maps, tuned on the validation set in steps of 0.1."""
 
+SEARCHED: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""The thresholds among which the benchmark tunes one for each class."""
 
-def native_map(saliency: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+
+def native_map(
+    saliency: NDArray[np.float32],
+    height: int,
+    width: int,
+    frame: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0),
+) -> NDArray[np.float32]:
     """float32 [height, width]: a map float32 [h, w] resized to the image, not scaled.
 
-    Raises TypeError for another dtype, ValueError for another shape or a map that is not finite.
+    frame: (y0, x0, y1, x1), the part of the image the map covers; pixels outside take the minimum of those inside, as
+    in the sweep. Raises TypeError for another dtype, ValueError for another shape or a map that is not finite.
     """
     if not isinstance(saliency, np.ndarray) or saliency.dtype != np.float32:
         raise TypeError("a saliency map must be a float32 array")
@@ -45,11 +56,15 @@ def native_map(saliency: NDArray[np.float32], height: int, width: int) -> NDArra
         raise ValueError(f"a saliency map must have shape [h, w], got {saliency.shape}")
     if not np.isfinite(saliency).all():
         raise ValueError("the saliency map is not finite")
-    rows, columns = axis(saliency.shape[0], height), axis(saliency.shape[1], width)
+    rows = axis(saliency.shape[0], height, frame[0], frame[2])
+    columns = axis(saliency.shape[1], width, frame[1], frame[3])
     one = np.float32(1)
     across = saliency[:, columns.lo] * (one - columns.weight) + saliency[:, columns.hi] * columns.weight
     weight = rows.weight[:, None]
     resized: NDArray[np.float32] = across[rows.lo] * (one - weight) + across[rows.hi] * weight
+    if not (rows.seen.all() and columns.seen.all()):
+        seen = rows.seen[:, None] & columns.seen
+        resized[~seen] = resized[seen].min() if seen.any() else 0
     return resized
 
 
@@ -66,7 +81,7 @@ def segment(native: NDArray[np.float32], threshold: float | None = None) -> NDAr
     if threshold is not None:
         return np.asarray(scaled > np.float32(threshold))
     levels = (np.float32(255) * scaled).astype(np.uint8)
-    return np.asarray(levels > otsu_level(levels))
+    return fill_holes(without_single_pixels(levels > otsu_level(levels)))
 
 
 def otsu_level(levels: NDArray[np.uint8]) -> int:

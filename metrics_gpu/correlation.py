@@ -14,10 +14,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import REPLICATES, SEED, Interval, draw_patients, percentile_interval
+from .bootstrap import REPLICATES, SEED, Interval, draw_patients, patient_index, percentile_interval
 from .delong import midranks
 
-__all__ = ["Correlation", "correlation", "without_group_means"]
+__all__ = ["Correlation", "correlation", "replicated_r2", "without_group_means"]
 
 Float = NDArray[np.float64]
 
@@ -29,8 +29,9 @@ class Correlation:
     r, r2: Pearson's and its square, which is the R² of the least-squares line; slope, intercept: that line's.
     spearman: of the ranks, tied points sharing the mean rank.
     fisher: 95 % interval of r by Fisher's z (n >= 4); fisher_r2: the same for r², from 0 if that of r holds 0.
-    bootstrap_r2: percentile interval of r² over points drawn with replacement.
-    left_out: r² without each point, in the points' order; r2_range: smallest and largest of them.
+    bootstrap_r2: percentile interval of r² over points, or groups of points, drawn with replacement.
+    left_out: r² without each point in the points' order, or without each group in the order they first appear;
+        r2_range: smallest and largest of them.
     """
 
     n: int
@@ -50,13 +51,15 @@ def correlation(
     x: Sequence[float] | Float,
     y: Sequence[float] | Float,
     *,
+    groups: Sequence[str] | None = None,
     level: float = 0.95,
     replicates: int = REPLICATES,
     seed: int = SEED,
 ) -> Correlation:
     """Correlation of points (x, y), float [n] each, as mean AUC and mean pointing of each model.
 
-    Raises ValueError unless both have one length and are finite, and 0 < level < 1.
+    groups: of n points that are not independent, as the datasets of one model: whole groups are drawn and left out, and
+    there is no Fisher interval. Raises ValueError unless all have one length and are finite, and 0 < level < 1.
     """
     a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if a.ndim != 1 or a.shape != b.shape:
@@ -70,9 +73,12 @@ def correlation(
     if r is None:
         return Correlation(n)
     slope = r * float(b.std() / a.std())
-    fisher, fisher_r2 = _fisher(r, n, level)
-    counts = draw_patients(n, replicates, seed).counts.astype(np.float64)
-    left_out = tuple(_pearson(np.delete(a, i), np.delete(b, i)) for i in range(n))
+    fisher, fisher_r2 = _fisher(r, n, level) if groups is None else (None, None)
+    index, units = patient_index(range(n) if groups is None else groups)
+    if len(index) != n:
+        raise ValueError(f"{len(index)} groups do not fit {n} points")
+    counts = draw_patients(units, replicates, seed).counts[:, index].astype(np.float64)
+    left_out = tuple(_pearson(a[index != i], b[index != i]) for i in range(units))
     squares = tuple(None if value is None else value * value for value in left_out)
     known = [value for value in squares if value is not None]
     return Correlation(
@@ -102,6 +108,22 @@ def without_group_means(values: Sequence[float] | Float, groups: Sequence[str]) 
     means = np.bincount(index, value) / np.bincount(index)
     centred: Float = value - means[index]
     return centred
+
+
+def replicated_r2(x: Float, y: Float) -> Float:
+    """r² of each row of points [B, n], float64 [B]: the scatter that comes from the points' own replicates.
+
+    NaN where a row holds a NaN, fewer than three points, or no spread. Raises ValueError if the shapes differ.
+    """
+    if x.ndim != 2 or x.shape != y.shape:
+        raise ValueError(f"points need one shape [B, n] for both values, got {x.shape} and {y.shape}")
+    if x.shape[1] < 3:
+        return np.full(len(x), np.nan)
+    dx, dy = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
+    vxx, vyy, vxy = (dx * dx).sum(axis=1), (dy * dy).sum(axis=1), (dx * dy).sum(axis=1)
+    flat = (np.ptp(x, axis=1) == 0) | (np.ptp(y, axis=1) == 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(flat, np.nan, np.minimum(vxy * vxy / (vxx * vyy), 1.0))
 
 
 def _pearson(a: Float, b: Float) -> float | None:

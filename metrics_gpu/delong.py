@@ -7,7 +7,9 @@ The images are taken as independent; where patients have several, the bootstrap 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from .bootstrap import Interval
 
-__all__ = ["AucDifference", "AucEstimate", "auc_difference", "auc_estimate", "midranks"]
+__all__ = ["AucDifference", "AucEstimate", "auc_difference", "auc_differences", "auc_estimate", "midranks"]
 
 
 @dataclass(frozen=True)
@@ -88,12 +90,29 @@ def auc_difference(
 
     Raises ValueError as `auc_estimate`, and if a label value has fewer than two images.
     """
-    truth = _checked(label, a, b)
+    return auc_differences([a, b], label, level)[0, 1]
+
+
+def auc_differences(
+    scores: Sequence[NDArray[np.floating]], label: NDArray[np.integer], level: float = 0.95
+) -> dict[tuple[int, int], AucDifference]:
+    """`auc_difference` of every two of several scores [N], by their places (i, j), i < j.
+
+    Raises ValueError as `auc_difference`.
+    """
+    truth = _checked(label, *scores)
     z = _quantile(level)
     if min(int(truth.sum()), int((~truth).sum())) < 2:
         raise ValueError("DeLong's variance needs at least two images of each label value")
-    auc_a, positive_a, negative_a = _components(a, truth)
-    auc_b, positive_b, negative_b = _components(b, truth)
+    parts = [_components(score, truth) for score in scores]
+    return {(i, j): _difference(parts[i], parts[j], z, level) for i, j in combinations(range(len(parts)), 2)}
+
+
+_Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]
+
+
+def _difference(a: _Parts, b: _Parts, z: float, level: float) -> AucDifference:
+    (auc_a, positive_a, negative_a), (auc_b, positive_b, negative_b) = a, b
     spread = [(p - q).var(ddof=1) / len(p) for p, q in ((positive_a, positive_b), (negative_a, negative_b))]
     variance, difference = float(sum(spread)), auc_a - auc_b
     half = z * math.sqrt(variance)

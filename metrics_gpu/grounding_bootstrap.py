@@ -9,7 +9,7 @@ classes of which no pair was drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 import numpy as np
@@ -23,7 +23,7 @@ from .options import GroundingOptions
 from .search import FIXED, at_level, best_levels, macro_curve
 from .thresholds import LEVELS, level
 
-__all__ = ["FIELDS", "GroundingReplicates", "Tau", "grounding_replicates"]
+__all__ = ["FIELDS", "GroundingReplicates", "Search", "Tau", "grounding_replicates", "searched_replicates"]
 
 Float = NDArray[np.float64]
 Tau = Literal["rechosen", "fixed"]
@@ -69,6 +69,14 @@ class _Sums:
             return self.dice / self.n[:, None], self.iou / self.n[:, None]
 
 
+@dataclass(frozen=True)
+class Search:
+    """One way to seek best thresholds: its options, and for `per_model` the levels of Dice and IoU."""
+
+    options: GroundingOptions
+    levels: tuple[int, int] | None = None
+
+
 def grounding_replicates(
     counts: Counts,
     class_of: NDArray[np.integer],
@@ -90,16 +98,45 @@ def grounding_replicates(
     Raises ValueError as `grounding.grounding`, and for another `tau` or a patient that was not drawn from.
     """
     options = options or GroundingOptions()
+    check_pairs(len(counts), class_of, len(names), options, half_of, levels)
+    searches = [Search(options, levels)]
+    return searched_replicates(
+        counts, class_of, names, draws, patient_of, searches, tau=tau, half_of=half_of, hits=hits, pixels=pixels
+    )[0]
+
+
+def searched_replicates(
+    counts: Counts,
+    class_of: NDArray[np.integer],
+    names: Sequence[str],
+    draws: Draws,
+    patient_of: NDArray[np.intp],
+    searches: Sequence[Search],
+    *,
+    tau: Tau = "rechosen",
+    half_of: NDArray[np.integer] | None = None,
+    hits: Float | None = None,
+    pixels: int | None = None,
+) -> list[GroundingReplicates]:
+    """`grounding_replicates` for several searches, for little more than the price of one: the drawn sums are shared.
+
+    The searches differ in `unit` and levels only. Raises ValueError as `grounding_replicates`, and if they differ more.
+    """
     if tau not in get_args(Tau):
         raise ValueError(f"tau is one of {', '.join(get_args(Tau))}, got {tau!r}")
-    class_of = check_pairs(len(counts), class_of, len(names), options, half_of, levels)
+    first = searches[0].options
+    for search in searches:
+        if replace(search.options, unit=first.unit) != first:
+            raise ValueError("searches that share sums may differ in their unit only")
+        halves = half_of if search.options.unit == "cross_fit" else None
+        class_of = check_pairs(len(counts), class_of, len(names), search.options, halves, search.levels)
     patient_of = draws.check(patient_of, len(counts))
     dice, iou = with_floor(counts, pixels)
-    hits = pointing_hits(counts, options.ties) if hits is None else np.asarray(hits, np.float64)
+    hits = pointing_hits(counts, first.ties) if hits is None else np.asarray(hits, np.float64)
     if hits.shape != (len(counts),):
         raise ValueError(f"hits must have shape {(len(counts),)}, got {hits.shape}")
     table = np.column_stack(
-        [np.ones(len(counts)), hits, dice[:, LEVELS], iou[:, LEVELS], *_each_best(dice, iou, options)]
+        [np.ones(len(counts)), hits, dice[:, LEVELS], iou[:, LEVELS], *_each_best(dice, iou, first)]
     )
     table = np.column_stack([table, dice[:, :LEVELS], iou[:, :LEVELS]])
     halves = np.zeros(len(counts), np.int8) if half_of is None else np.asarray(half_of)
@@ -111,12 +148,25 @@ def grounding_replicates(
     parts = sums(draws)
     # A draw of everybody once is the estimate itself: the same code finds the thresholds that `fixed` keeps.
     estimate = parts if tau == "rechosen" else sums(Draws(np.ones((1, draws.patients), np.uint16), draws.seed))
-    fitted = _fit(estimate, options, levels)
+    wholes = [_both(one, other) for one, other in parts]
+    fits = wholes if tau == "rechosen" else [_both(one, other) for one, other in estimate]
+    return [
+        _replicates(names, parts, wholes, _fit(estimate, fits, search.options, search.levels), search.options, tau)
+        for search in searches
+    ]
+
+
+def _replicates(
+    names: Sequence[str],
+    parts: list[list[_Sums]],
+    wholes: list[_Sums],
+    fitted: list[list[Levels]],
+    options: GroundingOptions,
+    tau: Tau,
+) -> GroundingReplicates:
     columns: dict[str, list[Float]] = {field: [] for field in FIELDS}
-    weights = []
-    for (first, second), found in zip(parts, fitted, strict=True):
-        n = first.n + second.n
-        plain, dice_sum, iou_sum = first.plain + second.plain, first.dice + second.dice, first.iou + second.iou
+    for (first, second), whole, found in zip(parts, wholes, fitted, strict=True):
+        n, plain = whole.n, whole.plain
         if options.unit == "per_image":
             dice_best, iou_best = plain[:, 3], plain[:, 4]
         else:
@@ -125,24 +175,27 @@ def grounding_replicates(
         with np.errstate(invalid="ignore", divide="ignore"):
             values = {
                 "pointing": plain[:, 0] / n,
-                "dice_fixed": dice_sum[:, FIXED] / n,
-                "iou_fixed": iou_sum[:, FIXED] / n,
+                "dice_fixed": whole.dice[:, FIXED] / n,
+                "iou_fixed": whole.iou[:, FIXED] / n,
                 "dice_best": dice_best / n,
                 "iou_best": iou_best / n,
-                "delta_dice": 100.0 * (dice_best / n - dice_sum[:, FIXED] / n),
+                "delta_dice": 100.0 * (dice_best / n - whole.dice[:, FIXED] / n),
                 "floor_dice": plain[:, 1] / n,
                 "floor_iou": plain[:, 2] / n,
                 "chance": plain[:, 2] / n,
             }
         for field, column in values.items():
             columns[field].append(column)
-        weights.append(n)
     classes = {field: np.column_stack(column) for field, column in columns.items()}
-    weight = np.column_stack(weights)
+    weight = np.column_stack([whole.n for whole in wholes])
     macro = {field: macro_curve(column) for field, column in columns.items()}
     with np.errstate(invalid="ignore", divide="ignore"):
         micro = {f: np.nansum(value * weight, axis=1) / weight.sum(axis=1) for f, value in classes.items()}
     return GroundingReplicates(tuple(names), classes, macro, micro, tau, options.label)
+
+
+def _both(one: _Sums, other: _Sums) -> _Sums:
+    return _Sums(one.n + other.n, one.plain + other.plain, one.dice + other.dice, one.iou + other.iou)
 
 
 def _each_best(dice: Float, iou: Float, options: GroundingOptions) -> tuple[Float, Float]:
@@ -165,7 +218,9 @@ def _sums(draws: Draws, table: Float, patient_of: NDArray[np.intp], chosen: NDAr
 Levels = tuple[NDArray[np.intp] | int, NDArray[np.intp] | int]
 
 
-def _fit(parts: list[list[_Sums]], options: GroundingOptions, levels: tuple[int, int] | None) -> list[list[Levels]]:
+def _fit(
+    parts: list[list[_Sums]], sums: list[_Sums], options: GroundingOptions, levels: tuple[int, int] | None
+) -> list[list[Levels]]:
     """For each class and half the levels of Dice and IoU to read, one per replicate of `parts` or one for all."""
     if levels is not None:
         return [[levels, levels] for _ in parts]
@@ -175,14 +230,14 @@ def _fit(parts: list[list[_Sums]], options: GroundingOptions, levels: tuple[int,
             one, other = best_levels(*second.curves, options), best_levels(*first.curves, options)
             found.append([_one_or_all(one), _one_or_all(other)])
         return found
-    wholes = [_Sums(a.n + b.n, a.plain, a.dice + b.dice, a.iou + b.iou).curves for a, b in parts]
+    wholes = [both.curves for both in sums]
     if options.unit == "per_dataset" and wholes:
         shared = _one_or_all(
             best_levels(macro_curve([dice for dice, _ in wholes]), macro_curve([iou for _, iou in wholes]), options)
         )
         return [[shared, shared] for _ in parts]
     each = [_one_or_all(best_levels(dice, iou, options)) for dice, iou in wholes]
-    return [[both, both] for both in each]
+    return [[found, found] for found in each]
 
 
 def _one_or_all(found: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Levels:

@@ -34,6 +34,7 @@ class Protocol:
     pointing_from_default: only the default normalisation's counts tell tied maxima, so pointing takes a second sweep:
         `grounding(..., hits=pointing_hits(default_counts, options.ties))`.
     true_positives_only: pairs count only if the model predicts the finding too.
+    native_size: the source compares at the image's own size; see `chexlocalize`.
     notes: what differs from the source, and why.
     """
 
@@ -47,6 +48,7 @@ class Protocol:
     options: GroundingOptions = _DEFAULTS
     pointing_from_default: bool = False
     true_positives_only: bool = False
+    native_size: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -80,10 +82,11 @@ _ALL: Final = (
         comparison=">",
         fixed_tau=None,
         true_positives_only=True,
+        native_size=True,
         notes=(
-            "The source evaluates at native size and with thresholds per class tuned on its validation set (or Otsu's "
-            "method with filled contours); those are in chexlocalize.py. This is its comparison on the 224 grid.",
-            "The source tunes over 0.2 to 0.8 in steps of 0.1; here the search has 101 thresholds.",
+            "The source evaluates at native size and with thresholds per class tuned on its validation set, or Otsu's "
+            "method with filled contours; that has a table of its own. All other tables are its comparison on the 224 "
+            "grid, with 101 thresholds, where the source tunes over 0.2 to 0.8 in steps of 0.1.",
         ),
     ),
     Protocol(

@@ -1,4 +1,4 @@
-"""Recognition metrics per class and dataset (metrics specification §7). Needs scikit-learn, imported on first use."""
+"""Recognition metrics per class and dataset (metrics specification §7)."""
 
 from __future__ import annotations
 
@@ -104,8 +104,6 @@ def check_recognition(
 
 
 def _one(name: str, logits: NDArray[np.floating], labels: NDArray[np.integer]) -> ClassRecognition:
-    from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score
-
     known = labels >= 0
     truth, score = labels[known] == 1, logits[known].astype(np.float64)
     n, positives = len(truth), int(truth.sum())
@@ -114,32 +112,60 @@ def _one(name: str, logits: NDArray[np.floating], labels: NDArray[np.integer]) -
     predicted = score >= 0
     hits = int((predicted & truth).sum())
     marked = int(predicted.sum()) + positives
-    trapezoid = None
-    if positives:
-        precision, recall, _ = precision_recall_curve(truth, score)
-        trapezoid = float(auc(recall, precision))
-    f1_best, f1_logit = _best_f1(score, truth, positives)
+    ranking = _Ranking.of(score, truth)
+    f1_best, f1_logit = ranking.best_f1(positives)
     return ClassRecognition(
         name=name,
         n=n,
         positives=positives,
         prevalence=positives / n,
-        auc=float(roc_auc_score(truth, score)) if 0 < positives < n else None,
-        auprc=float(average_precision_score(truth, score)) if positives else None,
+        auc=ranking.auc() if 0 < positives < n else None,
+        auprc=ranking.average_precision() if positives else None,
         f1=2 * hits / marked if marked else 0.0,
         accuracy=float((predicted == truth).mean()),
-        auprc_trapezoid=trapezoid,
+        auprc_trapezoid=ranking.trapezoid() if positives else None,
         f1_best=f1_best,
         f1_logit=f1_logit,
     )
 
 
-def _best_f1(score: NDArray[np.float64], truth: NDArray[np.bool_], positives: int) -> tuple[float, float]:
-    """Largest F1 over the thresholds that are scores, and the largest such threshold."""
-    order = np.argsort(-score, kind="stable")
-    falling = score[order]
-    last = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
-    hits = np.cumsum(truth[order])[last]
-    f1 = 2.0 * hits / (last + 1 + positives)
-    best = int(np.argmax(f1))
-    return float(f1[best]), float(falling[last[best]])
+@dataclass(frozen=True, eq=False)
+class _Ranking:
+    """Images in order of falling score, at each distinct score: the score, positives and images from the top down to
+    it, and how many of both have it."""
+
+    score: NDArray[np.float64]
+    hits: NDArray[np.float64]
+    seen: NDArray[np.float64]
+    new_hits: NDArray[np.float64]
+    new_seen: NDArray[np.float64]
+
+    @staticmethod
+    def of(score: NDArray[np.float64], truth: NDArray[np.bool_]) -> _Ranking:
+        order = np.argsort(-score, kind="stable")
+        falling: NDArray[np.float64] = score[order]
+        last = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
+        hits, seen = np.cumsum(truth[order])[last].astype(np.float64), (last + 1).astype(np.float64)
+        return _Ranking(falling[last], hits, seen, np.diff(hits, prepend=0.0), np.diff(seen, prepend=0.0))
+
+    def auc(self) -> float:
+        """Share of (positive, negative) pairs in the right order, half credit for ties."""
+        alarms = self.new_seen - self.new_hits
+        above = self.hits - 0.5 * self.new_hits
+        return float((alarms * above).sum() / (self.hits[-1] * (self.seen[-1] - self.hits[-1])))
+
+    def average_precision(self) -> float:
+        """Sum over distinct scores of the step in recall times the precision."""
+        return float((self.new_hits * self.hits / self.seen).sum() / self.hits[-1])
+
+    def trapezoid(self) -> float:
+        """Area under the linearly joined precision-recall curve, which begins at recall 0 with precision 1."""
+        precision = self.hits / self.seen
+        before = np.append(1.0, precision[:-1])
+        return float((self.new_hits * (precision + before)).sum() / 2 / self.hits[-1])
+
+    def best_f1(self, positives: int) -> tuple[float, float]:
+        """Largest F1 over the thresholds that are scores, and the largest such threshold."""
+        f1 = 2.0 * self.hits / (self.seen + positives)
+        best = int(np.argmax(f1))
+        return float(f1[best]), float(self.score[best])

@@ -59,10 +59,11 @@ def recognition_replicates(
         order = index[np.argsort(-logits[index, c].astype(np.float64), kind="stable")]
         score = logits[order, c].astype(np.float64)
         last = np.append(score[1:] != score[:-1], True)  # the last image of each distinct score
-        truth, marked = labels[order, c] == 1, score >= 0
+        truth, patient = labels[order, c] == 1, patient_of[order].astype(np.int64)
+        cut = int((score >= 0).sum())
         out: Any = np.empty((draws.replicates, len(RECOGNITION_FIELDS)))
         cells: Any = np.empty((draws.replicates, 2))
-        walk(draws.counts, patient_of[order].astype(np.int64), truth, last, marked, out, cells)
+        walk(draws.counts, patient, truth, last, patient[truth], cut, out, cells)
         values[:, :, c] = out.T
         right += cells[:, 0]
         known += cells[:, 1]

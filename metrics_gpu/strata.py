@@ -22,7 +22,7 @@ TERTILES: Final = ("lower third", "middle third", "upper third")
 
 @dataclass(frozen=True)
 class Stratum:
-    """One stratum: its scores over all classes together (best threshold of the stratum, so optimistic), the mean region
+    """One stratum: its scores over all classes together (at the best threshold of the stratum), the mean region
     fraction, and pointing minus chance, since chance grows with the region. None where it has no pair."""
 
     scores: GroundingScores
@@ -55,14 +55,16 @@ def size_strata(
     options: GroundingOptions | None = None,
     *,
     tertiles: bool = False,
+    half_of: NDArray[np.integer] | None = None,
+    hits: NDArray[np.float64] | None = None,
 ) -> tuple[Stratum, ...]:
     """Grounding of one (model, dataset) per size stratum; a stratum may have no pair.
 
-    pixels: of the evaluation grid. Raises ValueError as `strata_of`, and for units of the best threshold that need more
-    than these pairs (`per_model`, `cross_fit`).
+    pixels: of the evaluation grid. half_of, hits: as for `grounding.grounding`. Raises ValueError as `strata_of` and
+    `grounding.grounding`, and for thresholds of a whole model (`per_model`).
     """
     index, names = strata_of(counts.region, pixels, tertiles=tertiles)
-    result = grounding(counts, index, names, options, pixels=pixels)
+    result = grounding(counts, index, names, options, half_of=half_of, hits=hits, pixels=pixels)
     strata = []
     for place, scores in enumerate(result.classes):
         chosen = counts.region[index == place]

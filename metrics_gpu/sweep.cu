@@ -1,287 +1,202 @@
 // The fused sweep on a GPU: saliency grids and bit masks to counts, without ever writing a full-size map.
 //
-// One launch for a batch, one block per (image, class) pair. The counts equal those of the canonical arithmetic (metrics
-// specification 2 and 3): float32, horizontal before vertical, true division, nothing fused. Steps of a block:
+// One launch for a batch, one block per (image, class) pair. The counts equal those of the canonical arithmetic
+// (metrics specification 2 and 3): float32, horizontal before vertical, true division, nothing fused. A block's steps:
 //
 // 1. Smallest and largest value of every grid row after horizontal interpolation.
 // 2. Exact minimum and maximum. Rounded products with weights >= 0 and rounded sums are monotone in the two values they
-//    join, so the ends of two grid rows bound every pixel of an output row; only rows whose bounds reach beyond what is
-//    known already are computed.
-// 3. Edges: for each threshold the smallest float32 that passes it. The normalised value rises with the pixel's value,
+//    join, so the ends of two grid rows bound every pixel of an output row. The two rows with the widest bounds are
+//    computed, then those whose bounds reach beyond what these hold: a handful of rows for most maps.
+// 3. The first pixel that holds the maximum, in the rows whose bounds admit it.
+// 4. Edges: for each threshold the smallest float32 that passes it. The normalised value rises with the pixel's value,
 //    rounding included, so a search over the floats with the canonical subtraction, division and comparison finds it
 //    once per pair, and no pixel needs a division.
-// 4. A warp takes 32 neighbouring columns and walks down a segment of rows. A thread counts the run of pixels that
-//    stay between the same two edges in registers, and adds it to its warp's own histogram when the run ends:
-//    neighbouring pixels mostly share a bin, which is where plain shared-memory histograms queue up.
-// 5. Sums of the histograms from above.
+// 5. Counts. A product estimates a pixel's value in steps of the thresholds, good to 1e-4 of a step: all thresholds
+//    below the nearest one are passed, all above are not, and the nearest one's edge decides. Every lane has counters
+//    of its own, one per bin and all in one memory bank, so that neighbouring pixels, which mostly share a bin, never
+//    queue. A counter holds the pixels in its lower and those inside the region in its upper 16 bits.
+// 6. Sums of the counters from above.
 //
-// Compiled at run time; needs no header. Threads per block: a multiple of 32, at most 32 * WARPS.
+// Compiled at run time; needs no header. Threads per block: a multiple of 32, at most THREADS.
 
-#define LEVELS 101
+#include "sweep_map.cu"   // put in its place by sweep_cupy.source, as run-time compilation has no folder to look in
+
 #define BINS (LEVELS + 1)   // bin b: the pixel passes b of the thresholds
-#define WARPS 8
-#define ROWS 512            // grid rows whose ends fit; of taller grids every output row is computed
-#define MINMAX 0
-#define MAX_ONLY 1
+#define INSIDE 65536u       // one pixel in a counter's upper half
+#define MOST 65535          // what a half holds
 
-typedef unsigned int word;
-typedef unsigned char byte;
+// What the lanes of all warps count in, every lane in a memory bank of its own, and the edges, copied for each lane.
+struct Banks {
+    word counters[BINS * LANES];
+    float edges[LEVELS * LANES];
+};
 
-struct Axis { const int* lo; const int* hi; const float* weight; int first; int end; };
+#define ROW (sizeof(word) * LANES)   // bytes from one bin's counters to the next one's
+#define EDGES (ROW * BINS)           // bytes from a counter to the edge of its threshold
 
-static __device__ Axis pick(const int* cells, const float* weights, const int* seen, int table, int length)
+// How many thresholds a value passes, by their edges alone.
+static __device__ int passed_by_search(const float* edges, float value)
 {
-    Axis axis;
-    axis.lo = cells + (size_t)table * 2 * length;
-    axis.hi = axis.lo + length;
-    axis.weight = weights + (size_t)table * length;
-    axis.first = seen[2 * table];
-    axis.end = seen[2 * table + 1];
-    return axis;
-}
-
-static __device__ float blend(float a, float b, float rest, float weight)
-{
-    return __fadd_rn(__fmul_rn(a, rest), __fmul_rn(b, weight));
-}
-
-static __device__ float across(const float* row, const Axis& columns, int x)
-{
-    const float weight = columns.weight[x];
-    return blend(row[columns.lo[x]], row[columns.hi[x]], __fsub_rn(1.0f, weight), weight);
-}
-
-// Integers in the order of the floats, -0 just below +0; rounded products and sums keep that order too.
-static __device__ int key_of(float value)
-{
-    const int bits = __float_as_int(value);
-    return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-
-static __device__ float value_of(int key)
-{
-    return __int_as_float(key ^ ((key >> 31) & 0x7fffffff));
-}
-
-static __device__ bool finite(float value)
-{
-    return (__float_as_int(value) & 0x7f800000) != 0x7f800000;
-}
-
-static __device__ bool passes(float value, float offset, float scale, float threshold)
-{
-    return __fdiv_rn(__fsub_rn(value, offset), scale) >= threshold;
-}
-
-// Key of the smallest value in low..high that passes, high + 1 if none does. Gallops from where exact numbers would
-// have it, since the edge is a few roundings away.
-static __device__ int edge_of(int low, int high, float offset, float scale, float threshold)
-{
-    const float guess = __fadd_rn(offset, __fmul_rn(threshold, scale));
-    int key = finite(guess) ? key_of(guess) : high;
-    key = min(max(key, low), high);
-    word step = 1;
-    if (passes(value_of(key), offset, scale, threshold)) {
-        for (high = key;; step *= 2) {
-            const word room = (word)high - (word)low;
-            if (room == 0) return low;
-            const int next = (int)((word)high - min(step, room));
-            if (!passes(value_of(next), offset, scale, threshold)) { low = next; break; }
-            high = next;
-        }
-    } else {
-        for (low = key;; step *= 2) {
-            const word room = (word)high - (word)low;
-            if (room == 0) return high + 1;
-            const int next = (int)((word)low + min(step, room));
-            if (passes(value_of(next), offset, scale, threshold)) { high = next; break; }
-            low = next;
-        }
+    int low = 0, high = LEVELS;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (value >= edges[middle * LANES]) low = middle + 1; else high = middle;
     }
-    while ((word)high - (word)low > 1) {  // low fails, high passes
-        const int middle = (int)((word)low + ((word)high - (word)low) / 2);
-        if (passes(value_of(middle), offset, scale, threshold)) high = middle; else low = middle;
-    }
-    return high;
+    return low;
 }
 
-// Widens the block's extremes, kept as keys, by an output row; every thread of a warp calls it for the same row.
-static __device__ void widen(const float* grid, int w, const Axis& rows, const Axis& columns, int y, int lane,
-                             int* least, int* greatest, int* bad)
-{
-    const float weight = rows.weight[y], rest = __fsub_rn(1.0f, weight);
-    const float* upper = grid + (size_t)rows.lo[y] * w;
-    const float* lower = grid + (size_t)rows.hi[y] * w;
-    int low = 0x7fffffff, high = (int)0x80000000;
-    for (int x = columns.first + lane; x < columns.end; x += 32) {
-        const float value = blend(across(upper, columns, x), across(lower, columns, x), rest, weight);
-        if (!finite(value)) atomicMax(bad, 1);
-        low = min(low, key_of(value));
-        high = max(high, key_of(value));
-    }
-    atomicMin(least, low);
-    atomicMax(greatest, high);
-}
-
-extern "C" __global__ void sweep(
-    const float* saliency,     // [P, h, w]
-    const word* masks,         // [P, height, stride], lowest bit first
-    const int* tables,         // [P, 2], which axis table a pair uses (vertical, horizontal)
-    const int* y_cells, const float* y_weights, const int* y_seen,   // [T, 2, height], [T, height], [T, 2]
-    const int* x_cells, const float* x_weights, const int* x_seen,   // likewise over the width
-    const float* thresholds,   // [101], rising
+extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
+    const float* __restrict__ saliency,     // [P, h, w]
+    const word* __restrict__ masks,         // [P, height, stride], lowest bit first
+    const int* __restrict__ tables,         // the axis tables of a pair (vertical, horizontal): [P, 2], or [2] for all
+    int step,                               // accordingly 2 or 0
+    const int* __restrict__ y_cells,        // [T, 3, height], see Axis
+    const float* __restrict__ y_shares,     // [T, height, 2], see Share
+    const int* __restrict__ y_seen,         // [T, 2]: first seen pixel, and the one behind the last
+    const int* __restrict__ x_cells,        // likewise over the width
+    const float* __restrict__ x_shares,
+    const int* __restrict__ x_seen,
+    const float* __restrict__ thresholds,   // [101], rising
     int h, int w, int height, int width, int stride, int normalise,
-    int* area, int* overlap,   // [P, 101]
-    int* region, int* argmax,  // [P]
-    byte* hit, byte* degenerate)
+    int* __restrict__ area, int* __restrict__ overlap,   // [P, 101]
+    int* __restrict__ region, int* __restrict__ argmax,  // [P]
+    byte* __restrict__ hit, byte* __restrict__ degenerate)
 {
-    __shared__ int row_least[ROWS], row_greatest[ROWS];
-    __shared__ int edges[BINS + 1];
-    __shared__ int inside[WARPS][BINS], outside[WARPS][BINS];
-    __shared__ int least, greatest, bad, marked, found;
+    __shared__ Known known;
+    __shared__ Banks bank;
+    __shared__ int totals[2][BINS];   // all pixels, those inside the region
+    __shared__ int marked, found;
 
     const size_t pair = blockIdx.x;
-    const int thread = threadIdx.x, threads = blockDim.x, lane = thread & 31, warp = thread >> 5, warps = threads >> 5;
+    const int thread = threadIdx.x, threads = blockDim.x, lane = thread % LANES;
+    const int warp = thread / LANES, warps = threads / LANES;
     const float* grid = saliency + pair * h * w;
     const word* mask = masks + pair * height * stride;
-    const Axis rows = pick(y_cells, y_weights, y_seen, tables[2 * pair], height);
-    const Axis columns = pick(x_cells, x_weights, x_seen, tables[2 * pair + 1], width);
-    const word valid = 0xffffffffu >> (32 * stride - width);
+    const Axis rows = pick(y_cells, y_shares, y_seen, tables[step * pair], height);
+    const Axis columns = pick(x_cells, x_shares, x_seen, tables[step * pair + 1], width);
     const bool nothing = rows.first >= rows.end || columns.first >= columns.end;
 
     if (thread == 0) {
-        least = found = 0x7fffffff;
-        greatest = (int)0x80000000;
-        bad = nothing;
+        known.least = known.lowest_bound = known.lowest_row = known.highest_row = found = NONE;
+        known.greatest = known.highest_bound = LOWEST;
+        known.bad = nothing;
         marked = 0;
     }
-    for (int i = thread; i < WARPS * BINS; i += threads) (&inside[0][0])[i] = (&outside[0][0])[i] = 0;
-    for (int r = thread; r < min(h, ROWS); r += threads) {
-        row_least[r] = 0x7fffffff;
-        row_greatest[r] = (int)0x80000000;
-    }
+    ROLLED for (int i = thread; i < BINS * LANES; i += threads) bank.counters[i] = 0;
+    ROLLED for (int b = thread; b < BINS; b += threads) totals[0][b] = totals[1][b] = 0;
     __syncthreads();
 
+    const word valid = ALL >> (32 * stride - width);   // of the last word of a row
     int count = 0;
-    for (int i = thread; i < height * stride; i += threads) {
-        const word bits = mask[i];
-        count += __popc((i + 1) % stride == 0 ? bits & valid : bits);
+    const int skip = threads % stride;
+    ROLLED for (int i = thread, column = thread % stride; i < height * stride; i += threads) {
+        count += __popc(column == stride - 1 ? mask[i] & valid : mask[i]);
+        column += column + skip < stride ? skip : skip - stride;
     }
-    if (count) atomicAdd(&marked, count);
-
-    if (!nothing && h <= ROWS) {
-        for (int r = rows.lo[rows.first] + warp; r <= rows.hi[rows.end - 1]; r += warps) {
-            int low = 0x7fffffff, high = (int)0x80000000;
-            for (int x = columns.first + lane; x < columns.end; x += 32) {
-                const int key = key_of(across(grid + (size_t)r * w, columns, x));
-                low = min(low, key);
-                high = max(high, key);
-            }
-            atomicMin(&row_least[r], low);
-            atomicMax(&row_greatest[r], high);
-        }
-    }
-    __syncthreads();
-    if (!nothing) {
-        for (int y = rows.first + warp; y < rows.end; y += warps) {
-            bool needed = h > ROWS;
-            if (h <= ROWS && lane == 0) {
-                const float weight = rows.weight[y], rest = __fsub_rn(1.0f, weight);
-                const int a = rows.lo[y], b = rows.hi[y];
-                const float low = blend(value_of(row_least[a]), value_of(row_least[b]), rest, weight);
-                const float high = blend(value_of(row_greatest[a]), value_of(row_greatest[b]), rest, weight);
-                // Others may widen the extremes meanwhile: at worst a row is computed that adds nothing.
-                needed = !finite(low) || !finite(high) || key_of(low) < atomicMin(&least, 0x7fffffff)
-                    || key_of(high) > atomicMax(&greatest, (int)0x80000000);
-            }
-            if (__any_sync(0xffffffffu, needed)) widen(grid, w, rows, columns, y, lane, &least, &greatest, &bad);
-        }
-    }
-    __syncthreads();
-
-    const float minimum = bad ? 0.0f : value_of(least), maximum = bad ? 0.0f : value_of(greatest);
+    count = sum_of_warp(count);
+    if (lane == 0) atomicAdd(&marked, count);
+    if (nothing) __syncthreads(); else find_extremes(&known, grid, h, w, rows, columns);
+    const float minimum = known.bad ? 0.0f : value_of(known.least);
+    const float maximum = known.bad ? 0.0f : value_of(known.greatest);
     const float span = __fsub_rn(maximum, minimum);
-    const bool flat = bad || !(span > 0.0f) || !finite(span) || (normalise == MAX_ONLY && !(maximum > 0.0f));
+    const bool flat = known.bad || !(span > 0.0f) || !finite(span) || (normalise == MAX_ONLY && !(maximum > 0.0f));
     const float offset = normalise == MINMAX ? minimum : 0.0f;
     const float scale = normalise == MINMAX ? span : normalise == MAX_ONLY ? maximum : 1.0f;
 
     if (!flat) {
-        // edges[b] is the first key of bin b: edges[0] below every pixel, edges[BINS] above.
+        find_maximum(known, maximum, grid, h, w, width, rows, columns, &found);
         const int last = key_of(maximum);
-        for (int k = thread; k < LEVELS; k += threads)
-            edges[k + 1] = edge_of(key_of(minimum), last, offset, scale, thresholds[k]);
-        if (thread == 0) { edges[0] = (int)0x80000000; edges[BINS] = 0x7fffffff; }
+        ROLLED for (int k = thread; k < LEVELS; k += threads) {
+            const int key = edge_of(key_of(minimum), last, offset, scale, thresholds[k]);
+            const float edge = key > last ? __int_as_float(0x7f800000) : value_of(key);
+            ROLLED for (int i = 0; i < LANES; i++) bank.edges[k * LANES + (i + k) % LANES] = edge;
+        }
         __syncthreads();
 
-        const float inverse = __fdiv_rn((float)(LEVELS - 1), __fmul_rn(scale, thresholds[LEVELS - 1]));
-        const int groups = (columns.end + 31) / 32 - columns.first / 32;
-        const int seen_rows = rows.end - rows.first;
-        const int segments = max(1, min((4 * warps + groups - 1) / groups, (seen_rows + 15) / 16));
-        const int length = (seen_rows + segments - 1) / segments;
-        for (int task = warp; task < groups * segments; task += warps) {
-            const int group = columns.first / 32 + task % groups, x = 32 * group + lane;
-            const int top = rows.first + task / groups * length, bottom = min(top + length, rows.end);
-            if (x < columns.first || x >= columns.end) continue;
-            int bin = 0, low = 1, high = 0;   // an empty bin: the first pixel opens one
-            int run = 0, run_inside = 0, at_upper = -1, at_lower = -1;
-            float upper = 0.0f, lower = 0.0f;
-            for (int y = top; y < bottom; y++) {
-                if (rows.lo[y] != at_upper || rows.hi[y] != at_lower) {
-                    at_upper = rows.lo[y];
-                    at_lower = rows.hi[y];
-                    upper = across(grid + (size_t)at_upper * w, columns, x);
-                    lower = across(grid + (size_t)at_lower * w, columns, x);
+        // The estimate needs numbers that neither overflow nor lose their digits; a search needs none.
+        const float reach = __fmul_rn(scale, thresholds[LEVELS - 1]), inverse = __fdiv_rn(1.0f, reach);
+        const bool quick = finite(reach) && finite(inverse) && thresholds[LEVELS - 1] >= 1.17549435e-38f;
+        const int first_group = columns.first / LANES, groups = (columns.end + LANES - 1) / LANES - first_group;
+        const int at_once = max(1, MOST / groups);   // rows until a counter could be full
+        const word bit = 1u << lane;
+        byte* own = (byte*)&bank + sizeof(word) * lane;
+        ROLLED for (int from = rows.first; from < rows.end; from += at_once) {
+            const int to = min(from + at_once, rows.end), length = (to - from + warps - 1) / warps;
+            const int top = from + warp * length, bottom = min(top + length, to);
+            ROLLED for (int group = first_group; group < first_group + groups; group++) {
+                const int x = LANES * group + lane;
+                if (x < columns.first || x >= columns.end) continue;
+                int at = -1;
+                float upper = 0.0f, lower = 0.0f;
+                ROLLED for (int y = top; y < bottom;) {
+                    upper = rows.lo(y) == at ? lower : across(grid + (size_t)rows.lo(y) * w, columns, x);
+                    at = rows.hi(y);
+                    lower = across(grid + (size_t)at * w, columns, x);
+                    const int stop = min(rows.until(y), bottom);
+                    const Share* share = rows.share + y;
+                    const word* line = mask + (size_t)y * stride + group;
+                    if (quick) {
+                        #pragma unroll 4
+                        for (; y < stop; y++, share++, line += stride) {
+                            const float value = blend(upper, lower, *share);
+                            const float place = __saturatef(__fmul_rn(__fsub_rn(value, offset), inverse));
+                            // In [2^17, 2^18) a float's last bit is worth 1/64: the last bits of the sum are the number
+                            // of the nearest threshold. The shift makes it a distance in bytes, and drops the others.
+                            const float sum = __fmaf_rn(place, (LEVELS - 1) / 64.0f, 131072.0f);
+                            byte* counter = own + ((word)__float_as_int(sum) << 7);
+                            if (value >= *(const float*)(counter + EDGES)) counter += ROW;
+                            atomicAdd((word*)counter, *line & bit ? INSIDE + 1 : 1);
+                        }
+                    } else {
+                        ROLLED for (; y < stop; y++, share++, line += stride) {
+                            const int bin = passed_by_search(bank.edges + lane, blend(upper, lower, *share));
+                            atomicAdd(&bank.counters[bin * LANES + lane], *line & bit ? INSIDE + 1 : 1);
+                        }
+                    }
                 }
-                const float weight = rows.weight[y];
-                const float value = blend(upper, lower, __fsub_rn(1.0f, weight), weight);
-                const int key = key_of(value);
-                if (key < low || key >= high) {
-                    if (run > run_inside) atomicAdd(&outside[warp][bin], run - run_inside);
-                    if (run_inside) atomicAdd(&inside[warp][bin], run_inside);
-                    run = run_inside = 0;
-                    const float place = __fmul_rn(__fsub_rn(value, offset), inverse);  // only where to look first
-                    bin = place > 0.0f ? (place < (float)LEVELS ? (int)place + 1 : LEVELS) : 0;
-                    while (key >= edges[bin + 1]) bin++;
-                    while (key < edges[bin]) bin--;
-                    low = edges[bin];
-                    high = edges[bin + 1];
-                }
-                if (value == maximum) atomicMin(&found, y * width + x);
-                run++;
-                run_inside += (mask[(size_t)y * stride + group] >> lane) & 1u;
             }
-            if (run > run_inside) atomicAdd(&outside[warp][bin], run - run_inside);
-            if (run_inside) atomicAdd(&inside[warp][bin], run_inside);
+            __syncthreads();
+            ROLLED for (int b = thread; b < BINS; b += threads) {
+                int all = 0, inside = 0;
+                for (int i = 0; i < LANES; i++) {
+                    const int place = b * LANES + (i + b) % LANES;   // another bank for each thread
+                    all += (int)(bank.counters[place] & MOST);
+                    inside += (int)(bank.counters[place] / INSIDE);
+                    bank.counters[place] = 0;
+                }
+                totals[0][b] += all;
+                totals[1][b] += inside;
+            }
+            __syncthreads();
         }
     }
-    __syncthreads();
 
     // Unseen pixels have the smallest value's bin, all pixels of a degenerate map the bin of 0.
     const float rest_value = flat ? 0.0f : __fdiv_rn(__fsub_rn(minimum, offset), scale);
-    for (int b = thread; b < BINS; b += threads)
-        for (int i = 1; i < warps; i++) {
-            inside[0][b] += inside[i][b];
-            outside[0][b] += outside[i][b];
+    for (int which = warp; which < 2; which += warps) {
+        int* counts = (which ? overlap : area) + pair * LEVELS;
+        int seen = 0;
+        ROLLED for (int b = lane; b < BINS; b += LANES) seen += totals[which][b];
+        const int unseen = (which ? marked : height * width) - sum_of_warp(seen);
+        int above = 0;
+        ROLLED for (int start = LEVELS / LANES * LANES; start >= 0; start -= LANES) {
+            const int k = start + lane;
+            int sum = k < LEVELS ? totals[which][k + 1] : 0;
+            for (int gap = 1; gap < LANES; gap *= 2) {
+                const int other = __shfl_down_sync(ALL, sum, gap);
+                if (lane + gap < LANES) sum += other;
+            }
+            sum += above;
+            above = __shfl_sync(ALL, sum, 0);
+            if (k < LEVELS) counts[k] = sum + (rest_value >= thresholds[k] ? unseen : 0);
         }
-    __syncthreads();
-    for (int k = thread; k < LEVELS; k += threads) {
-        int seen = 0, seen_inside = 0, total = 0, total_inside = 0;
-        for (int b = 0; b < BINS; b++) {
-            const int in = inside[0][b], all = in + outside[0][b];
-            seen += all;
-            seen_inside += in;
-            total += b > k ? all : 0;
-            total_inside += b > k ? in : 0;
-        }
-        const bool rest_passes = rest_value >= thresholds[k];
-        area[pair * LEVELS + k] = total + (rest_passes ? height * width - seen : 0);
-        overlap[pair * LEVELS + k] = total_inside + (rest_passes ? marked - seen_inside : 0);
     }
     if (thread == 0) {
         const int first = flat ? 0 : found;
         region[pair] = marked;
         argmax[pair] = first;
-        hit[pair] = !flat && ((mask[(size_t)(first / width) * stride + first % width / 32] >> (first % width % 32)) & 1u);
+        const int y = first / width, x = first % width;
+        hit[pair] = !flat && ((mask[(size_t)y * stride + x / 32] >> (x % 32)) & 1u);
         degenerate[pair] = flat;
     }
 }
@@ -294,6 +209,6 @@ extern "C" __global__ void pack_rows(const byte* flags, word* words, long long r
     const byte* source = flags + index / stride * width;
     const int first = 32 * (int)(index % stride), end = min(first + 32, width);
     word bits = 0;
-    for (int x = first; x < end; x++) bits |= (word)(source[x] != 0) << (x - first);
+    ROLLED for (int x = first; x < end; x++) bits |= (word)(source[x] != 0) << (x - first);
     words[index] = bits;
 }

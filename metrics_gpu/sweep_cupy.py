@@ -5,6 +5,7 @@ The integers are those of the CPU (`sweep.sweep`), which checks the arguments th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from .counts import Counts
 from .sampling import Mode
 from .sweep import GRID
-from .sweep_tables import Tables, check_frames, check_upsample
+from .sweep_device_tables import DeviceTables
+from .sweep_tables import check_frames, check_upsample
 from .thresholds import LEVELS
 
 __all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]
@@ -27,16 +29,26 @@ THREADS: Final = 256
 
 
 def source() -> str:
-    """CUDA C++ source of the kernels `sweep` and `pack_rows`."""
-    return files(__package__).joinpath("sweep.cu").read_text(encoding="utf-8")
+    """CUDA C++ source of the kernels `sweep` and `pack_rows`, both files as one."""
+    folder = files(__package__)
+    kernel, helpers = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("sweep.cu", "sweep_map.cu"))
+    before, include, after = kernel.partition('#include "sweep_map.cu"')
+    assert include, "sweep.cu does not include sweep_map.cu"
+    return before + helpers + after.partition("\n")[2]
+
+
+@dataclass(frozen=True, eq=False)
+class _Kernels:
+    module: Any
+    tables: DeviceTables
 
 
 @lru_cache(maxsize=1)
-def _module() -> Any:
-    """The compiled kernels; CuPy compiles them once per device and keeps them on disk."""
+def _kernels() -> _Kernels:
+    """The compiled kernels, which CuPy compiles once per device and keeps on disk, and the tables they read."""
     import cupy
 
-    return cupy.RawModule(code=source(), options=OPTIONS, backend="nvrtc")
+    return _Kernels(cupy.RawModule(code=source(), options=OPTIONS, backend="nvrtc"), DeviceTables(cupy))
 
 
 def sweep_on_gpu(
@@ -78,23 +90,24 @@ def sweep_on_gpu(
     check_upsample(upsample)
     spans = check_frames(frames.get() if isinstance(frames, cupy.ndarray) else frames, pairs)
     with saliency.device, stream if stream is not None else cupy.cuda.get_current_stream():
-        area, overlap = (cupy.zeros((pairs, LEVELS), np.int32) for _ in range(2))
-        region, argmax = (cupy.zeros(pairs, np.int32) for _ in range(2))
-        hit, degenerate = (cupy.zeros(pairs, np.bool_) for _ in range(2))
+        # The kernel writes every element.
+        area, overlap = (cupy.empty((pairs, LEVELS), np.int32) for _ in range(2))
+        region, argmax = (cupy.empty(pairs, np.int32) for _ in range(2))
+        hit, degenerate = (cupy.empty(pairs, np.bool_) for _ in range(2))
         counts = Counts(area, overlap, region, argmax, hit, degenerate)
         if pairs == 0:
             return counts
         words = _words(cupy, masks, width)
-        tables = Tables.of(spans, pairs, saliency.shape[1:], (height, width), upsample)
-        axes = (tables.y_cells, tables.y_weights, tables.y_seen, tables.x_cells, tables.x_weights, tables.x_seen)
+        tables = _kernels().tables
         numbers = (*saliency.shape[1:], height, width, words.shape[2], normalise)
-        _module().get_function("sweep")(
+        _kernels().module.get_function("sweep")(
             (pairs,),
             (THREADS,),
             (
                 cupy.ascontiguousarray(saliency),
                 words,
-                *(cupy.asarray(table) for table in (tables.used, *axes, thresholds)),
+                *tables.axes(spans, saliency.shape[1:], (height, width), upsample),
+                tables.thresholds(thresholds),
                 *(np.int32(number) for number in numbers),
                 area,
                 overlap,
@@ -112,11 +125,14 @@ def _words(cupy: Any, masks: Any, width: int) -> Any:
     pairs, height = masks.shape[:2]
     stride = (width + 31) // 32
     if masks.dtype == np.uint8:
+        whole = cupy.ascontiguousarray(masks)
+        if masks.shape[2] == 4 * stride and whole.data.ptr % 4 == 0:  # the words are there already
+            return whole.view(np.uint32)
         padded = cupy.zeros((pairs, height, 4 * stride), np.uint8)
         padded[:, :, : masks.shape[2]] = masks
         return padded.view(np.uint32)
     words = cupy.zeros((pairs, height, stride), np.uint32)
     blocks = (words.size + THREADS - 1) // THREADS
     rows = (cupy.ascontiguousarray(masks), words, np.int64(pairs * height), np.int32(width), np.int32(stride))
-    _module().get_function("pack_rows")((blocks,), (THREADS,), rows)
+    _kernels().module.get_function("pack_rows")((blocks,), (THREADS,), rows)
     return words

@@ -12,11 +12,17 @@
     reader = "readers/mine.py:MyReader"   # a known name, "module:Class" or "file.py:Class"; default: the dataset's name
     prompts = "chestxdet10"               # which prompt set of a bundle to use; default: the dataset's name
 
+    [models.mine]                         # for xbench-export: a model of your own (docs/add-a-model.md)
+    class = "my_model.py:MyModel"
+
     [eval]
     engine = "auto"
     batch = 16
     threads = 2
     out = "run"
+    protocol = "default"                  # or paper, chexlocalize, medklip, mavl: how maps are cut and counted
+    build = true                          # may a TensorRT plan be built
+    tf32 = false                          # may float32 products on a GPU round their inputs to TF32
 
 Relative paths are relative to the file. Every key is also a flag of `xbench-fast`, and a flag wins.
 """
@@ -36,7 +42,7 @@ from .sizes import parse_bytes
 __all__ = ["DEFAULT_FILE", "Config", "DatasetConfig", "EvalConfig", "find_config", "load_config", "parse_config"]
 
 DEFAULT_FILE = "xbench.toml"
-_TOP = ("bundles", "cache", "cache_limit", "datasets", "eval")
+_TOP = ("bundles", "cache", "cache_limit", "datasets", "eval", "models")
 
 
 @dataclass(frozen=True)
@@ -55,12 +61,16 @@ class DatasetConfig:
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """Table `[eval]`: the engine's name, images per batch, threads (None: all cores) and the run directory."""
+    """Table `[eval]`: the engine's name, images per batch, threads (None: all cores), run directory, protocol, and for
+    engines on a GPU whether a plan may be built and TF32 used."""
 
     engine: str = "auto"
     batch: int = 16
     threads: int | None = None
     out: Path = Path("run")
+    protocol: str = "default"
+    build: bool = True
+    tf32: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,7 @@ def parse_config(data: Mapping[str, Any], path: Path) -> Config:
     if not isinstance(bundles, list):
         raise ConfigError(f"{path}: the key 'bundles' must be a list of folders.")
     datasets = _table(data.get("datasets", {}), "datasets", path)
+    _table(data.get("models", {}), "models", path)  # what stands in it is the exporter's
     return Config(
         path=path,
         bundles=tuple(_path(item, "bundles", base, path) for item in bundles),
@@ -143,7 +154,7 @@ def _dataset(name: str, value: object, base: Path, path: Path) -> DatasetConfig:
 
 
 def _eval(table: Mapping[str, Any], base: Path, path: Path) -> EvalConfig:
-    _known(table, ("engine", "batch", "threads", "out"), f"{path}: [eval]")
+    _known(table, ("engine", "batch", "threads", "out", "protocol", "build", "tf32"), f"{path}: [eval]")
     config = EvalConfig()
     if "engine" in table:
         config = replace(config, engine=_string(table["engine"], "eval.engine", path))
@@ -153,6 +164,12 @@ def _eval(table: Mapping[str, Any], base: Path, path: Path) -> EvalConfig:
         config = replace(config, threads=_positive(table["threads"], "eval.threads", path))
     if "out" in table:
         config = replace(config, out=_path(table["out"], "eval.out", base, path))
+    if "protocol" in table:
+        config = replace(config, protocol=_string(table["protocol"], "eval.protocol", path))
+    if "build" in table:
+        config = replace(config, build=_boolean(table["build"], "eval.build", path))
+    if "tf32" in table:
+        config = replace(config, tf32=_boolean(table["tf32"], "eval.tf32", path))
     return config
 
 
@@ -179,6 +196,12 @@ def _string(value: object, key: str, path: Path) -> str:
 
 def _path(value: object, key: str, base: Path, path: Path) -> Path:
     return base / Path(_string(value, key, path)).expanduser()
+
+
+def _boolean(value: object, key: str, path: Path) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{path}: the key '{key}' must be true or false.")
+    return value
 
 
 def _positive(value: object, key: str, path: Path) -> int:

@@ -15,20 +15,28 @@ from typing import Any
 __all__ = ["Check", "examine"]
 
 _EXTRAS: tuple[tuple[str, str, str], ...] = (
-    # distribution, module, what it is for
+    # distribution (or one of several), module, what it is for
     ("onnxruntime", "onnxruntime", "runs models on the CPU"),
     ("onnxruntime-gpu", "onnxruntime", "runs models through CUDA"),
     ("torch", "torch", "exports checkpoints"),
     ("onnx", "onnx", "exports checkpoints"),
     ("transformers", "transformers", "exports checkpoints"),
     ("open_clip_torch", "open_clip", "exports CLIP checkpoints"),
-    ("cupy-cuda12x", "cupy", "sweeps on the GPU"),
-    ("tensorrt", "tensorrt", "runs models on NVIDIA GPUs"),
-    ("nvidia-dali-cuda120", "nvidia", "decodes images on the GPU"),
+    ("cupy-cuda12x|cupy-cuda13x", "cupy", "runs models and sweeps on the GPU"),
+    ("tensorrt|tensorrt-cu12|tensorrt-cu13", "tensorrt", "runs models on NVIDIA GPUs"),
+    ("tensorrt-rtx", "tensorrt_rtx", "runs models on NVIDIA GPUs"),
+    ("nvidia-dali-cuda120|nvidia-dali-cuda130", "nvidia", "decodes images on the GPU"),
     ("matplotlib", "matplotlib", "draws figures"),
     ("starlette", "starlette", "serves models"),
     ("ray", "ray", "spreads an evaluation over machines"),
 )
+
+_PACKAGES = {
+    "tensorrt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
+    "tensorrt-rtx": ("tensorrt-rtx",),
+    "onnxruntime-cuda": ("onnxruntime-gpu",),
+    "onnxruntime-cpu": ("onnxruntime", "onnxruntime-gpu"),
+}
 
 _TRANSFER_SYNTAXES = (
     ("uncompressed", "1.2.840.10008.1.2.1"),
@@ -54,15 +62,14 @@ class Check:
 
 def examine() -> list[Check]:
     """Tries everything once. Engines and decoders are really run, not only looked up; extras are looked up."""
-    return [*_engines(), *_decoders(), *_gpu_decoder(), *_metrics(), *_extras()]
+    return [*_engines(), *_decoders(), *_gpu(), *_gpu_decoder(), *_metrics(), *_extras()]
 
 
 def _engines() -> Iterator[Check]:
     from ..engines.select import backend_status
 
     for status in backend_status():
-        package = "onnxruntime-gpu" if status.name.endswith("cuda") else "onnxruntime"
-        found = _version(package) or _version("onnxruntime") or _version("onnxruntime-gpu")
+        found = next(filter(None, map(_version, _PACKAGES.get(status.name, ()))), None)
         yield Check("engine", status.name, status.usable, found if status.usable else None, status.reason)
 
 
@@ -72,6 +79,24 @@ def _decoders() -> Iterator[Check]:
     pydicom = _version("pydicom")
     for name, uid in _TRANSFER_SYNTAXES:
         yield _tried("decoder", f"DICOM {name}", pydicom, partial(_dicom_decoder, uid))
+
+
+def _gpu() -> Iterator[Check]:
+    """Of the same group: what the engines and the sweep on a GPU stand on."""
+    from ..engines.device import gpu_reason
+    from . import gpu_packages as packages
+
+    installed = packages.installed_packages()
+    needed = {cuda for name, found in installed.items() if (cuda := packages.cuda_of(name, found)) is not None}
+    driver, runs = packages.driver_version(), packages.driver_cuda()
+    reason = packages.driver_reason(driver, runs, needed)
+    words = f"CUDA up to {runs[0]}.{runs[1]}" if runs else ""
+    yield Check("gpu", "NVIDIA driver", reason is None, driver, reason or words)
+    reason = gpu_reason()
+    cupy = next((found for name, found in installed.items() if name.startswith("cupy")), None)
+    yield Check("gpu", "CuPy", reason is None, cupy, reason or "")
+    same, words = packages.mixture(installed)
+    yield Check("gpu", "CUDA packages", same, None, words)
 
 
 def _gpu_decoder() -> Iterator[Check]:
@@ -96,11 +121,12 @@ def _metrics() -> Iterator[Check]:
 
 def _extras() -> Iterator[Check]:
     offered = _offered()
-    for distribution, module, purpose in _EXTRAS:
+    for names, module, purpose in _EXTRAS:
+        distribution = next(filter(_version, names.split("|")), names.split("|")[0])
         found = _version(distribution)
         if found is None:
-            extra = offered.get(_plain(distribution))
-            advice = f"install xbench-fast[{extra}]" if extra else "this version makes no use of it"
+            extra = next((offered[name] for name in map(_plain, names.split("|")) if name in offered), None)
+            advice = f"install xbench-fast[{extra}]" if extra else "nothing here needs it"
             yield Check("extra", distribution, False, None, f"not installed ({purpose}); {advice}")
         elif importlib.util.find_spec(module) is None:
             yield Check(
@@ -157,13 +183,13 @@ def _sweep_once() -> None:
 
 
 def _offered() -> dict[str, str]:
-    """Distribution -> the extra of this project that installs it, from the installed metadata."""
+    """Distribution -> the first extra of this project that installs it, from the installed metadata."""
     try:
         wanted = requires("xbench-fast") or []
     except PackageNotFoundError:
         return {}
     found = re.compile(r"""\s*([A-Za-z0-9._-]+).*extra\s*==\s*["']([^"']+)["']""")
-    matches = filter(None, map(found.match, wanted))
+    matches = filter(None, map(found.match, reversed(wanted)))
     return {_plain(match[1]): match[2] for match in matches if match[2] != "dev"}
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["LIBRARIES", "code_version", "cpu_model", "describe_machine", "library_versions", "usable_cores"]
+__all__ = ["LIBRARIES", "code_version", "cpu_model", "describe_machine", "gpus", "library_versions", "usable_cores"]
 
-LIBRARIES = ("numpy", "numba", "pyarrow", "pillow", "pydicom", "scikit-learn", "onnxruntime", "onnxruntime-gpu")
+LIBRARIES = ("numpy", "numba", "pyarrow", "pillow", "pydicom", "scikit-learn", "onnxruntime", "onnxruntime-gpu",
+             "tensorrt", "tensorrt-rtx", "cupy-cuda12x", "cupy-cuda13x", "nvidia-dali-cuda120", "nvidia-dali-cuda130",
+             "torch")  # fmt: skip
 
 
 def code_version() -> str:
@@ -49,9 +53,26 @@ def library_versions(names: tuple[str, ...] = LIBRARIES) -> dict[str, str]:
     return found
 
 
+def gpus() -> list[dict[str, str]]:
+    """Name, memory, compute capability and driver of every NVIDIA GPU; empty without one, or without nvidia-smi."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    fields = ("name", "memory.total", "compute_cap", "driver_version")
+    command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = done.stdout.strip().splitlines() if done.returncode == 0 else []
+    return [dict(zip(fields, (cell.strip() for cell in line.split(",")), strict=False)) for line in lines]
+
+
 def describe_machine() -> dict[str, object]:
-    """Provenance of a run: processor, cores, system and library versions, all JSON values."""
+    """Provenance of a run: processor, cores, GPUs where there are any, system and library versions, all JSON values."""
+    found = gpus()
     return {
+        **({"gpus": found} if found else {}),
         "cpu": cpu_model(),
         "cores": usable_cores(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -28,6 +28,10 @@ class ndarray(np.ndarray):
     def device(self):
         return Within([])
 
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
 
 ndarray.__module__ = "cupy"
 
@@ -43,6 +47,9 @@ class Within:
         return self
 
     def __exit__(self, *_):
+        return None
+
+    def synchronize(self):
         return None
 
 
@@ -72,7 +79,7 @@ def fake_cupy(library: ctypes.CDLL, threads: int | None = None):
 
     class RawModule:
         def __init__(self, code, options, backend):
-            assert 'extern "C" __global__ void sweep(' in code and "--fmad=false" in options and backend == "nvrtc"
+            assert "sweep(" in code and "#include" not in code and "--fmad=false" in options and backend == "nvrtc"
 
         def get_function(self, name):
             function = getattr(library, f"shim_{name}")
@@ -96,12 +103,19 @@ def fake_cupy(library: ctypes.CDLL, threads: int | None = None):
     def asarray(values, dtype=None):
         return np.asarray(values, dtype).view(ndarray)
 
+    def empty(shape, dtype):
+        """Never zeros: whatever is not written shows."""
+        array = np.empty(shape, dtype)
+        array.view(np.uint8)[...] = 99
+        return array.view(ndarray)
+
     return SimpleNamespace(
         ndarray=ndarray,
         asarray=asarray,
         ascontiguousarray=lambda values: np.ascontiguousarray(values).view(ndarray),
         zeros=lambda shape, dtype: np.zeros(shape, dtype).view(ndarray),
+        empty=empty,
         RawModule=RawModule,
-        cuda=SimpleNamespace(get_current_stream=lambda: Within([])),
+        cuda=SimpleNamespace(get_current_stream=lambda: Within([]), Device=lambda: SimpleNamespace(id=0)),
         launches=launches,
     )

@@ -9,9 +9,12 @@ import pyarrow.parquet as pq
 from synthetic import BlockEngine, reference_sweep
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.evaluation.map_files import MapFolder
+from xbench_fast.runtime.evaluation.measure import Sweep
+from xbench_fast.runtime.evaluation.options import Options, Outcome
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.rundir import RunDirectory, read_run
-from xbench_fast.runtime.evaluation.runner import Options, Outcome, Runner
+from xbench_fast.runtime.evaluation.runner import Runner
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.images.decoders import CPU, Decoder
 
@@ -39,6 +42,8 @@ class World:
         cache: Path | None = None,
         baselines: list[str] | None = None,
         decoder: Decoder = CPU,
+        maps: list[MapFolder] | None = None,
+        sweep: Sweep = reference_sweep,
         **options: Any,
     ) -> Outcome:
         settings = Options(**{"batch": 3, "chunk": 8, "threads": 2, **options})
@@ -52,10 +57,10 @@ class World:
                 PlainProgress(self.lines.append),
                 open_engine=self.open,
                 open_source=source_opener(cache, self.lines.append, decoder=decoder),
-                sweep=reference_sweep,
+                sweep=sweep,
                 decoder=decoder,
             )
-            return runner.evaluate(bundles, datasets, baselines or [])
+            return runner.evaluate(bundles, datasets, baselines or [], maps or [])
 
     @property
     def calls(self) -> list[int]:

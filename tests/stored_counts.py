@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.schema import result_schema
 from xbench_fast.runtime.evaluation.scoring import Row, rows_table
@@ -14,7 +17,7 @@ CLASSES = ("Mass", "Effusion", "Edema")
 
 def random_rows(seed: int, *, negative: bool = False) -> list[Row]:
     """30 cases x 3 classes; Edema has neither a region nor a positive label; cases 4 and 5 have no image."""
-    rng, prompts = np.random.default_rng(seed), np.random.default_rng(seed + 1000)
+    rng, prompts, maps = (np.random.default_rng(seed + more) for more in (0, 1000, 2000))
     rows = []
     for index in range(30):
         for finding in CLASSES:
@@ -37,12 +40,25 @@ def random_rows(seed: int, *, negative: bool = False) -> list[Row]:
                 row.area, row.argmax = area, int(rng.integers(PIXELS))
                 row.hit, row.degenerate = bool(rng.random() < 0.4), index == 9
                 row.rescued = index == 11
+                row.keep(_square(row.region_area), (0.0, 0.0, 1.0, 1.0), maps.random((4, 4), np.float32))
     return rows
 
 
+def _square(pixels: int) -> NDArray[np.uint8]:
+    """Packed bits of a region of that many pixels."""
+    return np.packbits((np.arange(PIXELS) < pixels).reshape(224, 224), axis=1, bitorder="little")
+
+
 def add_cell(
-    run: RunDirectory, model: str, dataset: str, rows: list[Row], weights: str = "published", limit: int | None = None
+    run: RunDirectory,
+    model: str,
+    dataset: str,
+    rows: list[Row],
+    weights: str = "published",
+    limit: int | None = None,
+    **details: Any,
 ) -> None:
+    """`details`: keys of the cell's entry in run.json that differ from a plain cell's."""
     key = f"{model}{dataset}".ljust(64, "0")
     files = run.files(model, dataset, key)
     files.write_part(0, rows_table(rows, model, dataset, {KEY_FIELD: key}))
@@ -55,6 +71,12 @@ def add_cell(
         file=files.final.relative_to(run.path).as_posix(),
         ingredients={"engine": "numpy fp32", "limit": limit},
         weights=weights,
-        title=f"The {dataset}",
-        findings=list(CLASSES),
+        **{
+            "protocol": "default",
+            "grid": [4, 4],
+            "title": f"The {dataset}",
+            "findings": list(CLASSES),
+            "model_family": model,
+            **details,
+        },
     )

@@ -113,6 +113,16 @@ def make_bundle(
     return write_bundle(path, manifest, files)
 
 
+def make_served(folder: Path) -> Path:
+    """What a server is tested with, in `folder`: models/blocks-32, models/several-32 with two prompt sets, data/."""
+    graph = save_graph(folder / "blocks.onnx")
+    (folder / "models").mkdir()
+    make_bundle(folder / "models" / "blocks-32", graph=graph)
+    make_bundle(folder / "models" / "several-32", graph=graph, several=True, weights="demo", sets=("coco", "other"))
+    make_dataset(folder / "data", 6)
+    return folder
+
+
 def model(pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Logits [B, Q] and saliency [B, Q, 4, 4] of pixels uint8 [B, 1, 32, 32]; all intermediate values are exact."""
     side = SIZE // GRID

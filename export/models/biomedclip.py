@@ -21,8 +21,9 @@ from ..checkpoint import read_checkpoint
 from ..checkpoint_match import Sizes, install
 from ..standin import fill_module
 from .layers.bert import Bert, BertConfig
-from .layers.contrastive import PATCH_MAPS, PATCH_TEXT, VALUE_VALUE, contrast, contrast_outputs
+from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .layers.vit import VisionTransformer, ViTConfig
+from .maps import MAPS, PATCH_TEXT, VALUE_VALUE
 
 __all__ = ["BiomedClip", "BiomedClipAdapter"]
 
@@ -71,7 +72,7 @@ class BiomedClipAdapter(Adapter):
     """BiomedCLIP-PubMedBERT_256-vit_base_patch16_224."""
 
     variants: ClassVar[tuple[str, ...]] = (VARIANT,)
-    maps: ClassVar[Mapping[str, str]] = PATCH_MAPS
+    maps: ClassVar[Mapping[str, str]] = MAPS["biomedclip"]
     module: BiomedClip
 
     @classmethod
@@ -133,5 +134,6 @@ class BiomedClipAdapter(Adapter):
         return contrast_outputs(pooled, patches, text, self.module.logit_scale.exp(), self.grid)
 
     def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        logits, similarity = contrast(pooled, patches, text, self.module.logit_scale.exp())
-        return logits, similarity.unflatten(-1, self.grid)
+        scale = self.module.logit_scale.exp()
+        logits, similarity = contrast(pooled, patches, text, scale)
+        return logits, patch_map(similarity, scale, self.map_name).unflatten(-1, self.grid)

@@ -21,16 +21,18 @@ from ..checkpoint_match import install
 from ..standin import fill_module
 from .carzero_checkpoint import PREFIX, VARIANT, CarzeroConfig, read_config, read_tensors
 from .layers.bert import Bert
-from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, DecoderConfig, QueryDecoder
+from .layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from .layers.vit import VisionTransformer
+from .maps import LAYER_MEAN, MAPS, PLAIN, Reading, reading_of
 
 __all__ = ["Carzero", "CarzeroAdapter", "Fusion", "merge_words"]
 
 MEAN, STD = (0.4978,) * 3, (0.2449,) * 3
 RESIZE = 256
 TOKENIZERS = ("Laihaoran/BioClinicalMPBERT",)
+ENDS = (101, 102)  # [CLS] and [SEP]
 LAST_LAYERS = 4  # of BERT, summed
-Reading = tuple[Tensor, list[Tensor]]  # logits [B, Q] and per layer the weights [B, Q, N] of one direction
+Answer = tuple[Tensor, list[Tensor]]  # logits [B, Q] and per layer the weights [B, Q, N] of one direction
 
 
 def merge_words(states: Tensor, mask: Tensor, words: int) -> Tensor:
@@ -54,10 +56,11 @@ class Fusion(nn.Module):
             layers += [nn.Linear(inputs, outputs), nn.ReLU(), nn.Identity()]  # dropout in training
         self.mlp_head = nn.Sequential(*layers, nn.Linear(head[-1], 1))
 
-    def forward(self, queries: Tensor, memory: Tensor) -> Reading:
-        """queries [Q, C], memory [B, N, C] -> logits [B, Q] and each layer's attention [B, Q, N], mean over heads."""
+    def forward(self, queries: Tensor, memory: Tensor, reading: Reading = PLAIN) -> Answer:
+        """queries [Q, C], memory [B, N, C] -> logits [B, Q] and each layer's map [B, Q, N], by default the attention,
+        mean over heads."""
         norm = self.decoder.norm
-        states, maps = self.decoder(norm(queries)[None], norm(memory))
+        states, maps = self.decoder(norm(queries)[None], norm(memory), reading)
         return self.mlp_head(states).squeeze(-1), maps
 
 
@@ -78,26 +81,25 @@ class Carzero(nn.Module):
     def encode_text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """ids, mask int64 [T, N], mask as in `merge_words` -> [T, 1 + words, C]: the sentence, then its words.
 
-        The sentence is the mean over all word places, the empty ones included.
+        The sentence is the mean over all word places, the empty ones included. Words end with the first [SEP].
         """
         states = self.text_encoder["model"](ids, mask.clamp(max=1))
+        ends = (ids == ENDS[1]).to(ids.dtype)
+        mask = torch.where(ends.cumsum(dim=1) - ends > 0, 0, mask)
         words = merge_words(torch.stack(states[-LAST_LAYERS:]).sum(dim=0), mask, self.config.words)
         return torch.cat([words.mean(dim=1, keepdim=True), words], dim=1)
 
-    def forward(self, image: Tensor, text: Tensor) -> tuple[Reading, Reading]:
-        """Encoded image [B, 1 + N, C] and text [Q, 1 + words, C] -> the readings of the image by the sentences
-        (logits [B, Q]) and of the words, empty places included, by the images (logits [Q, B])."""
-        return self.fusion_module(text[:, 0], image), self.fusion_module(image[:, 0], text)
+    def forward(self, image: Tensor, text: Tensor, reading: Reading = PLAIN) -> tuple[Answer, Answer]:
+        """Encoded image [B, 1 + N, C] and text [Q, 1 + words, C] -> what the sentences find in the image (logits
+        [B, Q]) and the images in the words, empty places included (logits [Q, B])."""
+        return self.fusion_module(text[:, 0], image, reading), self.fusion_module(image[:, 0], text)
 
 
 class CarzeroAdapter(Adapter):
     """CARZero with ViT-B/16 and BioClinicalMPBERT."""
 
     variants: ClassVar[tuple[str, ...]] = (VARIANT,)
-    maps: ClassVar[Mapping[str, str]] = {
-        LAYER_MEAN: "attention to the patches, mean over heads and over all decoder layers",
-        LAST_LAYER: "attention to the patches in the last decoder layer, mean over heads",
-    }
+    maps: ClassVar[Mapping[str, str]] = MAPS["carzero"]
     module: Carzero
 
     @classmethod
@@ -139,9 +141,7 @@ class CarzeroAdapter(Adapter):
             text_inputs=("input_ids", "attention_mask"),
             context=config.words,
             vocabulary_size=config.bert.vocabulary,
-            tokenizer=TokenizerSpec(
-                "wordpiece", TOKENIZERS, cleaning="carzero", marks_continuations=True, ends=(101, 102)
-            ),
+            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, cleaning="carzero", marks_continuations=True, ends=ENDS),
             checkpoint=record,
         )
 
@@ -153,13 +153,14 @@ class CarzeroAdapter(Adapter):
         """
         mask = torch.ones_like(ids) if mask is None else mask
         if continuation is not None:
-            mask = mask + continuation.to(mask.dtype)
+            mask = mask * (1 + continuation.to(mask.dtype))
         return self.module.encode_text(ids, mask)
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """The logit is the authors' score (they apply no sigmoid); the map leaves out the share of the whole image."""
-        (i2t, maps), (t2i, _) = self.module(self.module.encode_image(image), text)
-        return (i2t + t2i.T) / 2, self._map(maps[-1:] if self.map_name == LAST_LAYER else maps)
+        reading = reading_of(self.map_name, self.maps)
+        (i2t, maps), (t2i, _) = self.module(self.module.encode_image(image), text, reading)
+        return (i2t + t2i.T) / 2, self._map(maps, reading)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """`image_global` [B, C], `image_local` [B, C, h, w], `text_global` [Q, C], `text_local` [Q, C, words],
@@ -177,9 +178,9 @@ class CarzeroAdapter(Adapter):
             "score": (i2t + t2i.T) / 2,
             "i2t_attention": torch.stack(image_maps),
             "t2i_attention": torch.stack(text_maps),
-            "grounding_map": self._map(image_maps),
+            "grounding_map": self._map(image_maps, reading_of("", self.maps)),
         }
 
-    def _map(self, maps: list[Tensor]) -> Tensor:
+    def _map(self, maps: list[Tensor], reading: Reading) -> Tensor:
         """Without key 0, not normalised again."""
-        return torch.stack(maps).mean(dim=0)[..., 1:].unflatten(-1, self.grid)
+        return join_layers(maps, reading)[..., 1:].unflatten(-1, self.grid)

@@ -17,8 +17,9 @@ from ..checkpoint import Checkpoint, read_checkpoint
 from ..checkpoint_match import install
 from ..standin import fill_module
 from .layers.bert import Bert, BertConfig
-from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, DecoderConfig
+from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
+from .maps import LAYER_MEAN, Reading, reading_of
 
 __all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter"]
 
@@ -123,9 +124,10 @@ class ClinicalBertAdapter(Adapter):
         """The network inside `module`."""
         return self.module.model["module"]  # type: ignore[index]
 
-    def one_map(self, layers: Tensor) -> Tensor:
-        """Attention of the layers [L, B, Q, N] -> [B, Q, N], as chosen."""
-        return layers[-1] if self.map_name == LAST_LAYER else layers.mean(dim=0)
+    @property
+    def reading(self) -> Reading:
+        """How the attention becomes the chosen map."""
+        return reading_of(self.map_name, self.maps)
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N] -> float32 [T, 768], the last layer's state of [CLS]; without a mask every position counts."""

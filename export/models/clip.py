@@ -23,7 +23,8 @@ from ..checkpoint_match import Sizes, install
 from ..standin import fill_module
 from .clip_checkpoint import canonical_tensors
 from .layers.attention import PackedAttention
-from .layers.contrastive import PATCH_MAPS, PATCH_TEXT, VALUE_VALUE, contrast, contrast_outputs
+from .layers.contrastive import contrast, contrast_outputs, patch_map
+from .maps import MAPS, PATCH_TEXT, VALUE_VALUE
 
 if TYPE_CHECKING:
     from open_clip.model import CLIP
@@ -40,7 +41,7 @@ class _BlockAttention(PackedAttention):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Self-attention: query, key and value are one tensor [B, N, C]; `attn_mask` [N, N] is added to the scores."""
-        return super().forward(query, key, options.get("attn_mask"))
+        return super().forward(query, key, options.get("attn_mask"))[:2]
 
 
 def build_clip(patch: int) -> CLIP:
@@ -65,7 +66,7 @@ class ClipAdapter(Adapter):
     """OpenAI's weights, in any of the three published forms."""
 
     variants: ClassVar[tuple[str, ...]] = tuple(PATCHES)
-    maps: ClassVar[Mapping[str, str]] = PATCH_MAPS
+    maps: ClassVar[Mapping[str, str]] = MAPS["clip"]
     module: CLIP
 
     @classmethod
@@ -158,5 +159,6 @@ class ClipAdapter(Adapter):
         return visual._pool(last(x))[0] @ visual.proj, visual._pool(values)[1] @ visual.proj
 
     def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        logits, similarity = contrast(pooled, patches, text, self.module.logit_scale.exp())
-        return logits, similarity.unflatten(-1, self.grid)
+        scale = self.module.logit_scale.exp()
+        logits, similarity = contrast(pooled, patches, text, scale)
+        return logits, patch_map(similarity, scale, self.map_name).unflatten(-1, self.grid)

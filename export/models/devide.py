@@ -23,9 +23,10 @@ from ..standin import fill_module
 from .devide_checkpoint import map_tensors
 from .devide_config import DevideConfig, read_config
 from .layers.bert import Bert, BertConfig
-from .layers.query_decoder import DecoderConfig, QueryDecoder
+from .layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from .layers.resnet import ResNetConfig, ResNetGrid
 from .layers.vit import VisionTransformer, ViTConfig
+from .maps import ATTENTION_MAPS, MAPS, PLAIN, Reading
 
 __all__ = ["ASSUMED", "Devide", "DevideAdapter", "DevideConfig", "read_config"]
 
@@ -81,14 +82,18 @@ class QueryNetwork(nn.Module):
         last, every = (decoder.layers - 1,), tuple(range(decoder.layers))
         self.layers = decoder.map if isinstance(decoder.map, tuple) else {"last": last, "mean": every}[decoder.map]
 
-    def forward(self, memory: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """memory [B, N, C], text [Q, D] or [Q, descriptions, D] -> logits [B, Q, outputs], attention [B, Q, N]."""
+    def forward(self, memory: Tensor, text: Tensor, reading: Reading | None = None) -> tuple[Tensor, Tensor]:
+        """memory [B, N, C], text [Q, D] or [Q, descriptions, D] -> logits [B, Q, outputs], map [B, Q, N]: by default
+        the attention in the layers of the config."""
         if hasattr(self, "memory_projection"):
             memory = self.memory_projection(memory)
         if self.descriptions > 1:
             text = text.flatten(0, 1) if self.separate else text.mean(dim=1)
-        states, maps = self.decoder(self._normed(text)[None], self._normed(memory))
-        attention = torch.stack([maps[number] for number in self.layers]).mean(dim=0)
+        states, maps = self.decoder(self._normed(text)[None], self._normed(memory), reading or PLAIN)
+        if reading is None:
+            attention = torch.stack([maps[number] for number in self.layers]).mean(dim=0)
+        else:
+            attention = join_layers(maps, reading)
         if self.separate:
             states = self.projection(states.unflatten(1, (-1, self.descriptions)).flatten(2))
             attention = attention.unflatten(1, (-1, self.descriptions)).mean(dim=2)
@@ -119,13 +124,13 @@ class Devide(nn.Module):
         self.text_encoder = TextEncoder(config)
         self.model = QueryNetwork(config)
 
-    def ask(self, tokens: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+    def ask(self, tokens: Tensor, text: Tensor, reading: Reading | None = None) -> tuple[Tensor, Tensor]:
         """tokens [B, N, C] of the image encoder, a ViT's class token first -> logits, attention to the N patches.
 
         A class token the decoder sees takes its share of the attention, which then does not sum to 1 over the patches.
         """
         memory = tokens if self.keep_class or not self.class_token else tokens[:, 1:]
-        logits, attention = self.model(memory, text)
+        logits, attention = self.model(memory, text, reading)
         return logits, attention[..., 1:] if self.keep_class else attention
 
 
@@ -137,6 +142,7 @@ class DevideAdapter(Adapter):
     """
 
     variants: ClassVar[tuple[str, ...]] = (ASSUMED,)
+    maps: ClassVar[Mapping[str, str]] = MAPS["devide"]
 
     config: DevideConfig = field(default_factory=DevideConfig)
 
@@ -225,7 +231,8 @@ class DevideAdapter(Adapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """The logit's sigmoid is the probability: of two outputs present - absent, of one output itself."""
-        logits, attention = self.net.ask(self.net.image_encoder(image), text)
+        reading = ATTENTION_MAPS.get(self.map_name)
+        logits, attention = self.net.ask(self.net.image_encoder(image), text, reading)
         return _present(logits), attention.unflatten(-1, self.grid)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:

@@ -21,8 +21,9 @@ from ..checkpoint_match import install
 from ..standin import fill_module
 from .kad_checkpoint import CONFIGS, KadConfig, read_parts
 from .layers.bert import Bert
-from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, QueryDecoder
+from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
+from .maps import LAST_LAYER, MAPS, PLAIN, Reading, reading_of
 
 __all__ = ["CONFIGS", "MEAN", "STD", "ImageEncoder", "Kad", "KadAdapter", "KadConfig", "QueryNetwork", "TextEncoder"]
 
@@ -69,10 +70,10 @@ class QueryNetwork(nn.Module):
         logits, maps = self.ask(patches, text)
         return logits, maps[-1]
 
-    def ask(self, patches: Tensor, text: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The same with the attention of every layer."""
+    def ask(self, patches: Tensor, text: Tensor, reading: Reading = PLAIN) -> tuple[Tensor, list[Tensor]]:
+        """The same with the map of every layer."""
         norm = self.decoder.norm
-        states, maps = self.decoder(norm(text)[None], norm(patches))
+        states, maps = self.decoder(norm(text)[None], norm(patches), reading)
         return self.mlp_head(states), maps
 
 
@@ -95,10 +96,7 @@ class KadAdapter(Adapter):
     """KAD-224, KAD-512, KAD-1024, and smaller models in the same checkpoint structure."""
 
     variants: ClassVar[tuple[str, ...]] = tuple(CONFIGS)
-    maps: ClassVar[Mapping[str, str]] = {
-        LAST_LAYER: "attention to the image in the last decoder layer, mean over heads",
-        LAYER_MEAN: "attention to the image, mean over all decoder layers and their heads",
-    }
+    maps: ClassVar[Mapping[str, str]] = MAPS["kad"]
     module: Kad
 
     @classmethod
@@ -159,9 +157,9 @@ class KadAdapter(Adapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
-        logits, maps = self.module.model.ask(self.module.image_encoder(image), text)
-        attention = torch.stack(maps).mean(dim=0) if self.map_name == LAYER_MEAN else maps[-1]
-        return logits[..., 1] - logits[..., 0], attention.unflatten(-1, self.grid)
+        reading = reading_of(self.map_name, self.maps)
+        logits, maps = self.module.model.ask(self.module.image_encoder(image), text, reading)
+        return logits[..., 1] - logits[..., 0], join_layers(maps, reading).unflatten(-1, self.grid)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """`patches` [B, N, D], `image_pool` [B, D], `logits` [B, Q, 2], `probs` [B, Q], `attention` [B, Q, N]."""

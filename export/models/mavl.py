@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
 from .layers.attention import attend, split_heads
-from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, QueryDecoder
+from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import resnet_features
+from .maps import MAPS, PLAIN, Reading
 
 __all__ = ["ASPECTS", "GROUNDING_ASPECTS", "Mavl", "MavlAdapter"]
 
@@ -65,9 +66,9 @@ class Mavl(nn.Module):
         features: Tensor = self.res_l2(self.res_l1(cells))
         return features.flatten(2).transpose(1, 2)
 
-    def ask(self, patches: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
+    def ask(self, patches: Tensor, queries: Tensor, reading: Reading = PLAIN) -> tuple[Tensor, Tensor]:
         """patches [B, N, D], queries [9 Q, D], class by class -> states [B, 9 Q, D], attention [layers, B, 9 Q, N]."""
-        states, maps = self.decoder(queries[None], patches)
+        states, maps = self.decoder(queries[None], patches, reading)
         return states, torch.stack(maps)
 
     def classify(self, states: Tensor) -> Tensor:
@@ -85,12 +86,7 @@ class MavlAdapter(ClinicalBertAdapter):
 
     title: ClassVar[str] = "MAVL"
     key: ClassVar[str] = "mavl"
-    maps: ClassVar[Mapping[str, str]] = {
-        LAYER_MEAN: "attention to the image, mean over the four decoder layers and their heads and over four of a "
-        "class's nine queries (description, patterns, shape, texture)",
-        LAST_LAYER: "attention to the image in the last decoder layer, mean over heads and over four of a class's nine "
-        "queries (description, patterns, shape, texture)",
-    }
+    maps: ClassVar[Mapping[str, str]] = MAPS["mavl"]
     queries: ClassVar[tuple[int, ...]] = (ASPECTS,)
 
     @classmethod
@@ -105,9 +101,10 @@ class MavlAdapter(ClinicalBertAdapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability ("feature" mode)."""
-        states, layers = self.net.ask(self.net.patches(self.net.backbone(image)), self._queries(text))
-        logits = self.net.classify(states)
-        return logits[..., 1] - logits[..., 0], _grounding(_aspects(self.one_map(layers))).unflatten(-1, (CELLS, CELLS))
+        patches = self.net.patches(self.net.backbone(image))
+        states, layers = self.net.ask(patches, self._queries(text), self.reading)
+        logits, attention = self.net.classify(states), _grounding(_aspects(join_layers(layers, self.reading)))
+        return logits[..., 1] - logits[..., 0], attention.unflatten(-1, (CELLS, CELLS))
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """text: [Q, 9, 768] or [9 Q, 768], class by class.

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
-from .layers.query_decoder import LAST_LAYER, LAYER_MEAN, QueryDecoder
+from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
+from .maps import MAPS, PLAIN, Reading
 
 __all__ = ["MedKlip", "MedKlipAdapter"]
 
@@ -30,9 +31,9 @@ class MedKlip(ResNetGrid):
         self.decoder = QueryDecoder(DECODER)
         self.classifier = nn.Linear(DECODER.width, 2)
 
-    def ask(self, patches: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
+    def ask(self, patches: Tensor, queries: Tensor, reading: Reading = PLAIN) -> tuple[Tensor, Tensor]:
         """patches [B, N, D], queries [Q, D] -> logits [B, Q, 2] (absent, present), attention [layers, B, Q, N]."""
-        states, maps = self.decoder(queries[None], patches)
+        states, maps = self.decoder(queries[None], patches, reading)
         return self.classifier(states), torch.stack(maps)
 
 
@@ -41,10 +42,7 @@ class MedKlipAdapter(ClinicalBertAdapter):
 
     title: ClassVar[str] = "MedKLIP"
     key: ClassVar[str] = "medklip"
-    maps: ClassVar[Mapping[str, str]] = {
-        LAYER_MEAN: "attention to the image, mean over the four decoder layers and their heads",
-        LAST_LAYER: "attention to the image in the last decoder layer, mean over heads",
-    }
+    maps: ClassVar[Mapping[str, str]] = MAPS["medklip"]
 
     @classmethod
     def network(cls) -> nn.Module:
@@ -58,8 +56,8 @@ class MedKlipAdapter(ClinicalBertAdapter):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
-        logits, layers = self.net.ask(self.net(image), self.net.disease_embedding_layer(text))
-        return logits[..., 1] - logits[..., 0], self.one_map(layers).unflatten(-1, (CELLS, CELLS))
+        logits, layers = self.net.ask(self.net(image), self.net.disease_embedding_layer(text), self.reading)
+        return logits[..., 1] - logits[..., 0], join_layers(layers, self.reading).unflatten(-1, (CELLS, CELLS))
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """`text_features` [Q, 768], `queries` [Q, 256], `patches` [B, 196, 256], `logits` [B, Q, 2], `probs` [B, Q],

@@ -18,12 +18,17 @@ INTERRUPTED = 130
 
 COMMANDS = {
     "eval": ".evaluate:evaluate",
+    "merge": ".merge:merge",
     "report": ".report:report",
+    "serve": ".serve:serve",
+    "compare": ".compare:compare",
+    "study": ".study:study",
     "prepare": ".prepare:prepare",
     "cache": ".cache:cache",
     "models": ".models:models",
     "prompts": ".prompts:prompts",
     "datasets": ".datasets:datasets",
+    "bench": ".bench:bench",
     "doctor": ".doctor:doctor",
 }
 """Command name -> "module:object", relative to this package."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ...engines.parity import parity_summary
 from .options import bundle_options, config_option, json_option, resolve_config
 
 __all__ = ["models"]
@@ -78,12 +79,3 @@ def _print(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if "error" in row:
             console.print(Text(f"damaged: {row['error']}"), soft_wrap=True)
-
-
-def parity_summary(parity: dict[str, Any]) -> str:
-    """A parity report in a few words: what was compared, and the largest error beside what is allowed."""
-    if not {"compared", "needed", "tolerance", "passed"} <= parity.keys():
-        return "none recorded"
-    verdict = "passed" if parity["passed"] is True else "failed"
-    limit = f"{parity['needed']:.1e} of {parity['tolerance']:.0e} allowed"
-    return f"{verdict}: {parity['compared']} comparisons, error {limit}"

@@ -136,7 +136,7 @@ def _one(
             "--cache-limit, or leave this dataset out: eval then decodes it without keeping anything."
         )
     with opened, progress.cell(f"{loaded.name}, {', '.join(keys)}", len(loaded.cases)) as advance:
-        done = prepare_images(opened, len(loaded.cases), threads, advance, decoder)
+        done = prepare_images(opened, range(len(loaded.cases)), threads, advance, decoder)
     progress.say(f"{loaded.name}, {', '.join(keys)}: {done}")
     names = [decoder.describe(geometry).partition(" ")[0] for geometry in geometries]
     return {"dataset": loaded.name, "geometries": keys, "decoders": names, **asdict(done)}

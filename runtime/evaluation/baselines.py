@@ -17,7 +17,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,13 +24,23 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, ImageError
 from .decoding import Decoded, region_masks
+from .measure import Measure, Pair
 from .schema import GRID, THRESHOLD_COUNT
-from .scoring import Row, Sweep, empty_rows
+from .scoring import Row, empty_rows
 
 if TYPE_CHECKING:
     from ..datasets.base import Case
 
-__all__ = ["BASELINES", "PREFIX", "baseline_rows", "describe_baseline", "draw_case", "split_baselines"]
+__all__ = [
+    "BASELINES",
+    "PREFIX",
+    "baseline_grid",
+    "baseline_rows",
+    "describe_baseline",
+    "draw_case",
+    "drawn_rows",
+    "split_baselines",
+]
 
 PREFIX = "baseline:"
 SEED = 0
@@ -62,6 +71,11 @@ def describe_baseline(name: str) -> str:
     return BASELINES[name.removeprefix(PREFIX)]
 
 
+def baseline_grid(name: str) -> tuple[int, int] | None:
+    """Height and width of the maps in the rows of a baseline; None where they are the same for every pair, not kept."""
+    return (_CELLS, _CELLS) if name == f"{PREFIX}chance" else None
+
+
 def draw_case(case: Case, findings: Sequence[str]) -> Decoded:
     """A case with the masks of its regions and without pixels.
 
@@ -81,57 +95,49 @@ def draw_case(case: Case, findings: Sequence[str]) -> Decoded:
         except ImageError as error:
             return Decoded(case, "unreadable", str(error))
     masks, rescued = region_masks(case, size, findings)
-    return Decoded(case, "ok", masks=masks, rescued=rescued)
+    return Decoded(case, "ok", masks=masks, rescued=rescued, size=size)
 
 
-def baseline_rows(name: str, batch: Sequence[Decoded], findings: Sequence[str], sweep: Sweep) -> list[Row]:
+def baseline_rows(name: str, batch: Sequence[Decoded], findings: Sequence[str], measure: Measure) -> list[Row]:
     """Rows of a batch of drawn cases; a baseline has no score, so their logits are null."""
     rows: list[Row] = []
-    pairs = _Pairs()
+    pairs: list[Pair] = []
     for drawn in batch:
-        mine = empty_rows(drawn, findings)
+        mine = drawn_rows(drawn, findings)
         rows += mine
         for row in mine:
-            if drawn.status != "ok":
+            if row.region is None:
                 continue
-            row.region_area, row.rescued = 0, False
-            if row.finding in drawn.masks:
-                row.rescued = row.finding in drawn.rescued
-                pairs.rows.append(row)
-                pairs.masks.append(drawn.masks[row.finding])
-    if not pairs.rows:
-        return rows
-    masks = np.stack(pairs.masks)
-    if name == f"{PREFIX}ones":
-        _count_whole(pairs.rows, masks)
-        return rows
-    counts = sweep(_maps(name, pairs.rows), masks, size=(GRID, GRID), frames=None)
-    for index, row in enumerate(pairs.rows):
-        row.take(counts, index)
+            if name == f"{PREFIX}ones":
+                _count_whole(row, drawn.masks[row.finding])
+                continue
+            saliency = _gaussian() if name == f"{PREFIX}center" else _random(row.case_id, row.finding)
+            if baseline_grid(name) is not None:
+                row.saliency = saliency.reshape(-1)
+            pairs.append(Pair(row, drawn, saliency))
+    measure.fill(pairs)
     return rows
 
 
-@dataclass
-class _Pairs:
-    rows: list[Row] = field(default_factory=list)
-    masks: list[NDArray[np.uint8]] = field(default_factory=list)
+def drawn_rows(drawn: Decoded, findings: Sequence[str]) -> list[Row]:
+    """The rows of a drawn case without a score: what is known of it and of its regions."""
+    rows = empty_rows(drawn, findings)
+    for row in rows if drawn.status == "ok" else []:
+        row.region_area, row.rescued = 0, False
+        if row.finding in drawn.masks:
+            row.rescued = row.finding in drawn.rescued
+            row.keep(drawn.masks[row.finding], drawn.frame)
+    return rows
 
 
-def _count_whole(rows: Sequence[Row], masks: NDArray[np.uint8]) -> None:
+def _count_whole(row: Row, packed: NDArray[np.uint8]) -> None:
     from ...metrics_gpu.sweep import unpack_masks
 
-    for row, mask in zip(rows, unpack_masks(masks, GRID), strict=True):
-        region = int(mask.sum())
-        row.region_area, row.argmax, row.degenerate = region, 0, False
-        row.hit = bool(mask[0, 0])  # the first of the tied maxima in row-major order
-        row.area = np.full(THRESHOLD_COUNT, GRID * GRID, np.int32)
-        row.overlap = np.full(THRESHOLD_COUNT, region, np.int32)
-
-
-def _maps(name: str, rows: Sequence[Row]) -> NDArray[np.float32]:
-    if name == f"{PREFIX}center":
-        return np.tile(_gaussian(), (len(rows), 1, 1))
-    return np.stack([_random(row.case_id, row.finding) for row in rows])
+    mask = unpack_masks(packed[None], GRID)[0]
+    row.region_area, row.argmax, row.degenerate = int(mask.sum()), 0, False
+    row.hit = bool(mask[0, 0])  # the first of the tied maxima in row-major order
+    row.area = np.full(THRESHOLD_COUNT, GRID * GRID, np.int32)
+    row.overlap = np.full(THRESHOLD_COUNT, row.region_area, np.int32)
 
 
 def _gaussian() -> NDArray[np.float32]:

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ...engines.base import Engine, Scores
 from ...engines.prompts import PromptSet
 from .decoding import Decoded, PixelSource, decode_ahead, decode_case
+from .measure import Measure
 from .schema import result_schema
-from .scoring import Queries, Row, Sweep, empty_rows, rows_table, score_batch
+from .scoring import Queries, Row, in_order, rows_table, score_batch
 from .storage import KEY_FIELD, CellFiles
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "batches", "compute_cell"]
 
+T = TypeVar("T")
 _SWEEPS_IN_FLIGHT = 2
 
 
@@ -47,7 +49,7 @@ class Cell:
         return -(-len(self.cases) // self.chunk)
 
 
-def compute_cell(cell: Cell, engine: Engine, sweep: Sweep, advance: Callable[[int], None]) -> int:
+def compute_cell(cell: Cell, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
     """Computes the chunks that are not on disk yet, merges all of them and leaves the cell finished.
 
     Three things overlap: decoding in `cell.workers` threads, the engine in this thread, the sweep in one more.
@@ -72,7 +74,7 @@ def compute_cell(cell: Cell, engine: Engine, sweep: Sweep, advance: Callable[[in
             rows: list[Row] = []
             pending: deque[Future[list[Row]]] = deque()
             for batch in batches(islice(decoded, len(_chunk(cell, index))), cell.batch):
-                pending.append(_start(sweeper, batch, engine, cell, queries, sweep))
+                pending.append(_start(sweeper, batch, engine, cell, queries, measure))
                 if len(pending) > _SWEEPS_IN_FLIGHT:
                     rows.extend(pending.popleft().result())
                 advance(len(batch))
@@ -90,14 +92,14 @@ def _chunk(cell: Cell, index: int) -> Sequence[Case]:
     return cell.cases[index * cell.chunk : (index + 1) * cell.chunk]
 
 
-def batches(items: Iterator[Decoded], size: int) -> Iterator[list[Decoded]]:
+def batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
     """Lists of `size` items, the last one shorter."""
     while batch := list(islice(items, size)):
         yield batch
 
 
 def _start(
-    sweeper: ThreadPoolExecutor, batch: list[Decoded], engine: Engine, cell: Cell, queries: Queries, sweep: Sweep
+    sweeper: ThreadPoolExecutor, batch: list[Decoded], engine: Engine, cell: Cell, queries: Queries, measure: Measure
 ) -> Future[list[Row]]:
     """Runs the engine on the readable cases of `batch` and hands what follows to the sweeper."""
     readable = [item for item in batch if item.pixels is not None]
@@ -107,11 +109,6 @@ def _start(
         scores = engine.run(pixels, cell.prompts.features)
 
     def finish() -> list[Row]:
-        scored = iter(score_batch(readable, scores, queries, sweep) if scores is not None else [])
-        return [
-            row
-            for item in batch
-            for row in (empty_rows(item, queries.findings) if item.pixels is None else next(scored))
-        ]
+        return in_order(batch, score_batch(readable, scores, queries, measure) if scores is not None else [], queries)
 
     return sweeper.submit(finish)

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from ..config import DatasetConfig
     from ..datasets.base import Case, Dataset
 
-__all__ = ["baseline_ingredients", "cell_ingredients", "changed_ingredients", "dataset_digest", "digest_of"]
+__all__ = [
+    "annotation_digest",
+    "cases_digest",
+    "cell_ingredients",
+    "changed_ingredients",
+    "dataset_digest",
+    "digest_of",
+    "reference_ingredients",
+]
 
 
 def digest_of(value: object) -> str:
@@ -43,16 +51,25 @@ def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfi
     add([config.reader, dict(config.options), list(dataset.classes), _reader_digest(dataset)])
     add(sorted((_relative(path, config.root), _file_digest(path)) for path in dataset.sources()))
     for case in cases:
-        add(
-            [
-                case.case_id,
-                case.patient_id,
-                sorted(case.labels.items()),
-                sorted(case.regions),
-                _stat(case.image, config.root),
-            ]
-        )
+        add([*_said(case), _stat(case.image, config.root)])
     return sha.hexdigest()
+
+
+def annotation_digest(dataset: Dataset) -> str:
+    """A hash of the annotation files, the classes and the reader's source files, wherever the dataset is kept.
+
+    Raises DataError when a file cannot be read.
+    """
+    files = sorted((_relative(path, dataset.root), _file_digest(path)) for path in dataset.sources())
+    return digest_of([list(dataset.classes), files, _reader_digest(dataset)])
+
+
+def cases_digest(cases: Sequence[Case], root: Path) -> str:
+    """A hash of what is said of `cases`, and of the paths relative to `root` and the sizes of their images.
+
+    Not of modification times: copies of the images on several machines may differ in them.
+    """
+    return digest_of([[*_said(case), _stat(case.image, root)[:2]] for case in cases])
 
 
 def cell_ingredients(
@@ -81,10 +98,10 @@ def cell_ingredients(
     }
 
 
-def baseline_ingredients(
+def reference_ingredients(
     name: str, description: str, dataset: tuple[str, str], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """As `cell_ingredients`, of a baseline: it has no bundle and reads no image."""
+    """As `cell_ingredients`, of a baseline or a folder of maps: it has no bundle and reads no image."""
     return {
         "result_version": RESULT_VERSION,
         "model": name,
@@ -125,6 +142,10 @@ def _relative(path: Path, root: Path) -> str:
         return path.relative_to(root).as_posix()
     except ValueError:
         return path.as_posix()
+
+
+def _said(case: Case) -> list[object]:
+    return [case.case_id, case.patient_id, sorted(case.labels.items()), sorted(case.regions)]
 
 
 def _stat(path: Path, root: Path) -> list[object]:

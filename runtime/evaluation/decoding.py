@@ -36,7 +36,8 @@ class Decoded:
 
     `pixels`: uint8 [S, S], None unless `status` is "ok"; `frame`: (y0, x0, y1, x1), the part of the native image the
     model sees; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `rescued`: findings whose region
-    would have vanished on the grid (dataset specification §0.3).
+    would have vanished on the grid (dataset specification §0.3); `size`: (height, width) of the native grid on which
+    the regions were drawn, None where nothing was.
     """
 
     case: Case
@@ -46,6 +47,7 @@ class Decoded:
     frame: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
     masks: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
     rescued: frozenset[str] = frozenset()
+    size: tuple[int, int] | None = None
 
 
 def direct_source(geometry: Geometry) -> PixelSource:
@@ -75,8 +77,9 @@ def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: I
         return Decoded(case, "missing", "the image file does not exist")
     except ImageError as error:
         return Decoded(case, "unreadable", str(error))
-    masks, rescued = region_masks(case, case.size or (height, width), findings)
-    return Decoded(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, rescued)
+    size = case.size or (height, width)
+    masks, rescued = region_masks(case, size, findings)
+    return Decoded(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, rescued, size)
 
 
 def region_masks(

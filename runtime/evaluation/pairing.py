@@ -18,6 +18,8 @@ from ..config import Config, DatasetConfig
 from ..datasets.base import Case, Dataset
 from ..datasets.registry import DATASETS
 from .content import dataset_digest
+from .options import Options
+from .sharding import Shard
 
 __all__ = [
     "LoadedDataset",
@@ -32,28 +34,45 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LoadedDataset:
-    """A dataset as an evaluation uses it: at most `limit` cases, and the digest of what they hold."""
+    """A dataset as an evaluation uses it: at most `limit` cases, and of those the ones of `shard`.
+
+    `all_cases`: within the limit; `cases`: those of them at the positions `span`; `digest`: of what all of them hold.
+    """
 
     config: DatasetConfig
     dataset: Dataset
-    limit: int | None
+    limit: int | None = None
+    shard: Shard | None = None
+    chunk: int = 1
 
     @property
     def name(self) -> str:
         return self.config.name
 
     @cached_property
-    def cases(self) -> Sequence[Case]:
+    def all_cases(self) -> Sequence[Case]:
         cases = self.dataset.cases()
         return cases if self.limit is None else cases[: self.limit]
 
     @cached_property
+    def span(self) -> range:
+        count = len(self.all_cases)
+        return range(count) if self.shard is None else self.shard.span(self.name, count, self.chunk)
+
+    @cached_property
+    def cases(self) -> Sequence[Case]:
+        return self.all_cases[self.span.start : self.span.stop]
+
+    @cached_property
     def digest(self) -> str:
-        return dataset_digest(self.dataset, self.cases, self.config)
+        return dataset_digest(self.dataset, self.all_cases, self.config)
 
 
-def load_dataset(config: DatasetConfig, limit: int | None = None) -> LoadedDataset:
-    """Opens the dataset and reads its cases. Raises ConfigError (reader, options) or DataError (files)."""
+def load_dataset(config: DatasetConfig, options: Options | None = None) -> LoadedDataset:
+    """Opens the dataset and reads its cases, all of them without `options`.
+
+    Raises ConfigError (reader, options) or DataError (files).
+    """
     reader: Any = DATASETS.load(config.reader)
     if not (inspect.isclass(reader) and issubclass(reader, Dataset)):
         raise ConfigError(
@@ -61,8 +80,12 @@ def load_dataset(config: DatasetConfig, limit: int | None = None) -> LoadedDatas
         )
     if not config.root.is_dir():
         raise DataError(f"The folder {config.root} of dataset '{config.name}' does not exist; correct its root.")
-    loaded = LoadedDataset(config, reader(config.root, **config.options), limit)
-    if not loaded.cases:
+    dataset = reader(config.root, **config.options)
+    if options is None:
+        loaded = LoadedDataset(config, dataset)
+    else:
+        loaded = LoadedDataset(config, dataset, options.limit, options.shard, options.chunk)
+    if not loaded.all_cases:
         raise DataError(f"The dataset '{config.name}' in {config.root} has no cases; check its root and its options.")
     return loaded
 

@@ -40,16 +40,16 @@ class Preparation:
 
 
 def prepare(
-    images: PreparedSet, count: int, threads: int, advance: Callable[[int], None], decoder: Decoder = CPU
+    images: PreparedSet, cases: range, threads: int, advance: Callable[[int], None], decoder: Decoder = CPU
 ) -> Preparation:
-    """Prepares the cases 0 .. count-1 in `threads` threads; memory does not grow with `count`.
+    """Prepares the cases at the positions `cases` in `threads` threads; memory does not grow with their number.
 
     Raises RunError, and EngineError when the decoder fails.
     """
     start = time.monotonic()
     found: Counter[Filled] = Counter()
-    on_gpu = _fill_on_gpu(images, count, threads, decoder)
-    with closing(decode_ahead(images.fill, range(count), threads, window=4 * threads)) as filled:
+    on_gpu = _fill_on_gpu(images, cases, threads, decoder)
+    with closing(decode_ahead(images.fill, cases, threads, window=4 * threads)) as filled:
         for state in filled:
             found[state] += 1
             advance(1)
@@ -57,11 +57,11 @@ def prepare(
     found["ready"] -= on_gpu
     found["decoded"] += on_gpu
     return Preparation(
-        count, found["decoded"], found["ready"], found["missing"], found["unreadable"], round(seconds, 3)
+        len(cases), found["decoded"], found["ready"], found["missing"], found["unreadable"], round(seconds, 3)
     )
 
 
-def _fill_on_gpu(images: PreparedSet, count: int, threads: int, decoder: Decoder) -> int:
+def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decoder) -> int:
     """Decodes what the stores of the decoder's geometries lack; returns how many images became ready."""
     stores = images.stores(decoder.on_gpu)
     if not stores:
@@ -71,9 +71,9 @@ def _fill_on_gpu(images: PreparedSet, count: int, threads: int, decoder: Decoder
     done, tried = 0, set[int]()
     geometries = [store.geometry for store in stores]
     with DaliDecoder(geometries, batch=_GPU_BATCH, threads=threads, device=decoder.device) as dali:
-        for start in range(0, count, _GPU_BATCH):
+        for start in range(0, len(cases), _GPU_BATCH):
             wanted: list[tuple[int, Identity]] = []
-            for index in range(start, min(start + _GPU_BATCH, count)):
+            for index in cases[start : start + _GPU_BATCH]:
                 slot = stores[0].slot(index)
                 with suppress(FileNotFoundError, ImageError):
                     identity = file_identity(stores[0].path(slot))

@@ -12,6 +12,7 @@ from typing import IO, Any, Self
 
 from ...engines.errors import RunError
 from ..machine import code_version, describe_machine
+from .sharding import is_shard_folder
 from .storage import CellFiles, write_json
 
 __all__ = ["RUN_FILE", "RUN_SCHEMA", "RunDirectory", "cell_id", "cell_stem", "read_run"]
@@ -130,7 +131,8 @@ class RunDirectory:
         if not self.path.exists() or (self.path / RUN_FILE).is_file():
             return
         if not self.path.is_dir() or any(
-            item.name not in (".lock", "cells", "prepared") for item in self.path.iterdir()
+            item.name not in (".lock", "cells", "prepared") and not is_shard_folder(item.name)
+            for item in self.path.iterdir()
         ):
             raise RunError(f"{self.path} exists and is no run directory; choose an empty or new folder with --out.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,25 @@ from numpy.typing import NDArray
 from ...engines.base import Scores
 from ...engines.prompts import PromptSet
 from .decoding import Decoded
-from .schema import GRID, THRESHOLD_COUNT, result_schema
+from .measure import Measure, Pair
+from .schema import THRESHOLD_COUNT, result_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...metrics_gpu.counts import Counts
 
-__all__ = ["Queries", "Row", "Sweep", "empty_rows", "rows_table", "score_batch"]
-
-Sweep = Callable[..., "Counts"]
+__all__ = [
+    "Queries",
+    "Row",
+    "empty_rows",
+    "fill_rows",
+    "in_order",
+    "prompt_mean",
+    "rows_table",
+    "score_batch",
+    "wanted_pairs",
+]
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Queries:
 
 @dataclass
 class Row:
-    """One row of the result table, see `schema`; `area` and `overlap` are int32 [101] or None."""
+    """One row of the result table, see `schema`; `area` and `overlap` are int32 [101] or None, `saliency` is flat."""
 
     case_id: str
     patient_id: str | None
@@ -62,6 +71,20 @@ class Row:
     rescued: bool | None = None
     area: NDArray[np.int32] | None = None
     overlap: NDArray[np.int32] | None = None
+    saliency: NDArray[np.float32] | None = None
+    region: bytes | None = None
+    frame: tuple[float, float, float, float] | None = None
+    native: dict[str, Any] | None = None
+
+    def keep(
+        self,
+        mask: NDArray[np.uint8],
+        frame: tuple[float, float, float, float],
+        saliency: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Keeps what the counts come from: packed bits uint8 [224, 28], the frame, and a map float32 [h, w]."""
+        self.region, self.frame = mask.tobytes(), frame
+        self.saliency = None if saliency is None else saliency.reshape(-1)
 
     def take(self, counts: Counts, index: int) -> None:
         """Takes over the counts of pair `index`."""
@@ -82,36 +105,59 @@ def empty_rows(decoded: Decoded, findings: Sequence[str]) -> list[Row]:
     ]
 
 
-def score_batch(batch: Sequence[Decoded], scores: Scores, queries: Queries, sweep: Sweep) -> list[list[Row]]:
+def score_batch(batch: Sequence[Decoded], scores: Scores, queries: Queries, measure: Measure) -> list[list[Row]]:
     """Rows of a batch of readable cases, one list per case.
 
     The swept map of a finding is the mean over its positive prompts before normalisation; means are taken in float64
     and rounded once (metrics specification §14, point 21). All pairs of the batch are swept in one call.
     """
+    maps = [prompt_mean(scores.saliency[case, queries.positive[at]]) for case, at in wanted_pairs(batch, queries)]
+    rows, pairs = fill_rows(batch, scores.logits, maps, queries)
+    measure.fill(pairs)
+    return rows
+
+
+def wanted_pairs(batch: Sequence[Decoded], queries: Queries) -> list[tuple[int, int]]:
+    """Places (in the batch, among the findings) of the pairs that have a region, whose maps are swept."""
+    return [
+        (case, at)
+        for case, decoded in enumerate(batch)
+        for at, finding in enumerate(queries.findings)
+        if finding in decoded.masks
+    ]
+
+
+def fill_rows(
+    batch: Sequence[Decoded], logits: NDArray[np.float32], maps: Iterable[NDArray[np.float32]], queries: Queries
+) -> tuple[list[list[Row]], list[Pair]]:
+    """Rows of a batch of readable cases, one list per case, without counts, and the pairs that are still to be counted.
+
+    logits: float32 [B, Q]; maps: float32 [h, w] of each of `wanted_pairs`.
+    """
     rows: list[list[Row]] = []
-    pairs: list[Row] = []
-    maps: list[NDArray[np.float32]] = []
-    masks: list[NDArray[np.uint8]] = []
-    frames: list[tuple[float, float, float, float]] = []
+    pairs: list[Pair] = []
+    rest = iter(maps)
     for index, decoded in enumerate(batch):
         mine = empty_rows(decoded, queries.findings)
         for row, positive, negative in zip(mine, queries.positive, queries.negative, strict=True):
-            row.logit = _mean(scores.logits[index, positive])
-            row.logit_negative = _mean(scores.logits[index, negative]) if negative.size else None
+            row.logit = prompt_mean(logits[index, positive])
+            row.logit_negative = prompt_mean(logits[index, negative]) if negative.size else None
             row.region_area, row.rescued = 0, False
-            mask = decoded.masks.get(row.finding)
-            if mask is not None:
+            if row.finding in decoded.masks:
+                saliency = next(rest)
                 row.rescued = row.finding in decoded.rescued
-                pairs.append(row)
-                maps.append(_mean(scores.saliency[index, positive]))
-                masks.append(mask)
-                frames.append(decoded.frame)
+                row.keep(decoded.masks[row.finding], decoded.frame, saliency)
+                pairs.append(Pair(row, decoded, saliency))
         rows.append(mine)
-    if pairs:
-        counts = sweep(np.stack(maps), np.stack(masks), size=(GRID, GRID), frames=np.asarray(frames, np.float64))
-        for index, row in enumerate(pairs):
-            row.take(counts, index)
-    return rows
+    return rows, pairs
+
+
+def in_order(batch: Sequence[Decoded], scored: Iterable[list[Row]], queries: Queries) -> list[Row]:
+    """The rows of all cases: those of the readable ones are `scored`, the others get empty ones."""
+    rest = iter(scored)
+    return [
+        row for item in batch for row in (next(rest) if item.status == "ok" else empty_rows(item, queries.findings))
+    ]
 
 
 def rows_table(rows: Sequence[Row], model: str, dataset: str, metadata: dict[str, str]) -> pa.Table:
@@ -130,7 +176,7 @@ def rows_table(rows: Sequence[Row], model: str, dataset: str, metadata: dict[str
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _mean(values: NDArray[np.float32]) -> Any:
+def prompt_mean(values: NDArray[np.float32]) -> Any:
     """Mean over the first axis; one prompt passes through unchanged."""
     return values[0] if len(values) == 1 else values.mean(axis=0, dtype=np.float64).astype(np.float32)
 

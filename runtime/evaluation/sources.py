@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...engines.errors import RunError
 from ...engines.geometry import Geometry
 from ..images.decoders import CPU, Decoder
+from .dali_feed import DaliSource
 from .decoding import PixelSource, direct_source
 from .pairing import LoadedDataset
 from .preparing import prepare
@@ -36,7 +36,8 @@ def source_opener(
 
     `geometries`: all that the run needs of a dataset; an image that must be decoded is then decoded for all of them.
     `limit`: bytes the cache may take. A `decoder` on the GPU fills the cache, in `threads` threads, when a source is
-    opened. `say` is told what is done about the cache. Opening raises RunError when the cache cannot be written.
+    opened; where there is no cache, the source is a `DaliSource`. `say` is told what is done about the cache. Opening
+    raises RunError when the cache cannot be written.
     """
 
     @contextmanager
@@ -48,10 +49,8 @@ def source_opener(
             # Too large together: at least the one that is needed now.
             prepared = prepared or open_prepared(cache, loaded, [geometry], say, limit=limit, decoder=decoder)
         if prepared is None and decoder.on_gpu(geometry):
-            raise RunError(
-                f"The decoder {decoder.name} needs room for the prepared images of {loaded.name}; give --cache, raise "
-                "--cache-limit, or use --decoder cpu."
-            )
+            yield DaliSource(loaded.name)
+            return
         if prepared is None:
             if cache is not None:
                 say(f"{loaded.name}: its prepared images would not fit the cache limit, so they are not kept")
@@ -61,7 +60,7 @@ def source_opener(
             for note in prepared.notes:
                 say(note)
             if decoder.on_gpu(geometry):
-                say(f"{loaded.name}: {prepare(prepared, len(loaded.cases), threads, lambda count: None, decoder)}")
+                say(f"{loaded.name}: {prepare(prepared, loaded.span, threads, lambda count: None, decoder)}")
             yield prepared.source(geometry)
 
     return opened

@@ -10,18 +10,27 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import RunError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["KEY_FIELD", "CellFiles", "stored_key", "write_atomic", "write_json"]
+__all__ = ["KEY_FIELD", "CellFiles", "stored_key", "write_atomic", "write_json", "write_table"]
 
 KEY_FIELD = "xbench_cell_key"
+
+# Dictionaries of floats and counts would make a file larger than what they describe; the bytes of a map's values
+# compress better when they stand in four streams.
+_COMPRESSION: Final[Mapping[str, Any]] = {
+    "compression": "zstd",
+    "use_dictionary": False,
+    "use_byte_stream_split": ["saliency.list.element"],
+}
 
 
 def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
@@ -38,7 +47,8 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
             os.fsync(stream.fileno())
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # a folder that is a file cannot be asked for its drafts either
+            draft.unlink(missing_ok=True)
         raise RunError(f"{path} cannot be written: {_disk_reason(error)}.") from error
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -64,6 +74,19 @@ def stored_key(path: Path) -> str | None:
         return None
     key = metadata.get(KEY_FIELD.encode())
     return key.decode() if key is not None else None
+
+
+def write_table(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
+    """Writes `tables` into one file, atomically, and with one of them in memory at a time. Raises RunError."""
+
+    def write(draft: Path) -> None:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetWriter(draft, schema, **_COMPRESSION) as writer:
+            for table in tables:
+                writer.write_table(table)
+
+    write_atomic(path, write)
 
 
 class CellFiles:
@@ -93,7 +116,11 @@ class CellFiles:
         """Stores the rows of one chunk. Raises RunError."""
         import pyarrow.parquet as pq
 
-        write_atomic(self.part(index), lambda draft: pq.write_table(table, draft, compression="zstd"))
+        write_atomic(self.part(index), lambda draft: pq.write_table(table, draft, **_COMPRESSION))
+
+    def take_part(self, index: int, content: bytes) -> None:
+        """Stores a part file that was made elsewhere. Raises RunError."""
+        write_atomic(self.part(index), lambda draft: _write_bytes(draft, content))
 
     def coverage(self, findings: int) -> dict[str, int]:
         """Images of the finished cell, of `findings` rows each, by status: {"missing": .., "unreadable": ..}."""
@@ -110,20 +137,18 @@ class CellFiles:
 
         Raises RunError when a part has vanished or the disk refuses; the parts are removed only after the rename.
         """
+        import pyarrow.parquet as pq
 
-        def write(draft: Path) -> None:
-            import pyarrow.parquet as pq
-
-            with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
-                for index in range(count):
-                    writer.write_table(pq.read_table(self.part(index), schema=schema))
-
-        write_atomic(self.final, write)
+        write_table(self.final, (pq.read_table(self.part(index), schema=schema) for index in range(count)), schema)
         shutil.rmtree(self.parts, ignore_errors=True)
 
 
 def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _disk_reason(error: OSError) -> str:

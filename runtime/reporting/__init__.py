@@ -1,12 +1,23 @@
-"""A run directory -> tables. Everything here is a pure function of stored counts; nothing is inferred again.
+"""A run directory -> tables, figures and a page: a pure function of stored rows, nothing is inferred again.
 
-load        result files -> arrays
-values      arrays -> numbers of a cell
-results     the numbers of all cells
-printed     how a number is printed
+load, maps  result files -> arrays; maps and regions are read only where they are asked for
+choices     what a report can be asked to do otherwise
+pairs       the pairs of a cell as the choices count them
+patients    the patients of a dataset and their draws
+values      arrays -> numbers of a cell; numbers: their names
+spread      arrays -> bootstrap replicates and intervals of a cell
+compute     a run -> results
+results     the numbers of all cells, and means over datasets
+differences two models on the same patients, tested
+paper/      what the paper prints
+
 table       what a table is
-tables      numbers -> Table 1 and the per-class tables
-recognition_tables    numbers -> recognition and coverage
+cells, notes, printed   numbers -> printed cells, the lines below tables, digits
+grounding_tables, class_tables, recognition_tables, difference_tables, native, provenance   -> tables
+tables      all of them in order
 stamps      the line that says what the numbers are worth
-markdown, console, files    tables -> report.md, the terminal, CSV and JSON
+markdown, latex, console, files, document    tables -> tables.md, tables.tex, the terminal; numbers -> CSV, report.json
+figures/, gallery/, page/   numbers and maps -> drawings, overlays, index.html
+illustrate  writes those three
+report      the one place that reads, computes and writes
 """

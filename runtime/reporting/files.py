@@ -1,45 +1,35 @@
-"""Numbers -> machine-readable files: CSV in percent, unrounded, and one JSON with everything."""
+"""Numbers -> CSV: unrounded, in percent, one row per number or per class."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...metrics_gpu.grounding import GroundingScores
+from .cells import comparable
+from .differences import Differences
+from .numbers import GROUNDING, RECOGNITION
 from .results import Results
-from .stamps import OPTIMISTIC, stamp
-from .values import MEANS, CellValues
+from .stamps import HONEST, OPTIMISTIC, stamp
+from .values import CellValues
 
-__all__ = ["csv_files", "to_json"]
+__all__ = ["csv_files"]
 
-_RECOGNITION = ("auc", "auprc", "prevalence", "f1", "accuracy")
+_POINTS = ("delta_dice", "delta_honest")
+_METRICS = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 
 
-def csv_files(results: Results) -> dict[str, str]:
-    """File name -> content. Numbers are unrounded percent; `note` and `remark` carry the stamps."""
+def csv_files(results: Results, differences: Differences) -> dict[str, str]:
+    """File name -> content. Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps."""
     return {
         "table1.csv": _csv(_table_1(results)),
         "classes.csv": _csv(_classes(results)),
         "recognition.csv": _csv(_recognition(results)),
+        "differences.csv": _csv(_differences(differences)),
+        "auc_differences.csv": _csv(_auc_differences(differences)),
+        "paper.csv": _csv(_paper(results)),
         "coverage.csv": _csv(_coverage(results)),
-    }
-
-
-def to_json(results: Results, run: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole report as plain data; values are fractions, delta_dice is in percentage points."""
-    means = {model: results.mean(model) for model in results.models}
-    return {
-        "run": {key: run.get(key) for key in ("code_version", "created", "updated", "machine")},
-        "best_threshold": OPTIMISTIC,
-        "models": {model: {"mean_of_datasets": mean, "datasets": count} for model, (mean, count) in means.items()},
-        "cells": [{**asdict(cell), "n": cell.n, "stamp": stamp(cell.weights)} for cell in results.finished],
-        "unfinished": [
-            {"model": model, "dataset": dataset, "reason": reason}
-            for (model, dataset), reason in results.unfinished.items()
-        ],
     }
 
 
@@ -49,25 +39,27 @@ def _table_1(results: Results) -> Iterator[dict[str, Any]]:
             "model": model,
             "dataset": dataset,
             "n": cell.n if cell else 0,
-            **_grounding(cell.grounding.macro if cell else None),
-            "note": f"best: {OPTIMISTIC}",
+            **_numbers(cell, GROUNDING),
+            "note": _best_note(cell),
             "remark": _remark(results, model, dataset),
         }
 
 
 def _classes(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
-        for scores, rescued in zip(cell.grounding.classes, cell.rescued, strict=True):
+        scored = zip(cell.grounding.classes, cell.honest.classes, cell.rescued, strict=True)
+        for scores, honest, rescued in scored:
             yield {
                 "model": cell.model,
                 "dataset": cell.dataset,
                 "class": scores.name,
                 "n": scores.n,
-                "best_threshold": scores.best_tau,
-                **_grounding(scores),
+                "best_threshold": None if scores.best_tau is None else scores.best_tau * cell.tau_scale,
+                **_numbers(cell, GROUNDING, honest.name),
+                **_wilson(cell, scores.name),
                 "degenerate": scores.degenerate,
                 "rescued": rescued,
-                "note": f"best: {OPTIMISTIC}",
+                "note": _best_note(cell),
                 "remark": stamp(cell.weights),
             }
 
@@ -75,16 +67,75 @@ def _classes(results: Results) -> Iterator[dict[str, Any]]:
 def _recognition(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
         for scores in cell.recognition.classes:
-            pair = cell.paired(scores.name)
             yield {
                 "model": cell.model,
                 "dataset": cell.dataset,
                 "class": scores.name,
                 "known": scores.n,
                 "positives": scores.positives,
-                **{f"{name}_percent": _percent(getattr(scores, name)) for name in _RECOGNITION},
-                "pair_f1_percent": _percent(pair.f1 if pair else None),
-                "pair_accuracy_percent": _percent(pair.accuracy if pair else None),
+                "prevalence_percent": None if scores.prevalence is None else 100 * scores.prevalence,
+                **_numbers(cell, RECOGNITION, scores.name),
+                "auprc_trapezoid_percent": _percent(scores.auprc_trapezoid),
+                "f1_best_percent": _percent(scores.f1_best),
+                "f1_best_threshold_logit": scores.f1_logit,
+                "remark": stamp(cell.weights),
+            }
+
+
+def _differences(differences: Differences) -> Iterator[dict[str, Any]]:
+    for item in differences.numbers:
+        yield {
+            "dataset": item.dataset or "mean of datasets",
+            "number": item.field,
+            "first": item.first,
+            "second": item.second,
+            "difference_points": 100 * item.difference,
+            "low": 100 * item.interval.low if item.interval else None,
+            "high": 100 * item.interval.high if item.interval else None,
+            "p": item.p,
+            "p_holm": item.p_holm,
+            "datasets": " ".join(item.datasets or (item.dataset,)),
+        }
+
+
+def _auc_differences(differences: Differences) -> Iterator[dict[str, Any]]:
+    for item in differences.classes:
+        yield {
+            "dataset": item.dataset,
+            "class": item.name,
+            "first": item.first,
+            "second": item.second,
+            "images": item.images,
+            "difference_points": 100 * item.difference,
+            "low": 100 * item.interval.low,
+            "high": 100 * item.interval.high,
+            "p_delong": item.p,
+            "p_holm": item.p_holm,
+        }
+
+
+def _paper(results: Results) -> Iterator[dict[str, Any]]:
+    """Every number that the paper prints too."""
+    paper = results.paper
+    for cell in results.finished:
+        found = [(f, "", paper.table1.get((cell.family, cell.reader, metric))) for f, metric in _METRICS.items()]
+        found += [("pointing", name, paper.classes.get((cell.family, cell.reader, name))) for name in cell.names]
+        for field, name, printed in found:
+            if printed is None:
+                continue
+            value = _percent(cell.number(field, name).value)
+            yield {
+                "model": cell.model,
+                "family": cell.family,
+                "dataset": cell.dataset,
+                "class": name,
+                "number": field,
+                "percent": value,
+                "paper_percent": printed.digits,
+                "difference_points": value - printed.value if comparable(cell) and value is not None else None,
+                "pairs": (s.n if (s := cell.scores(name)) else 0) if name else cell.n,
+                "paper_pairs": printed.pairs,
+                "paper_flag": printed.flag,
                 "remark": stamp(cell.weights),
             }
 
@@ -95,12 +146,15 @@ def _coverage(results: Results) -> Iterator[dict[str, Any]]:
             "model": model,
             "dataset": dataset,
             "cases": cell.cases if cell else None,
+            "patients": cell.patients if cell else None,
             "missing": cell.missing if cell else None,
             "unreadable": cell.unreadable if cell else None,
             "pairs": cell.n if cell else None,
+            "left_out": cell.skipped if cell else None,
             "degenerate": cell.grounding.micro.degenerate if cell else None,
             "rescued": sum(cell.rescued) if cell else None,
             "engine": cell.engine if cell else None,
+            "protocol": cell.protocol if cell else None,
             "state": "done" if cell else "no result",
             "remark": _remark(results, model, dataset),
         }
@@ -112,16 +166,36 @@ def _grid(results: Results) -> Iterator[tuple[str, str, CellValues | None]]:
             yield model, dataset, results.cells.get((model, dataset))
 
 
+def _best_note(cell: CellValues | None) -> str:
+    if cell is None:
+        return ""
+    label = OPTIMISTIC if cell.grounding.options.label == "optimistic" else f"honest: {HONEST}"
+    return f"best: {label}; honest: {HONEST}"
+
+
 def _remark(results: Results, model: str, dataset: str) -> str:
     """The stamp of a finished cell, the reason of another."""
     cell = results.cells.get((model, dataset))
     return stamp(cell.weights) if cell else results.unfinished.get((model, dataset), "not evaluated")
 
 
-def _grounding(scores: GroundingScores | None) -> dict[str, float | None]:
-    numbers = {name: getattr(scores, name) if scores else None for name in MEANS}
-    delta = numbers.pop("delta_dice")
-    return {**{f"{name}_percent": _percent(value) for name, value in numbers.items()}, "delta_dice_points": delta}
+def _numbers(cell: CellValues | None, fields: Iterable[str], name: str = "") -> dict[str, float | None]:
+    """Value and interval of each field."""
+    columns: dict[str, float | None] = {}
+    for field in fields:
+        number = cell.number(field, name) if cell else None
+        scale, unit = (1.0, "points") if field in _POINTS else (100.0, "percent")
+        interval = number.interval if number else None
+        columns[f"{field}_{unit}"] = None if number is None or number.value is None else scale * number.value
+        columns[f"{field}_low"] = scale * interval.low if interval else None
+        columns[f"{field}_high"] = scale * interval.high if interval else None
+    return columns
+
+
+def _wilson(cell: CellValues, name: str) -> dict[str, float | None]:
+    beside = cell.number("pointing", name).beside
+    ends = (None, None) if beside is None else (100 * beside.low, 100 * beside.high)
+    return dict(zip(("pointing_wilson_low", "pointing_wilson_high"), ends, strict=True))
 
 
 def _percent(value: float | None) -> float | None:

@@ -18,14 +18,34 @@ from ..evaluation.storage import stored_key
 
 __all__ = ["CellRows", "Run", "load_run"]
 
+# The maps and regions, most of a file's bytes, are left to `maps.load_maps`.
+_COLUMNS = (
+    "case_id",
+    "patient_id",
+    "finding",
+    "status",
+    "label",
+    "logit",
+    "logit_negative",
+    "region_area",
+    "argmax",
+    "hit",
+    "degenerate",
+    "rescued",
+    "area",
+    "overlap",
+)
+
 
 @dataclass(frozen=True)
 class CellRows:
     """One finished cell: its entry in run.json, images by status, and its rows as arrays.
 
-    Of the N readable images: labels int8 [N, C], -1 where the dataset does not say; logits float32 [N, C]; negatives
-    float32 [N, C], NaN where a class has no negative prompt. Of the P pairs with a region: counts, class_of intp [P]
-    (index into `findings`) and rescued bool [P].
+    Of all cases: case_ids, and patients, a name for each case's patient, of the case itself where the dataset does not
+    say. Of the N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 where the dataset
+    does not say; logits float32 [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P
+    pairs with a region: counts, image_of intp [P] (which of the N images), class_of intp [P] (index into `findings`)
+    and rescued bool [P].
     """
 
     model: str
@@ -35,12 +55,32 @@ class CellRows:
     missing: int
     unreadable: int
     findings: tuple[str, ...]
+    case_ids: tuple[str, ...]
+    patients: tuple[str, ...]
+    case_of: NDArray[np.intp]
     labels: NDArray[np.int8]
     logits: NDArray[np.float32]
     negatives: NDArray[np.float32]
     counts: Counts
+    image_of: NDArray[np.intp]
     class_of: NDArray[np.intp]
     rescued: NDArray[np.bool_]
+
+    @property
+    def scored(self) -> bool:
+        """Whether the model gives scores; baselines and maps that come from files have none."""
+        return self.entry["weights"] not in ("baseline", "maps")
+
+    @property
+    def protocol(self) -> str:
+        """The name of the protocol the maps were swept by."""
+        return str(self.entry.get("protocol", "default"))
+
+    @property
+    def pair_cases(self) -> NDArray[np.intp]:
+        """intp [P]: index into `case_ids` of each pair."""
+        cases: NDArray[np.intp] = self.case_of[self.image_of]
+        return cases
 
 
 class Run:
@@ -68,9 +108,28 @@ class Run:
         """All datasets of the run, in the order of the last configuration, then as they were run."""
         return self._ordered("dataset", self.data["config"].get("datasets", {}))
 
+    def reader(self, dataset: str) -> str:
+        """The name of the dataset's reader, empty where the run does not say."""
+        told = [entry.get("reader") for entry in self.data["cells"].values() if entry["dataset"] == dataset]
+        configured = self.data["config"].get("datasets", {}).get(dataset, {}).get("reader")
+        return str(next(filter(None, [*told, configured]), ""))
+
     def _ordered(self, kind: str, first: Iterable[str]) -> list[str]:
         found = dict.fromkeys(entry[kind] for entry in self.data["cells"].values())
         return list(dict.fromkeys([*(name for name in first if name in found), *found]))
+
+    @property
+    def finished(self) -> list[tuple[str, str]]:
+        """(model, dataset) of every finished cell, in the order they were run."""
+        return [(entry["model"], entry["dataset"]) for entry in self._done]
+
+    def cell(self, model: str, dataset: str) -> CellRows:
+        """One finished cell. Raises RunError when there is none, or its result file cannot be read."""
+        for entry in self._done:
+            if (entry["model"], entry["dataset"]) == (model, dataset):
+                return _read_cell(self.path / entry["file"], entry)
+        reason = self.unfinished.get((model, dataset), "not evaluated")
+        raise RunError(f"{self.path} has no result of {model} on {dataset}: {reason}.")
 
     def cells(self) -> Iterator[CellRows]:
         """Finished cells, one in memory at a time. Raises RunError for a result file that cannot be read."""
@@ -100,21 +159,28 @@ def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, columns=list(_COLUMNS))
     except (OSError, pa.ArrowException) as error:
         raise RunError(f"{path} cannot be read ({error}); run the same eval command again.") from error
     findings = tuple(entry["findings"])
     # Rows are written case by case, each with all findings in this order.
-    if table.num_rows % len(findings) or table["finding"].to_pylist() != [*findings] * (
-        table.num_rows // len(findings)
-    ):
+    each = len(findings)
+    repeated = pa.array([*findings] * (table.num_rows // each), pa.string())
+    if table.num_rows % each or not table["finding"].combine_chunks().equals(repeated):
         raise RunError(
             f"{path} does not hold one row per case and finding; delete it and run the same eval command again."
         )
-    status = table["status"].to_numpy()[:: len(findings)]
-    rows = table.filter(pc.equal(table["status"], "ok"))
-    pairs = rows.filter(rows["area"].is_valid())
-    shape = (-1, len(findings))
+    first = table.select(["case_id", "patient_id", "status"]).take(np.arange(0, table.num_rows, each))
+    status = first["status"].to_numpy()
+    case_ids = first["case_id"].to_pylist()
+    named = zip(case_ids, first["patient_id"].to_pylist(), strict=True)
+    readable = pc.equal(table["status"], "ok")
+    # The counts are most of the bytes: only those of pairs are taken, once.
+    has_region = table["area"].is_valid()
+    pairs = table.filter(pc.and_(readable, has_region))
+    rows = table.select(["label", "logit", "logit_negative"]).filter(readable)
+    places = np.flatnonzero(has_region.filter(readable).to_numpy())
+    shape = (-1, each)
     return CellRows(
         model=entry["model"],
         dataset=entry["dataset"],
@@ -123,6 +189,9 @@ def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
         missing=int((status == "missing").sum()),
         unreadable=int((status == "unreadable").sum()),
         findings=findings,
+        case_ids=tuple(case_ids),
+        patients=tuple(f"case {case}" if patient is None else patient for case, patient in named),
+        case_of=np.flatnonzero(status == "ok"),
         labels=rows["label"].fill_null(-1).to_numpy().reshape(shape),
         logits=rows["logit"].to_numpy().reshape(shape),
         negatives=rows["logit_negative"].fill_null(float("nan")).to_numpy().reshape(shape),
@@ -134,7 +203,8 @@ def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
             hit=pairs["hit"].to_numpy(),
             degenerate=pairs["degenerate"].to_numpy(),
         ),
-        class_of=np.array([findings.index(name) for name in pairs["finding"].to_pylist()], np.intp),
+        image_of=places // each,
+        class_of=places % each,
         rescued=pairs["rescued"].to_numpy(),
     )
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from ...metrics_gpu.aggregate import percent as exact_percent
 
-__all__ = ["NONE", "percent"]
+__all__ = ["NONE", "p_value", "percent"]
 
 NONE = "-"
 
 
-def percent(value: float | None) -> str:
-    """Percent with two decimals, half to even of the unrounded value (metrics specification §8); "-" for None."""
-    return exact_percent(value, missing=NONE)
+def percent(value: float | None, decimals: int = 2) -> str:
+    """Percent, half to even of the unrounded value (metrics specification §8); "-" for None."""
+    return exact_percent(value, decimals, missing=NONE)
+
+
+def p_value(value: float | None) -> str:
+    """Three decimals, or "<0.001"; "-" for None."""
+    if value is None:
+        return NONE
+    return "<0.001" if value < 0.0005 else f"{value:.3f}"

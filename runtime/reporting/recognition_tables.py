@@ -3,89 +3,88 @@
 from __future__ import annotations
 
 from ...metrics_gpu.aggregate import macro_mean
+from .cells import Entry, entry, marked
+from .notes import interval_notes
 from .printed import NONE, percent
 from .results import Results
-from .table import Column, Table
+from .table import Cell, Column, Item, Table
 from .values import CellValues
 
 __all__ = ["coverage", "recognition"]
 
-_RECOGNITION = (
-    "model",
-    "dataset",
-    "classes",
-    "AUC",
-    "AUPRC",
-    "prevalence",
-    "F1",
-    "accuracy",
-    "pair F1",
-    "pair accuracy",
-    "without AUC",
-    "without AUPRC",
-)
+_NUMBERS = ("auc", "auprc", "f1", "accuracy", "pair_f1", "pair_accuracy")
 _COVERAGE = (
     "model",
     "dataset",
     "cases",
+    "patients",
     "missing",
     "unreadable",
     "pairs",
+    "left out",
     "degenerate maps",
     "rescued regions",
     "engine",
+    "protocol",
     "state",
 )
 
 
 def recognition(results: Results) -> Table:
     """AUC, AUPRC, F1 and accuracy, means over classes, with the classes that could not be counted."""
+    choices = results.choices
+    auprc = "AUPRC" if choices.auprc == "average_precision" else "AUPRC (trapezoid)"
+    f1 = "F1" if choices.f1 == "fixed" else "best F1*"
+    titles = ("AUC", auprc, f1, "accuracy", f"pair {f1}", "pair accuracy")
+    columns = ("model", "dataset", "classes", "prevalence", *titles, "without AUC", "without AUPRC")
+    rows: list[tuple[Item, ...]] = []
+    for dataset in results.datasets:
+        cells = [cell for cell in results.column(dataset) if cell.recognition.classes]  # a baseline has no score
+        body = marked([_entries(cell) for cell in cells], [True] * len(cells))
+        for cell, numbers in zip(cells, body, strict=True):
+            without = (", ".join(cell.recognition.excluded[name]) or NONE for name in ("auc", "auprc"))
+            rows.append(
+                (cell.model, cell.title, str(len(cell.recognition.classes)), _prevalence(cell), *numbers, *without)
+            )
+    shown = [cell for cell in results.finished if cell.recognition.classes]
+    best = () if choices.f1 == "fixed" else ("* optimistic: the threshold is the best for these very images",)
     notes = (
         "percent; p = sigmoid(score); F1 and accuracy at p >= 0.5; pair: p = softmax over the positive and the "
         "negative prompt, - where a class has no negative prompt",
         "means over classes; accuracy: over all known (image, class) cells; without AUC: classes with one label value "
         "only, left out of the mean; without AUPRC: classes without a positive, left out",
+        *best,
+        *interval_notes(results, shown),
     )
-    cells = [cell for cell in results.finished if cell.recognition.classes]  # a baseline has no score
-    rows = tuple(map(_recognition_row, cells))
-    return Table("Recognition", tuple(map(Column, _RECOGNITION)), rows, results.stamps(cells), notes)
+    return Table("Recognition", tuple(map(Column, columns)), tuple(rows), results.stamps(shown), notes, "recognition")
 
 
 def coverage(results: Results) -> Table:
     """What was evaluated and what could not be."""
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Item, ...]] = []
     for model in results.models:
         for dataset in results.datasets:
             cell = results.cells.get((model, dataset))
             if cell is None:
                 reason = results.unfinished.get((model, dataset), "not evaluated")
-                rows.append((model, results.title(dataset), *([NONE] * 7), reason))
+                rows.append((model, results.title(dataset), *([NONE] * (len(_COVERAGE) - 3)), reason))
                 continue
-            numbers = (cell.cases, cell.missing, cell.unreadable, cell.n, cell.grounding.micro.degenerate)
-            rows.append((model, cell.title, *map(str, (*numbers, sum(cell.rescued))), cell.engine, "done"))
+            numbers = (cell.cases, cell.patients, cell.missing, cell.unreadable, cell.n, cell.skipped)
+            maps = (cell.grounding.micro.degenerate, sum(cell.rescued))
+            rows.append((model, cell.title, *map(str, (*numbers, *maps)), cell.engine, cell.protocol, "done"))
     notes = (
-        "pairs: (image, class) with a region in a readable image; a degenerate map is constant or not finite and "
-        "counts as a miss; a rescued region would have vanished on the 224 grid and is one pixel there",
+        "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
+        "not count; a degenerate map is constant or not finite and counts as a miss; a rescued region would have "
+        "vanished on the 224 grid and is one pixel there; a case without a patient's name is a patient of its own",
     )
-    return Table("Coverage", tuple(map(Column, _COVERAGE)), tuple(rows), results.stamps(results.finished), notes)
+    columns = tuple(map(Column, _COVERAGE))
+    return Table("Coverage", columns, tuple(rows), results.stamps(results.finished), notes, "coverage")
 
 
-def _recognition_row(cell: CellValues) -> tuple[str, ...]:
-    found = cell.recognition
-    # A mean over some classes only would not stand beside the other columns.
-    pair = cell.pair if len(cell.pair.classes) == len(found.classes) else None
-    ranked = [item.prevalence for item in found.classes if item.auprc is not None]
-    return (
-        cell.model,
-        cell.title,
-        str(len(found.classes)),
-        percent(found.auc),
-        percent(found.auprc),
-        percent(macro_mean(ranked)),
-        percent(found.f1),
-        percent(found.hamming),
-        percent(pair.f1 if pair else None),
-        percent(pair.hamming if pair else None),
-        ", ".join(found.excluded["auc"]) or NONE,
-        ", ".join(found.excluded["auprc"]) or NONE,
-    )
+def _entries(cell: CellValues) -> list[Entry]:
+    return [entry(cell.number(name)) for name in _NUMBERS]
+
+
+def _prevalence(cell: CellValues) -> Cell:
+    ranked = [item.prevalence for item in cell.recognition.classes if item.auprc is not None]
+    return Cell(percent(macro_mean(ranked)))

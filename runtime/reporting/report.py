@@ -2,50 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..evaluation.storage import write_atomic, write_json
-from .files import csv_files, to_json
+from .choices import DEFAULTS, Choices
+from .compute import make_results
+from .differences import Differences, find_differences
+from .document import to_json
+from .files import csv_files
+from .latex import to_latex
 from .load import Run, load_run
 from .markdown import to_markdown
+from .native import native_tables
+from .provenance import provenance
 from .results import Results
 from .table import Table
 from .tables import all_tables
-from .values import cell_values
 
-__all__ = ["make_results", "report_tables", "write_report"]
+if TYPE_CHECKING:
+    from ..config import DatasetConfig
+
+__all__ = ["Report", "make_report", "write_report"]
+
+TITLE = "Grounding report"
+_EARLIER = ("report.md",)  # names of earlier versions, which would stay behind
 
 
-def make_results(run: Run) -> Results:
-    """All numbers of a run, cell by cell. Raises RunError when a result file cannot be read."""
-    values = {(cell.model, cell.dataset): cell_values(cell) for cell in run.cells()}
-    return Results(tuple(run.models), tuple(run.datasets), values, dict(run.unfinished))
+@dataclass(frozen=True)
+class Report:
+    """A run, its numbers and its tables."""
+
+    run: Run
+    results: Results
+    differences: Differences
+    tables: Sequence[Table]
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """What a reader must know of the whole run."""
+        return provenance(self.results, self.run.data)
 
 
-def report_tables(path: Path) -> tuple[Run, Results, list[Table]]:
-    """The run at `path`, its numbers and its tables. Raises RunError."""
+def make_report(path: Path, choices: Choices = DEFAULTS) -> Report:
+    """The report of the run at `path`. Raises RunError, and ConfigError for choices that do not fit the run."""
     run = load_run(path)
-    results = make_results(run)
-    return run, results, all_tables(results)
+    results = make_results(run, choices)
+    differences = find_differences(results)
+    tables = [*all_tables(results, differences, run.data), *native_tables(run)]
+    return Report(run, results, differences, tables)
 
 
-def write_report(run: Run, results: Results, tables: Sequence[Table]) -> list[Path]:
-    """Writes report.md, report.json and the CSV files into RUN/report/ and returns their paths. Raises RunError."""
-    folder = run.path / "report"
-    machine = run.data["machine"]
-    facts = [
-        f"xbench-fast {run.data['code_version']}, run of {run.data['updated']}",
-        f"{machine['cpu']}, {machine['cores']} cores",
-        f"{len(results.cells)} of {len(results.models) * len(results.datasets)} (model, dataset) cells finished",
-    ]
-    texts = {"report.md": to_markdown("Grounding report", facts, tables), **csv_files(results)}
+def write_report(
+    report: Report,
+    *,
+    page: bool = True,
+    say: Callable[[str], None] = lambda line: None,
+    datasets: Mapping[str, DatasetConfig] | None = None,
+) -> list[Path]:
+    """Writes the tables into RUN/report/, and unless `page` is false the figures and index.html.
+
+    Tables are written first: whatever becomes of the drawing, they are there. `say` is told, in a sentence, what could
+    not be made and why. `datasets`: where radiographs are now, if not where the run found them. Returns the paths
+    written. Raises RunError when the disk refuses.
+    """
+    folder = report.run.path / "report"
+    facts = [f"{name}: {text}" for name, text in report.facts.items()]
+    texts = {
+        "tables.md": to_markdown(TITLE, facts, report.tables),
+        "tables.tex": to_latex(TITLE, facts, report.tables),
+        **csv_files(report.results, report.differences),
+    }
     for name, text in texts.items():
         write_atomic(folder / name, partial(_write, text))
-    write_json(folder / "report.json", to_json(results, run.data))
-    return [folder / name for name in (*texts, "report.json")]
+    write_json(folder / "report.json", to_json(report.results, report.differences, report.run.data))
+    for name in _EARLIER:
+        (folder / name).unlink(missing_ok=True)
+    written = [folder / name for name in (*texts, "report.json")]
+    if not page:
+        return written
+    from .illustrate import illustrate
+
+    drawn = illustrate(folder, TITLE, report.run, report.results, report.tables, report.facts, say, datasets)
+    return [*drawn, *written]
 
 
 def _write(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")
+    # A name from a file system may hold bytes that are no text; they must not lose the report.
+    path.write_text(text, encoding="utf-8", errors="replace")

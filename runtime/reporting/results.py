@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.aggregate import macro_mean, micro_mean
+from ...metrics_gpu.bootstrap import percentile_interval
+from .choices import DEFAULTS, Choices
+from .load import CellRows
+from .numbers import GROUNDING, Number
+from .paper import Paper
+from .patients import Patients
 from .stamps import stamps
-from .values import CellValues, mean_of_datasets
+from .values import MEANS, CellValues
 
 __all__ = ["Results"]
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything a report shows: models and datasets in order, finished cells, and why others have no result."""
+    """Everything a report shows: models and datasets in order, finished cells, and why others have no result.
+
+    rows: the stored rows of the finished cells; patients: those of each dataset, with their draws.
+    """
 
     models: tuple[str, ...]
     datasets: tuple[str, ...]
     cells: Mapping[tuple[str, str], CellValues]
     unfinished: Mapping[tuple[str, str], str]
+    choices: Choices = DEFAULTS
+    rows: Mapping[tuple[str, str], CellRows] = field(default_factory=dict, repr=False, compare=False)
+    patients: Mapping[str, Patients] = field(default_factory=dict, repr=False, compare=False)
+    paper: Paper = field(default_factory=Paper.load, repr=False, compare=False)
 
     @property
     def finished(self) -> list[CellValues]:
@@ -49,6 +66,53 @@ class Results:
         return stamps((cell.model, cell.weights) for cell in cells) + short + tuple(sorted(holes))
 
     def mean(self, model: str) -> tuple[dict[str, float | None], int]:
-        """A model's unweighted mean over its datasets that have pairs, and how many datasets that is."""
-        cells = self.row(model)
-        return mean_of_datasets(cells), sum(1 for cell in cells if cell.n)
+        """A model's mean over its datasets that have pairs, and how many datasets that is."""
+        values = {name: self.mean_number(model, name).value for name in MEANS}
+        return values, sum(1 for cell in self.row(model) if cell.n)
+
+    def number(self, model: str, dataset: str, field: str, name: str = "") -> Number:
+        """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty where there is no such cell."""
+        cell = self.cells.get((model, dataset))
+        return cell.number(field, name) if cell else Number()
+
+    def mean_number(self, model: str, field: str, datasets: Sequence[str] | None = None) -> Number:
+        """A model's value: the mean over datasets, all of them or those named, that define it (specification §8).
+
+        Unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines the
+        replicates of the datasets, which are drawn independently.
+        """
+        cells = [cell for cell in self.row(model) if datasets is None or cell.dataset in datasets]
+        used = [cell for cell in cells if cell.number(field).value is not None]
+        value = self._over_datasets(used, field, lambda cell: cell.number(field).value)
+        drawn = self.mean_drawn(model, field, [cell.dataset for cell in used])
+        return Number(value, None if value is None or drawn is None else percentile_interval(drawn))
+
+    def mean_drawn(self, model: str, field: str, datasets: Sequence[str]) -> NDArray[np.float64] | None:
+        """float64 [B]: replicates of a model's mean over `datasets`; None where one of them has none."""
+        columns, weights = [], []
+        for dataset in datasets:
+            cell = self.cells.get((model, dataset))
+            drawn = cell.drawn(field) if cell else None
+            if cell is None or drawn is None:
+                return None
+            columns.append(drawn)
+            weights.append(_weight(cell, field) if self.choices.mean_datasets == "micro" else 1)
+        if not columns:
+            return None
+        stack, weight = np.stack(columns), np.array(weights, np.float64)[:, None]
+        known = ~np.isnan(stack)
+        total = np.where(known, stack * weight, 0.0).sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean: NDArray[np.float64] = total / (known * weight).sum(axis=0)
+        return mean
+
+    def _over_datasets(
+        self, cells: Sequence[CellValues], field: str, value: Callable[[CellValues], float | None]
+    ) -> float | None:
+        if self.choices.mean_datasets == "macro":
+            return macro_mean(map(value, cells))
+        return micro_mean([value(cell) for cell in cells], [_weight(cell, field) for cell in cells])
+
+
+def _weight(cell: CellValues, field: str) -> int:
+    return cell.n if field in GROUNDING else cell.cases - cell.lost

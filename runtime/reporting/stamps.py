@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["OPTIMISTIC", "stamp", "stamps"]
+__all__ = ["HONEST", "OPTIMISTIC", "stamp", "stamps"]
 
 OPTIMISTIC = "optimistic: threshold chosen on the same data"
+HONEST = "threshold chosen on one half of the patients, applied to the other, both ways"
 
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
+    "maps": "saliency maps from a folder; no model was run",
     "stand-in": "stand-in weights: numbers mean nothing",
     "demo": "demo model trained on generated phantoms; it never saw a radiograph",
 }

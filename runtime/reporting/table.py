@@ -2,9 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
 
-__all__ = ["Column", "Table"]
+__all__ = ["BEST", "SECOND", "Cell", "Column", "Item", "Mark", "Table", "cell_of", "plain"]
+
+Mark = Literal["", "best", "second"]
+BEST: Final[Mark] = "best"
+SECOND: Final[Mark] = "second"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number with what belongs to it, all of it printed already; a part that does not exist is empty.
+
+    text: the value. interval: its interval. mark: whether it is the best or the second best of its column.
+    paper: what the paper prints in this place; difference: value minus that, where it means something.
+    note: a few words on this one cell.
+    """
+
+    text: str
+    interval: str = ""
+    mark: Mark = ""
+    paper: str = ""
+    difference: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.mark not in get_args(Mark):
+            raise ValueError(f"a cell is marked best, second or not at all, got {self.mark!r}")
+
+    @property
+    def against_paper(self) -> str:
+        """The paper's value and the difference in one short text, empty without a paper's value."""
+        if not self.paper:
+            return ""
+        return f"paper {self.paper} ({self.difference})" if self.difference else f"paper {self.paper}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Everything a reader sees in the cell, one part a line."""
+        return tuple(part for part in (self.text, self.interval, self.against_paper, self.note) if part)
+
+
+Item = str | Cell
+
+
+def cell_of(item: Item) -> Cell:
+    """The item as a cell."""
+    return item if isinstance(item, Cell) else Cell(item)
+
+
+def plain(item: Item) -> str:
+    """The value alone."""
+    return item.text if isinstance(item, Cell) else item
 
 
 @dataclass(frozen=True)
@@ -17,13 +69,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A titled grid of printed cells with lines of text above (stamps) and below (notes)."""
+    """A titled grid of printed items with lines of text above (stamps) and below (notes).
+
+    name: lower-case letters, digits and hyphens, for labels and links. detail: too long for a terminal.
+    """
 
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Item, ...], ...]
     stamps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    name: str = ""
+    detail: bool = False
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -39,3 +96,23 @@ class Table:
     def groups(self) -> list[str]:
         """The headings, in order, without the leading columns."""
         return list(dict.fromkeys(column.group for column in self.columns if column.group))
+
+    def only(self, indices: Sequence[int]) -> Table:
+        """The table with these columns alone."""
+        columns = tuple(self.columns[index] for index in indices)
+        return replace(self, columns=columns, rows=tuple(tuple(row[index] for index in indices) for row in self.rows))
+
+    def parts(self, fits: Callable[[Sequence[int]], bool]) -> Iterator[Table]:
+        """The table broken at its groups, leading columns repeated, as many groups in a part as `fits` says.
+
+        A table without groups is one part, and so is a group that fits nowhere.
+        """
+        lead = list(range(self.leading))
+        taken: list[int] = []
+        for group in self.groups:
+            members = [index for index, column in enumerate(self.columns) if column.group == group]
+            if taken and not fits([*lead, *taken, *members]):
+                yield self.only([*lead, *taken])
+                taken = []
+            taken += members
+        yield self.only([*lead, *taken])

@@ -6,27 +6,48 @@ Values are fractions, only `delta_dice` is in percentage points; None where a va
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...metrics_gpu.aggregate import macro_mean
-from ...metrics_gpu.grounding import Grounding, GroundingOptions, GroundingScores, grounding
+from ...metrics_gpu.bootstrap import Interval
+from ...metrics_gpu.curves import dice_curves
+from ...metrics_gpu.grounding import Grounding, GroundingScores, grounding
+from ...metrics_gpu.grounding_bootstrap import Search
+from ...metrics_gpu.proportions import SMALL, wilson_interval
 from ...metrics_gpu.recognition import ClassRecognition, Recognition, recognition
+from .choices import DEFAULTS, Choices
 from .load import CellRows
+from .numbers import FIELDS, Number
+from .pairs import ScoredPairs
+from .spread import Recognised, Spread, spread_of
 
-__all__ = ["MEANS", "CellValues", "cell_values", "mean_of_datasets"]
+if TYPE_CHECKING:
+    from .patients import Patients
+
+__all__ = ["MEANS", "CellValues", "cell_values"]
 
 MEANS = ("pointing", "dice_best", "iou_best", "dice_fixed", "iou_fixed", "delta_dice", "floor_dice", "floor_iou")
+
+_VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best"}
 
 
 @dataclass(frozen=True)
 class CellValues:
     """All numbers of one cell.
 
-    `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the negative prompt, for the classes
-    that have a negative prompt (metrics specification §7). `limit`: the number of cases the evaluation stopped at, None
-    when it saw the whole dataset. `rescued`: regions per class that were kept by their centroid.
+    `grounding`: by the report's choices; `honest`: the same with each threshold found on the other half of the
+    patients, whatever the choices say. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and
+    the negative prompt, for the classes that have a negative prompt (metrics specification §7). `limit`: the number of
+    cases the evaluation stopped at, None when it saw the whole dataset. `rescued`: regions per class that were kept by
+    their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that have
+    pairs; empty where there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty where
+    the run does not say. `fixed`: whether threshold 0.5 means something in the cell's `protocol`; if not, the fields
+    of it are None. `tau_scale`: a best threshold times this is in the protocol's unit. `skipped`: pairs with a region
+    that the choices leave out. `spread`: bootstrap replicates, None if there are none.
     """
 
     model: str
@@ -39,9 +60,19 @@ class CellValues:
     missing: int
     unreadable: int
     grounding: Grounding
+    honest: Grounding
     recognition: Recognition
     pair: Recognition
     rescued: tuple[int, ...]
+    dice_curve: tuple[float, ...] = ()
+    family: str = ""
+    reader: str = ""
+    protocol: str = "default"
+    tau_scale: float = 1.0
+    skipped: int = 0
+    patients: int = 0
+    choices: Choices = DEFAULTS
+    spread: Spread | None = field(default=None, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,7 +81,7 @@ class CellValues:
 
     @property
     def n(self) -> int:
-        """Pairs with a region."""
+        """Pairs with a region that count."""
         return self.grounding.micro.n
 
     @property
@@ -58,23 +89,119 @@ class CellValues:
         """Images that are missing or unreadable."""
         return self.missing + self.unreadable
 
+    @property
+    def competes(self) -> bool:
+        """Whether this is a model's cell, not a baseline's."""
+        return self.weights != "baseline"
+
+    @property
+    def whole(self) -> GroundingScores:
+        """The dataset's value: the mean over classes, unweighted or by pairs as the choices say."""
+        return self.grounding.macro if self.choices.mean == "macro" else self.grounding.micro
+
     def scores(self, name: str) -> GroundingScores | None:
         """Grounding of a class, None if the cell does not have the class."""
-        return next((item for item in self.grounding.classes if item.name == name), None)
+        return _named(self.grounding.classes, name)
+
+    def recognised(self, name: str) -> ClassRecognition | None:
+        """Recognition of a class, None if the cell does not have it."""
+        return _named(self.recognition.classes, name)
 
     def paired(self, name: str) -> ClassRecognition | None:
         """Recognition of a class by its pair of prompts, None if it has no negative prompt."""
-        return next((item for item in self.pair.classes if item.name == name), None)
+        return _named(self.pair.classes, name)
+
+    def number(self, field: str, name: str = "") -> Number:
+        """A number of `numbers.FIELDS`, of a class or of the dataset (no name)."""
+        source, key, whole = self._place(field)
+        value = (self._grounded if source in ("grounding", "honest") else self._recognised)(source, key, name)
+        if value is None:
+            return Number()
+        interval = self.spread.interval(source, key, name or whole) if self.spread else None
+        return Number(value, interval, self._wilson(name) if key == "pointing" else None)
+
+    def drawn(self, field: str, name: str = "") -> NDArray[np.float64] | None:
+        """float64 [B]: bootstrap replicates of a number, NaN where undefined; None where there are none."""
+        source, key, whole = self._place(field)
+        if self.spread is None or self.number(field, name).value is None:
+            return None
+        return self.spread.drawn(source, key, name or whole)
+
+    def _place(self, field: str) -> tuple[str, str, str]:
+        """Source and field of a number by the choices, and the name of the dataset's value among the replicates."""
+        source, key = FIELDS[field]
+        if source in ("grounding", "honest"):
+            return source, key, self.choices.mean
+        key = _VARIANTS.get((key, getattr(self.choices, key, "")), key)
+        return source, key, "micro" if key == "accuracy" else "macro"  # over all known cells: Hamming accuracy
+
+    def _grounded(self, source: str, key: str, name: str) -> float | None:
+        found: Grounding = getattr(self, source)
+        scores = getattr(found, self.choices.mean) if not name else _named(found.classes, name)
+        value: float | None = getattr(scores, key, None)
+        return value
+
+    def _recognised(self, source: str, key: str, name: str) -> float | None:
+        found: Recognition = getattr(self, source)
+        if not name and source == "pair" and len(found.classes) != len(self.recognition.classes):
+            return None  # a mean over some classes only would not stand beside the others
+        if not name and key == "accuracy":
+            return found.hamming
+        classes = found.classes if not name else [item for item in found.classes if item.name == name]
+        return macro_mean(getattr(item, key) for item in classes)
+
+    def _wilson(self, name: str) -> Interval | None:
+        used = [item for item in self.grounding.classes if item.n]
+        scores = self.scores(name) if name else used[0] if len(used) == 1 else None
+        if scores is None or scores.pointing is None or not scores.n < SMALL or self.spread is None:
+            return None
+        return wilson_interval(scores.pointing * scores.n, scores.n)
 
 
-def cell_values(cell: CellRows) -> CellValues:
-    """All numbers of one cell."""
+def cell_values(
+    cell: CellRows,
+    pairs: ScoredPairs,
+    patients: Patients,
+    choices: Choices = DEFAULTS,
+    levels: tuple[int, int] | None = None,
+    reader: str = "",
+) -> CellValues:
+    """All numbers of one cell.
+
+    pairs: those that count. patients: of the dataset. levels: for a threshold per model, from all its datasets.
+    """
     limit = cell.entry["ingredients"]["limit"]
-    # A baseline has no score to recognise anything by.
-    scored = () if cell.entry["weights"] == "baseline" else cell.findings
-    paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0))
-    pair_logits = cell.logits[:, paired].astype(np.float64) - cell.negatives[:, paired]
-    classes = range(len(cell.findings))
+    scored = cell.findings if cell.scored else ()  # without a score nothing is recognised
+    paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0)) if len(cell.negatives) else np.zeros(0, np.intp)
+    recognised: dict[str, Recognised] = {
+        "recognition": (cell.logits[:, : len(scored)], cell.labels[:, : len(scored)], scored),
+        "pair": (
+            cell.logits[:, paired].astype(np.float64) - cell.negatives[:, paired],
+            cell.labels[:, paired],
+            tuple(cell.findings[index] for index in paired),
+        ),
+    }
+    searches = {
+        "grounding": Search(pairs.options, levels),
+        "honest": Search(replace(pairs.options, unit="cross_fit")),
+    }
+    half_of = patients.half[patients.of_images(cell)][pairs.image_of]
+    found = {
+        source: _without_fixed(
+            grounding(
+                pairs.counts,
+                pairs.class_of,
+                cell.findings,
+                search.options,
+                half_of=half_of if search.options.unit == "cross_fit" else None,
+                levels=search.levels,
+                hits=pairs.hits,
+                pixels=pairs.pixels,
+            ),
+            pairs,
+        )
+        for source, search in searches.items()
+    }
     return CellValues(
         model=cell.model,
         dataset=cell.dataset,
@@ -85,16 +212,45 @@ def cell_values(cell: CellRows) -> CellValues:
         cases=cell.cases,
         missing=cell.missing,
         unreadable=cell.unreadable,
-        grounding=grounding(
-            cell.counts, cell.class_of, cell.findings, GroundingOptions(ties=cell.entry.get("ties", "first"))
-        ),
-        recognition=recognition(cell.logits[:, : len(scored)], cell.labels[:, : len(scored)], scored),
-        pair=recognition(pair_logits, cell.labels[:, paired], [cell.findings[index] for index in paired]),
-        rescued=tuple(int(cell.rescued[cell.class_of == index].sum()) for index in classes),
+        grounding=found["grounding"],
+        honest=found["honest"],
+        recognition=recognition(*recognised["recognition"]),
+        pair=recognition(*recognised["pair"]),
+        rescued=tuple(int(cell.rescued[cell.class_of == index].sum()) for index in range(len(cell.findings))),
+        dice_curve=_mean_dice_curve(pairs),
+        family=str(cell.entry.get("model_family", "")),
+        reader=reader,
+        protocol=pairs.protocol.name,
+        tau_scale=pairs.protocol.tau_scale,
+        skipped=len(cell.counts) - len(pairs.counts),
+        patients=len(set(cell.patients)),
+        choices=choices,
+        spread=spread_of(cell, pairs, patients, searches, recognised),
     )
 
 
-def mean_of_datasets(cells: Sequence[CellValues]) -> dict[str, float | None]:
-    """A model's value: the unweighted mean over datasets that have pairs (metrics specification §8)."""
-    used = [cell.grounding.macro for cell in cells if cell.n]
-    return {name: macro_mean(getattr(scores, name) for scores in used) for name in MEANS}
+_Named = TypeVar("_Named", GroundingScores, ClassRecognition)
+
+
+def _named(items: Sequence[_Named], name: str) -> _Named | None:
+    return next((item for item in items if item.name == name), None)
+
+
+def _without_fixed(found: Grounding, pairs: ScoredPairs) -> Grounding:
+    """Nothing at threshold 0.5 where the protocol has no fixed threshold there."""
+    if pairs.protocol.fixed_tau is not None:
+        return found
+
+    def clear(scores: GroundingScores) -> GroundingScores:
+        return replace(scores, dice_fixed=None, iou_fixed=None, delta_dice=None)
+
+    return replace(found, classes=tuple(map(clear, found.classes)), macro=clear(found.macro), micro=clear(found.micro))
+
+
+def _mean_dice_curve(pairs: ScoredPairs) -> tuple[float, ...]:
+    """Dice at each of the 101 thresholds, mean over pairs, then over classes that have pairs; () without a pair."""
+    used = np.unique(pairs.class_of)
+    if not len(used):
+        return ()
+    dice = dice_curves(pairs.counts)
+    return tuple(np.mean([dice[pairs.class_of == index].mean(axis=0) for index in used], axis=0).tolist())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from xbench_fast.engines.bundle import Bundle
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.pipeline import ExportResult, export_adapter
 
@@ -63,3 +64,22 @@ def exported(request: pytest.FixtureRequest) -> Exported:
     """Each of the exports in turn."""
     found: Exported = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture(scope="session")
+def small_bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
+    """All seven models, small, as bundles with the prompt sets `coco` (six queries) and `single` in one folder."""
+    for package in ("torch", "onnx", "onnxscript", "open_clip"):
+        pytest.importorskip(package)
+    from small_models import MODELS, QUERIES, image_bundle, made_up_set, small_adapter
+
+    folder = tmp_path_factory.mktemp("small") / "models"
+    folder.mkdir()
+    bundles = {}
+    for seed, name in enumerate(MODELS):
+        with pytest.MonkeyPatch.context() as patch:
+            adapter = small_adapter(name, patch)
+            sets = {"coco": made_up_set(adapter, "coco", QUERIES, seed)}
+            sets["single"] = made_up_set(adapter, "single", [("Mass", 1)], seed + 50)
+            bundles[name] = image_bundle(adapter, folder / name, sets)
+    return bundles

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +14,71 @@ import torch
 from numpy.typing import NDArray
 from xbench_fast.export import Adapter
 from xbench_fast.export.graph import ImageGraph, export_image, export_text
-from xbench_fast.export.standin import fill
+from xbench_fast.export.standin import fill, image
 
 TOLERANCE = 2e-5  # of the golden's largest value
 EXPORT_TOLERANCE = 1e-4
 
 
-@dataclass
+@dataclass(repr=False)
 class Golden:
-    """One golden file, the files written for it, the adapter, and what it computes for the golden's inputs."""
+    """One golden file, the adapter loaded from a file written for it, and what it computes for the golden's inputs.
+
+    `blocks` and `layers` are the outputs of each ViT block and of BERT's embeddings and layers, where watched.
+    """
 
     name: str
     arrays: dict[str, NDArray[Any]]
-    path: Path
     adapter: Any
+    image: torch.Tensor
     text: torch.Tensor
     outputs: dict[str, torch.Tensor]
+    blocks: list[torch.Tensor] = field(default_factory=list)
+    layers: list[torch.Tensor] = field(default_factory=list)
 
-    def check(self, name: str, value: torch.Tensor | NDArray[Any], tolerance: float = TOLERANCE) -> None:
-        """The largest error, shown with `pytest -rP`, is below the tolerance."""
-        golden, found = self.arrays[name], np.asarray(value)
+    def check(
+        self, name: str, value: torch.Tensor | NDArray[Any], tolerance: float = TOLERANCE, part: Any = ...
+    ) -> None:
+        """The largest error, shown with `pytest -rP`, is below the tolerance; `part` is an index of the golden."""
+        golden, found = self.arrays[name][part], np.asarray(value)
         assert found.shape == golden.shape
         error = float(np.abs(found - golden).max() / np.abs(golden).max())
         print(f"{self.name} {name}: {error:.1e} of the largest value")
         assert error <= tolerance
+
+    def check_layers(self) -> None:
+        """First 8 channels of every block's output, at the tokens the specifications name."""
+        self.check("probe_image_blocks", torch.stack([out[:, [0, 1, 196], :8] for out in self.blocks]))
+        self.check("probe_text_layers", torch.stack([out[:, [0, 1, 4], :8] for out in self.layers]))
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """A golden array, such as the token ids."""
+        return torch.from_numpy(self.arrays[name])
+
+
+@contextmanager
+def computed(
+    shared: Path, adapter: Any, encode: Callable[[dict[str, torch.Tensor]], torch.Tensor], watch: Sequence[Any] = ()
+) -> Iterator[Golden]:
+    """The adapter's outputs for its golden's inputs, in inference mode; `encode` makes the text features of its arrays.
+
+    `watch` is the ViT and the BERT whose layers are wanted.
+    """
+    _, arrays = read_golden(shared, adapter.name)
+    layers: list[torch.Tensor] = []
+    blocks: list[torch.Tensor] = []
+    pixels = torch.from_numpy(image("image", (2, 3, 224, 224)))
+    hooks = []
+    if watch:
+        vit, bert = watch
+        hooks = [block.register_forward_hook(lambda _, __, out: blocks.append(out)) for block in vit.blocks]
+        hooks.append(bert.register_forward_hook(lambda _, __, out: layers.extend(out)))
+    with torch.inference_mode():
+        text = encode({name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype.kind in "biu"})
+        outputs = adapter.outputs(pixels, text)
+        for hook in hooks:
+            hook.remove()
+        yield Golden(adapter.name, arrays, adapter, pixels, text, outputs, blocks, layers)
 
 
 def read_golden(shared: Path, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

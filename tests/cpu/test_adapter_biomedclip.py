@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
+from golden_models import Golden, computed, filled, read_golden
 from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
@@ -22,61 +20,25 @@ from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export
 from xbench_fast.export.models.biomedclip import BiomedClip, BiomedClipAdapter
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
-from xbench_fast.export.standin import fill, fill_module, image
+from xbench_fast.export.standin import fill_module, image
 from xbench_fast.export.tokenizers import HashTokenizer
 
 torch.set_num_threads(2)
 
-TOLERANCE = 2e-5  # of the golden's largest value
 SURPLUS = {"text.transformer.embeddings.position_ids": torch.arange(512)[None]}  # as the published file carries it
-
-
-@dataclass(repr=False)
-class Golden:
-    """The golden arrays, the adapter, and its outputs for their inputs."""
-
-    arrays: dict[str, NDArray[Any]]
-    adapter: BiomedClipAdapter
-    tokens: Tensor
-    image: Tensor
-    text: Tensor
-    outputs: dict[str, Tensor]
-    blocks: list[Tensor]
-    layers: list[Tensor]
-
-    def check(self, name: str, value: Tensor, part: Any = ...) -> None:
-        """The largest error, shown with `pytest -rP`, is below the tolerance."""
-        golden = self.arrays[name][part]
-        assert value.shape == golden.shape
-        error = float(np.abs(value.numpy() - golden).max() / np.abs(golden).max())
-        print(f"{name}: {error:.1e} of the largest value")
-        assert error <= TOLERANCE
 
 
 @pytest.fixture(scope="module")
 def golden(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
     path = tmp_path_factory.mktemp("biomedclip") / "open_clip_pytorch_model.bin"
-    shapes = json.loads((shared / "parity" / "biomedclip.json").read_text())["tensors"]
-    state = {name: torch.from_numpy(np.asarray(fill(name, tuple(shape)))) for name, (shape, _) in shapes.items()}
-    torch.save(OrderedDict(state | SURPLUS), path)
+    manifest, _ = read_golden(shared, "biomedclip")
+    torch.save(OrderedDict(filled(manifest["tensors"], "") | SURPLUS), path)
     adapter = load_adapter("biomedclip", path)
     path.unlink()  # the adapter must not depend on the file any more
     assert isinstance(adapter, BiomedClipAdapter)
-    with np.load(shared / "parity" / "biomedclip.npz") as file:
-        arrays = dict(file)
-    tokens = torch.from_numpy(arrays["tokens"])
-    pixels = torch.from_numpy(image("image", (2, 3, 224, 224)))
-    bert, vit = adapter.module.text["transformer"], adapter.module.visual["trunk"]
-    layers: list[Tensor] = []
-    blocks: list[Tensor] = []
-    hooks = [bert.register_forward_hook(lambda _, __, out: layers.extend(out))]
-    hooks += [block.register_forward_hook(lambda _, __, out: blocks.append(out)) for block in vit.blocks]
-    with torch.inference_mode():
-        text = adapter.encode_text(tokens)
-        outputs = adapter.outputs(pixels, text)
-        for hook in hooks:
-            hook.remove()
-        yield Golden(arrays, adapter, tokens, pixels, text, outputs, blocks, layers)
+    towers = (adapter.module.visual["trunk"], adapter.module.text["transformer"])
+    with computed(shared, adapter, lambda arrays: adapter.encode_text(arrays["tokens"]), towers) as found:
+        yield found
 
 
 def test_facts(golden: Golden) -> None:
@@ -101,22 +63,20 @@ def test_outputs(golden: Golden, name: str) -> None:
 
 
 def test_every_layer(golden: Golden) -> None:
-    """First 8 channels of every block's output, at the tokens the specification names."""
-    golden.check("probe_image_blocks", torch.stack([out[:, [0, 1, 196], :8] for out in golden.blocks]))
-    golden.check("probe_text_layers", torch.stack([out[:, [0, 1, 4], :8] for out in golden.layers]))
+    golden.check_layers()
 
 
 def test_exported_outputs(golden: Golden) -> None:
     """Also for one image and other prompts."""
     logits, saliency = golden.adapter.forward(golden.image[1:], golden.text[[3, 1, 0]])
-    golden.check("logits_per_image", logits, ([[1]], [[3, 1, 0]]))
-    golden.check("similarity_map", saliency, ([[1]], [[3, 1, 0]]))
+    golden.check("logits_per_image", logits, part=([[1]], [[3, 1, 0]]))
+    golden.check("similarity_map", saliency, part=([[1]], [[3, 1, 0]]))
 
 
 def test_a_shorter_row_of_ids_is_the_same(golden: Golden) -> None:
     """Padding is masked by its id, so a row may be cut to its text; a mask that is given changes nothing."""
-    short = golden.adapter.encode_text(golden.tokens[:3, :25], torch.ones(3, 25, dtype=torch.int64))
-    golden.check("text_features", short, slice(3))
+    short = golden.adapter.encode_text(golden.tensor("tokens")[:3, :25], torch.ones(3, 25, dtype=torch.int64))
+    golden.check("text_features", short, part=slice(3))
 
 
 def test_stand_in_and_safetensors_hold_the_same_values(golden: Golden, tmp_path: Path) -> None:

@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 import sys
 import types
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
+from golden_models import Golden, computed
 from torch import Tensor
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.models.carzero import CarzeroAdapter
-from xbench_fast.export.standin import fill, image
+from xbench_fast.export.standin import fill
 
 torch.set_num_threads(2)
 
-TOLERANCE = 2e-5  # of the golden's largest value
 CONFIG = {
     "model": {
         "norm": False,
@@ -75,29 +73,6 @@ def omegaconf(value: Any, program: types.ModuleType) -> Any:
     return node
 
 
-@dataclass(repr=False)
-class Golden:
-    """The golden arrays, the adapter, and its outputs for their inputs."""
-
-    arrays: dict[str, NDArray[Any]]
-    adapter: CarzeroAdapter
-    ids: Tensor
-    mask: Tensor
-    image: Tensor
-    text: Tensor
-    outputs: dict[str, Tensor]
-    blocks: list[Tensor]
-    layers: list[Tensor]
-
-    def check(self, name: str, value: Tensor, part: Any = ...) -> None:
-        """The largest error, shown with `pytest -rP`, is below the tolerance."""
-        golden = self.arrays[name][part]
-        assert value.shape == golden.shape
-        error = float(np.abs(value.numpy() - golden).max() / np.abs(golden).max())
-        print(f"{name}: {error:.1e} of the largest value")
-        assert error <= TOLERANCE
-
-
 @pytest.fixture(scope="module")
 def golden(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
     path = tmp_path_factory.mktemp("carzero") / "CARZero_best_model.ckpt"
@@ -106,22 +81,16 @@ def golden(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[G
     adapter = load_adapter("carzero", path)
     path.unlink()  # the adapter must not depend on the file any more
     assert isinstance(adapter, CarzeroAdapter)
-    with np.load(shared / "parity" / "carzero.npz") as file:
-        arrays = dict(file)
-    ids = torch.from_numpy(arrays["caption_ids"])
-    mask = torch.from_numpy(arrays["attention_mask"] + arrays["is_continuation"])
-    pixels = torch.from_numpy(image("image", (2, 3, 224, 224)))
-    bert, vit = adapter.module.text_encoder["model"], adapter.module.img_encoder["model"]
-    layers: list[Tensor] = []
-    blocks: list[Tensor] = []
-    hooks = [bert.register_forward_hook(lambda _, __, out: layers.extend(out))]
-    hooks += [block.register_forward_hook(lambda _, __, out: blocks.append(out)) for block in vit.blocks]
-    with torch.inference_mode():
-        text = adapter.encode_text(ids, mask)
-        outputs = adapter.outputs(pixels, text)
-        for hook in hooks:
-            hook.remove()
-        yield Golden(arrays, adapter, ids, mask, pixels, text, outputs, blocks, layers)
+    towers = (adapter.module.img_encoder["model"], adapter.module.text_encoder["model"])
+    with computed(
+        shared, adapter, lambda arrays: adapter.encode_text(arrays["caption_ids"], mask(arrays)), towers
+    ) as g:
+        yield g
+
+
+def mask(arrays: Mapping[str, Tensor]) -> Tensor:
+    """1 on the beginning of a word, 2 on the pieces that continue it, 0 on padding."""
+    return arrays["attention_mask"] + arrays["is_continuation"]
 
 
 def test_facts(golden: Golden) -> None:
@@ -145,9 +114,7 @@ def test_outputs(golden: Golden, name: str) -> None:
 
 
 def test_every_layer(golden: Golden) -> None:
-    """First 8 channels of every block's output, at the tokens the specification names."""
-    golden.check("probe_image_blocks", torch.stack([out[:, [0, 1, 196], :8] for out in golden.blocks]))
-    golden.check("probe_text_layers", torch.stack([out[:, [0, 1, 4], :8] for out in golden.layers]))
+    golden.check_layers()
 
 
 def test_exported_outputs(golden: Golden) -> None:
@@ -156,8 +123,8 @@ def test_exported_outputs(golden: Golden) -> None:
     golden.check("score", logits)
     golden.check("grounding_map", saliency)
     logits, saliency = golden.adapter.forward(golden.image[1:], golden.text[[3, 1, 0]])
-    golden.check("score", logits, ([[1]], [[3, 1, 0]]))
-    golden.check("grounding_map", saliency, ([[1]], [[3, 1, 0]]))
+    golden.check("score", logits, part=([[1]], [[3, 1, 0]]))
+    golden.check("grounding_map", saliency, part=([[1]], [[3, 1, 0]]))
 
 
 def test_word_counts_and_zeros(golden: Golden) -> None:
@@ -169,11 +136,12 @@ def test_word_counts_and_zeros(golden: Golden) -> None:
 
 def test_a_shorter_row_of_ids_is_the_same(golden: Golden) -> None:
     """The divisor of the sentence vector stays 97, whatever stands in the padding and however wide it is."""
-    cut = golden.ids[:3, :17].clone()
-    cut[golden.mask[:3, :17] == 0] = 999
-    short = golden.adapter.encode_text(cut, golden.mask[:3, :17])
-    golden.check("text_global", short[:, 0], slice(3))
-    golden.check("text_local", short[:, 1:].transpose(1, 2), slice(3))
+    marks = (golden.tensor("attention_mask") + golden.tensor("is_continuation"))[:3, :17]
+    cut = golden.tensor("caption_ids")[:3, :17].clone()
+    cut[marks == 0] = 999
+    short = golden.adapter.encode_text(cut, marks)
+    golden.check("text_global", short[:, 0], part=slice(3))
+    golden.check("text_local", short[:, 1:].transpose(1, 2), part=slice(3))
 
 
 def test_stand_in_equals_the_filled_checkpoint(golden: Golden) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from golden_models import Golden, check_image_graph, check_text_graph, filled, read_golden
+from golden_models import Golden, check_image_graph, check_text_graph, computed, filled, read_golden
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def golden(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
-    manifest, arrays = read_golden(shared, "devide")
+    manifest, _ = read_golden(shared, "devide")
     path = tmp_path_factory.mktemp("devide") / "devide.pt"
     parts = manifest["tensors"]
     content = {part: filled(parts[part], f"{part}.", manifest["alias_of"].get(part)) for part in parts}
@@ -39,10 +39,10 @@ def golden(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[G
     config.write_text(f"model: devide\ncheckpoint: {{parts: {json.dumps(PARTS)}}}\n")
     adapter = load_adapter("devide", path, config=config)
     path.unlink()
-    with torch.inference_mode():
-        text = adapter.encode_text(torch.from_numpy(arrays["input_ids"]), torch.from_numpy(arrays["attention_mask"]))
-        outputs = adapter.outputs(torch.from_numpy(image("image", (2, 3, 224, 224))), text)
-        yield Golden("devide", arrays, path, adapter, text, outputs)
+    with computed(
+        shared, adapter, lambda tokens: adapter.encode_text(tokens["input_ids"], tokens["attention_mask"])
+    ) as it:
+        yield it
 
 
 def test_facts(golden: Golden) -> None:
@@ -64,7 +64,7 @@ def test_outputs(golden: Golden, name: str) -> None:
 
 def test_exported_outputs(golden: Golden) -> None:
     with torch.inference_mode():
-        logits, saliency = golden.adapter.forward(torch.from_numpy(image("image", (2, 3, 224, 224))), golden.text)
+        logits, saliency = golden.adapter.forward(golden.image, golden.text)
     golden.check("probability", logits.sigmoid())
     golden.check("attention_map", saliency)
 

@@ -14,6 +14,7 @@ from golden_models import (
     boxes_mask,
     check_image_graph,
     check_text_graph,
+    computed,
     equalised,
     filled,
     normalised,
@@ -38,21 +39,22 @@ TINY = BertConfig(vocabulary=30, width=768, layers=1, heads=12, hidden=8, positi
 
 @pytest.fixture(scope="module")
 def golden(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
-    manifest, arrays = read_golden(shared, "mavl")
+    manifest, _ = read_golden(shared, "mavl")
     folder = tmp_path_factory.mktemp("mavl")
     path = folder / "checkpoint_full_40.pth"
     write_authors_file(manifest, path)
     write_text_encoder(manifest, folder)
     adapter = load_adapter("mavl", path, text_encoder=folder / "pytorch_model.bin")
     (folder / "pytorch_model.bin").unlink()
-    with torch.inference_mode():
-        rows = adapter.encode_text(torch.from_numpy(arrays["input_ids"]), torch.from_numpy(arrays["attention_mask"]))
-        text = torch.cat(
-            [rows[:4, None], rows[4:].unflatten(0, (4, 8))], dim=1
-        )  # descriptions, then eight aspects each
-        outputs = adapter.outputs(torch.from_numpy(image("image", (2, 3, 224, 224))), text)
-        yield Golden("mavl", arrays, path, adapter, text, outputs)
-    path.unlink()
+    path.unlink()  # the adapter must not depend on the files any more
+
+    def encode(arrays: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The golden's rows are the descriptions, then eight aspects of each class."""
+        rows = adapter.encode_text(arrays["input_ids"], arrays["attention_mask"])
+        return torch.cat([rows[:4, None], rows[4:].unflatten(0, (4, 8))], dim=1)
+
+    with computed(shared, adapter, encode) as found:
+        yield found
 
 
 def test_facts(golden: Golden) -> None:
@@ -93,16 +95,14 @@ def test_classification_sample(golden: Golden) -> None:
     """Its "text" mode, with classes 0 and 1 as the normal ones, and its location head asked about four sentences."""
     golden.check("probs_text_mode", golden.adapter.text_mode_probabilities(golden.outputs["cosine"]))
     with torch.inference_mode():
-        pixels = torch.from_numpy(image("image", (2, 3, 224, 224)))
-        golden.check("location", golden.adapter.locations(pixels, golden.text, golden.text[:, 0]))
+        golden.check("location", golden.adapter.locations(golden.image, golden.text, golden.text[:, 0]))
 
 
 def test_the_whole_book_and_one_alone(golden: Golden) -> None:
     """675 queries in the order of the official book, and the first class of four asked alone."""
     with torch.inference_mode():
-        pixels = torch.from_numpy(image("image", (2, 3, 224, 224)))
-        wide = golden.adapter.outputs(pixels, torch.from_numpy(image("concept_book", (675, 768))))
-        alone = golden.adapter.outputs(pixels, golden.text[:1])
+        wide = golden.adapter.outputs(golden.image, torch.from_numpy(image("concept_book", (675, 768))))
+        alone = golden.adapter.outputs(golden.image, golden.text[:1])
     for name in ("logits", "probs", "similarity", "attention"):
         golden.check(f"wide_{name}", wide[name])
     golden.check("alone_logits", alone["logits"])
@@ -111,7 +111,7 @@ def test_the_whole_book_and_one_alone(golden: Golden) -> None:
 def test_exported_outputs(golden: Golden) -> None:
     """sigmoid(logit) is the official probability; the map is the official mean of four aspects, row by row."""
     with torch.inference_mode():
-        logits, saliency = golden.adapter.forward(torch.from_numpy(image("image", (2, 3, 224, 224))), golden.text)
+        logits, saliency = golden.adapter.forward(golden.image, golden.text)
     golden.check("probs", logits.sigmoid())
     assert saliency.shape == (2, 4, 14, 14)
     golden.check("attention", saliency.flatten(2))

@@ -14,6 +14,7 @@ from golden_models import (
     boxes_mask,
     check_image_graph,
     check_text_graph,
+    computed,
     equalised,
     filled,
     normalised,
@@ -37,18 +38,18 @@ TINY = BertConfig(vocabulary=30, width=768, layers=1, heads=12, hidden=8, positi
 
 @pytest.fixture(scope="module")
 def golden(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
-    manifest, arrays = read_golden(shared, "medklip")
+    manifest, _ = read_golden(shared, "medklip")
     folder = tmp_path_factory.mktemp("medklip")
     path, text_folder = folder / "checkpoint_final.pth", folder / "Bio_ClinicalBERT"
     write_authors_file(manifest, path)
     write_text_encoder(manifest, text_folder)
     adapter = load_adapter("medklip", path, text_encoder=text_folder)
     (text_folder / "pytorch_model.bin").unlink()
-    with torch.inference_mode():
-        text = adapter.encode_text(torch.from_numpy(arrays["input_ids"]), torch.from_numpy(arrays["attention_mask"]))
-        outputs = adapter.outputs(torch.from_numpy(image("image", (2, 3, 224, 224))), text)
-        yield Golden("medklip", arrays, path, adapter, text, outputs)
-    path.unlink()
+    path.unlink()  # the adapter must not depend on the files any more
+    with computed(
+        shared, adapter, lambda arrays: adapter.encode_text(arrays["input_ids"], arrays["attention_mask"])
+    ) as g:
+        yield g
 
 
 def test_facts(golden: Golden) -> None:
@@ -74,9 +75,8 @@ def test_patches(golden: Golden) -> None:
 def test_the_whole_book_and_one_alone(golden: Golden) -> None:
     """75 descriptions at once, and the first of four asked alone, which changes its logits."""
     with torch.inference_mode():
-        pixels = torch.from_numpy(image("image", (2, 3, 224, 224)))
-        wide = golden.adapter.outputs(pixels, torch.from_numpy(image("disease_book", (75, 768))))
-        alone = golden.adapter.outputs(pixels, golden.text[:1])
+        wide = golden.adapter.outputs(golden.image, torch.from_numpy(image("disease_book", (75, 768))))
+        alone = golden.adapter.outputs(golden.image, golden.text[:1])
     for name in ("logits", "probs", "attention"):
         golden.check(f"wide_{name}", wide[name])
     golden.check("alone_logits", alone["logits"])
@@ -86,7 +86,7 @@ def test_the_whole_book_and_one_alone(golden: Golden) -> None:
 def test_exported_outputs(golden: Golden) -> None:
     """sigmoid(logit) is the official probability; the map is the official attention, row by row."""
     with torch.inference_mode():
-        logits, saliency = golden.adapter.forward(torch.from_numpy(image("image", (2, 3, 224, 224))), golden.text)
+        logits, saliency = golden.adapter.forward(golden.image, golden.text)
     golden.check("probs", logits.sigmoid())
     assert saliency.shape == (2, 4, 14, 14)
     golden.check("attention", saliency.flatten(2))

@@ -16,13 +16,15 @@ from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoint import Checkpoint
 from xbench_fast.export.checkpoint_inert import Record
 from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export_text
+from xbench_fast.export.models import carzero
 from xbench_fast.export.models.carzero import Carzero, CarzeroAdapter, merge_words
 from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig, read_config, read_tensors
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
+from xbench_fast.export.parity_run import check_parity
 from xbench_fast.export.standin import fill_module, image
-from xbench_fast.export.tokenizers import WordPieceTokenizer
+from xbench_fast.export.tokenizers import HashTokenizer, WordPieceTokenizer
 
 torch.set_num_threads(2)
 
@@ -182,6 +184,20 @@ def test_both_ways_to_mark_word_pieces(small: CarzeroAdapter) -> None:
     assert not torch.allclose(small.encode_text(ids, mask.clamp(max=1)), marked)
 
 
+def test_words_end_with_the_first_separator(small: CarzeroAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows it is read by BERT but is no word; marks on padding count for nothing."""
+    monkeypatch.setattr(carzero, "ENDS", (1, 2))
+    ids, mask = torch.tensor([[1, 5, 2, 6, 7, 2]]), torch.tensor([[1, 1, 1, 1, 2, 1]])
+    features = small.encode_text(ids, mask)[0]
+    assert (features[1:4] != 0).any(dim=1).all() and not features[4:].any()
+    torch.testing.assert_close(features[0], features[1:].mean(dim=0))
+    shorter = small.encode_text(ids[:, :3], mask[:, :3])[0]
+    assert not torch.allclose(features[2], shorter[2]), "BERT still sees the rest"
+    padded = small.encode_text(ids, torch.tensor([[1, 1, 1, 0, 0, 0]]), torch.ones(1, 6, dtype=torch.bool) & (ids != 1))
+    once = small.encode_text(ids, torch.tensor([[1, 2, 2, 0, 0, 0]]))
+    torch.testing.assert_close(padded, once)
+
+
 def test_graphs_keep_their_axes_free(small: CarzeroAdapter, tmp_path: Path) -> None:
     """Batches of 1, 2, 3, findings 1 and 5, texts of any width, against the model; the axes are dynamic."""
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -209,3 +225,18 @@ def test_graphs_keep_their_axes_free(small: CarzeroAdapter, tmp_path: Path) -> N
                 wanted = ImageGraph(small)(torch.from_numpy(pixels), torch.from_numpy(text))
             for mine, theirs in zip(got, wanted, strict=True):
                 np.testing.assert_allclose(mine, theirs, atol=1e-4 * float(theirs.abs().max()))
+
+
+def test_the_parity_check_tries_words_of_several_pieces(
+    small: CarzeroAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with a vocabulary that cuts no word: a graph that lost the marks is found out."""
+    pytest.importorskip("onnxruntime")
+    export_text(small, tmp_path)
+    export_image(small, tmp_path)
+    words = HashTokenizer(50, small.context)
+    assert check_parity(small, words, tmp_path, {}, batches=(1, 2))
+    merge = carzero.merge_words
+    monkeypatch.setattr(carzero, "merge_words", lambda states, mask, words: merge(states, mask.clamp(max=1), words))
+    report = check_parity(small, words, tmp_path, {}, batches=(1, 2))
+    assert not report and {check.output for check in report.checks if not check} == {"features"}

@@ -102,9 +102,9 @@ def test_the_report_says_what_the_rows_say(whole: Path) -> None:
         assert scores["n"] == len(pairs) and scores["best_tau"] == np.flatnonzero(dice == dice.max())[0] / 100
         points.append(pairs.hit.to_numpy(bool).mean())
         dices.append(dice.max())
-    markdown = (whole / "report" / "report.md").read_text()
+    markdown = (whole / "report" / "tables.md").read_text()
     for number in (np.mean(points), np.mean(dices)):
-        assert f" {100 * number:.2f} " in shown.stdout and f"| {100 * number:.2f} |" in markdown
+        assert f" {100 * number:.2f} " in shown.stdout and f"| {100 * number:.2f}<br>" in markdown
     for scores in data["cells"][0]["recognition"]["classes"]:
         known = rows[rows.finding == scores["name"]]
         assert scores["auc"] == pytest.approx(roc_auc_score(known.label, known.logit))

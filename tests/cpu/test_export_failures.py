@@ -36,8 +36,8 @@ PROMPTS = {"mine": (FindingPrompts("Effusion", ("fluid",), ("no fluid",)), Findi
 def ready(kad_demo: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The small model, with its graphs already exported: `export_image` and `export_text` copy them."""
 
-    def copy(name: str) -> Callable[[Any, Path], Any]:
-        def export(adapter: Any, folder: Path) -> Any:
+    def copy(name: str) -> Callable[[Any, Path, int], Any]:
+        def export(adapter: Any, folder: Path, opset: int) -> Any:
             spec = kad_demo.result.bundle.graph(name)
             shutil.copyfile(kad_demo.folder / spec.file, folder / spec.file)
             return spec
@@ -81,8 +81,8 @@ def test_one_wrong_weight_is_a_parity_error_and_no_bundle(
 ) -> None:
     honest = getattr(graph, f"export_{name}")
 
-    def dishonest(adapter: Any, folder: Path) -> Any:
-        spec = honest(adapter, folder)
+    def dishonest(adapter: Any, folder: Path, opset: int) -> Any:
+        spec = honest(adapter, folder, opset)
         # Not the token table (128 rows): some of its rows belong to words nobody asks for. In the text tower the choice
         # is the position table, whose middle row only a long text uses.
         damage(folder / spec.file, perturb(0.5, lambda t: len(t.dims) == 2 and 128 not in t.dims))

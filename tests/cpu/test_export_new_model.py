@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,61 +17,91 @@ from PIL import Image
 from synthetic import make_dataset
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.export import load_adapter
+from xbench_fast.export.cli import main
 
 torch = pytest.importorskip("torch")
 for package in ("onnx", "onnxscript", "onnxruntime", "tokenizers"):
     pytest.importorskip(package)
 
+COMMANDS = {"xbench-export": "xbench_fast.export.cli", "xbench-fast": "xbench_fast.runtime.cli"}
+
+
+def block(root: Path, kind: str) -> str:
+    """The first block of code of that kind in the page."""
+    text = (root / "docs" / "add-a-model.md").read_text()
+    return re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)[0]
+
+
+def run(line: str, folder: Path) -> None:
+    name, *arguments = shlex.split(line)
+    command = [sys.executable, "-m", COMMANDS[name], *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
 
 @pytest.fixture(scope="module")
 def folder(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file, a checkpoint of its model, and prompts for the data set."""
+    """The page's files, a checkpoint of its model, and the data set; then the page's commands are run there."""
     made = tmp_path_factory.mktemp("add-a-model")
-    (code,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "add-a-model.md").read_text(), re.DOTALL)
-    (made / "tiny.py").write_text(code)
+    for name, kind in (("tiny.py", "python"), ("xbench.toml", "toml"), ("prompts.json", "json")):
+        (made / name).write_text(block(root, kind))
     random = torch.Generator().manual_seed(3)
     shapes = {"patches.weight": (16, 3, 8, 8), "patches.bias": (16,), "words.weight": (12, 16)}
     torch.save({name: torch.randn(shape, generator=random) for name, shape in shapes.items()}, made / "tiny.pt")
-    (made / "prompts.json").write_text(json.dumps({"coco": {"Mass": ["a blob"], "Effusion": ["rod"]}}))
+    make_dataset(made / "phantoms", 12)
+    for line in block(root, "sh").splitlines():
+        run(line, made)
     return made
 
 
 @pytest.fixture(scope="module")
 def bundle(folder: Path) -> Bundle:
-    command = [sys.executable, "-m", "xbench_fast.export.cli", "--model", "tiny.py:TinyAdapter"]
-    command += ["--checkpoint", "tiny.pt", "--prompts", "prompts.json", "--out", "bundles"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return Bundle.load(folder / "bundles" / "tiny-64")
+    return Bundle.load(folder / "bundles" / "mine-64")
 
 
 def test_the_bundle_is_the_models(bundle: Bundle, folder: Path) -> None:
     manifest = bundle.manifest
-    assert (manifest.model, manifest.variant, manifest.weights) == ("tiny", "64", "published")
+    assert (manifest.model, manifest.variant, manifest.weights) == ("mine", "64", "published")
     assert manifest.checkpoint is not None and manifest.checkpoint["name"] == "tiny.pt"
     assert manifest.parity["passed"] is True and len(manifest.prompt_sets) == 8
+    assert bundle.prompt_set("rsna").texts == ("pneumonia",), "the words are still those of the class's prompt_style"
     table = torch.load(folder / "tiny.pt")["words.weight"].numpy()
-    np.testing.assert_allclose(bundle.prompt_set("coco").features[1], table[[2, 8, 3]].mean(0), atol=1e-6)
+    np.testing.assert_allclose(bundle.prompt_set("phantoms").features[1], table[[2, 8, 3]].mean(0), atol=1e-6)
 
 
 def test_it_is_evaluated_like_any_other(bundle: Bundle, folder: Path) -> None:
     """The logits of the run are those of the adapter on the decoded pictures."""
-    make_dataset(folder / "data", 12)
-    command = [sys.executable, "-m", "xbench_fast.runtime.cli", "eval", "--all", "--bundles", str(folder / "bundles")]
-    command += ["--data", f"coco={folder / 'data'}", "--out", str(folder / "run"), "--threads", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = json.loads((folder / "run" / "run.json").read_text())
-    (cell,) = run["cells"].values()
+    run_json = json.loads((folder / "run" / "run.json").read_text())
+    (cell,) = run_json["cells"].values()
     rows = pq.read_table(folder / "run" / cell["file"]).to_pylist()
     assert len(rows) == 24
     adapter = load_adapter(f"{folder / 'tiny.py'}:TinyAdapter", folder / "tiny.pt")
-    prompts = bundle.prompt_set("coco")
+    prompts = bundle.prompt_set("phantoms")
     for row in rows:
-        (picture,) = (folder / "data").rglob(f"{row['case_id']}*.png")
+        (picture,) = (folder / "phantoms").rglob(f"{row['case_id']}*.png")
         pixels = Image.open(picture).convert("L").resize((64, 64), Image.Resampling.BICUBIC)
         image = (torch.from_numpy(np.asarray(pixels, np.float32) / 255) - 0.5) / 0.25
         with torch.inference_mode():
             logits, _ = adapter.forward(image.expand(1, 3, 64, 64), torch.from_numpy(prompts.features))
         column = prompts.findings.index(row["finding"])
         assert row["logit"] == pytest.approx(float(logits[0, column]), abs=1e-4)
+
+
+def test_a_class_in_a_package_beside_the_file(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From another working directory; a flag wins over the table, and the search path is as it was."""
+    package = tmp_path / "project" / "hospital_models"
+    package.mkdir(parents=True)
+    shutil.copy(folder / "tiny.py", package / "small.py")
+    shutil.copy(folder / "tiny.pt", tmp_path / "project" / "weights.pt")
+    (tmp_path / "project" / "xbench.toml").write_text(
+        'bundles = "made"\n[models.ours]\nclass = "hospital_models.small:TinyAdapter"\ncheckpoint = "weights.pt"\n'
+        'variant = "64"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert main(["--model", "ours", "--config", "project/xbench.toml"]) == 0
+    bundle = Bundle.load(tmp_path / "project" / "made" / "ours-64")
+    assert bundle.manifest.weights == "published" and bundle.manifest.checkpoint["name"] == "weights.pt"
+    assert main(["--model", "ours", "--config", "project/xbench.toml", "--weights", "stand-in", "--out", "x"]) == 0
+    assert Bundle.load(tmp_path / "x" / "ours-64").manifest.weights == "stand-in"
+    assert sys.path == before

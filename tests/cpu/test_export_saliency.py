@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ import pytest
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.export import stand_in_adapter
 from xbench_fast.export.cli import main
+from xbench_fast.export.models import MODELS
 from xbench_fast.export.models.biomedclip import BiomedClip
 from xbench_fast.export.models.layers.attention import PackedAttention
 from xbench_fast.export.models.layers.bert import BertConfig
+from xbench_fast.export.models.layers.contrastive import patch_map
+from xbench_fast.export.models.layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from xbench_fast.export.models.layers.vit import ViTConfig
+from xbench_fast.export.models.maps import ATTENTION_MAPS, MAPS
 from xbench_fast.export.standin import fill_module
 
 torch = pytest.importorskip("torch")
@@ -52,8 +57,96 @@ def test_the_official_map_keeps_the_name() -> None:
     adapter = stand_in_adapter("kad", "demo")
     adapter.choose_map("last-layer")
     assert (adapter.variant, adapter.map_name) == ("demo", "")
-    with pytest.raises(ConfigError, match="no saliency map 'value-value'; it has last-layer, layer-mean"):
+    with pytest.raises(ConfigError, match=r"no saliency map 'value-value'; it has last-layer, .*, layer-mean"):
         adapter.choose_map("value-value")
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Any:
+    """Two layers, two heads, four queries, five patches."""
+    network = QueryDecoder(DecoderConfig(width=8, layers=2, heads=2, hidden=8))
+    fill_module(network, 5)
+    return network
+
+
+def scores_of(layer: Any, queries: Any, memory: Any) -> Any:
+    """Scaled query-key products of one layer's heads, [heads][4, 5], written out for one image."""
+    attention, x = layer.multihead_attn, layer.norm1(queries)
+    queries = layer.norm2(queries + layer.self_attn(x, x).out)[0]
+    weight, bias = attention.in_proj_weight, attention.in_proj_bias
+    q, k = queries @ weight[:8].T + bias[:8], memory[0] @ weight[8:16].T + bias[8:16]
+    return [q[:, part] @ k[:, part].T / 2 for part in (slice(0, 4), slice(4, 8))]
+
+
+@pytest.mark.parametrize("name", ATTENTION_MAPS)
+def test_every_reading_of_the_attention_written_out(decoder: Any, name: str) -> None:
+    random = torch.Generator().manual_seed(2)
+    queries, memory = torch.randn(1, 4, 8, generator=random), torch.randn(1, 5, 8, generator=random)
+    with torch.inference_mode():
+        states, maps = decoder(queries, memory, ATTENTION_MAPS[name])
+        found = join_layers(maps, ATTENTION_MAPS[name])[0]
+        same, _ = decoder(queries, memory)
+        second, _ = decoder.layers[0](queries, memory)
+        layers = [scores_of(decoder.layers[0], queries, memory), scores_of(decoder.layers[1], second, memory)]
+    wanted = []
+    for scores in layers if name.startswith("layer-mean") else layers[1:]:
+        heads = [s if name.endswith("-raw") else s.exp() / s.exp().sum(1, keepdim=True) for s in scores]
+        wanted.append(torch.maximum(*heads) if name.endswith("-head-max") else (heads[0] + heads[1]) / 2)
+    torch.testing.assert_close(found, sum(wanted) / len(wanted))
+    assert torch.equal(states, same)
+
+
+def test_every_model_names_its_maps_and_value_value_is_never_the_default() -> None:
+    official = {"biomedclip": "patch-text", "carzero": "layer-mean", "clip": "patch-text", "devide": "configured"}
+    official |= {"kad": "last-layer", "mavl": "layer-mean", "medklip": "layer-mean"}
+    assert (
+        {name: next(iter(maps)) for name, maps in MAPS.items()} == official == {name: official[name] for name in MAPS}
+    )
+    for name, maps in MAPS.items():
+        similarity = name in ("clip", "biomedclip")
+        assert set(maps) >= ({"value-value", "patch-text-softmax"} if similarity else set(ATTENTION_MAPS))
+        assert len(set(maps.values())) == len(maps) and MODELS.load(name).maps == maps
+
+
+def test_the_list_describes_every_map(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    printed = capsys.readouterr().out
+    for maps in MAPS.values():
+        assert all(
+            f"{name}: {text}" in printed or f"{name} (default): {text}" in printed for name, text in maps.items()
+        )
+
+
+def test_the_softmax_over_the_patches() -> None:
+    cosines = torch.tensor([[[0.5, -0.5, 0.1]]])
+    powers = [math.exp(4 * value) for value in (0.5, -0.5, 0.1)]
+    wanted = torch.tensor([[[power / sum(powers) for power in powers]]])
+    torch.testing.assert_close(patch_map(cosines, torch.tensor(4.0), "patch-text-softmax"), wanted)
+    assert patch_map(cosines, torch.tensor(4.0), "value-value") is patch_map(cosines, torch.tensor(4.0), "") is cosines
+
+
+def test_devides_map_is_the_configs_unless_another_is_asked_for() -> None:
+    config = {
+        "image": {"layers": 1, "heads": 2, "width": 32, "hidden": 48, "patch": 56, "memory": "class_and_patches"},
+        "text": {"vocabulary": 128, "width": 32, "layers": 1, "heads": 2, "hidden": 48, "positions": 64},
+        "decoder": {"width": 32, "layers": 3, "heads": 2, "ffn": 48, "map": [0, 1]},
+    }
+    config["text"]["max_length"] = 64
+    adapter: Any = stand_in_adapter("devide", config=config)
+    random = torch.Generator().manual_seed(0)
+    image, text = torch.randn(1, 3, 224, 224, generator=random), torch.randn(2, 32, generator=random)
+    with torch.inference_mode():
+        found = {"": adapter.forward(image, text)[1]}
+        adapter.choose_map("configured")
+        assert adapter.variant == "assumed-architecture"
+        for name in ATTENTION_MAPS:
+            adapter.variant, adapter.map_name = "assumed-architecture", ""
+            adapter.choose_map(name)
+            assert adapter.variant.endswith(name) and "assumed architecture" in adapter.saliency.description
+            found[name] = adapter.forward(image, text)[1]
+    assert {tuple(values.shape) for values in found.values()} == {(1, 2, 4, 4)}
+    values = list(found.values())
+    assert not any(torch.allclose(a, b) for n, a in enumerate(values) for b in values[:n]), "all differ"
 
 
 def test_value_value_attention_written_out() -> None:

@@ -2,7 +2,8 @@
 //
 // Blocks run one after the other. The threads of a block are fibres that are resumed in turn and give way only at
 // barriers, or, with SHIM_THREADS, real threads, so that a race detector sees what the kernel shares. Covered: one
-// dimension, static shared memory, __syncthreads, __any_sync over full warps, atomics on int, and the intrinsics below;
+// dimension, static shared memory, __syncthreads, votes and shuffles of full warps, atomics on int, and the intrinsics
+// below;
 // arithmetic is IEEE float32 (compile with -ffp-contract=off). Shared memory keeps what the last block left in it, as
 // on a device: nothing may count on zeros.
 #pragma once
@@ -89,15 +90,26 @@ inline void enter()
 
 constexpr int MOST = 1024;
 inline Barrier block_barrier, warp_barrier[MOST / 32];
-inline int votes[MOST];
+inline int posted[MOST];
 
-inline int any(int vote)
+inline unsigned ballot(int vote)
 {
     const unsigned t = thread_index.x, warp = t / 32;
-    votes[t] = vote;
+    posted[t] = vote;
     warp_barrier[warp].wait();
-    int result = 0;
-    for (unsigned i = 32 * warp; i < 32 * warp + 32; i++) result |= votes[i] != 0;
+    unsigned result = 0;
+    for (unsigned i = 0; i < 32; i++) result |= (unsigned)(posted[32 * warp + i] != 0) << i;
+    warp_barrier[warp].wait();
+    return result;
+}
+
+// The value of another lane of the warp; the own one where there is no such lane.
+inline int from_lane(int value, unsigned lane)
+{
+    const unsigned t = thread_index.x, warp = t / 32;
+    posted[t] = value;
+    warp_barrier[warp].wait();
+    const int result = lane < 32 ? posted[32 * warp + lane] : value;
     warp_barrier[warp].wait();
     return result;
 }
@@ -160,7 +172,12 @@ inline void launch(unsigned blocks, unsigned threads, const std::function<void()
 #define blockDim shim::block_size
 #define gridDim shim::grid_size
 #define __syncthreads() shim::block_barrier.wait()
-#define __any_sync(lanes, vote) shim::any(vote)
+#define __launch_bounds__(...)
+#define __noinline__
+#define __ballot_sync(lanes, vote) shim::ballot(vote)
+#define __shfl_sync(lanes, value, lane) shim::from_lane(value, lane)
+#define __shfl_xor_sync(lanes, value, bits) shim::from_lane(value, threadIdx.x % 32 ^ (unsigned)(bits))
+#define __shfl_down_sync(lanes, value, distance) shim::from_lane(value, threadIdx.x % 32 + (unsigned)(distance))
 
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
@@ -170,9 +187,13 @@ inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __saturatef(float a) { return a > 0 ? (a < 1 ? a : 1.0f) : 0.0f; }  // 0 of NaN
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline int __float_as_int(float value) { int bits; std::memcpy(&bits, &value, 4); return bits; }
 inline float __int_as_float(int bits) { float value; std::memcpy(&value, &bits, 4); return value; }
 inline int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+inline unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
 inline int atomicMin(int* at, int value)
 {
     int seen = __atomic_load_n(at, __ATOMIC_RELAXED);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import auc, precision_recall_curve
@@ -18,7 +20,8 @@ from xbench_fast.metrics_gpu import (
     recognition,
     recognition_replicates,
 )
-from xbench_fast.metrics_gpu.grounding_bootstrap import FIELDS
+from xbench_fast.metrics_gpu.bootstrap import percentile_intervals
+from xbench_fast.metrics_gpu.grounding_bootstrap import FIELDS, Search, searched_replicates
 from xbench_fast.metrics_gpu.recognition_bootstrap import RECOGNITION_FIELDS
 
 NAMES = ["a", "b", "empty", "c"]
@@ -184,3 +187,40 @@ def test_misuse():
     assert percentile_interval(np.full(4, np.nan)) is None
     assert percentile_interval(np.array([np.nan, 1.0, 1.0])).used == 2
     assert isinstance(draws, Draws)
+
+
+@pytest.mark.parametrize("tau", ["rechosen", "fixed"])
+def test_searches_that_share_their_sums_are_the_single_ones(tau):
+    counts, class_of, patient_of, draws = world()
+    half_of = patient_halves(patient_of)
+    options = GroundingOptions(iou_at="independent", tau_from=0.01)
+    searches = [
+        Search(replace(options, unit=unit), (20, 30) if unit == "per_model" else None)
+        for unit in ("per_class", "cross_fit", "per_dataset", "per_model", "per_image")
+    ]
+    together = searched_replicates(
+        counts, class_of, NAMES, draws, patient_of, searches, tau=tau, half_of=half_of, pixels=400
+    )
+    for search, found in zip(searches, together, strict=True):
+        halves = half_of if search.options.unit == "cross_fit" else None
+        alone = grounding_replicates(
+            counts, class_of, NAMES, draws, patient_of, search.options,
+            tau=tau, half_of=halves, levels=search.levels, pixels=400,
+        )  # fmt: skip
+        assert found.label == alone.label and found.tau == tau
+        for field in FIELDS:
+            for name in (*NAMES, "macro", "micro"):
+                assert found.of(field, name) == pytest.approx(alone.of(field, name), abs=1e-12, nan_ok=True)
+    with pytest.raises(ValueError, match="unit only"):
+        searched_replicates(
+            counts, class_of, NAMES, draws, patient_of,
+            [Search(options), Search(replace(options, tau_from=0.0))], pixels=400,
+        )  # fmt: skip
+
+
+def test_intervals_of_columns_are_those_of_each():
+    values = np.random.default_rng(2).random((50, 4))
+    values[3, 1] = np.nan
+    values[:, 2] = np.nan
+    assert percentile_intervals(values, 0.9) == [percentile_interval(values[:, k], 0.9) for k in range(4)]
+    assert percentile_intervals(np.zeros((5, 0))) == []

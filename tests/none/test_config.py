@@ -27,6 +27,8 @@ engine = "onnxruntime-cpu"
 batch = 4
 threads = 2
 out = "runs/one"
+build = false
+tf32 = true
 """
 
 
@@ -47,7 +49,7 @@ def test_a_whole_file_is_read_relative_to_itself(tmp_path: Path) -> None:
             "rsna": DatasetConfig("rsna", tmp_path / "rsna", "rsna", None, {"csv": "test.csv"}),
             "mine": DatasetConfig("mine", Path("/data/mine"), f"{tmp_path}/readers/mine.py:Mine", "chestxdet10", {}),
         },
-        eval=EvalConfig("onnxruntime-cpu", 4, 2, tmp_path / "runs/one"),
+        eval=EvalConfig("onnxruntime-cpu", 4, 2, tmp_path / "runs/one", build=False, tf32=True),
     )
 
 
@@ -66,6 +68,8 @@ def test_the_file_of_the_working_directory_is_found(tmp_path: Path, monkeypatch:
         ("[eval]\nbatch = 0", ["eval.batch", "at least 1"]),
         ("[eval]\nbatch = true", ["eval.batch", "at least 1"]),
         ('[eval]\nthreads = "2"', ["eval.threads"]),
+        ("[eval]\nbuild = 1", ["eval.build", "true or false"]),
+        ('[eval]\ntf32 = "yes"', ["eval.tf32", "true or false"]),
         ("[datasets.rsna]\ncsv = 'x'", ["datasets.rsna", "root"]),
         ("datasets = 3", ["'datasets' must be a table"]),
         ("bundles = 3", ["'bundles' must be a list"]),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from xbench_fast.metrics_gpu import (
     auc_difference,
+    auc_differences,
     auc_estimate,
     draw_patients,
     holm,
@@ -63,6 +64,17 @@ def test_delong_equals_its_definition(cases):
         z = (aucs[0] - aucs[1]) / math.sqrt(expected)
         assert difference.z == pytest.approx(z, rel=1e-6, abs=1e-9)
         assert difference.p == pytest.approx(2 * (1 - 0.5 * (1 + math.erf(abs(z) / math.sqrt(2)))), abs=1e-9)
+
+
+def test_delong_of_several_scores_at_once():
+    rng = np.random.default_rng(6)
+    label = (rng.random(60) < 0.4).astype(int)
+    scores = [rng.standard_normal(60).round(1) + weight * label for weight in (0, 0.5, 1, 1)]
+    found = auc_differences(scores, label, 0.9)
+    assert list(found) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    for (i, j), difference in found.items():
+        assert difference == auc_difference(scores[i], scores[j], label, 0.9)
+    assert auc_differences(scores[:1], label) == {}
 
 
 def test_delong_on_hanley_and_mcneils_readings():

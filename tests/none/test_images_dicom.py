@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import numpy as np
 import pytest
-from make_images import dicom, encode, jpeg2000, run_length
+from make_images import dicom, encode, jpeg2000, lossless_jpeg, run_length
 from xbench_fast.engines.errors import ImageError
 from xbench_fast.runtime.images.decode import decode_grey
 
@@ -156,6 +157,31 @@ def test_lossless_jpeg2000_gives_the_stored_values() -> None:
     data = dicom(stored, bits=12, syntax="1.2.840.10008.1.2.4.90", frame=jpeg2000(stored, 12))
     found = decode_grey(data, "a.dcm")
     close(found, oracle(stored))
+
+
+@pytest.mark.parametrize("bits", [8, 12, 15, 16])
+@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.70", "1.2.840.10008.1.2.4.57"])
+def test_lossless_jpeg_gives_the_stored_values(bits: int, syntax: str) -> None:
+    """Process 14, selection value 1 (4.70), which 4.57 allows too."""
+    stored = RNG.integers(0, 1 << bits, (17, 23), dtype=np.uint16).astype(np.uint8 if bits == 8 else np.uint16)
+    stored[0, :2] = 0, (1 << bits) - 1
+    found = decode_grey(dicom(stored, bits=bits, syntax=syntax, frame=lossless_jpeg(stored, bits)), "a.dcm")
+    close(found, oracle(stored) if bits > 8 else stored)
+
+
+def test_lossless_jpeg_with_another_predictor_gives_the_stored_values() -> None:
+    """A stream of another encoder, with the predictor of selection value 6."""
+    stream = base64.b64decode(
+        "/9j/xAAbAAEAAgMBAQAAAAAAAAAAAAAHCQgKCwUGDP/DAAsMAA0AEgEAEQD/2gAIAQAABgAA+f8A2VlZWVlZWVlZWVlZWVlZWVl9"
+        "LeaU+bnIiyjMvXGZvNKfNzkRZRmXrjM3mlPm59LeaU+bnBcKOm+XmlPm5wXCjpvl5pT5ufS3mlP1+e0Fwxum+XmlP1+e0Fwxum+X"
+        "mlP1+fpbza4nZN4Lm1uxL3y82uJ2TeC5tbsS98vNridk36W80p+vz2guGN03y80p+vz2guGN03y80p+vz9LeaU+bnBcKOm+XmlPm"
+        "5wXCjpvl5pT5ufS6yCGyNWn5R03zWQQ2Rq0/KOm+ayCGyNX0t5pT5uciLKMy9cZm80p83ORFlGZeuMzeaU+bn0t5pT5ucFwo6b5e"
+        "aU+bnBcKOm+XmlPm59LeaU/X57QXDG6b5eaU/X57QXDG6b5eaU/X5+lvNridk3gubW7EvfLza4nZN4Lm1uxL3y82uJ2TfpbzSn6/"
+        "PaC4Y3TfLzSn6/PaC4Y3TfLzSn6/MP/Z"
+    )
+    y, x = np.mgrid[:13, :18]
+    stored = ((37 * y + 101 * x + (y * x % 7) * 211) % 4096).astype(np.uint16)
+    close(decode_grey(dicom(stored, bits=12, syntax="1.2.840.10008.1.2.4.57", frame=stream), "a.dcm"), oracle(stored))
 
 
 def test_run_length_coding_gives_the_stored_values() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from make_images import encode
+from PIL import Image
 from xbench_fast.engines.errors import ImageError
 from xbench_fast.runtime.images.decode import decode_grey, read_grey, reader_version
 
@@ -17,10 +21,14 @@ GREY = RNG.integers(0, 256, (37, 53), dtype=np.uint8)
 COLOUR = RNG.integers(0, 256, (37, 53, 3), dtype=np.uint8)
 
 
-def png(width: int, height: int, rows: bytes, kind: bytes = b"\x08\0\0\0\0", extra: bytes = b"") -> bytes:
-    """A PNG with the filtered rows `rows`; `kind`: bit depth, colour type, compression, filter, interlace."""
+def png(
+    width: int, height: int, rows: bytes, kind: bytes = b"\x08\0\0\0\0", extra: bytes = b"", chunk: bytes = b""
+) -> bytes:
+    """A PNG with the filtered rows `rows`; `kind`: bit depth, colour type, compression, filter, interlace; `extra`
+    follows the pixels in their chunk, `chunk` is a whole one before it: kind and content."""
     chunks = [
         (b"IHDR", struct.pack(">II", width, height) + kind),
+        *([(chunk[:4], chunk[4:])] if chunk else []),
         (b"IDAT", zlib.compress(rows) + extra),
         (b"IEND", b""),
     ]
@@ -162,3 +170,31 @@ def test_an_animation_is_refused() -> None:
 
 def test_the_reader_version_names_the_libraries_that_decide_pixels() -> None:
     assert "pillow-" in reader_version() and "pydicom-" in reader_version()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.binary(min_size=0, max_size=100),
+    st.sampled_from([b"", b"gAMA", b"tRNS", b"sRGB", b"bKGD", b"tEXt"]),
+    st.booleans(),
+)
+def test_both_png_decoders_agree(width: int, height: int, noise: bytes, chunk: bytes, filters: bool) -> None:
+    """Filters of every kind and none that exist, pixels missing or left over, chunks that libpng may act on."""
+    pytest.importorskip("imagecodecs")
+    rows = bytearray(noise.ljust(height * (width + 1), b"\x07")[: height * (width + 1)] if filters else noise)
+    if filters:
+        rows[:: width + 1] = bytes(value % 5 for value in rows[:: width + 1])
+    content = {b"gAMA": (100000).to_bytes(4, "big"), b"tRNS": b"\0\x07", b"sRGB": b"\0", b"bKGD": b"\0\0"}
+    body = content.get(chunk, b"a\0b")
+    file = png(width, height, bytes(rows), chunk=chunk + body if chunk else b"")
+    try:
+        with Image.open(io.BytesIO(file), formats=("PNG",)) as image:
+            image.load()
+            expected = np.asarray(image.convert("L"))
+    except (OSError, SyntaxError, ValueError):
+        with pytest.raises(ImageError):
+            decode_grey(file, "a.png")
+        return
+    np.testing.assert_array_equal(decode_grey(file, "a.png"), expected)

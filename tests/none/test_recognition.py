@@ -119,3 +119,28 @@ def test_misuse():
     for bad in (np.nan, np.inf):
         with pytest.raises(ValueError, match=f"image 1, class 'a' is {bad}"):
             recognition(np.array([[0.0], [bad]]), good[1], ["a"])
+
+
+def test_equals_scikit_learn_to_the_twelfth_digit():
+    """AUC, AUPRC, F1 and accuracy of scores with and without ties, rare and common classes."""
+    from sklearn import metrics
+
+    rng = np.random.default_rng(0)
+    for prevalence, decimals in [(0.5, 9), (0.02, 9), (0.9, 1), (0.1, 1), (0.3, 0)]:
+        label = (rng.random(2000) < prevalence).astype(int)
+        logit = (rng.standard_normal(2000) + 0.7 * label).round(decimals)
+        found = recognition(logit[:, None], label[:, None], ["x"]).classes[0]
+        said = logit >= 0
+        precision, recall, cuts = metrics.precision_recall_curve(label, logit)
+        with np.errstate(invalid="ignore"):
+            f1 = np.nan_to_num(2 * precision * recall / (precision + recall))[:-1]
+        for value, oracle in [
+            (found.auc, metrics.roc_auc_score(label, logit)),
+            (found.auprc, metrics.average_precision_score(label, logit)),
+            (found.auprc_trapezoid, metrics.auc(recall, precision)),
+            (found.f1, metrics.f1_score(label, said)),
+            (found.accuracy, metrics.accuracy_score(label, said)),
+            (found.f1_best, f1.max()),
+            (found.f1_logit, cuts[f1 >= f1.max() - 1e-12].max()),
+        ]:
+            assert value == pytest.approx(oracle, abs=1e-12), (prevalence, decimals)

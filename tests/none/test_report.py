@@ -5,22 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
-from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.scoring import Row
-from xbench_fast.runtime.reporting.console import print_table
+from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.printed import percent
-from xbench_fast.runtime.reporting.report import report_tables, write_report
-from xbench_fast.runtime.reporting.table import Column, Table
+from xbench_fast.runtime.reporting.report import make_report, write_report
+from xbench_fast.runtime.reporting.table import Item, Table, plain
 
 
 @pytest.fixture
@@ -36,14 +33,28 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def report(path: Path) -> tuple[dict[str, Any], dict[str, Table], str]:
-    opened, results, tables = report_tables(path)
-    written = write_report(opened, results, tables)
-    assert sorted(p.name for p in written) == [
-        "classes.csv", "coverage.csv", "recognition.csv", "report.json", "report.md", "table1.csv",
-    ]  # fmt: skip
+FILES = [
+    "auc_differences.csv", "classes.csv", "coverage.csv", "differences.csv", "paper.csv", "recognition.csv",
+    "report.json", "table1.csv", "tables.md", "tables.tex",
+]  # fmt: skip
+
+
+def report(path: Path, choices: Choices | None = None) -> tuple[dict[str, Any], dict[str, Table], str]:
+    """The report without resampling and drawing; intervals have tests of their own."""
+    made = make_report(path, choices or Choices(replicates=0))
+    written = write_report(made, page=False)
+    assert sorted(p.name for p in written) == FILES and all(p.is_file() for p in written)
     data = json.loads((path / "report" / "report.json").read_text())
-    return data, {table.title: table for table in tables}, (path / "report" / "report.md").read_text()
+    return data, {table.title: table for table in made.tables}, (path / "report" / "tables.md").read_text()
+
+
+def texts(row: tuple[Item, ...]) -> tuple[str, ...]:
+    return tuple(map(plain, row))
+
+
+def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
+    """Rows by their first item."""
+    return {plain(row[0]): texts(row[1:]) for row in table.rows}
 
 
 def naive_class(rows: list[Row], finding: str) -> dict[str, float]:
@@ -98,84 +109,75 @@ def test_grounding_equals_plain_loops(run: Path) -> None:
             means.setdefault((cell["model"], name), []).append(mean)
     for name in NUMBERS:
         assert data["models"]["kad"]["mean_of_datasets"][name] == pytest.approx(np.mean(means["kad", name]), abs=1e-12)
-    assert data["models"]["toy"] == {"mean_of_datasets": dict.fromkeys(NUMBERS), "datasets": 0}
-
-
-def test_recognition_equals_scikit_learn(run: Path) -> None:
-    data, tables, _ = report(run)
-    for cell, seed in zip(data["cells"], (1, 2, 1), strict=True):
-        negative = cell["model"] == "clip"
-        for index, found in enumerate(cell["recognition"]["classes"]):
-            rows = [r for r in random_rows(seed, negative=negative) if r.finding == found["name"] and r.status == "ok"]
-            rows = [row for row in rows if row.label is not None]
-            labels, logits = [row.label for row in rows], [float(row.logit or 0) for row in rows]
-            said = [1 / (1 + math.exp(-value)) >= 0.5 for value in logits]
-            assert (found["n"], found["positives"]) == (len(rows), sum(labels))
-            if found["name"] == "Edema":
-                assert found["auc"] is None and found["auprc"] is None and found["f1"] == 0
-            else:
-                assert found["auc"] == pytest.approx(roc_auc_score(labels, logits))
-                assert found["auprc"] == pytest.approx(average_precision_score(labels, logits))
-            assert found["f1"] == pytest.approx(f1_score(labels, said, zero_division=0))
-            assert found["accuracy"] == pytest.approx(accuracy_score(labels, said))
-            pair = [value >= float(row.logit_negative or 0) for value, row in zip(logits, rows, strict=True)]
-            if negative:
-                assert cell["pair"]["classes"][index]["f1"] == pytest.approx(f1_score(labels, pair, zero_division=0))
-                assert cell["pair"]["classes"][index]["accuracy"] == pytest.approx(accuracy_score(labels, pair))
-            else:
-                assert cell["pair"]["classes"] == []
-    table = tables["Recognition"]
-    assert [row[-2:] for row in table.rows] == [("Edema", "Edema")] * 3
-    cell = data["cells"][0]
-    assert table.rows[0][3] == percent(np.mean([item["auc"] for item in cell["recognition"]["classes"][:2]]))
-    cells = cell["recognition"]["classes"]
-    hamming = sum(item["accuracy"] * item["n"] for item in cells) / sum(item["n"] for item in cells)
-    assert float(table.rows[0][7]) == pytest.approx(100 * hamming, abs=0.0051)
+    toy = data["models"]["toy"]
+    assert toy["datasets"] == 0 and set(toy["mean_of_datasets"].values()) == {None} and toy["intervals"] == {}
 
 
 def test_table_1_has_the_papers_shape(run: Path) -> None:
     data, tables, markdown = report(run)
     table = tables["Table 1: grounding"]
     assert table.groups == ["The one", "The two", "mean of datasets"]
-    assert [c.title for c in table.columns][1:6] == ["Point", "Dice*", "all-ones", "IoU*", "all-ones"]
-    assert [row[0] for row in table.rows] == ["kad", "clip (1 of 2 datasets)", "toy"]
-    mean = data["cells"][0]["grounding"]["macro"]
-    assert table.rows[0][1:6] == tuple(
-        percent(mean[name]) for name in ("pointing", "dice_best", "floor_dice", "iou_best", "floor_iou")
-    )
-    assert table.rows[1][6:11] == ("-",) * 5 and set(table.rows[2][1:]) == {"-"}
+    assert [c.title for c in table.columns][1:6] == ["Point", "Dice*", "Dice honest", "IoU*", "IoU honest"]
+    rows = rows_of(table)
+    assert list(rows) == ["n pairs", "all-ones", "kad", "clip", "toy"]
+    cell = data["cells"][0]
+    mean, honest = cell["grounding"]["macro"], cell["honest"]["macro"]
+    values = (mean["pointing"], mean["dice_best"], honest["dice_best"], mean["iou_best"], honest["iou_best"])
+    assert rows["kad"][:5] == tuple(map(percent, values))
+    floors = [mean[name] for name in ("chance", "floor_dice", "floor_dice", "floor_iou", "floor_iou")]
+    assert rows["all-ones"][:5] == tuple(map(percent, floors))
+    assert rows["n pairs"][:6] == (str(cell["n"]), "", "", "", "", str(data["cells"][1]["n"]))
+    assert rows["clip"][5:10] == ("-",) * 5 and set(rows["toy"]) == {"-"}
+    assert [row[0].note for row in table.rows if not isinstance(row[0], str)] == ["1 of 2 datasets"]
     assert any("optimistic: threshold chosen on the same data" in note for note in table.notes)
-    assert "| kad | " + " | ".join(table.rows[0][1:]) + " |" in markdown
-    rows = list(csv.DictReader(io.StringIO((run / "report" / "table1.csv").read_text())))
-    assert float(rows[0]["dice_fixed_percent"]) == pytest.approx(100 * mean["dice_fixed"])
-    assert float(rows[0]["delta_dice_points"]) == pytest.approx(mean["delta_dice"])
-    assert [(row["model"], row["dataset"], row["n"]) for row in rows[3:]] == [
+    assert any("honest: threshold chosen on one half of the patients" in note for note in table.notes)
+    assert "| toy | " + " | ".join(rows["toy"]) + " |" in markdown
+    lines = list(csv.DictReader(io.StringIO((run / "report" / "table1.csv").read_text())))
+    assert float(lines[0]["dice_fixed_percent"]) == pytest.approx(100 * mean["dice_fixed"])
+    assert float(lines[0]["delta_dice_points"]) == pytest.approx(mean["delta_dice"])
+    assert float(lines[0]["dice_honest_percent"]) == pytest.approx(100 * honest["dice_best"])
+    assert [(line["model"], line["dataset"], line["n"]) for line in lines[3:]] == [
         ("clip", "two", "0"), ("toy", "one", "0"), ("toy", "two", "0"),
     ]  # fmt: skip
-    assert rows[3]["remark"] == "failed: it broke" and rows[5]["remark"].startswith("not finished")
+    assert lines[3]["remark"] == "failed: it broke" and lines[5]["remark"].startswith("not finished")
 
 
 def test_class_tables_give_n_floor_and_chance(run: Path) -> None:
     data, tables, _ = report(run)
-    grounding = data["cells"][0]["grounding"]
+    grounding, honest = data["cells"][0]["grounding"], data["cells"][0]["honest"]
     classes = {item["name"]: item for item in grounding["classes"]}
+    other = {item["name"]: item for item in honest["classes"]}
     pointing = tables["The one: pointing per class"]
     assert [c.title for c in pointing.columns] == ["model", "Mean", "Mass", "Effusion"]
-    assert pointing.rows[0] == ("n", "", *(str(classes[name]["n"]) for name in CLASSES[:2]))
-    assert pointing.rows[1][0] == "chance" and pointing.rows[1][2] == percent(classes["Mass"]["floor_iou"])
-    assert pointing.rows[2] == (
-        "kad",
+    rows = rows_of(pointing)
+    assert rows["n"] == ("", *(str(classes[name]["n"]) for name in CLASSES[:2]))
+    assert rows["chance"][1] == percent(classes["Mass"]["floor_iou"])
+    assert rows["kad"] == (
         percent(grounding["macro"]["pointing"]),
         *(percent(classes[name]["pointing"]) for name in CLASSES[:2]),
     )
     dice = tables["The one: Dice per class at the best threshold"]
-    assert [(c.group, c.title) for c in dice.columns][3:6] == [
-        ("Mass", "Dice*"),
-        ("Mass", "all-ones"),
-        ("Mass", "tau*"),
-    ]
-    mass = classes["Mass"]
-    assert dice.rows[1][3:6] == (percent(mass["dice_best"]), percent(mass["floor_dice"]), f"{mass['best_tau']:.2f}")
+    assert [(c.group, c.title) for c in dice.columns][1:6] == [
+        ("Mean", "Dice*"), ("Mean", "honest"), ("Mass", "Dice*"), ("Mass", "honest"), ("Mass", "tau"),
+    ]  # fmt: skip
+    mass, rows = classes["Mass"], rows_of(dice)
+    assert rows["kad"][2:5] == (
+        percent(mass["dice_best"]),
+        percent(other["Mass"]["dice_best"]),
+        f"{mass['best_tau']:.2f}",
+    )
+    assert rows["all-ones"][2:5] == (percent(mass["floor_dice"]),) * 2 + ("",)
+    assert rows["n"][2:5] == (str(mass["n"]), "", "")
+
+
+def test_threshold_table_says_what_the_choice_is_worth(run: Path) -> None:
+    data, tables, _ = report(run)
+    table = tables["Threshold sensitivity"]
+    assert [column.title for column in table.columns][1:5] == ["Dice 0.5", "IoU 0.5", "delta", "delta honest"]
+    found, honest = data["cells"][0]["grounding"]["macro"], data["cells"][0]["honest"]["macro"]
+    points = (found["delta_dice"] / 100, honest["delta_dice"] / 100)
+    assert rows_of(table)["kad"][:4] == tuple(map(percent, (found["dice_fixed"], found["iou_fixed"], *points)))
+    assert found["delta_dice"] >= max(0, honest["delta_dice"])
 
 
 def test_models_with_different_pairs_have_their_own_n(tmp_path: Path) -> None:
@@ -184,8 +186,10 @@ def test_models_with_different_pairs_have_their_own_n(tmp_path: Path) -> None:
         add_cell(made, "a", "one", random_rows(1))
         add_cell(made, "b", "one", random_rows(5))
     _, tables, _ = report(tmp_path / "run")
-    labels = [row[0] for row in tables["The one: pointing per class"].rows]
+    labels = list(rows_of(tables["The one: pointing per class"]))
     assert labels == ["n, a", "n, b", "chance, a", "chance, b", "a", "b"]
+    first = list(rows_of(tables["Table 1: grounding"]))
+    assert first == ["n pairs, a", "n pairs, b", "all-ones, a", "all-ones, b", "a", "b"]
 
 
 def test_worthless_weights_are_stamped_on_every_table(run: Path) -> None:
@@ -194,7 +198,7 @@ def test_worthless_weights_are_stamped_on_every_table(run: Path) -> None:
     for title, table in tables.items():
         assert (line in table.stamps) == (not title.startswith("The two")), title
         assert all("stand-in" not in stamp for stamp in table.stamps) == title.startswith("The two")
-    assert markdown.count(line) == sum(line in table.stamps for table in tables.values()) == 5
+    assert markdown.count(line) == sum(line in table.stamps for table in tables.values()) == 9
     for name in ("table1.csv", "classes.csv", "recognition.csv", "coverage.csv"):
         rows = list(csv.DictReader(io.StringIO((run / "report" / name).read_text())))
         finished = [row for row in rows if row["model"] == "clip" and row["dataset"] == "one"]
@@ -219,20 +223,12 @@ def test_limits_and_holes_are_stamped(run: Path) -> None:
 
 def test_coverage_counts_everything(run: Path) -> None:
     data, tables, _ = report(run)
-    rows = {row[:2]: row[2:] for row in tables["Coverage"].rows}
+    rows = {texts(row)[:2]: texts(row)[2:] for row in tables["Coverage"].rows}
     kad = [row for row in random_rows(1) if row.area is not None]
     degenerate, rescued = sum(bool(row.degenerate) for row in kad), sum(bool(row.rescued) for row in kad)
     assert degenerate and rescued
-    assert rows["kad", "The one"] == (
-        "30",
-        "1",
-        "1",
-        str(len(kad)),
-        str(degenerate),
-        str(rescued),
-        "numpy fp32",
-        "done",
-    )
+    counts = ("30", "15", "1", "1", str(len(kad)), "0", str(degenerate), str(rescued))
+    assert rows["kad", "The one"] == (*counts, "numpy fp32", "default", "done")
     assert rows["clip", "The two"][-1] == "failed: it broke"
     assert rows["toy", "The two"][-1].startswith("not finished")
     assert {item["reason"] for item in data["unfinished"]} >= {"failed: it broke", "skipped: no prompts"}
@@ -242,35 +238,25 @@ def test_a_damaged_result_is_no_result(run: Path) -> None:
     file = next((run / "cells").glob("kad--one-*.parquet"))
     file.write_bytes(file.read_bytes()[:-20])
     _, tables, _ = report(run)
-    assert tables["Table 1: grounding"].rows[0][1:6] == ("-",) * 5
-    rows = {row[:2]: row[-1] for row in tables["Coverage"].rows}
+    assert rows_of(tables["Table 1: grounding"])["kad"][:5] == ("-",) * 5
+    rows = {texts(row)[:2]: row[-1] for row in tables["Coverage"].rows}
     assert "missing or damaged" in rows["kad", "The one"]
 
 
 def test_a_report_is_a_pure_function_of_the_run(run: Path) -> None:
-    report(run)
+    report(run, Choices(replicates=50))
     before = {path.name: path.read_bytes() for path in (run / "report").iterdir()}
-    report(run)
+    (run / "report" / "report.md").write_text("of an earlier version")
+    report(run, Choices(replicates=50))
     assert {path.name: path.read_bytes() for path in (run / "report").iterdir()} == before
 
 
 def test_no_run_directory(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run directory"):
-        report_tables(tmp_path)
+        make_report(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(RunError, match="cannot be read"):
-        report_tables(tmp_path)
-
-
-def test_wide_tables_are_broken_at_groups() -> None:
-    columns = [Column("model"), *(Column(title, f"set {i}") for i in range(6) for title in ("Point", "Dice"))]
-    table = Table("wide", tuple(columns), (tuple(["name"] + [f"{i}.00" for i in range(12)]),), ("stamped",), ("noted",))
-    for width, parts in ((200, 1), (60, 2)):
-        console = Console(width=width, record=True, file=io.StringIO())
-        print_table(console, table)
-        text = console.export_text()
-        assert text.count("name") == parts and text.count("stamped") == text.count("noted") == 1
-        assert all(f" {i}.00" in text for i in range(12))
+        make_report(tmp_path)
 
 
 def test_models_and_datasets_stand_in_the_order_of_the_configuration(run: Path) -> None:
@@ -279,5 +265,5 @@ def test_models_and_datasets_stand_in_the_order_of_the_configuration(run: Path) 
     data["config"] = {"bundles": ["toy", "unused", "clip"], "datasets": {"two": {}, "one": {}}}
     file.write_text(json.dumps(data))
     _, tables, _ = report(run)
-    assert [row[0].split()[0] for row in tables["Table 1: grounding"].rows] == ["toy", "clip", "kad"]
+    assert list(rows_of(tables["Table 1: grounding"]))[-3:] == ["toy", "clip", "kad"]
     assert tables["Table 1: grounding"].groups[:2] == ["The two", "The one"]

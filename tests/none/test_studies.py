@@ -11,6 +11,7 @@ from test_grounding import random_counts
 from xbench_fast.metrics_gpu import (
     GroundingOptions,
     correlation,
+    draw_patients,
     grounding,
     model_levels,
     pack_masks,
@@ -21,7 +22,7 @@ from xbench_fast.metrics_gpu import (
     sweep,
     tolerant_hits,
 )
-from xbench_fast.metrics_gpu.correlation import without_group_means
+from xbench_fast.metrics_gpu.correlation import replicated_r2, without_group_means
 
 
 def test_correlation_against_scipy():
@@ -62,6 +63,37 @@ def test_bootstrap_r2_equals_resampled_points():
             assert np.isnan(value)
         else:
             assert value == pytest.approx(stats.pearsonr(x[i], y[i]).statistic ** 2)
+
+
+def test_points_in_groups_are_drawn_and_left_out_together():
+    rng = np.random.default_rng(5)
+    x, y = rng.random(9), rng.random(9)
+    groups = ["a", "b", "c"] * 3
+    found = correlation(x, y, groups=groups, replicates=200, seed=3)
+    assert found.fisher is None and found.r2 == correlation(x, y).r2
+    left = [stats.pearsonr(x[i], y[i]).statistic ** 2 for i in ([k for k in range(9) if k % 3 != g] for g in range(3))]
+    assert found.left_out == pytest.approx(left)
+    drawn = draw_patients(3, 200, seed=3).counts
+    values = []
+    for row in drawn:
+        i = np.concatenate([np.repeat(np.arange(g, 9, 3), row[g]) for g in range(3)])
+        values.append(stats.pearsonr(x[i], y[i]).statistic ** 2)
+    low, high = np.percentile(values, [2.5, 97.5])
+    assert (found.bootstrap_r2.low, found.bootstrap_r2.high) == pytest.approx((low, high))
+    with pytest.raises(ValueError, match="groups"):
+        correlation(x, y, groups=groups[1:])
+
+
+def test_r2_of_replicated_points():
+    rng = np.random.default_rng(6)
+    x, y = rng.random((20, 5)), rng.random((20, 5))
+    x[0], y[1, 0] = 0.5, np.nan
+    found = replicated_r2(x, y)
+    assert np.isnan(found[:2]).all()
+    assert found[2:] == pytest.approx([stats.pearsonr(a, b).statistic ** 2 for a, b in zip(x[2:], y[2:], strict=True)])
+    assert np.isnan(replicated_r2(x[:, :2], y[:, :2])).all()
+    with pytest.raises(ValueError, match="one shape"):
+        replicated_r2(x, y[1:])
 
 
 def test_correlation_edges():
@@ -106,6 +138,20 @@ def test_size_strata_are_grounding_of_their_pairs():
         assert stratum.mean_fraction == pytest.approx(share[chosen].mean())
         assert stratum.above_chance == pytest.approx(alone.pointing - share[chosen].mean())
     assert sum(stratum.scores.n for stratum in strata) == len(counts)
+
+
+def test_size_strata_with_halves_and_other_hits():
+    rng = np.random.default_rng(3)
+    counts = random_counts(rng)
+    pixels, half_of, hits = int(counts.area[0, 0]), rng.integers(0, 2, len(counts)), rng.random(len(counts))
+    options = GroundingOptions(unit="cross_fit")
+    strata = size_strata(counts, pixels, options, half_of=half_of, hits=hits, tertiles=True)
+    index, _ = strata_of(counts.region, pixels, tertiles=True)
+    for place, stratum in enumerate(strata):
+        chosen = index == place
+        alone = grounding(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"], options, half_of=half_of[chosen])
+        assert stratum.scores.dice_best == pytest.approx(alone.macro.dice_best)
+        assert stratum.scores.pointing == pytest.approx(hits[chosen].mean())
 
 
 def test_distance_to_the_region():

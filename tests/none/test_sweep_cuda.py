@@ -36,9 +36,9 @@ def cupy(request, library):
     fake = cupy_on_cpu.fake_cupy(library, request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "cupy", fake)
-        sweep_cupy._module.cache_clear()
+        sweep_cupy._kernels.cache_clear()
         yield fake
-    sweep_cupy._module.cache_clear()
+    sweep_cupy._kernels.cache_clear()
 
 
 def gpu_sweep(cupy, grids, masks, **options):
@@ -279,3 +279,41 @@ def test_misuse_on_the_gpu(cupy):
     ]:
         with pytest.raises(error, match=words):
             sweep(**{"saliency": grid, "masks": mask, **arguments})
+
+
+def test_tables_are_uploaded_once_for_frames_that_are_the_same(cupy, monkeypatch):
+    """And not kept where they differ, since the next batch has others."""
+    rng = np.random.default_rng(1)
+    grids, masks = rng.random((5, 7, 7), dtype=F), random_masks(rng, 5, 30, 64)
+    same, other = np.tile([0.0, 0.1, 1.0, 0.9], (5, 1)), frames_of(rng, 5)
+    packed = cupy.asarray(pack_masks(masks))
+    maps, made, asarray = cupy.asarray(grids), [], cupy.asarray
+    sweep_cupy._kernels.cache_clear()
+    monkeypatch.setattr(cupy, "asarray", lambda *arguments: made.append(1) or asarray(*arguments))
+    counts = []
+    for frames in (same, same, None, None, other, other):
+        before = len(made)
+        assert_equal(sweep(maps, packed, size=(30, 64), frames=frames).on_host(), grids, masks, frames)
+        counts.append(len(made) - before)
+    assert counts == [8, 0, 7, 0, 7, 7]
+
+
+def test_packed_masks_are_used_in_place_where_they_are_whole_words(cupy):
+    rng = np.random.default_rng(2)
+    grids, masks = rng.random((3, 5, 5), dtype=F), random_masks(rng, 3, 9, 64)
+    whole = cupy.asarray(pack_masks(masks))
+    assert np.shares_memory(sweep_cupy._words(cupy, whole, 64), whole)
+    shifted = np.zeros(whole.nbytes + 1, np.uint8)
+    shifted[1:] = whole.ravel()
+    askew = cupy.asarray(shifted)[1:].reshape(whole.shape)
+    assert askew.data.ptr % 4 and not np.shares_memory(sweep_cupy._words(cupy, askew, 64), askew)
+    assert_equal(sweep(cupy.asarray(grids), askew, size=(9, 64)).on_host(), grids, masks)
+
+
+def test_counters_are_emptied_before_they_overflow(cupy):
+    """More than 65,535 pixels for a lane, nearly all of them in one bin and inside the region."""
+    grids = np.zeros((1, 4, 4), F)
+    grids[0, 0, 0] = 1
+    masks = np.ones((1, 70_000, 40), bool)
+    masks[0, 0, 0] = False
+    assert_equal(gpu_sweep(cupy, grids, masks), grids, masks)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["PackedAttention", "attend", "split_heads"]
+__all__ = ["Attended", "PackedAttention", "attend", "split_heads"]
+
+
+class Attended(NamedTuple):
+    """What attention gives [B, Q, H * d], its softmax weights [B, H, Q, N] and the scores before the softmax."""
+
+    out: Tensor
+    weights: Tensor
+    scores: Tensor
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -14,15 +24,15 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Attended:
     """Scaled dot-product attention of q [B, H, Q, d] over k, v [B, H, N, d].
 
-    `bias` is added to the scores. A batch of 1 on either side is broadcast. Returns [B, Q, H * d] and the softmax
-    weights [B, H, Q, N].
+    `bias` is added to the scores. A batch of 1 on either side is broadcast.
     """
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
-    weights = (scores if bias is None else scores + bias).softmax(dim=-1)
-    return (weights @ v).transpose(1, 2).flatten(2), weights
+    scores = scores if bias is None else scores + bias
+    weights = scores.softmax(dim=-1)
+    return Attended((weights @ v).transpose(1, 2).flatten(2), weights, scores)
 
 
 class PackedAttention(nn.Module):
@@ -37,8 +47,8 @@ class PackedAttention(nn.Module):
         nn.init.xavier_uniform_(self.in_proj_weight)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, query: Tensor, memory: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """query [B, Q, C], memory [B, N, C] -> [B, Q, C] and weights [B, H, Q, N]; either batch may be 1.
+    def forward(self, query: Tensor, memory: Tensor, bias: Tensor | None = None) -> Attended:
+        """query [B, Q, C], memory [B, N, C] -> [B, Q, C], weights and scores; either batch may be 1.
 
         The tensors that share an input are projected together: all three in self-attention, else keys and values.
         """
@@ -50,8 +60,8 @@ class PackedAttention(nn.Module):
             (w_q, w_kv), (b_q, b_kv) = self.in_proj_weight.split(rows), self.in_proj_bias.split(rows)
             q = F.linear(query, w_q, b_q)
             k, v = F.linear(memory, w_kv, b_kv).chunk(2, dim=-1)
-        out, weights = attend(*(split_heads(x, self.heads) for x in (q, k, v)), bias)
-        return self.out_proj(out), weights
+        out, weights, scores = attend(*(split_heads(x, self.heads) for x in (q, k, v)), bias)
+        return Attended(self.out_proj(out), weights, scores)
 
     def values(self, x: Tensor) -> Tensor:
         """Self-attention of x [B, N, C] with the values in the place of queries and keys -> [B, N, C]."""

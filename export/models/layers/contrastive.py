@@ -5,22 +5,20 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["PATCH_MAPS", "PATCH_TEXT", "VALUE_VALUE", "contrast", "contrast_outputs"]
+from ..maps import PATCH_SOFTMAX
 
-PATCH_TEXT, VALUE_VALUE = "patch-text", "value-value"
-PATCH_MAPS = {
-    PATCH_TEXT: "cosine between each projected patch and the prompt",
-    VALUE_VALUE: "cosine between each projected patch and the prompt, where the last block's attention weights are the "
-    "softmax of value-value products instead of query-key ones; scores are the unchanged model's",
-}
-"""Saliency maps by name. Value-value attention is that of training-free open-vocabulary segmentation (Li et al. 2023,
-arXiv 2304.05653; Wang et al. 2024, arXiv 2312.01597), here in the last block only, with its residual and MLP."""
+__all__ = ["contrast", "contrast_outputs", "patch_map"]
 
 
 def contrast(pooled: Tensor, patches: Tensor, text: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """pooled [B, D], patches [B, N, D], text [Q, D], scale [] -> scale * cosine [B, Q], cosine of patches [B, Q, N]."""
     pooled, patches, text = (F.normalize(x, dim=-1) for x in (pooled, patches, text))
     return scale * pooled @ text.T, (patches @ text.T).transpose(1, 2)
+
+
+def patch_map(similarity: Tensor, scale: Tensor, name: str) -> Tensor:
+    """Cosines of patches and prompts [B, Q, N] -> the map `name` (see models.maps), by default the cosines."""
+    return (scale * similarity).softmax(dim=-1) if name == PATCH_SOFTMAX else similarity
 
 
 def contrast_outputs(

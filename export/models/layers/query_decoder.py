@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
-from .attention import PackedAttention
+from ..maps import PLAIN, Reading
+from .attention import Attended, PackedAttention
 
-__all__ = ["LAST_LAYER", "LAYER_MEAN", "DecoderConfig", "DecoderLayer", "QueryDecoder"]
-
-LAST_LAYER, LAYER_MEAN = "last-layer", "layer-mean"  # names of saliency maps
+__all__ = ["DecoderConfig", "DecoderLayer", "QueryDecoder", "join_layers"]
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,15 @@ class DecoderLayer(nn.Module):
         self.norm3 = nn.LayerNorm(config.width)
         self.relu = nn.ReLU()
 
-    def forward(self, queries: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """queries [B or 1, Q, C], memory [B, N, C] -> queries [B, Q, C] and weights [B, heads, Q, N]."""
+    def forward(self, queries: Tensor, memory: Tensor) -> tuple[Tensor, Attended]:
+        """queries [B or 1, Q, C], memory [B, N, C] -> queries [B, Q, C] and the attention to the image."""
         if self.self_attention:
             x = self.norm1(queries)
-            queries = queries + self.self_attn(x, x)[0]
-        seen, weights = self.multihead_attn(self.norm2(queries), memory)
-        queries = queries + seen
+            queries = queries + self.self_attn(x, x).out
+        seen = self.multihead_attn(self.norm2(queries), memory)
+        queries = queries + seen.out
         queries = queries + self.linear2(self.relu(self.linear1(self.norm3(queries))))
-        return queries, weights
+        return queries, seen
 
 
 class QueryDecoder(nn.Module):
@@ -63,10 +64,20 @@ class QueryDecoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
 
-    def forward(self, queries: Tensor, memory: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """queries [B or 1, Q, C], memory [B, N, C] -> states [B, Q, C] and per layer the mean over heads [B, Q, N]."""
+    def forward(self, queries: Tensor, memory: Tensor, reading: Reading = PLAIN) -> tuple[Tensor, list[Tensor]]:
+        """queries [B or 1, Q, C], memory [B, N, C] -> states [B, Q, C] and each layer's map [B, Q, N], by default the
+        mean of the weights over the heads."""
         maps = []
         for layer in self.layers:
-            queries, weights = layer(queries, memory)
-            maps.append(weights.mean(dim=1))
+            queries, seen = layer(queries, memory)
+            heads = seen.scores if reading.raw else seen.weights
+            maps.append(heads.amax(dim=1) if reading.head_maximum else heads.mean(dim=1))
         return self.norm(queries), maps
+
+
+def join_layers(maps: Sequence[Tensor] | Tensor, reading: Reading) -> Tensor:
+    """Maps of the layers [layers, ...] -> the last, or their mean."""
+    if not reading.all_layers:
+        return maps[-1]
+    stacked = maps if isinstance(maps, Tensor) else torch.stack(list(maps))
+    return stacked.mean(dim=0)

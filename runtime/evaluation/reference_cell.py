@@ -1,33 +1,29 @@
-"""One cell of a baseline: regions only, chunk by chunk as for a model."""
+"""One cell of a model that is no bundle: regions only, chunk by chunk as for a bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from .baselines import baseline_rows, draw_case
 from .cell import batches
 from .decoding import decode_ahead
+from .references import Reference
 from .schema import result_schema
-from .scoring import Row, Sweep, rows_table
+from .scoring import Row, rows_table
 from .storage import KEY_FIELD, CellFiles
 
 if TYPE_CHECKING:
     from .pairing import LoadedDataset
 
-__all__ = ["compute_baseline"]
-
-_BATCH = 32  # bounds the memory of the maps; the rows do not depend on it
+__all__ = ["compute_reference"]
 
 
-def compute_baseline(
-    name: str,
+def compute_reference(
+    reference: Reference,
     loaded: LoadedDataset,
-    findings: Sequence[str],
     files: CellFiles,
-    sweep: Sweep,
     *,
     chunk: int,
     workers: int,
@@ -43,12 +39,12 @@ def compute_baseline(
     advance(len(loaded.cases) - computed)
     metadata = {KEY_FIELD: files.key}
     cases = (case for index in remaining for case in chunks[index])
-    with closing(decode_ahead(lambda case: draw_case(case, findings), cases, workers, window=4 * workers)) as drawn:
+    with closing(decode_ahead(reference.prepare, cases, workers, window=2 * workers)) as prepared:
         for index in remaining:
             rows: list[Row] = []
-            for batch in batches(islice(drawn, len(chunks[index])), _BATCH):
-                rows += baseline_rows(name, batch, findings, sweep)
+            for batch in batches(islice(prepared, len(chunks[index])), reference.batch):
+                rows += reference.rows(batch)
                 advance(len(batch))
-            files.write_part(index, rows_table(rows, name, loaded.name, metadata))
+            files.write_part(index, rows_table(rows, reference.name, loaded.name, metadata))
     files.merge(len(chunks), result_schema(metadata))
     return computed

@@ -1,0 +1,206 @@
+"""One call that checks and measures everything that needs a GPU, within 8 minutes, and says what it could not do.
+
+    python benchmarks/gpu_check.py [--out FILE.json] [--bundles DIR] [--seconds 480] [--only PART]
+
+Parts: the kernel (compiled, compared with a loop over pixels, timed, watched by compute-sanitizer), tests marked gpu,
+PyTorch eager and compiled, each engine that is installed, and DALI. Every part runs in a process of its own with a
+budget of its own, so one that fails, hangs or lacks a package becomes a row with its reason and the others still run.
+The kernel's parts need this repository, NumPy and CuPy; nothing has to be installed for the repository itself.
+
+Exit status 0 if no row failed (rows that could not run have not failed), else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT_OUT = ROOT / "benchmarks/results/gpu.json"
+NO_GPU = "no NVIDIA GPU"
+
+
+@dataclass(frozen=True)
+class Part:
+    """`modules` it needs; `share` of the whole time it may take, in seconds of 480."""
+
+    name: str
+    share: int
+    modules: tuple[str, ...] = ()
+    gpu: bool = True
+
+
+PARTS = (
+    Part("compiler", 20, gpu=False),
+    Part("kernel", 60, ("numpy", "cupy")),
+    Part("sanitizer", 80, ("numpy", "cupy")),
+    Part("tests", 80, ("pytest", "cupy")),
+    Part("torch", 70, ("torch",)),
+    Part("engine-tensorrt", 70, ("tensorrt", "cupy")),
+    Part("engine-tensorrt-rtx", 40, ("tensorrt_rtx", "cupy")),
+    Part("engine-onnxruntime-cuda", 40, ("onnxruntime", "cupy")),
+    Part("dali", 20, ("nvidia.dali",)),
+)
+
+
+def use_checkout() -> None:
+    """Makes `xbench_fast` the folders of this repository, whether or not it is installed."""
+    package = types.ModuleType("xbench_fast")
+    package.__path__ = [str(ROOT)]
+    sys.modules["xbench_fast"] = package
+
+
+def gpu_count() -> int:
+    """GPUs the driver finds; 0 without a driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return 0
+    return count.value
+
+
+def rows_of(name: str, bundles: Path | None, seconds: float) -> Iterator[dict[str, Any]]:
+    """The rows of a part, as they come."""
+    import gpu_parts
+
+    functions: dict[str, Callable[[float], Iterator[dict[str, Any]]]] = {
+        "compiler": gpu_parts.compiler,
+        "kernel": gpu_parts.kernel,
+        "small-sweep": gpu_parts.small_sweep,
+        "sanitizer": gpu_parts.sanitizer,
+        "tests": gpu_parts.marked_tests,
+        "torch": gpu_parts.torch_models,
+        "dali": gpu_parts.dali,
+    }
+    if name.startswith("engine-"):
+        yield from gpu_parts.engine(name.removeprefix("engine-"), bundles, seconds)
+    else:
+        yield from functions[name](seconds)
+
+
+def child(name: str, bundles: Path | None, seconds: float) -> int:
+    """Runs one part here; its rows go to standard output, one JSON object behind a mark each."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    use_checkout()
+    failed = False
+    try:
+        for found in rows_of(name, bundles, seconds):
+            failed = failed or found["status"] == "failed"
+            print("ROW " + json.dumps(found), flush=True)
+    except Exception as error:  # whatever a part meets is its result
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        print("ROW " + json.dumps({"name": name, "status": "failed", "note": reason}), flush=True)
+        return 1
+    return int(failed)
+
+
+def run_part(part: Part, bundles: Path | None, seconds: float) -> list[dict[str, Any]]:
+    """The part's rows, from a process that is ended when its time is over."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--part", part.name, "--seconds", str(seconds)]
+    command += ["--bundles", str(bundles.resolve())] if bundles else []
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        said, _ = process.communicate(timeout=seconds)
+        ended = None
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # its own session: what it started goes with it
+        said, _ = process.communicate()
+        ended = f"not done in {seconds:.0f} s"
+    rows = [json.loads(line[4:]) for line in said.splitlines() if line.startswith("ROW ")]
+    if ended is None and process.returncode and not any(found["status"] == "failed" for found in rows):
+        ended = f"ended with status {process.returncode}: {said.strip()[-300:]}"
+    if ended or not rows:
+        rows.append({"name": part.name, "status": "failed", "note": ended or "it said nothing"})
+    return [{"part": part.name, **found} for found in rows]
+
+
+def check(parts: tuple[Part, ...], bundles: Path | None, seconds: float) -> list[dict[str, Any]]:
+    """The rows of all parts."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import gpu_parts
+
+    begun, gpus, rows = time.monotonic(), gpu_count(), []
+    for number, part in enumerate(parts):
+        lacking = gpu_parts.missing(*part.modules)
+        if part.gpu and not gpus:
+            reason: str | None = NO_GPU
+        else:
+            reason = lacking
+        left = seconds - (time.monotonic() - begun)
+        # What earlier parts did not use is shared out among those that are left.
+        share = left * part.share / sum(other.share for other in parts[number:])
+        if reason is None and share < 1:
+            reason = "no time was left"
+        if reason is not None:
+            rows.append({"part": part.name, "name": part.name, "status": "not run", "note": reason})
+            continue
+        print(f"{part.name} ..", file=sys.stderr, flush=True)
+        rows += run_part(part, bundles, share)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A line per row: part, name, value or status, part of the limit, note."""
+    lines = []
+    for found in rows:
+        value = found["status"] if found["status"] != "not run" else f"not run: {found['note']}"
+        if found.get("value") is not None:
+            value = f"{found['value']:,.0f} {found['unit']}" if found["value"] >= 100 else (
+                f"{found['value']:.3g} {found['unit']}"
+            )  # fmt: skip
+            if found["status"] != "ok":
+                value += f" ({found['status']})"
+        fraction = f"{found['fraction']:.3g} of the limit" if found.get("fraction") is not None else ""
+        extra = {name: found[name] for name in ("registers", "shared_bytes", "spill_bytes") if name in found}
+        note = "" if found["status"] == "not run" else found.get("note", "")[:110]
+        parts = [found["part"], found["name"][:64], value, fraction, *(f"{k} {v}" for k, v in extra.items()), note]
+        lines.append(" | ".join(part for part in parts if part))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="where the JSON goes [with a GPU benchmarks/results/gpu.json]")
+    parser.add_argument("--bundles", type=Path, help="bundles for the engines; else one is exported with PyTorch")
+    parser.add_argument("--seconds", type=float, default=480.0, help="time for everything [480]")
+    parser.add_argument("--only", action="append", choices=[part.name for part in PARTS], help="only this part")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        return child(options.part, options.bundles, options.seconds)
+    begun = time.monotonic()
+    chosen = tuple(part for part in PARTS if not options.only or part.name in options.only)
+    rows = check(chosen, options.bundles, options.seconds)
+    use_checkout()
+    from xbench_fast.runtime.benching.gpu_state import gpu_state
+    from xbench_fast.runtime.machine import describe_machine
+
+    record = {"rows": rows, "seconds": round(time.monotonic() - begun, 1), "machine": describe_machine()}
+    record["gpu_state"] = gpu_state()
+    out = options.out or (DEFAULT_OUT if gpu_count() else None)  # without a GPU nothing was measured
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(table(rows))
+    print(f"{sum(found['status'] == 'failed' for found in rows)} of {len(rows)} rows failed")
+    return int(any(found["status"] == "failed" for found in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

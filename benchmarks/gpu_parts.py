@@ -1,0 +1,223 @@
+"""The parts of the GPU check; `gpu_check.py` runs each in a process of its own. A part yields rows as it goes.
+
+The kernel's parts need the repository, NumPy and CuPy, nothing else; the others need what their rows name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+Row = dict[str, Any]
+
+MODEL, BATCHES = "kad", (8, 256)
+
+
+def row(name: str, status: str, note: str = "", **values: Any) -> Row:
+    """status: "ok", "failed" or "not run", the last two with the reason in `note`."""
+    return {"name": name, "status": status, "note": " ".join(note.split())[:400], **values}
+
+
+def missing(*modules: str) -> str | None:
+    """Why a part cannot run, if one of `modules` is not installed."""
+    absent = [name for name in modules if importlib.util.find_spec(name) is None]
+    return f"not installed: {', '.join(absent)}" if absent else None
+
+
+def compiler(seconds: float) -> Iterator[Row]:
+    """What nvcc says about the kernel's registers and spills."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        yield row("nvcc sm_90", "not run", "there is no nvcc")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["-std=c++17", "-arch=sm_90", "-cubin", "-fmad=false", "-Xptxas", "-v"]
+        command = [nvcc, *options, "-o", f"{folder}/sweep.cubin", str(ROOT / "metrics_gpu/sweep.cu")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    found = re.search(r"'sweep' for.*?(\d+) bytes spill stores.*?Used (\d+) registers.*?(\d+) bytes smem",
+                      done.stdout + done.stderr, re.S)  # fmt: skip
+    if done.returncode or not found:
+        yield row("nvcc sm_90", "failed", done.stderr)
+        return
+    spills, registers, shared = map(int, found.groups())
+    yield row("nvcc sm_90", "ok", registers=registers, shared_bytes=shared, spill_bytes=spills)
+
+
+def kernel(seconds: float) -> Iterator[Row]:
+    """The sweep against a loop over pixels, then its speed against the card's copy bandwidth."""
+    from xbench_fast.runtime.benching.ceilings import gpu_ceilings
+    from xbench_fast.runtime.benching.gpu_state import gpu_state, throttling
+    from xbench_fast.runtime.benching.parts import gpu_sweep
+    from xbench_fast.runtime.benching.plan import Plan
+
+    yield sweep_is_right(1)
+    ceilings = gpu_ceilings()
+    for name, value in ceilings.to_json()["product_tflop_s"].items():
+        if name != "bf16":
+            yield row(f"matrix product {name}", "ok", value=value, unit="TFLOP/s")
+    yield row("copy", "ok", value=ceilings.to_json()["copy_gb_s"], unit="GB/s")
+    for pairs in (1024, 32_768, 524_288):
+        before = gpu_state()
+        measured = gpu_sweep(Plan(("sweep",), (1,), 1, pairs, repeats=9, seconds=seconds / 6), ceilings)
+        held = throttling([before, gpu_state()])
+        reasons = [*measured.reasons(), *([held] if held else [])]
+        rate = measured.rate()
+        yield row(
+            f"sweep, {pairs} pairs",
+            "failed" if reasons else "ok",
+            "; ".join(reasons),
+            value=rate.median,
+            least=rate.least,
+            greatest=rate.greatest,
+            unit="pairs/s",
+            fraction=measured.fraction,
+            limit=measured.limit.name if measured.limit else "",
+        )
+
+
+def sweep_is_right(seed: int, sizes: tuple[int, ...] = (224, 97)) -> Row:
+    """Random maps, flat, tied, huge and broken ones too, on two grids; a row."""
+    import cupy
+    import numpy as np
+    from xbench_fast.metrics_gpu.sweep import pack_masks, sweep
+    from xbench_fast.runtime.benching.oracle import check_counts
+
+    rng = np.random.default_rng(seed)
+    for size in sizes:
+        grids = rng.standard_normal((14, 14, 14)).astype(np.float32)
+        grids[1], grids[2, 0, 0], grids[3] = 0.25, np.nan, np.round(grids[3])
+        grids[4] = np.exp(4 * grids[4])
+        grids[5] *= np.float32(1e-40)
+        grids[6] += np.float32(1000)
+        masks = rng.random((len(grids), size, size)) < rng.random((len(grids), 1, 1))
+        packed = cupy.asarray(pack_masks(masks))
+        counts = sweep(cupy.asarray(grids), packed, size=(size, size)).on_host()
+        with np.errstate(all="ignore"):
+            reason = check_counts(counts, grids, masks)
+        if reason:
+            return row("sweep equals a loop", "failed", f"{size} x {size}: {reason}")
+    return row("sweep equals a loop", "ok", f"14 maps on {' and '.join(map(str, sizes))}")
+
+
+def sanitizer(seconds: float) -> Iterator[Row]:
+    """compute-sanitizer over the same small sweep: bad addresses, races, barriers, reads of what nobody wrote."""
+    program = shutil.which("compute-sanitizer")
+    for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
+        if program is None:
+            yield row(tool, "not run", "there is no compute-sanitizer")
+            continue
+        command = [program, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "regex=sweep|pack_rows"]
+        command += [sys.executable, str(ROOT / "benchmarks/gpu_check.py"), "--part", "small-sweep"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds / 4, check=False)
+        except subprocess.TimeoutExpired:
+            yield row(tool, "failed", f"not done in {seconds / 4:.0f} s")
+            continue
+        said = [line for line in done.stdout.splitlines() if line.startswith("=========")]
+        if "not supported" in done.stdout.lower():
+            yield row(tool, "not run", " ".join(said[-3:]))
+        else:
+            yield row(tool, "failed" if done.returncode else "ok", " ".join(said[-3:]) or done.stderr[-300:])
+
+
+def small_sweep(seconds: float) -> Iterator[Row]:
+    """What the sanitizer watches."""
+    yield sweep_is_right(2, (40,))
+
+
+def marked_tests(seconds: float) -> Iterator[Row]:
+    """Tests marked gpu."""
+    import pytest
+
+    class Tally:
+        def __init__(self) -> None:
+            self.counts = {"passed": 0, "failed": 0, "skipped": 0}
+            self.first = ""
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.when == "call" or report.outcome != "passed":
+                self.counts[report.outcome] += 1
+                if report.failed and not self.first:
+                    self.first = f"{report.nodeid}: {report.longreprtext[-300:]}"
+            if report.skipped and not self.first and isinstance(report.longrepr, tuple):
+                self.first = str(report.longrepr[2])
+
+    tally = Tally()
+    code = pytest.main(["-q", "-m", "gpu", "-p", "no:cacheprovider", str(ROOT / "tests/gpu")], plugins=[tally])
+    counts = ", ".join(f"{number} {name}" for name, number in tally.counts.items())
+    failed = tally.counts["failed"] or code not in (0, 5)
+    status = "failed" if failed else "ok" if tally.counts["passed"] else "not run"
+    yield row("tests marked gpu", status, f"{counts} {tally.first}")
+
+
+def torch_models(seconds: float) -> Iterator[Row]:
+    """The model as PyTorch runs it, which the engines are held against."""
+    import numpy as np
+    from xbench_fast.export.torch_runner import compiled_runner, eager_runner
+    from xbench_fast.runtime.benching.spread import Spread, timed
+
+    rng = np.random.default_rng(3)
+    text = rng.standard_normal((10, 768)).astype(np.float32)
+    for kind, make in (("eager", eager_runner), ("compile", compiled_runner)):
+        for batch in BATCHES:
+            runner = make(MODEL, "224", "fp16", "cuda:0")
+            runner.prepare(rng.integers(0, 256, (batch, 1, 224, 224)).astype(np.uint8), text)
+            calls = max(1, 2048 // batch)
+            taken = timed(lambda repeat, runner=runner, calls=calls: runner.run(calls), 7, seconds / 8)
+            rate = Spread.of([calls * batch / one for one in taken])
+            yield row(f"torch {kind} fp16, {MODEL}-224, batch {batch}", "ok", runner.detail, value=rate.median,
+                      least=rate.least, greatest=rate.greatest, unit="images/s")  # fmt: skip
+
+
+def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
+    """`xbench-fast bench` of the bundles, or of a model with stand-in weights exported here."""
+    from xbench_fast.runtime.cli import main
+
+    with tempfile.TemporaryDirectory() as scratch:
+        if bundles is None:
+            bundles = Path(scratch) / "bundles"
+            from xbench_fast.export.cli import main as export
+
+            command = ["--model", MODEL, "--weights", "stand-in", "--precision", "fp16", "--out", str(bundles)]
+            _leaves(export, command)
+        out = Path(scratch) / "bench.json"
+        command = ["bench", "offline", "single-stream", "prepared", "--engine", name, "--bundles", str(bundles)]
+        command += ["--seconds", str(seconds / 12), "--images", "2048", "--side", "512", "--json", str(out)]
+        for batch in BATCHES:
+            command += ["--batch", str(batch)]
+        _leaves(main, command)
+        record = json.loads(out.read_text(encoding="utf-8"))
+    for one in record["measurements"]:
+        unit, rate = next(iter(one["per_second"].items()))
+        what = f"{one['subject']} {one['scenario']}, {one['runner']}, batch {one['batch']}"
+        yield row(what, "failed" if one["reasons"] else "ok", "; ".join(one["reasons"]), value=rate["median"],
+                  least=rate["min"], greatest=rate["max"], unit=f"{unit}/s", fraction=one["fraction_of_limit"],
+                  latency_ms=one.get("latency_ms"))  # fmt: skip
+    for one in record["not_run"]:
+        yield row(f"{one['subject']} {one['scenario']}", "not run", one["reason"])
+
+
+def dali(seconds: float) -> Iterator[Row]:
+    """DALI's decoder on the GPU against the exact one."""
+    from xbench_fast.runtime.images.decoders import dali_difference
+
+    yield row("DALI decoder", "ok", str(dali_difference()))
+
+
+def _leaves(command: Any, arguments: list[str]) -> None:
+    """Runs a command line that exits the process."""
+    sys.argv = ["xbench", *arguments]
+    try:
+        command()
+    except SystemExit as stop:
+        if stop.code not in (0, None, 1):
+            raise RuntimeError(f"the command ended with status {stop.code}: {' '.join(arguments)}") from stop

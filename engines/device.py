@@ -1,0 +1,233 @@
+"""Engines on an NVIDIA GPU: device buffers allocated once, two slots, and one stream for everything.
+
+`submit` leaves scores on the device, so that the sweep reads the engine's own output buffer and only counts and logits
+return to the host; `run`, as of every engine, copies them back.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import Engine, EngineInfo, Scores
+from .errors import EngineError, MissingExtraError
+from .plans.key import Gpu
+
+__all__ = ["SLOTS", "DeviceEngine", "DeviceScores", "current_gpu", "gpu_reason", "load_cupy"]
+
+SLOTS: Final = 2
+"""Batches that may be under way at once: one computing, one being filled or read."""
+
+Result = TypeVar("Result")
+
+
+class OutOfMemory(Exception):
+    """The device has too little memory for this batch size; never leaves this package."""
+
+
+@dataclass(frozen=True)
+class DeviceScores:
+    """logits: cupy float32 [B, Q]; saliency: cupy float32 [B, Q, h, w]; views of the slot's buffers, valid for work in
+    the engine's stream until the slot is submitted again."""
+
+    logits: Any
+    saliency: Any
+
+
+class DeviceEngine(Engine):
+    """Base of the GPU backends: memory, slots and out-of-memory handling; a subclass fills `_load` and `_enqueue`.
+
+    `stream` is the cupy.cuda.Stream all work is enqueued in. `max_batch` is what one submission may hold; it is halved,
+    with a line to `options.say`, when the device has too little memory.
+    """
+
+    stream: Any
+    max_batch: int
+
+    def _open(self) -> EngineInfo:
+        cupy = load_cupy()
+        self._cupy = cupy
+        self._device = cupy.cuda.Device(self.options.device)
+        self.max_batch = self.options.max_batch
+        self._text: tuple[NDArray[np.float32], Any] | None = None
+        self._buffers: list[tuple[Any, Any, Any]] = []
+        self._queries = 0
+        with self._device:
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+            return self.within_memory(self._load)
+
+    def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        parts = []
+        start = 0
+        while start < len(pixels):
+            chunk = pixels[start : start + self.max_batch]
+            scores = self.submit(chunk, text, 0)
+            with self._device:
+                # Copies to pageable memory return when they are done, so the slot may be used again.
+                parts.append((scores.logits.get(stream=self.stream), scores.saliency.get(stream=self.stream)))
+                self.stream.synchronize()
+            start += len(scores.logits)
+        return Scores(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    @property
+    def device(self) -> Any:
+        """The cupy.cuda.Device, to be entered before anything else of CuPy is used for this engine."""
+        return self._device
+
+    def input(self, slot: int, queries: int) -> Any:
+        """The slot's own pixel buffer, cupy uint8 [max_batch, 1, S, S], for batches of `queries` queries.
+
+        Filled by the caller, in `stream` or ordered before it by an event, and given to `submit` from its first image
+        on, it saves a copy and lets the launch be captured. It moves when memory runs out: ask for it each time.
+        """
+
+        def reserved() -> Any:
+            self._reserve(queries)
+            return self._buffers[slot][0]
+
+        with self._device:
+            return self.within_memory(reserved)
+
+    def submit(self, pixels: Any, text: NDArray[np.float32], slot: int) -> DeviceScores:
+        """Enqueues one batch and returns at once.
+
+        pixels: uint8 [B, 1, S, S], a NumPy array or a CuPy array of this device, which must stay as it is until the
+        stream has got there. text: float32 [Q, D...]; uploaded when it is another array than before. slot: 0 or 1.
+        When memory runs out only the first `max_batch` images are taken: the scores say how many. Raises EngineError.
+        """
+        with self._device:
+            return self.within_memory(lambda: self._submit(pixels[: self.max_batch], text, slot))
+
+    def _submit(self, pixels: Any, text: NDArray[np.float32], slot: int) -> DeviceScores:
+        batch, queries = len(pixels), len(text)
+        self._reserve(queries)
+        buffer, logits, saliency = self._buffers[slot]
+        features = self._features(text)
+        grid = self.bundle.manifest.grid
+        cells = grid[0] * grid[1]
+        with self.stream:
+            if isinstance(pixels, self._cupy.ndarray):
+                source = self._cupy.ascontiguousarray(pixels)
+            else:
+                source = buffer[:batch]
+                source.set(np.ascontiguousarray(pixels), stream=self.stream)
+            scores = DeviceScores(
+                logits[: batch * queries].reshape(batch, queries),
+                saliency[: batch * queries * cells].reshape(batch, queries, *grid),
+            )
+            self._enqueue(source, features, scores, slot)
+        return scores
+
+    def _reserve(self, queries: int) -> None:
+        """Buffers for `max_batch` images and at least `queries` queries."""
+        if self._buffers and queries <= self._queries:
+            return
+        cupy, grid = self._cupy, self.bundle.manifest.grid
+        shape = tuple(int(n) for n in self.bundle.graph("image").inputs[0].shape[1:])
+        self._buffers.clear()
+        pairs = self.max_batch * queries
+        self._buffers.extend(
+            (
+                cupy.empty((self.max_batch, *shape), np.uint8),
+                cupy.empty(pairs, np.float32),
+                cupy.empty(pairs * grid[0] * grid[1], np.float32),
+            )
+            for _ in range(SLOTS)
+        )
+        self._queries = queries
+        self._moved()
+
+    def _features(self, text: NDArray[np.float32]) -> Any:
+        if self._text is None or self._text[0] is not text:
+            # A copy of its own: the caller's array may change or go away, the device's must not.
+            with self.stream:
+                self._text = (text, self._cupy.asarray(np.ascontiguousarray(text)))
+            self._moved()
+        return self._text[1]
+
+    def within_memory(self, attempt: Callable[[], Result]) -> Result:
+        """`attempt()`, again with half of `max_batch` while the device has too little memory for it.
+
+        Raises EngineError when there is nothing left to halve.
+        """
+        while True:
+            try:
+                return attempt()
+            except (OutOfMemory, self._cupy.cuda.memory.OutOfMemoryError) as error:
+                if self.max_batch == 1:
+                    raise EngineError(
+                        f"{self.bundle.name} does not fit the memory of the GPU, not even one image at a time; free "
+                        "the GPU, or use --engine onnxruntime-cpu."
+                    ) from error
+                self.max_batch //= 2
+                self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self.max_batch}")
+                # What is under way still uses the memory that is given back here.
+                self.stream.synchronize()
+                self._buffers.clear()
+                self._cupy.get_default_memory_pool().free_all_blocks()
+
+    def _close(self) -> None:
+        with self._device:
+            self.stream.synchronize()
+            self._unload()
+            self._buffers.clear()
+            self._text = None
+
+    @abstractmethod
+    def _load(self) -> EngineInfo:
+        """Loads the graph for batches up to `max_batch`; raises OutOfMemory or EngineError."""
+
+    @abstractmethod
+    def _enqueue(self, pixels: Any, text: Any, scores: DeviceScores, slot: int) -> None:
+        """Enqueues the graph in `stream`, its outputs into `scores`; raises OutOfMemory or EngineError."""
+
+    def _moved(self) -> None:
+        """Buffers have moved: whatever remembers their addresses must forget them."""
+
+    @abstractmethod
+    def _unload(self) -> None:
+        """Releases what `_load` took."""
+
+
+def load_cupy() -> Any:
+    """The CuPy module. Raises MissingExtraError when it is not installed."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise MissingExtraError(
+            "CuPy is not installed; install xbench-fast[gpu] (CUDA 12) or xbench-fast[gpu-cuda13] (CUDA 13)."
+        ) from error
+    return cupy
+
+
+def gpu_reason() -> str | None:
+    """None if CuPy finds a GPU that it can use, else why not."""
+    try:
+        cupy = load_cupy()
+        if cupy.cuda.runtime.getDeviceCount() < 1:
+            return "there is no NVIDIA GPU"
+        cupy.cuda.Device(0).compute_capability  # noqa: B018  # starts the runtime, which fails with an old driver
+    except MissingExtraError as error:
+        return str(error)
+    except Exception as error:  # CuPy's CUDARuntimeError exists only once CuPy is imported
+        text = " ".join(str(error).split())
+        if "InsufficientDriver" in text:
+            return "there is no NVIDIA driver, or it is too old for the CUDA that CuPy was built for"
+        return f"CUDA does not start ({text})"
+    return None
+
+
+def current_gpu(device: int = 0) -> Gpu:
+    """Name and compute capability of a GPU. Raises EngineError when there is none."""
+    reason = gpu_reason()
+    if reason is not None:
+        raise EngineError(f"No GPU can be used: {reason}.")
+    properties = load_cupy().cuda.runtime.getDeviceProperties(device)
+    name = properties["name"]
+    text = name.decode() if isinstance(name, bytes) else str(name)
+    return Gpu(text, f"{properties['major']}.{properties['minor']}")

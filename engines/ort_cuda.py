@@ -1,0 +1,211 @@
+"""ONNX Runtime's CUDA provider: inputs and outputs bound by device pointer, all work in the engine's own stream.
+
+Nothing is copied by the library. Where CuPy cannot be used, which owns the buffers and the stream, a plain session with
+copies from and to the host takes its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
+from .bundle import Bundle
+from .device import DeviceEngine, DeviceScores, OutOfMemory, gpu_reason
+from .errors import EngineError, MissingExtraError
+from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
+
+__all__ = ["HostCudaEngine", "OrtCudaEngine", "cuda_engine", "cuda_reason"]
+
+_CUDA = "CUDAExecutionProvider"
+_OUT_OF_MEMORY = re.compile(
+    r"failed to allocate memory|out of memory|smaller than requested bytes|_ALLOC_FAILED|cudaErrorMemoryAllocation",
+    re.I,
+)
+# The provider leaves arithmetic on shapes to the CPU on purpose; of other operations it has no kernel.
+_SHAPES = frozenset(
+    {"Add", "Cast", "Concat", "Constant", "ConstantOfShape", "Div", "Equal", "Expand", "Gather", "Identity", "Mul"}
+    | {"Range", "Reshape", "Shape", "Size", "Slice", "Squeeze", "Sub", "Unsqueeze", "Where"}
+)
+
+
+def cuda_engine(bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> Engine:
+    """An `OrtCudaEngine`, or a `HostCudaEngine` where CuPy cannot be used."""
+    reason = gpu_reason()
+    if reason is None:
+        return OrtCudaEngine(bundle, threads=threads, options=options)
+    return HostCudaEngine(bundle, threads=threads, options=options, reason=reason)
+
+
+def cuda_reason() -> str | None:
+    """None if ONNX Runtime really starts its CUDA provider here, else why not.
+
+    The list of available providers proves nothing: it names CUDA even where no driver exists, and the session then
+    falls back to the CPU without an exception. So one is opened and asked.
+    """
+    try:
+        ort = load_onnxruntime()
+    except MissingExtraError as error:
+        return str(error)
+    if _CUDA not in ort.get_available_providers():
+        return "the installed onnxruntime is the CPU build; install xbench-fast[gpu] instead of xbench-fast[cpu]"
+    try:
+        if hasattr(ort, "preload_dlls"):
+            ort.preload_dlls()
+        session = open_session(IDENTITY, [_CUDA, CPU_PROVIDER], 1)
+    except EngineError as error:
+        return str(error)
+    if _CUDA not in session.get_providers():
+        return "its CUDA provider does not start: no NVIDIA driver, or CUDA or cuDNN missing or of another version"
+    return None
+
+
+class OrtCudaEngine(DeviceEngine):
+    """The image graph on ONNX Runtime's CUDA provider, in its own types; `options.tf32` lets float32 products use
+    TF32."""
+
+    backend = "onnxruntime-cuda"
+
+    def _load(self) -> EngineInfo:
+        info = _cuda_info(self, self.backend)
+        self._session = _cuda_session(self, user_compute_stream=str(self.stream.ptr))
+        # Without this every run waits for the GPU.
+        self._how = load_onnxruntime().RunOptions()
+        self._how.log_severity_level = 4
+        self._how.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        self._bindings: dict[tuple[int, int, int], Any] = {}
+        return info
+
+    def _enqueue(self, pixels: Any, text: Any, scores: DeviceScores, slot: int) -> None:
+        batch, queries = scores.logits.shape
+        own = pixels.data.ptr == self._buffers[slot][0].data.ptr
+        binding = self._bindings.get((slot, batch, queries)) if own else None
+        try:
+            if binding is None:
+                binding = self._bind(pixels, text, scores)
+                if own:
+                    self._bindings[slot, batch, queries] = binding
+            self._session.run_with_iobinding(binding, self._how)
+        except Exception as error:  # see open_session
+            raise _failure(self.bundle, self.backend, error) from error
+
+    def _bind(self, pixels: Any, text: Any, scores: DeviceScores) -> Any:
+        binding = self._session.io_binding()
+        number = self.options.device
+        for name, array, kind in (("pixels", pixels, np.uint8), ("text", text, np.float32)):
+            binding.bind_input(name, "cuda", number, kind, tuple(array.shape), array.data.ptr)
+        for name, array in (("logits", scores.logits), ("saliency", scores.saliency)):
+            binding.bind_output(name, "cuda", number, np.float32, tuple(array.shape), array.data.ptr)
+        return binding
+
+    def _moved(self) -> None:
+        self._bindings.clear()
+
+    def _unload(self) -> None:
+        # In this order: a binding belongs to its session.
+        for name in ("_bindings", "_session"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+
+class HostCudaEngine(Engine):
+    """The same graph where CuPy cannot be used, for `reason`: every batch is copied to the GPU and back."""
+
+    backend = "onnxruntime-cuda"
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        threads: int | None = None,
+        options: EngineOptions | None = None,
+        reason: str = "it is not asked for",
+    ) -> None:
+        super().__init__(bundle, threads=threads, options=options)
+        self._reason = reason
+
+    def _open(self) -> EngineInfo:
+        info = _cuda_info(self, self.backend)
+        self._session = _cuda_session(self)
+        self._batch = self.options.max_batch
+        self.options.say(
+            f"{self.bundle.name}: batches are copied to the GPU and back, because CuPy cannot be used: {self._reason}"
+        )
+        return info
+
+    def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        parts: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
+        start = 0
+        while start < len(pixels):
+            chunk = pixels[start : start + self._batch]
+            try:
+                logits, saliency = self._session.run(["logits", "saliency"], {"pixels": chunk, "text": text})
+            except Exception as error:  # see open_session
+                failure = _failure(self.bundle, self.backend, error)
+                if not isinstance(failure, OutOfMemory) or self._batch == 1:
+                    raise EngineError(f"{self.bundle.name} failed on {self.backend}: {error}") from error
+                self._batch //= 2
+                self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self._batch}")
+                continue
+            parts.append((logits, saliency))
+            start += len(chunk)
+        return Scores(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def _close(self) -> None:
+        del self._session
+
+
+def _cuda_info(engine: Engine, backend: str) -> EngineInfo:
+    """What the engine will be. Raises EngineError when the provider does not start, or for TF32 with another type."""
+    reason = cuda_reason()
+    if reason is not None:
+        raise EngineError(f"onnxruntime-cuda cannot run here: {reason}.")
+    precision = chosen_precision(engine.bundle, tf32=engine.options.tf32)
+    device = f"cuda:{engine.options.device}"
+    return EngineInfo(backend, device, precision, f"onnxruntime {load_onnxruntime().__version__}")
+
+
+def _cuda_session(engine: Engine, **more: str) -> Any:
+    """A session of the image graph that really is on the GPU. Raises EngineError."""
+    bundle, options = engine.bundle, engine.options
+    settings = {
+        "device_id": str(options.device),
+        "use_tf32": "1" if options.tf32 else "0",
+        # By powers of two the arena would take memory that CuPy needs.
+        "arena_extend_strategy": "kSameAsRequested",
+        **more,
+    }
+    session = open_session(
+        bundle.file("image"),
+        [(_CUDA, settings), CPU_PROVIDER],
+        engine.threads,
+        entries={"session.record_ep_graph_assignment_info": "1"},
+    )
+    if _CUDA not in session.get_providers():
+        raise EngineError(f"ONNX Runtime loaded {bundle.name} without CUDA; use --engine onnxruntime-cpu.")
+    check_interface(session, bundle.graph("image"), bundle)
+    left = _on_cpu(session)
+    if left:
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(left.items()))
+        options.say(f"{bundle.name}: not all of it runs on the GPU, ONNX Runtime leaves to the CPU: {listed}")
+    return session
+
+
+def _on_cpu(session: Any) -> Counter[str]:
+    """Operations the session runs on the CPU, but for arithmetic on shapes; none where the library cannot tell."""
+    ask = getattr(session, "get_provider_graph_assignment_info", None)
+    if ask is None:
+        return Counter()
+    nodes = (node for part in ask() if part.ep_name == CPU_PROVIDER for node in part.get_nodes())
+    return Counter(node.op_type for node in nodes if node.op_type not in _SHAPES)
+
+
+def _failure(bundle: Bundle, backend: str, error: Exception) -> Exception:
+    words = " ".join(str(error).split())
+    if _OUT_OF_MEMORY.search(words):
+        return OutOfMemory(words)
+    return EngineError(f"{bundle.name} failed on {backend}: {words[:600]}.")

@@ -1,0 +1,80 @@
+"""Sessions of ONNX Runtime: opened with its words translated, and checked against what a bundle promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from .bundle import Bundle
+from .errors import EngineError, MissingExtraError
+from .manifest import GraphSpec
+
+__all__ = ["CPU_PROVIDER", "IDENTITY", "check_interface", "load_onnxruntime", "open_session"]
+
+CPU_PROVIDER: Final = "CPUExecutionProvider"
+
+IDENTITY: Final = bytes.fromhex(
+    "08083a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801620f0a0179120a0a08080112040a02"
+    "080142040a001011"
+)
+"""A graph of one Identity node: enough to see whether a provider really starts."""
+
+_TYPES = {"uint8": "tensor(uint8)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
+
+
+def load_onnxruntime() -> Any:
+    """The module onnxruntime. Raises MissingExtraError when it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError(
+            "onnxruntime is not installed; install xbench-fast[cpu], or xbench-fast[gpu] where there is an NVIDIA GPU."
+        ) from error
+    return onnxruntime
+
+
+def open_session(
+    graph: Path | bytes,
+    providers: Sequence[Any],
+    threads: int | None,
+    *,
+    entries: Mapping[str, str] | None = None,
+    optimise: bool = True,
+) -> Any:
+    """A session of the graph in a file, or of its bytes.
+
+    providers: as onnxruntime takes them, best first. entries: session configuration. optimise: may it rewrite it.
+    Raises MissingExtraError, and EngineError with the library's reason.
+    """
+    ort = load_onnxruntime()
+    options = ort.SessionOptions()
+    options.log_severity_level = 4  # failures arrive as exceptions; the library's own prints would only repeat them
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    if not optimise:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    for name, value in (entries or {}).items():
+        options.add_session_config_entry(name, value)
+    try:
+        return ort.InferenceSession(
+            graph if isinstance(graph, bytes) else str(graph), options, providers=list(providers)
+        )
+    except Exception as error:  # the library raises its own classes, which share no base but Exception
+        raise EngineError(
+            f"ONNX Runtime cannot load {graph if isinstance(graph, Path) else 'a graph'}: {error}"
+        ) from error
+
+
+def check_interface(session: Any, spec: GraphSpec, bundle: Bundle) -> None:
+    """The file must have the tensors bundle.json promises; dynamic axes may carry any name. Raises EngineError."""
+    for kind, promised, found in (
+        ("input", spec.inputs, session.get_inputs()),
+        ("output", spec.outputs, session.get_outputs()),
+    ):
+        have = {t.name: (t.type, [n if isinstance(n, int) else None for n in t.shape]) for t in found}
+        want = {t.name: (_TYPES[t.dtype], [n if isinstance(n, int) else None for n in t.shape]) for t in promised}
+        if have != want:
+            raise EngineError(
+                f"{bundle.path / spec.file} has the {kind}s {have}, bundle.json promises {want}; export it again."
+            )

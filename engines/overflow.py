@@ -1,0 +1,120 @@
+"""Where the numbers of a half-precision graph leave their range: the graph once more on the CPU, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bundle import Bundle
+from .errors import EngineError, MissingExtraError
+from .ort_session import CPU_PROVIDER, open_session
+from .rounding import LOW_TYPES, with_rounding
+
+__all__ = ["LARGEST", "Overflow", "explain_overflow", "find_overflow"]
+
+LARGEST: Final = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
+"""The largest finite number of each type."""
+
+_TOGETHER = 48  # outputs looked at in one run: all of a large model at once would not fit the memory of the host
+_INSTEAD = {"fp16": "--precision bf16 or fp32", "bf16": "--precision fp32"}
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """What was met. node, kind: name and operation of the first layer with a number out of range, empty if there is
+    none; value: its largest magnitude (NaN and infinity possible). before: the largest magnitude of all layers in
+    front of it, and `where` that was."""
+
+    node: str
+    kind: str
+    value: float
+    before: float
+    where: str
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    name: str
+    node: str
+    kind: str
+    half: bool
+
+
+def explain_overflow(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> str:
+    """The end of a sentence: which layer of a half-precision bundle overflows for an image uint8 [1, S, S] with `text`
+    float32 [Q, D...], and what to do."""
+    precision = bundle.manifest.precision
+    limit, instead = LARGEST[precision], f"export the model with {_INSTEAD[precision]}"
+    try:
+        found = find_overflow(with_rounding(bundle.file("image")), precision, {"pixels": pixels[None], "text": text})
+    except MissingExtraError:
+        return f'{instead}; to see which layer it is, install onnx: pip install "xbench-fast[export]"'
+    except EngineError as error:
+        return f"{instead} (which layer it is could not be found out: {' '.join(str(error).split())[:300]})"
+    front = f"at most {found.before:.3g}, met at {found.where}" if found.where else "nothing"
+    if not found.node:
+        inside = f"on the CPU the same graph stays below the {limit:.6g} of {precision} ({front})"
+        return f"{inside}, so the engine sums in another order or is at fault; {instead}"
+    size = f"reaches {found.value:.3g}" if np.isfinite(found.value) else "is not finite"
+    return f"{found.node} ({found.kind}) {size}, {precision} ends at {limit:.6g} (before it: {front}); {instead}"
+
+
+def find_overflow(graph: bytes, precision: str, inputs: Mapping[str, NDArray[Any]]) -> Overflow:
+    """Runs a graph that `with_rounding` made, with all its layers as outputs. Raises EngineError."""
+    import onnx  # with_rounding has needed it already
+
+    model = onnx.load_from_string(graph)
+    tensors = _tensors(model)
+    have = {output.name for output in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=t.name) for t in tensors if t.name not in have)
+    # As they are: a fused layer would have no name of its own.
+    session = open_session(model.SerializeToString(), [CPU_PROVIDER], None, optimise=False)
+    before, where = 0.0, ""
+    for tensor, values in _values(session, tensors, inputs):
+        value = _magnitude(values)
+        if not value <= (LARGEST[precision] if tensor.half else np.finfo(np.float32).max):
+            return Overflow(tensor.node, tensor.kind, value, before, where)
+        if tensor.half and value > before:
+            before, where = value, tensor.node
+    return Overflow("", "", before, before, where)
+
+
+def _tensors(model: Any) -> list[_Tensor]:
+    """What the layers compute, in order, before it is rounded."""
+    made = [(name, node) for node in model.graph.node for name in node.output if name]
+    exact = {name for name, _ in made if name.endswith(":exact")}
+    found = []
+    for name, node in made:
+        plain = name.removesuffix(":exact")
+        if (name == plain and f"{plain}:exact" in exact) or name.endswith(":wide"):
+            continue  # the rounding itself
+        if node.op_type == "Cast" and any(a.name == "to" and a.i == LOW_TYPES["bf16"] for a in node.attribute):
+            continue  # NumPy has no such type, and no float32 number is out of its range
+        found.append(_Tensor(name, node.name or plain, node.op_type, name in exact))
+    return found
+
+
+def _values(
+    session: Any, tensors: Sequence[_Tensor], inputs: Mapping[str, NDArray[Any]]
+) -> Iterator[tuple[_Tensor, NDArray[Any]]]:
+    rest = iter(tensors)
+    while part := list(islice(rest, _TOGETHER)):
+        try:
+            values = session.run([tensor.name for tensor in part], dict(inputs))
+        except Exception as error:  # the library raises its own classes, which share no base but Exception
+            raise EngineError(f"the graph fails on the CPU: {error}") from error
+        for tensor, value in zip(part, values, strict=True):
+            if isinstance(value, np.ndarray) and np.issubdtype(value.dtype, np.floating):
+                half = tensor.half or value.dtype == np.float16
+                yield _Tensor(tensor.name, tensor.node, tensor.kind, half), value
+
+
+def _magnitude(values: NDArray[Any]) -> float:
+    """The largest magnitude; NaN if there is one. Minus infinity is left out: masks of attention are made of it."""
+    seen = values[values != -np.inf].astype(np.float64)
+    return float(np.abs(seen).max()) if seen.size else 0.0

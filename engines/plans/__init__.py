@@ -1,0 +1,1 @@
+"""TensorRT plans of a bundle: which library, what decides a plan, how it is built, where it is kept."""

@@ -1,0 +1,75 @@
+"""TensorRT 10, TensorRT 11 and TensorRT for RTX as one: three installs of one API family."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..errors import EngineError, MissingExtraError
+
+__all__ = ["FAMILIES", "Family", "load_family"]
+
+FAMILIES: Final = {"tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rtx"}
+"""Backend name -> Python module."""
+
+_EXTRAS: Final = {
+    "tensorrt": "install xbench-fast[tensorrt] (CUDA 12) or xbench-fast[tensorrt-cuda13] (CUDA 13)",
+    "tensorrt-rtx": "install tensorrt-rtx",
+}
+
+
+@dataclass
+class Family:
+    """One of `FAMILIES`, imported. `logger` keeps what the library says in `messages`, newest last."""
+
+    name: str
+    module: Any
+    version: str
+    logger: Any
+    messages: list[str] = field(default_factory=list)
+
+    @property
+    def strongly_typed_flag(self) -> int:
+        """Flags of `create_network`: before version 11 a network is strongly typed only if it is asked for."""
+        flags = self.module.NetworkDefinitionCreationFlag
+        if self.name == "tensorrt" and int(self.version.split(".")[0]) < 11:
+            return int(1 << int(flags.STRONGLY_TYPED))
+        return 0
+
+    @property
+    def keeps_timings(self) -> bool:
+        """Whether it has timing caches; those of TensorRT for RTX do nothing but warn that they are deprecated."""
+        return self.name == "tensorrt"
+
+    def explain(self) -> str:
+        """The library's last words as one line, and forgets them."""
+        said = " ".join(" ".join(self.messages[-3:]).split())
+        self.messages.clear()
+        return said[:600] or "it gave no reason"
+
+
+def load_family(name: str) -> Family:
+    """Imports a family. Raises MissingExtraError when it is not installed, EngineError when it does not load."""
+    try:
+        module = importlib.import_module(FAMILIES[name])
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{name} is not installed; {_EXTRAS[name]}.") from error
+    except (ImportError, OSError) as error:
+        raise EngineError(f"{name} is installed but does not load ({error}); {_EXTRAS[name]} again.") from error
+    messages: list[str] = []
+    return Family(name, module, str(module.__version__), _logger(module, messages), messages)
+
+
+def _logger(module: Any, messages: list[str]) -> Any:
+    severity = module.ILogger.Severity
+
+    class Logger(module.ILogger):  # type: ignore[misc]  # the module has no type stubs
+        def __init__(self) -> None:
+            module.ILogger.__init__(self)
+
+        def log(self, level: Any, message: str) -> None:
+            if level in (severity.INTERNAL_ERROR, severity.ERROR):
+                messages.append(message)
+
+    return Logger()

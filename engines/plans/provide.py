@@ -1,0 +1,63 @@
+"""The plan for a bundle on this machine: the kept one if it fits, else a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..base import chosen_precision
+from ..bundle import Bundle
+from ..errors import EngineError
+from .build import build_plan
+from .family import Family
+from .key import Gpu, PlanKey, Profile
+from .store import PlanStore
+
+__all__ = ["plan_key", "provide_plan"]
+
+
+def plan_key(bundle: Bundle, family: Family, gpu: Gpu, profile: Profile, *, tf32: bool = False) -> PlanKey:
+    """The key of the bundle's plan. Raises EngineError for TF32 with a graph that is not float32."""
+    precision = chosen_precision(bundle, tf32=tf32)
+    graph = bundle.manifest.files[bundle.graph("image").file].sha256
+    return PlanKey(graph, precision, profile, gpu, family.name, family.version)
+
+
+def provide_plan(
+    bundle: Bundle,
+    family: Family,
+    key: PlanKey,
+    *,
+    build: bool = True,
+    capability: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> bytes:
+    """The plan of `key`: as it is kept, or built now and kept.
+
+    A plan that was built for something else, or is damaged, is replaced, and `say` is told why; without `build` it is
+    refused. Two processes build it once. Raises EngineError.
+    """
+    store = PlanStore.of(bundle)
+    found = store.load(key)
+    if found.plan is None and not build:
+        raise EngineError(
+            f"{bundle.name} has no {key.precision} plan for {key.gpu.name} and {family.name} {family.version} "
+            f"({found.reason}); leave --no-build out, or run xbench-export --backend {family.name} on this machine."
+        )
+    if found.plan is not None:
+        return found.plan
+    with store.building(key):
+        found = store.load(key)
+        if found.plan is not None:
+            return found.plan
+        why = "" if found.reason == "there is none yet" else f" again, because {found.reason}"
+        say(f"{bundle.name}: building its {key.precision} plan for {key.gpu.name}{why}; this takes minutes, once")
+        built = build_plan(
+            family,
+            bundle.file("image"),
+            key.profile,
+            key.precision,
+            timing=store.timing(key),
+            capability=capability,
+        )
+        store.save(key, built)
+    return built.plan

@@ -1,0 +1,133 @@
+"""Where plans are kept: beside the graph, in the bundle's `plans/`, or in the user's cache when that is read-only.
+
+A plan never stands alone: `<stem>.json` says what it was made for and its sha256. Nothing is glued to the plan itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..bundle import Bundle
+from ..errors import EngineError
+from .build import BuiltPlan
+from .key import PlanKey
+
+__all__ = ["PlanStore", "Stored"]
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What is known of a plan on disk: its bytes, or why they must not be used."""
+
+    plan: bytes | None
+    reason: str
+
+
+class PlanStore:
+    """The plans of one bundle."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @staticmethod
+    def of(bundle: Bundle) -> PlanStore:
+        """The store of `bundle`: `plans/` in it, or a folder of the user's cache where the bundle cannot be written."""
+        inside = bundle.path / "plans"
+        if os.access(inside if inside.is_dir() else bundle.path, os.W_OK) and not inside.is_symlink():
+            return PlanStore(inside)
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return PlanStore(cache / "xbench-fast" / "plans" / bundle.digest[:32])
+
+    def load(self, key: PlanKey) -> Stored:
+        """The plan of `key`, or why there is none that fits."""
+        described, source = self.folder / f"{key.stem}.json", self.folder / f"{key.stem}.plan"
+        if described.is_symlink() or source.is_symlink():
+            return Stored(None, f"{source} is a symbolic link")
+        try:
+            record: Any = json.loads(described.read_text(encoding="utf-8"))
+            plan = source.read_bytes()
+        except FileNotFoundError:
+            return Stored(None, "there is none yet")
+        except (OSError, ValueError) as error:
+            return Stored(None, f"{described} cannot be read ({error})")
+        if not isinstance(record, dict) or record.get("schema") != SCHEMA or not isinstance(record.get("key"), dict):
+            return Stored(None, f"{described} was written by another version")
+        changed = key.differences(record["key"])
+        if changed:
+            return Stored(None, f"it was built for something else: {'; '.join(changed)}")
+        if record.get("sha256") != hashlib.sha256(plan).hexdigest():
+            return Stored(None, f"{source} does not match its sha256, it was changed or damaged")
+        return Stored(plan, "")
+
+    def save(self, key: PlanKey, built: BuiltPlan) -> Path:
+        """Keeps a plan, whole or not at all: the description is written last. Raises EngineError.
+
+        A reader that meets the new plan with the old description finds that the sha256 does not match.
+        """
+        record = {
+            "schema": SCHEMA,
+            "key": key.to_json(),
+            "sha256": hashlib.sha256(built.plan).hexdigest(),
+            "bytes": len(built.plan),
+            "layers": {f"{kind} {dtype}": n for (kind, dtype), n in sorted(built.types.counts.items())},
+        }
+        target = self.folder / f"{key.stem}.plan"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if built.timing is not None:
+                _write(self._timing(key), built.timing)
+            _write(target, built.plan)
+            _write(self.folder / f"{key.stem}.json", json.dumps(record, indent=2).encode() + b"\n")
+        except OSError as error:
+            raise EngineError(f"The plan {target} cannot be written: {error.strerror}; make room there.") from error
+        return target
+
+    def timing(self, key: PlanKey) -> bytes | None:
+        """The timing cache of earlier builds on this GPU with this library."""
+        try:
+            return self._timing(key).read_bytes()
+        except OSError:
+            return None
+
+    @contextmanager
+    def building(self, key: PlanKey) -> Iterator[None]:
+        """Held while a plan is built, so that a second process waits and then finds it."""
+        import fcntl
+
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / f".{key.stem}.lock").open("w")
+        except OSError as error:
+            raise EngineError(f"Plans cannot be kept in {self.folder}: {error.strerror}.") from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _timing(self, key: PlanKey) -> Path:
+        return self.folder / f"{key.stem.rsplit('-', 2)[0]}.timing"
+
+
+def _write(target: Path, data: bytes) -> None:
+    """Writes under a temporary name and renames."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", suffix=".part", dir=target.parent)
+    draft = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.chmod(0o644)
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

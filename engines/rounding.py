@@ -1,0 +1,102 @@
+"""Graphs of lower precision on a processor that has no arithmetic for it: float32 operations, their results rounded.
+
+ONNX Runtime's CPU provider has next to no bfloat16 operations, and computes chains of float16 ones in float32 without
+rounding in between. Rewritten here, a graph keeps its types between operations: each operation gets its inputs widened
+to float32 and its result rounded to the type the graph states. That is what hardware with float32 accumulators
+computes, but for the order of sums.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .errors import EngineError, MissingExtraError
+
+__all__ = ["LOW_TYPES", "PRECISIONS", "stated_precision", "with_rounding"]
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+LOW_TYPES = {"fp16": 10, "bf16": 16}  # TensorProto.FLOAT16, TensorProto.BFLOAT16
+_FLOAT = 1
+
+
+def stated_precision(model: Any) -> str:
+    """The precision of a loaded ONNX model: that of its weights, by number of values; fp32 without any."""
+    count = dict.fromkeys(PRECISIONS, 0)
+    names = {number: name for name, number in LOW_TYPES.items()} | {_FLOAT: "fp32"}
+    for tensor in model.graph.initializer:
+        if tensor.data_type in names:
+            values = 1
+            for size in tensor.dims:
+                values *= size
+            count[names[tensor.data_type]] += values
+    return max(count, key=lambda name: count[name])
+
+
+def with_rounding(graph: Path) -> bytes:
+    """The graph in the file `graph`, for a processor without fp16 or bf16 arithmetic (see the module).
+
+    Raises MissingExtraError (the package onnx is needed) and EngineError (no valid graph).
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtraError(
+            'A bf16 graph runs on the CPU only with the package onnx: pip install "xbench-fast[export]"; or use a '
+            "bundle in fp32 or fp16."
+        ) from error
+    try:
+        model = onnx.load(str(graph))
+        types = _low_tensors(model)
+        _widen_weights(model)
+        _rewrite(model, types)
+        data: bytes = model.SerializeToString()
+    except Exception as error:  # protobuf's and ONNX's own classes
+        raise EngineError(f"{graph} cannot be prepared for the CPU: {' '.join(str(error).split())[:300]}") from error
+    return data
+
+
+def _low_tensors(model: Any) -> dict[str, int]:
+    """Name -> type of every computed tensor of lower precision."""
+    import onnx
+
+    inferred = onnx.shape_inference.infer_shapes(model)
+    values = (*inferred.graph.value_info, *inferred.graph.output)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    return {name: number for name, number in types.items() if number in LOW_TYPES.values()}
+
+
+def _widen_weights(model: Any) -> None:
+    import numpy as np
+    from onnx import numpy_helper
+
+    for tensor in model.graph.initializer:
+        if tensor.data_type in LOW_TYPES.values():
+            values = numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+
+
+def _rewrite(model: Any, types: dict[str, int]) -> None:
+    from onnx import helper
+
+    nodes: list[Any] = []
+    wide: dict[str, str] = {}
+    for node in model.graph.node:
+        if node.op_type == "Cast":
+            nodes.append(node)
+            continue
+        for place, name in enumerate(node.input):
+            if name not in types:
+                continue
+            if name not in wide:
+                wide[name] = f"{name}:wide"
+                nodes.append(helper.make_node("Cast", [name], [wide[name]], to=_FLOAT))
+            node.input[place] = wide[name]
+        nodes.append(node)
+        for place, name in enumerate(node.output):
+            if name in types:
+                node.output[place] = f"{name}:exact"
+                nodes.append(helper.make_node("Cast", [f"{name}:exact"], [name], to=types[name]))
+    del model.graph.node[:]
+    del model.graph.value_info[:]
+    model.graph.node.extend(nodes)

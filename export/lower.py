@@ -1,0 +1,192 @@
+"""fp16 and bf16 graphs: the types stand in the graph, as strongly typed builders (TensorRT 11) want them.
+
+Weights and matrix products are of the lower precision. In float32 stay softmax, norms, reductions and what those are
+made of where they are written out; the normalisation of the pixels; the last product before each output, so that
+neither a score nor a map is rounded to a few digits; and whatever ONNX does not define for the lower type. Operations
+without arithmetic of their own follow their inputs, and where both types meet the result is float32. Inputs and outputs
+keep their types.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..engines.errors import ExportError
+from ..engines.rounding import LOW_TYPES
+
+__all__ = ["KEPT", "PRODUCTS", "lower", "opset_for"]
+
+PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
+_NORMS = {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}
+_REDUCTIONS = {"CumSum", "GlobalAveragePool", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMean", "ReduceProd"}
+_REDUCTIONS |= {"ReduceSum", "ReduceSumSquare"}
+_WRITTEN_OUT = {"Erf", "Exp", "Log", "Pow", "Reciprocal", "Sqrt"}
+KEPT = frozenset({"Softmax", "LogSoftmax", *_NORMS, *_REDUCTIONS, *_WRITTEN_OUT})
+"""Operators that keep float32 wherever they stand."""
+
+_FLOAT = 1
+_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
+
+
+def opset_for(precision: str, least: int) -> int:
+    """The opset of a graph: ONNX defines convolution and pooling for bfloat16 from opset 22 on."""
+    return max(least, 22) if precision == "bf16" else least
+
+
+def lower(source: Path, target: Path, precision: str) -> None:
+    """Writes the float32 graph `source` as `target`, in `precision` ("fp16" or "bf16"); they may be one file.
+
+    Raises ExportError when the graph cannot be written so.
+    """
+    import onnx
+
+    try:
+        model = onnx.load(str(source))
+        _Lowering(model, precision).run()
+        onnx.checker.check_model(model, full_check=True)
+        target.write_bytes(model.SerializeToString())
+    except (OSError, ExportError):
+        raise
+    except Exception as error:  # the checker and protobuf raise classes of their own
+        reason = " ".join(str(error).split())[:300]
+        raise ExportError(f"{source.name} cannot be written in {precision}: {reason}") from error
+
+
+class _Lowering:
+    """One rewrite of one model, in the order of its nodes."""
+
+    def __init__(self, model: Any, precision: str) -> None:
+        import onnx
+
+        self._model, self._graph, self._precision = model, model.graph, precision
+        self._low = LOW_TYPES[precision]
+        self._versions = {entry.domain: entry.version for entry in model.opset_import}
+        self._hoist_constants()
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
+        values = (*inferred.value_info, *inferred.input, *inferred.output)
+        self._floats = {value.name for value in values if value.type.tensor_type.elem_type == _FLOAT}
+        self._weights = {tensor.name: tensor for tensor in model.graph.initializer if tensor.data_type == _FLOAT}
+        self._floats |= self._weights.keys()
+        self._now = dict.fromkeys(self._floats, _FLOAT)  # the type a tensor has in the new graph
+        self._casts: dict[tuple[str, int], str] = {}
+        self._lowered: dict[str, Any] = {}
+        self._nodes: list[Any] = []
+
+    def run(self) -> None:
+        """Rewrites the model."""
+        heads = self._heads()
+        for number, node in enumerate(self._graph.node):
+            self._add(node, _FLOAT if number in heads else self._type_of(node))
+        del self._graph.node[:]
+        del self._graph.value_info[:]
+        self._graph.node.extend(self._nodes)
+        used = {name for node in self._nodes for name in node.input} | {value.name for value in self._graph.output}
+        kept = [tensor for tensor in self._graph.initializer if tensor.name in used]
+        del self._graph.initializer[:]
+        self._graph.initializer.extend([*kept, *self._lowered.values()])
+
+    def _hoist_constants(self) -> None:
+        """Constant nodes become weights, which can be stored in either type."""
+        nodes = []
+        for node in self._graph.node:
+            if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+                raise ExportError(
+                    f"A graph with branches or loops ({node.op_type}) cannot be written in {self._precision}; use "
+                    "--precision fp32."
+                )
+            value = next((a.t for a in node.attribute if a.name == "value"), None)
+            if node.op_type == "Constant" and value is not None:
+                tensor = self._graph.initializer.add()
+                tensor.CopyFrom(value)
+                tensor.name = node.output[0]
+            else:
+                nodes.append(node)
+        del self._graph.node[:]
+        self._graph.node.extend(nodes)
+
+    def _heads(self) -> set[int]:
+        """Numbers of the nodes between each output and the last product or norm before it, those included."""
+        made_by = {name: number for number, node in enumerate(self._graph.node) for name in node.output}
+        found: set[int] = set()
+        waiting = [value.name for value in self._graph.output]
+        while waiting:
+            number = made_by.get(waiting.pop())
+            if number is None or number in found:
+                continue
+            found.add(number)
+            node = self._graph.node[number]
+            if node.op_type not in PRODUCTS and node.op_type not in _NORMS:
+                waiting += [name for name in node.input if name in self._floats]
+        return found
+
+    def _type_of(self, node: Any) -> int:
+        floats = [name for name in node.input if name in self._floats]
+        if node.op_type in KEPT or not floats or not self._defined(node):
+            return _FLOAT
+        if self._precision == "fp16" and any(_beyond_half(self._weights[n]) for n in floats if n in self._weights):
+            return _FLOAT
+        if node.op_type in PRODUCTS:
+            return self._low
+        flowing = {self._now[name] for name in floats if name not in self._weights}
+        return _FLOAT if _FLOAT in flowing else self._low
+
+    def _defined(self, node: Any) -> bool:
+        """Whether ONNX defines the operator for the lower type, in every place that is float32 now."""
+        import onnx
+
+        version = self._versions.get(node.domain)
+        if version is None or not onnx.defs.has(node.op_type, node.domain):
+            return False
+        schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+        allowed = {entry.type_param_str: entry.allowed_type_strs for entry in schema.type_constraints}
+        wanted = f"tensor({_NAMES[self._precision]})"
+        for names, formal in ((node.input, schema.inputs), (node.output, schema.outputs)):
+            for place, name in enumerate(names):
+                kind = formal[min(place, len(formal) - 1)].type_str
+                if name in self._floats and wanted not in allowed.get(kind, [kind]):
+                    return False
+        return True
+
+    def _add(self, node: Any, kind: int) -> None:
+        if node.op_type == "Cast":  # takes any type, and its attribute says what comes out
+            self._nodes.append(node)
+            return
+        for place, name in enumerate(node.input):
+            if name in self._floats:
+                node.input[place] = self._as(name, kind)
+        for name in node.output:
+            if name in self._floats:
+                self._now[name] = kind
+        self._nodes.append(node)
+
+    def _as(self, name: str, kind: int) -> str:
+        """The name under which the tensor `name` is there in type `kind`."""
+        from onnx import helper
+
+        if self._now[name] == kind:
+            return name
+        if (name, kind) not in self._casts:
+            new = self._casts[name, kind] = f"{name}_{'fp32' if kind == _FLOAT else self._precision}"
+            if name in self._weights:
+                self._lowered[name] = self._stored(name, new)
+            else:
+                self._nodes.append(helper.make_node("Cast", [name], [new], to=kind))
+        return self._casts[name, kind]
+
+    def _stored(self, name: str, new: str) -> Any:
+        from onnx import helper, numpy_helper
+
+        values = numpy_helper.to_array(self._weights[name])
+        kind = helper.tensor_dtype_to_np_dtype(self._low)
+        return numpy_helper.from_array(np.ascontiguousarray(values.astype(kind)), new)
+
+
+def _beyond_half(tensor: Any) -> bool:
+    """Whether a value would become infinite in fp16, as masks of the lowest float32 number would."""
+    from onnx import numpy_helper
+
+    values = numpy_helper.to_array(tensor)
+    return bool(values.size) and bool((np.abs(values[np.isfinite(values)]) > np.finfo(np.float16).max).any())

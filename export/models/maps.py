@@ -1,0 +1,90 @@
+"""The saliency maps each model can be exported with, by name, the official one first; without torch, for listings.
+
+Of an attention the layers (the last, or the mean of all), the heads (mean, or maximum) and the values (softmax, or the
+raw scores before it) can be chosen. Of a similarity the patches can be compared with the prompt as they are, by a
+softmax over the patches, or after value-value attention in the last block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = [
+    "ATTENTION_MAPS",
+    "CONFIGURED",
+    "LAST_LAYER",
+    "LAYER_MEAN",
+    "MAPS",
+    "PATCH_MAPS",
+    "PATCH_SOFTMAX",
+    "PATCH_TEXT",
+    "PLAIN",
+    "VALUE_VALUE",
+    "Reading",
+    "reading_of",
+]
+
+LAST_LAYER, LAYER_MEAN, CONFIGURED = "last-layer", "layer-mean", "configured"
+PATCH_TEXT, PATCH_SOFTMAX, VALUE_VALUE = "patch-text", "patch-text-softmax", "value-value"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a decoder's attention [B, heads, Q, N] of each layer becomes one map [B, Q, N].
+
+    all_layers: the mean over the layers instead of the last; head_maximum: the maximum over the heads instead of the
+    mean; raw: the scaled products of queries and keys instead of their softmax.
+    """
+
+    all_layers: bool = False
+    head_maximum: bool = False
+    raw: bool = False
+
+    def __str__(self) -> str:
+        what = "scores before the softmax (scaled query-key products)" if self.raw else "attention to the image"
+        layers = "mean over all decoder layers" if self.all_layers else "the last decoder layer"
+        return f"{what}, {layers}, {'maximum' if self.head_maximum else 'mean'} over heads"
+
+
+PLAIN = Reading()
+ATTENTION_MAPS = {
+    name + suffix: Reading(all_layers, head_maximum, raw)
+    for name, all_layers in ((LAST_LAYER, False), (LAYER_MEAN, True))
+    for suffix, head_maximum, raw in (("", False, False), ("-head-max", True, False), ("-raw", False, True))
+}
+
+PATCH_MAPS = {
+    PATCH_TEXT: "cosine between each projected patch and the prompt",
+    PATCH_SOFTMAX: "softmax over the patches of the cosine between each projected patch and the prompt times the "
+    "model's logit scale",
+    VALUE_VALUE: "cosine between each projected patch and the prompt, where the last block's attention weights are the "
+    "softmax of value-value products instead of query-key ones; scores are the unchanged model's",
+}
+"""Value-value attention is that of training-free open-vocabulary segmentation (Li et al. 2023, arXiv 2304.05653; Wang
+et al. 2024, arXiv 2312.01597), here in the last block only, with its residual and MLP."""
+
+
+def reading_of(name: str, maps: Mapping[str, str]) -> Reading:
+    """The reading called `name`; of an empty name, that of the official map."""
+    return ATTENTION_MAPS[name or next(iter(maps))]
+
+
+def _attention(official: str, note: str = "") -> dict[str, str]:
+    names = [official, *(name for name in ATTENTION_MAPS if name != official)]
+    return {name: f"{ATTENTION_MAPS[name]}{note}" for name in names}
+
+
+_ASSUMED = "assumed architecture, not the authors': "
+_DEVIDE = {name: f"{_ASSUMED}{reading}" for name, reading in ATTENTION_MAPS.items()}
+_ASPECTS = ", mean over four of a class's nine queries (description, patterns, shape, texture)"
+MAPS: Mapping[str, Mapping[str, str]] = {
+    "biomedclip": PATCH_MAPS,
+    "carzero": _attention(LAYER_MEAN),
+    "clip": PATCH_MAPS,
+    "devide": {CONFIGURED: f"{_ASSUMED}attention to the image, the layers of the config, mean over heads", **_DEVIDE},
+    "kad": _attention(LAST_LAYER),
+    "mavl": _attention(LAYER_MEAN, _ASPECTS),
+    "medklip": _attention(LAYER_MEAN),
+}
+"""Model -> name -> what the map is."""

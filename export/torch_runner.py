@@ -1,0 +1,105 @@
+"""A model run by PyTorch as it is, or compiled: what `xbench-fast bench --against` puts beside an engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engines.errors import ConfigError, EngineError
+from .adapter import Adapter, stand_in_adapter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+__all__ = ["TorchRunner", "compiled_runner", "eager_runner"]
+
+
+class TorchRunner:
+    """An adapter with stand-in weights on `device` ("cpu", "cuda:0") in `precision` (fp32, tf32, fp16, bf16).
+
+    Pixels uint8 become the model's input on the device, as in the exported graph. Raises ConfigError, EngineError and
+    MissingExtraError.
+    """
+
+    def __init__(self, model: str, variant: str, precision: str, device: str, *, compiled: bool) -> None:
+        adapter = _adapter(model, variant)
+        import torch
+
+        if device != "cpu" and not torch.cuda.is_available():
+            raise EngineError(f"PyTorch {torch.__version__} finds no GPU; install one that was built for this driver.")
+        self._torch = torch
+        self._device = torch.device(device)
+        self._dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+        self._products = "high" if precision == "tf32" else "highest"
+        adapter.module.to(device=self._device, dtype=self._dtype)
+        mean, std = (
+            torch.tensor(values, dtype=self._dtype, device=self._device).reshape(1, 3, 1, 1)
+            for values in (adapter.mean, adapter.std)
+        )
+
+        def whole(pixels: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+            image = (pixels.to(self._dtype) / 255 - mean) / std
+            return adapter.forward(image, text)
+
+        self._whole: Callable[[Tensor, Tensor], Any] = torch.compile(whole) if compiled else whole
+        self.detail = f"torch {torch.__version__}, {precision}"
+
+    def prepare(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> None:
+        """Puts the inputs on the device and runs them once; that is where compilation happens."""
+        torch = self._torch
+        self._inputs = (
+            torch.from_numpy(np.ascontiguousarray(pixels)).to(self._device),
+            torch.from_numpy(np.array(text)).to(self._device, self._dtype),
+        )
+        logits, saliency = self._guarded(1)
+        for name, values in (("logits", logits), ("saliency", saliency)):
+            if values.shape[:2] != (len(pixels), len(text)) or not bool(torch.isfinite(values).all()):
+                raise EngineError(f"PyTorch's {name} of the stand-in model are not finite or of another shape.")
+
+    def run(self, calls: int) -> None:
+        """Runs the batch `calls` times and waits."""
+        self._guarded(calls)
+
+    def _guarded(self, calls: int) -> Any:
+        torch = self._torch
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(self._products)
+        try:
+            with torch.inference_mode():
+                for _ in range(calls):
+                    scores = self._whole(*self._inputs)
+                if self._device.type == "cuda":
+                    torch.cuda.synchronize(self._device)
+            return scores
+        except Exception as error:  # a compiler's failures share no base
+            words = " ".join(str(error).split())[:300]
+            raise EngineError(f"PyTorch could not run the model: {type(error).__name__}: {words}") from error
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+def eager_runner(model: str, variant: str, precision: str, device: str) -> TorchRunner:
+    """The model as PyTorch runs it unasked."""
+    return TorchRunner(model, variant, precision, device, compiled=False)
+
+
+def compiled_runner(model: str, variant: str, precision: str, device: str) -> TorchRunner:
+    """The model through torch.compile with its defaults."""
+    return TorchRunner(model, variant, precision, device, compiled=True)
+
+
+def _adapter(model: str, variant: str) -> Adapter:
+    """The adapter of a bundle's model; the variant's name may end in a saliency map's."""
+    try:
+        return stand_in_adapter(model, variant)
+    except ConfigError:
+        base, _, name = variant.rpartition("-")
+        if not base:
+            raise
+        adapter = stand_in_adapter(model, base)
+        adapter.choose_map(name)
+        return adapter

@@ -1,0 +1,155 @@
+"""Post-hoc calibration of saliency: how much of delta Dice comes back without looking at the test pairs.
+
+A map is calibrated by what other patients teach: a threshold per class, or a monotone map from normalised saliency to
+the share of pixels inside the region. A monotone map only renames the levels of the sweep: g(Mn) >= t marks the pixels
+of Mn >= tau_k for the first level k with g_k >= t. So counts suffice, and a calibrated mask is one level per pair.
+
+A probability cut at 0.5 is right for the most pixels, not for Dice. For calibrated probabilities the cut that is best
+for Dice is half of the best Dice (Z. C. Lipton, C. Elkan, B. Naryanaswamy, ECML PKDD 2014), which is known from the
+fitting half alone; both cuts are offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .counts import Counts
+from .curve_shape import LEVEL_VALUES, level_histogram
+from .curves import dice_curves
+from .options import GroundingOptions
+from .search import FIXED, best_levels
+from .thresholds import LEVELS
+
+__all__ = ["EMPTY", "METHODS", "Method", "beta_map", "calibrated_levels", "cut", "dice_at", "half_dice", "isotonic_map"]
+
+Float = NDArray[np.float64]
+Method = Literal["none", "held_out", "isotonic", "isotonic_half_dice", "beta", "beta_half_dice", "best"]
+METHODS: Final[tuple[Method, ...]] = get_args(Method)
+
+EMPTY: Final = LEVELS
+"""The level of a cut that no pixel reaches."""
+
+
+def isotonic_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Share of pixels inside the region by level, made monotone: float32 [101], never falling.
+
+    pixels, inside: integers [101], sums of `level_histogram` over the fitting pairs. Levels without pixels are
+    interpolated. Raises ValueError without any pixel, or with more inside than there are.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    every, within = _check(pixels, inside)
+    used = np.flatnonzero(every)
+    model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
+    model.fit(LEVEL_VALUES[used], within[used] / every[used], sample_weight=every[used])
+    return np.asarray(model.predict(LEVEL_VALUES), np.float64).astype(np.float32)
+
+
+def beta_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> NDArray[np.float32]:
+    """Beta calibration of the levels: float32 [101], never falling (M. Kull, T. Silva Filho, P. Flach, AISTATS 2017).
+
+    logit g = a log v - b log(1 - v) + c with a, b >= 0, by logistic regression weighted with pixels; a coefficient
+    that comes out negative is set to 0 and the rest fitted again. Constant where all pixels agree, or if both would be
+    negative. Arguments and errors as `isotonic_map`.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    every, within = _check(pixels, inside)
+    share = within.sum() / every.sum()
+    constant = np.full(LEVELS, share, np.float64).astype(np.float32)
+    if share in (0.0, 1.0):
+        return constant
+    features = np.column_stack([np.log(LEVEL_VALUES), -np.log1p(-LEVEL_VALUES)])
+    rows, target = np.vstack([features, features]), np.repeat([1, 0], LEVELS)
+    weight = np.concatenate([within, every - within]) / every.sum() * 1e4  # near no penalty, and well conditioned
+    used = [0, 1]
+    while used:
+        model = LogisticRegression(C=1e6, max_iter=1000, tol=1e-8)
+        model.fit(rows[weight > 0][:, used], target[weight > 0], sample_weight=weight[weight > 0])
+        slopes = model.coef_[0]
+        if (slopes >= 0).all():
+            mapped = model.predict_proba(features[:, used])[:, 1]
+            return np.maximum.accumulate(mapped.astype(np.float32))  # rounding must not make it fall
+        used = [place for place, slope in zip(used, slopes, strict=True) if slope >= 0]
+    return constant
+
+
+def cut(mapped: NDArray[np.float32], threshold: float) -> int:
+    """The first level whose calibrated value float32 [101] is at least `threshold`; EMPTY if none is."""
+    return int(np.searchsorted(mapped, np.float32(threshold), side="left"))
+
+
+def half_dice(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> float:
+    """Half of the best Dice that one level reaches over all fitting pixels together, the cut that is best for Dice."""
+    every, within = _check(pixels, inside)
+    marked, right = every[::-1].cumsum(), within[::-1].cumsum()
+    return float((right / (marked + within.sum())).max())
+
+
+def calibrated_levels(
+    counts: Counts, class_of: NDArray[np.integer], half_of: NDArray[np.integer], methods: Sequence[Method] = METHODS
+) -> dict[Method, NDArray[np.intp]]:
+    """By method the level that cuts each pair, intp [P] in 0..101, fitted per class on the other half of the patients.
+
+    class_of, half_of: integers [P]; halves as `search.patient_halves` gives them. `none` is tau = 0.5; `best` is the
+    best threshold of the class on these very pairs, so optimistic; the others are honest. A class whose pairs all lie
+    in one half stays at 0.5. Raises ValueError for another method, shapes that do not fit, and, for methods with a map,
+    as `level_histogram`.
+    """
+    class_of, half_of = np.asarray(class_of), np.asarray(half_of)
+    for method in methods:
+        if method not in METHODS:
+            raise ValueError(f"a method of calibration is one of {', '.join(METHODS)}, got {method!r}")
+    if class_of.shape != (len(counts),) or half_of.shape != (len(counts),) or not np.isin(half_of, (0, 1)).all():
+        raise ValueError(f"class_of and half_of (0 and 1) must both hold {len(counts)} values")
+    levels = {method: np.full(len(counts), FIXED, np.intp) for method in methods}
+    dice = dice_curves(counts)
+    maps = {name: fit for name, fit in _MAPS.items() if any(method.startswith(name) for method in methods)}
+    pixels, inside = level_histogram(counts) if maps else (counts.area, counts.overlap)
+    for c in np.unique(class_of):
+        own = class_of == c
+        if "best" in methods:
+            levels["best"][own] = _best(dice[own])
+        for half in (0, 1):
+            scored, fitting = own & (half_of == half), own & (half_of != half)
+            if not (scored.any() and fitting.any()):
+                continue
+            if "held_out" in methods:
+                levels["held_out"][scored] = _best(dice[fitting])
+            taught = pixels[fitting].sum(axis=0), inside[fitting].sum(axis=0)
+            for name, fit in maps.items():
+                mapped = fit(*taught)
+                for method in methods:
+                    if method.startswith(name):
+                        at = half_dice(*taught) if method.endswith("half_dice") else 0.5
+                        levels[method][scored] = cut(mapped, at)
+    return levels
+
+
+def dice_at(counts: Counts, levels: NDArray[np.intp]) -> Float:
+    """Dice of each pair at its level, float64 [P]; 0 at EMPTY. Raises ValueError as `curves.dice_curves`."""
+    padded = np.column_stack([dice_curves(counts), np.zeros(len(counts))])
+    chosen: Float = padded[np.arange(len(counts)), levels]
+    return chosen
+
+
+_MAPS: Final[Mapping[str, Callable[..., NDArray[np.float32]]]] = {"isotonic": isotonic_map, "beta": beta_map}
+
+
+def _best(dice: Float) -> int:
+    """The level of the best mean Dice of pairs [P, 101]."""
+    mean = dice.mean(axis=0)
+    return int(best_levels(mean, mean, GroundingOptions())[0])
+
+
+def _check(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> tuple[Float, Float]:
+    every, within = np.asarray(pixels, np.float64), np.asarray(inside, np.float64)
+    if every.shape != (LEVELS,) or within.shape != (LEVELS,):
+        raise ValueError(f"pixels and inside must have shape {(LEVELS,)}, got {every.shape} and {within.shape}")
+    if not every.sum() > 0 or (within > every).any() or (within < 0).any():
+        raise ValueError("calibration needs pixels, and at each level no more inside the region than there are")
+    return every, within

@@ -1,0 +1,1 @@
+"""How fast: scenarios, the limits they are held against, and whether a measurement counts."""

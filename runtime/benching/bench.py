@@ -1,0 +1,179 @@
+"""A whole run: scenarios in order, what could not be measured, and a verdict."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...engines.base import Engine
+from ...engines.bundle import Bundle
+from ...engines.device import gpu_reason
+from ...engines.errors import XBenchError
+from .against import compare
+from .ceilings import CPU_SIZES, GPU_SIZES, Ceilings, Sizes, cpu_ceilings, gpu_ceilings
+from .gpu_state import gpu_state, throttling
+from .inputs import film_files, found_files
+from .measurement import Measurement, NotRun
+from .models import Subject, offline, single_stream
+from .parts import decode, gpu_sweep, host_sweep
+from .plan import Plan
+from .whole import end_to_end
+
+__all__ = ["Bench", "Report", "run_bench"]
+
+OpenEngine = Callable[[Bundle], Engine]
+Say = Callable[[str], None]
+
+_OF_MODELS = ("offline", "single-stream", "prepared", "files")
+_COMPARED_BATCH = 8
+
+
+@dataclass
+class Report:
+    """What was measured, what was not, the ceilings by device, and the GPU before and after each measurement."""
+
+    plan: Plan
+    measurements: list[Measurement] = field(default_factory=list)
+    not_run: list[NotRun] = field(default_factory=list)
+    ceilings: dict[str, Ceilings] = field(default_factory=dict)
+    states: list[dict[str, Any]] = field(default_factory=list)
+
+    def reasons(self) -> list[str]:
+        """Why the run as a whole is not valid; empty when it is."""
+        found = [reason for one in self.measurements for reason in one.reasons()]
+        held = throttling(self.states)
+        if held:
+            found.append(held)
+        if not self.measurements:
+            found.append("nothing was measured")
+        return found
+
+    def verdict(self) -> str:
+        return "INVALID" if self.reasons() else "VALID"
+
+    def best(self, model: str) -> Measurement | None:
+        """The fastest offline measurement of a model by its engine."""
+        own = [one for one in self.measurements if one.scenario == "offline" and one.subject == model]
+        return max(own, key=lambda one: one.rate().median, default=None)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a run needs besides its plan: how engines are opened, the sizes of the ceilings, who is told what is done,
+    and the number of the GPU, or None for a run on the CPU alone."""
+
+    open_engine: OpenEngine
+    say: Say
+    device: int | None
+    cpu_sizes: Sizes = CPU_SIZES
+    gpu_sizes: Sizes = GPU_SIZES
+
+
+def run_bench(plan: Plan, bundles: Sequence[Bundle], bench: Bench) -> Report:
+    """Runs every scenario of the plan; one that fails becomes a row with its reason. Raises XBenchError only for a
+    folder of images that has none."""
+    report = Report(plan)
+    with tempfile.TemporaryDirectory(prefix="xbench-bench-") as scratch, _files(plan, Path(scratch)) as paths:
+        bench.say("measuring what this machine can do at most")
+        report.ceilings["cpu"] = cpu_ceilings(bench.cpu_sizes)
+        if bench.device is not None:
+            try:
+                report.ceilings["gpu"] = gpu_ceilings(bench.device, bench.gpu_sizes)
+            except XBenchError as error:
+                report.not_run.append(NotRun("limits", "GPU", str(error)))
+        run = _Run(plan, bench, report, paths, Path(scratch))
+        for bundle in bundles:
+            run.model(bundle)
+        if not bundles:
+            for scenario in [name for name in _OF_MODELS if name in plan.scenarios]:
+                report.not_run.append(NotRun(scenario, "-", "no bundle was given"))
+        run.parts()
+    return report
+
+
+@contextmanager
+def _files(plan: Plan, scratch: Path) -> Iterator[list[Path]]:
+    if not {"files", "prepared", "decode"} & set(plan.scenarios):
+        yield []
+    elif plan.folder is not None:
+        yield found_files(plan.folder, plan.images)
+    else:
+        folder = scratch / "films"
+        folder.mkdir()
+        yield film_files(folder, plan.images, plan.side, plan.seed)
+
+
+@dataclass
+class _Run:
+    plan: Plan
+    bench: Bench
+    report: Report
+    paths: list[Path]
+    scratch: Path
+
+    def model(self, bundle: Bundle) -> None:
+        wanted = [name for name in _OF_MODELS if name in self.plan.scenarios]
+        if not wanted and not self.plan.against:
+            return
+        try:
+            with self.bench.open_engine(bundle) as engine:
+                self._scenarios(engine, wanted)
+        except XBenchError as error:
+            for scenario in wanted:
+                self.report.not_run.append(NotRun(scenario, bundle.name, str(error)))
+
+    def parts(self) -> None:
+        report = self.report
+        if "sweep" in self.plan.scenarios:
+            self._measure("sweep", "CPU", lambda: host_sweep(self.plan, report.ceilings["cpu"]))
+            device = self.bench.device
+            if device is None:
+                report.not_run.append(NotRun("sweep", "GPU", gpu_reason() or "the run is on the CPU, as asked"))
+            elif "gpu" in report.ceilings:
+                self._measure("sweep", "GPU", lambda: gpu_sweep(self.plan, report.ceilings["gpu"], device))
+        if "decode" in self.plan.scenarios:
+            self._measure("decode", "files", lambda: decode(self.plan, self.paths))
+
+    def _scenarios(self, engine: Engine, wanted: Sequence[str]) -> None:
+        plan, name = self.plan, engine.bundle.name
+        subject = Subject.of(engine, plan)
+        ceilings = self.report.ceilings.get("gpu" if engine.info.device != "cpu" else "cpu")
+        # The end-to-end scenarios are held against the engine alone, and the comparisons stand beside it.
+        if {"offline", "prepared", "files"} & set(wanted) or plan.against:
+            for batch in plan.batches:
+                self._measure("offline", name, partial(offline, subject, plan, ceilings, batch))
+        if "single-stream" in wanted:
+            self._measure("single-stream", name, partial(single_stream, subject, plan, ceilings))
+        alone = self.report.best(name)
+        for scenario in ("prepared", "files"):
+            if scenario not in wanted:
+                continue
+            if alone is None:
+                self.report.not_run.append(NotRun(scenario, name, "the engine alone could not be measured"))
+                continue
+            folder = self.scratch / "runs" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            self._measure(scenario, name, partial(end_to_end, scenario, subject, plan, self.paths, folder, alone))
+        sizes = sorted({_COMPARED_BATCH, alone.batch if alone and alone.batch else _COMPARED_BATCH})
+        for other in plan.against:
+            for batch in sizes:
+                self._measure("offline", name, partial(compare, other, subject, plan, ceilings, batch))
+
+    def _measure(self, scenario: str, subject: str, work: Callable[[], Measurement]) -> None:
+        self.bench.say(f"{scenario}: {subject}")
+        self._look()
+        try:
+            self.report.measurements.append(work())
+        except XBenchError as error:
+            self.report.not_run.append(NotRun(scenario, subject, str(error)))
+        self._look()
+
+    def _look(self) -> None:
+        state = gpu_state(self.bench.device) if self.bench.device is not None else None
+        if state is not None:
+            self.report.states.append(state)

@@ -1,0 +1,101 @@
+"""What the machine could do at most, measured in the same run: a copy and a matrix product."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ...engines.errors import EngineError
+
+__all__ = ["CPU_SIZES", "GPU_SIZES", "Ceilings", "Sizes", "cpu_ceilings", "gpu_ceilings", "gpu_errors"]
+
+_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of the copied array, and the side of the square matrices."""
+
+    copy: int
+    side: int
+
+
+CPU_SIZES = Sizes(1 << 27, 1024)
+GPU_SIZES = Sizes(1 << 31, 8192)
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """bandwidth: bytes per second of a copy, read and written both counted. products: multiply-accumulates per second
+    of a matrix product, by the type of its factors."""
+
+    device: str
+    bandwidth: float
+    products: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        tera = {kind: round(2 * rate / 1e12, 3) for kind, rate in self.products.items()}
+        return {"device": self.device, "copy_gb_s": round(self.bandwidth / 1e9, 2), "product_tflop_s": tera}
+
+
+def cpu_ceilings(sizes: Sizes = CPU_SIZES) -> Ceilings:
+    """NumPy's copy, and its float32 product with the threads its library takes (OMP_NUM_THREADS)."""
+    rng = np.random.default_rng(0)
+    source = rng.integers(0, 256, sizes.copy, np.uint8)
+    target = np.empty_like(source)
+    copy = _seconds(lambda: np.copyto(target, source), lambda: None)
+    a, b = (rng.standard_normal((sizes.side, sizes.side)).astype(np.float32) for _ in range(2))
+    out = np.empty_like(a)
+    product = _seconds(lambda: np.matmul(a, b, out=out), lambda: None)
+    return Ceilings("cpu", 2 * sizes.copy / copy, {"fp32": sizes.side**3 / product})
+
+
+def gpu_ceilings(device: int = 0, sizes: Sizes = GPU_SIZES) -> Ceilings:
+    """CuPy's copy within the device, and its product of float32 and float16 matrices of random numbers.
+
+    CuPy has no bfloat16; the GPUs this is for multiply it as fast as float16. Raises MissingExtraError and EngineError.
+    """
+    from ...engines.device import load_cupy
+
+    cupy = load_cupy()
+    with gpu_errors(cupy, "Measuring the GPU"), cupy.cuda.Device(device):
+        wait = cupy.cuda.get_current_stream().synchronize
+        source = cupy.random.randint(0, 256, sizes.copy, dtype=np.uint8)
+        target = cupy.empty_like(source)
+        copy = _seconds(partial(cupy.copyto, target, source), wait)
+        products = {}
+        for kind, dtype in (("fp32", np.float32), ("fp16", np.float16)):
+            a, b = (cupy.random.standard_normal((sizes.side, sizes.side), np.float32).astype(dtype) for _ in range(2))
+            out = cupy.empty_like(a)
+            products[kind] = sizes.side**3 / _seconds(partial(cupy.matmul, a, b, out=out), wait)
+        products["bf16"] = products["fp16"]
+        return Ceilings(f"cuda:{device}", 2 * sizes.copy / copy, products)
+
+
+@contextmanager
+def gpu_errors(cupy: Any, what: str) -> Iterator[None]:
+    """Turns what CUDA raises while the GPU does `what` into an EngineError."""
+    try:
+        yield
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.memory.OutOfMemoryError) as error:
+        words = " ".join(str(error).split())
+        raise EngineError(f"{what} failed: {words}; free the GPU, or measure less of it.") from error
+
+
+def _seconds(work: Callable[[], object], wait: Callable[[], object]) -> float:
+    """Median seconds of one call, after two that warm up."""
+    found = []
+    for turn in range(_ROUNDS + 2):
+        start = time.perf_counter()
+        work()
+        wait()
+        if turn >= 2:
+            found.append(time.perf_counter() - start)
+    return max(median(found), 1e-12)

@@ -1,0 +1,38 @@
+"""What is to be measured, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .measurement import LEAST_REPEATS
+
+__all__ = ["SCENARIOS", "Plan"]
+
+SCENARIOS: Final = ("offline", "single-stream", "prepared", "files", "sweep", "decode")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """scenarios: some of `SCENARIOS`. batches: sizes the offline scenario tries, the best of which the end-to-end ones
+    take. images, pairs: of one repeat. seconds: limit of one measurement. folder: image files of one's own instead of
+    generated ones of `side` x `side` pixels. against: other ways to run the models, by name."""
+
+    scenarios: tuple[str, ...]
+    batches: tuple[int, ...]
+    images: int
+    pairs: int
+    repeats: int = LEAST_REPEATS
+    seconds: float = 60.0
+    seed: int = 0
+    threads: int = 1
+    folder: Path | None = None
+    side: int = 1024
+    against: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.scenarios if name not in SCENARIOS]:
+            raise ValueError(f"unknown scenario {unknown[0]!r}; known: {', '.join(SCENARIOS)}")
+        if min((self.images, self.pairs, self.repeats, self.side, *self.batches), default=0) < 1:
+            raise ValueError("batches, images, pairs, repeats and side must be at least 1")

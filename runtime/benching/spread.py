@@ -1,0 +1,68 @@
+"""Repeats of one thing: timed, and what they say together."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+__all__ = ["PERCENTILES", "Spread", "percentiles", "timed"]
+
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, least and greatest of several values."""
+
+    median: float
+    least: float
+    greatest: float
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Spread:
+        """Raises ValueError for no values."""
+        if not values:
+            raise ValueError("there is no value to take the median of")
+        return Spread(float(median(values)), float(min(values)), float(max(values)))
+
+    @property
+    def relative(self) -> float:
+        """(greatest - least) / median; infinite where the median is 0."""
+        return (self.greatest - self.least) / self.median if self.median > 0 else math.inf
+
+    def to_json(self) -> dict[str, float]:
+        return {"median": self.median, "min": self.least, "max": self.greatest}
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """p50, p90 and p99, interpolated linearly between the two nearest values. Raises ValueError for no values."""
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("there is no value to take a percentile of")
+    found = {}
+    for percent in PERCENTILES:
+        place = percent / 100 * (len(ordered) - 1)
+        low = math.floor(place)
+        high = min(low + 1, len(ordered) - 1)
+        found[f"p{percent}"] = ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return found
+
+
+def timed(
+    work: Callable[[int], object], repeats: int, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
+    """Seconds of `work(0)`, `work(1)`, .. after one warm-up, `work(-1)`, that is not counted.
+
+    Stops after `repeats`, or when `seconds` have passed and at least one repeat is done.
+    """
+    work(-1)
+    found: list[float] = []
+    begun = clock()
+    while len(found) < repeats and (not found or clock() - begun < seconds):
+        start = clock()
+        work(len(found))
+        found.append(clock() - start)
+    return found

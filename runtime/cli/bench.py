@@ -1,0 +1,164 @@
+"""`xbench-fast bench`: how fast models, sweep and decoding are here, and whether the figures count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...engines.errors import ConfigError
+from .options import bundle_options, config_option, resolve_config
+
+if TYPE_CHECKING:
+    from ...engines.bundle import Bundle
+    from ..benching.bench import Report
+    from ..benching.plan import Plan
+
+__all__ = ["bench"]
+
+_SCENARIOS = click.Choice(["offline", "single-stream", "prepared", "files", "sweep", "decode"])
+_EPILOG = """\b
+offline        as many images per second as the engine gives, pixels in its memory
+single-stream  latency of one image at a time
+prepared       end to end from prepared images: rows on the disk
+files          end to end from image files
+sweep          thresholds only, on the CPU and on a GPU
+decode         image files to pixels only
+"""
+
+
+@click.command(short_help="Measure how fast everything is here.", epilog=_EPILOG)
+@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, type=_SCENARIOS)
+@click.option("--model", "models", multiple=True, help="Bundle or model name; may be repeated.  [default: all bundles]")
+@click.option("--engine", default="auto", show_default=True, help="Engine, or auto for the best that runs here.")
+@click.option("--batch", "batches", type=click.IntRange(min=1), multiple=True,
+              help="Images per batch; may be repeated.  [default: 16, on a GPU 8 to 256]")  # fmt: skip
+@click.option("--images", type=click.IntRange(min=1), help="Images of one repeat.  [default: 64, on a GPU 4096]")
+@click.option("--pairs", type=click.IntRange(min=1),
+              help="Pairs of one repeat of sweep.  [default: 2048, on a GPU 262144]")  # fmt: skip
+@click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Repeats after one warm-up.")
+@click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True,
+              help="No further repeat of a measurement is begun after this time.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random inputs.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Threads of the engine and of decoding.  [default: all cores]"
+)
+@click.option("--folder", type=click.Path(path_type=Path), help="Images to decode.  [default: generated films]")
+@click.option("--side", type=click.IntRange(min=8), default=1024, show_default=True, help="Pixels of generated films.")
+@click.option(
+    "--against", metavar="NAMES", help="Also run the models in eager and/or compile (PyTorch): eager,compile."
+)
+@click.option("--tf32", is_flag=True, help="Let float32 products round their inputs to TF32 on a GPU.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write everything to this file.")
+@bundle_options
+@config_option
+def bench(
+    scenarios: tuple[str, ...],
+    models: tuple[str, ...],
+    engine: str,
+    batches: tuple[int, ...],
+    images: int | None,
+    pairs: int | None,
+    repeats: int,
+    seconds: float,
+    seed: int,
+    threads: int | None,
+    folder: Path | None,
+    side: int,
+    against: str | None,
+    tf32: bool,
+    json_file: Path | None,
+    bundle_folders: tuple[Path, ...],
+    config_file: Path | None,
+) -> int:
+    """Measure SCENARIOs (default: all), each against a limit measured in the same run.
+
+    Inputs are drawn from the seed, results are compared with slower, independent code on fresh inputs, and the last
+    line says VALID, or INVALID after the reasons: a result that differs, fewer than 5 repeats, repeats that spread by
+    more than a quarter, a GPU whose clocks were held down, a GPU engine that runs on the CPU.
+
+    Exit status: 0 for VALID, 1 for INVALID or an error, 2 for wrong usage.
+    """
+    from ..benching.plan import SCENARIOS, Plan
+    from ..machine import usable_cores
+
+    chosen, on_gpu = _engine(engine)
+    plan = Plan(
+        scenarios=scenarios or SCENARIOS,
+        batches=batches or ((8, 32, 64, 128, 256) if on_gpu else (16,)),
+        images=images or (4096 if on_gpu else 64),
+        pairs=pairs or (262_144 if on_gpu else 2048),
+        repeats=repeats,
+        seconds=seconds,
+        seed=seed,
+        threads=threads or usable_cores(),
+        folder=folder,
+        side=side,
+        against=_against(against),
+    )
+    report = _run(plan, _bundles(models, bundle_folders, config_file), chosen, on_gpu, tf32)
+    _show(report, json_file)
+    return int(report.verdict() != "VALID")
+
+
+def _engine(name: str) -> tuple[str, bool]:
+    """The engine's name, and whether the run is about a GPU."""
+    from ...engines.device import gpu_reason
+    from ...engines.select import ENGINES, choose
+
+    chosen, line = choose(name)
+    ENGINES.load(chosen)
+    click.echo(line, err=True)
+    return chosen, chosen != "onnxruntime-cpu" and gpu_reason() is None
+
+
+def _against(names: str | None) -> tuple[str, ...]:
+    from ..benching.against import RUNNERS
+
+    wanted = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
+    for name in wanted:
+        if name not in RUNNERS.names():
+            raise ConfigError(f"--against {name} is unknown; known are {', '.join(RUNNERS.names())}.")
+    return wanted
+
+
+def _bundles(models: tuple[str, ...], folders: tuple[Path, ...], config_file: Path | None) -> list[Bundle]:
+    """The bundles asked for; none where no folder is known, for scenarios that need no model."""
+    from ...engines.bundle import Bundle
+    from ..evaluation.pairing import select_bundles
+
+    config = resolve_config(config_file, folders)
+    if not models and not folders and not config.bundles:
+        return []
+    return [Bundle.load(path) for path in select_bundles(config, models)]
+
+
+def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool) -> Report:
+    from ...engines.base import Engine, EngineOptions
+    from ...engines.select import open_engine
+    from ..benching.bench import Bench, run_bench
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    options = EngineOptions(max_batch=max(plan.batches), tf32=tf32, say=say)
+
+    def opened(bundle: Bundle) -> Engine:
+        return open_engine(bundle, engine, threads=plan.threads, options=options)
+
+    return run_bench(plan, bundles, Bench(opened, say, 0 if on_gpu else None))
+
+
+def _show(report: Report, json_file: Path | None) -> None:
+    from ..benching.layout import report_facts, report_table, to_record
+    from ..evaluation.storage import write_json
+    from ..reporting.console import print_table
+    from .terminal import make_console
+
+    print_table(make_console(), report_table(report))
+    if json_file is not None:
+        write_json(json_file, to_record(report))
+        click.echo(f"written: {json_file}")
+    for line in report_facts(report):
+        click.echo(line)

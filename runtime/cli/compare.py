@@ -1,0 +1,142 @@
+"""`xbench-fast compare`: two runs, or two models -> what changed, and a gate."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...engines.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..comparing.comparison import Comparison
+    from ..comparing.gate import Condition, Verdict
+
+__all__ = ["compare"]
+
+_EPILOG = """\b
+--fail-if takes NAME OP NUMBER, as in
+  --fail-if "flipped_hits > 0" --fail-if "dice_best_drop > 0.1"
+with OP one of > >= < <= == != and NAME one of
+  flipped_hits, lost_hits, gained_hits, moved_maxima
+  pointing_drop, dice_fixed_drop, dice_best_drop, iou_fixed_drop,
+  iou_best_drop, auc_drop, auprc_drop   (percentage points, worst cell)
+  max_dice_change, max_logit_change
+  missing_rows, missing_cells, changed_truth
+"""
+
+
+@click.command(short_help="Compare two runs or two models; a regression gate.", epilog=_EPILOG)
+@click.argument("run_a", metavar="RUN_A", type=click.Path(path_type=Path))
+@click.argument("run_b", metavar="[RUN_B]", type=click.Path(path_type=Path), required=False)
+@click.option("--model-a", metavar="NAME", help="Compare this model of RUN_A with --model-b.")
+@click.option("--model-b", metavar="NAME", help="The model of RUN_B.  [default: --model-a]")
+@click.option("--dataset", "datasets", metavar="NAME", multiple=True, help="Only this dataset; may be repeated.")
+@click.option("--fail-if", "conditions", metavar="CONDITION", multiple=True,
+              help="Exit with status 1 if this holds; may be repeated.")  # fmt: skip
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write everything to this file.")
+@click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write all tables to this file.")
+@click.option("--replicates", type=click.IntRange(min=0), default=1000, show_default=True,
+              help="Bootstrap draws of patients; 0 for none.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the draws.  [default: the report's]")
+@click.option("--show", type=click.IntRange(min=0), default=20, show_default=True,
+              help="Lines of each list of single pairs.")  # fmt: skip
+@click.option("--classes", is_flag=True, help="Print the changes per finding too.")
+@click.option("--quiet", is_flag=True, help="Print only the conditions of --fail-if.")
+def compare(
+    run_a: Path,
+    run_b: Path | None,
+    model_a: str | None,
+    model_b: str | None,
+    datasets: tuple[str, ...],
+    conditions: tuple[str, ...],
+    json_file: Path | None,
+    markdown_file: Path | None,
+    replicates: int,
+    seed: int | None,
+    show: int,
+    classes: bool,
+    quiet: bool,
+) -> int:
+    """Print what changed from RUN_A to RUN_B, row by row and in every number, with paired tests.
+
+    Cells of the same model and dataset are compared on the rows both runs scored; what only one run has is counted and
+    named. With --model-a and --model-b two models are compared, of two runs or of one.
+
+    Exit status: 0, or 1 if a --fail-if condition holds or the runs cannot be compared, or 2 for wrong usage.
+    """
+    from ...metrics_gpu.bootstrap import SEED
+    from ..comparing.changes import Resampling
+    from ..comparing.comparison import compare_runs
+    from ..comparing.gate import judge
+    from ..reporting.load import load_run
+
+    wanted = _conditions(conditions)
+    models = _models(run_b, model_a, model_b)
+    a = load_run(run_a)
+    b = load_run(run_b) if run_b else a
+    found = compare_runs(a, b, models, datasets, Resampling(replicates, SEED if seed is None else seed))
+    verdicts = judge(found, wanted)
+    if not quiet:
+        _show(found, show, classes)
+    for path in _write(found, verdicts, json_file, markdown_file):
+        click.echo(f"written: {path}")
+    for verdict in verdicts:
+        click.echo(str(verdict))
+    return int(any(verdict.fired for verdict in verdicts))
+
+
+def _conditions(texts: tuple[str, ...]) -> list[Condition]:
+    from ..comparing.gate import parse_condition
+
+    try:
+        return [parse_condition(text) for text in texts]
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param_hint="--fail-if") from error
+
+
+def _models(run_b: Path | None, model_a: str | None, model_b: str | None) -> tuple[str, str] | None:
+    if model_a is None and model_b is not None:
+        raise click.UsageError("--model-b needs --model-a.")
+    if run_b is None and (model_a is None or model_b is None):
+        raise click.UsageError("Give a second run, or --model-a and --model-b for two models of one run.")
+    if run_b is None and model_a == model_b:
+        raise click.UsageError(
+            f"--model-a and --model-b are both '{model_a}': within one run there is nothing to compare."
+        )
+    return None if model_a is None else (model_a, model_b or model_a)
+
+
+def _show(found: Comparison, show: int, classes: bool) -> None:
+    from ..comparing.layout import comparison_facts, comparison_tables
+    from ..reporting.console import print_table
+    from .terminal import make_console
+
+    console = make_console()
+    for line in comparison_facts(found):
+        click.echo(line)
+    for table in comparison_tables(found, show, classes=classes):
+        print_table(console, table)
+
+
+def _write(
+    found: Comparison, verdicts: list[Verdict], json_file: Path | None, markdown_file: Path | None
+) -> list[Path]:
+    from ..comparing.layout import comparison_facts, comparison_tables
+    from ..comparing.record import to_record
+    from ..evaluation.storage import write_atomic, write_json
+    from ..reporting.markdown import to_markdown
+
+    if json_file:
+        write_json(json_file, to_record(found, verdicts))
+    if markdown_file:
+        facts = [*comparison_facts(found), *map(str, verdicts)]
+        text = to_markdown("Comparison", facts, comparison_tables(found, show=200))
+        write_atomic(markdown_file, partial(_write_text, text))
+    return [path for path in (json_file, markdown_file) if path]
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,37 @@
+"""`xbench-fast merge`: the shards of an evaluation -> one run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["merge"]
+
+
+@click.command("merge", short_help="Put the shards of an evaluation together.")
+@click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Run directory of the whole.")
+def merge(shards: tuple[Path, ...], out: Path) -> int:
+    """Put the shards of an evaluation together.
+
+    SHARDS are the directories that `xbench-fast eval --shard I/N` wrote, all N of them, in any order. The result is
+    that of an evaluation in one piece: a later eval with the same --out computes nothing again. Cells that a shard has
+    not finished are named and left out; merge again when it has. The shards themselves stay as they are.
+    """
+    from ..evaluation.merging import merge_shards
+    from ..evaluation.progress import progress_for
+    from .terminal import make_console
+
+    progress = progress_for(make_console())
+    outcome = merge_shards(shards, out, progress)
+    done = outcome.computed + outcome.reused
+    progress.say(
+        f"{out}: {done} cell{'' if done == 1 else 's'} merged ({outcome.reused} of them before), "
+        f"{len(outcome.skipped)} skipped, {len(outcome.failed)} not merged"
+    )
+    for model, dataset, reason in outcome.failed:
+        click.echo(f"Error: {model} on {dataset}: {reason}", err=True)
+    if done:
+        progress.say(f"next: xbench-fast report {out}")
+    return 1 if outcome.failed or not done else 0

@@ -1,0 +1,163 @@
+"""Flags of `xbench-fast eval` for more than one process or machine, and what they set going."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ...engines.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..config import Config, DatasetConfig
+    from ..evaluation.map_files import MapFolder
+    from ..evaluation.options import Options, Outcome
+    from ..evaluation.progress import Progress
+    from ..evaluation.rundir import RunDirectory
+    from ..evaluation.sharding import Shard
+    from ..scaling.jobs import Backend, Described, WorkPlan
+    from ..scaling.ray_pool import RayWorkers
+
+__all__ = ["OnCluster", "Scale", "on_cluster", "scaling_options", "work_plan"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What was said about other processes and machines; nothing by default."""
+
+    shard: Shard | None = None
+    cluster: str | None = None
+    workers: int | None = None
+    gpus_per_worker: float | None = None
+
+    def check(self, *, decoder: str, cache: Path | None) -> None:
+        """Raises ConfigError for flags that contradict each other; `cache`: what --cache said."""
+        if self.shard is not None and self.cluster is not None:
+            raise ConfigError("--shard and --cluster are two ways to share the work; give one of them.")
+        if self.cluster is None and (self.workers is not None or self.gpus_per_worker is not None):
+            raise ConfigError("--workers and --gpus-per-worker are about --cluster; give that too, or leave them out.")
+        if self.cluster is not None and decoder == "dali" and cache is not None:
+            raise ConfigError("On a cluster, --decoder dali keeps no prepared images; leave --cache out.")
+
+    def place(self, out: Path, configured: Path | None) -> tuple[Path, Path | None]:
+        """The run directory, and where prepared images are kept unless --cache says it; `configured`: as xbench.toml
+        says. Memory-mapped files on a file system that several machines write to are no cache, so that one is not used.
+        """
+        from ..evaluation.sharding import shard_folder
+
+        if self.cluster is not None:
+            return out, None
+        if self.shard is not None:
+            out = shard_folder(out, self.shard)
+            return out, out / "prepared"
+        return out, configured or out / "prepared"
+
+    def open(self, address: str, threads: int | None) -> RayWorkers:
+        """The workers of the cluster, to be used in a with statement."""
+        from ..scaling.ray_pool import RayWorkers
+
+        return RayWorkers(address, workers=self.workers, gpus_per_worker=self.gpus_per_worker, threads=threads)
+
+    def to_json(self) -> dict[str, Any]:
+        """For run.json; no address, which would name a machine."""
+        return {"shard": None if self.shard is None else str(self.shard), "cluster": self.cluster is not None}
+
+
+def scaling_options(function: F) -> F:
+    """--shard, --cluster, --workers and --gpus-per-worker, handed over together as `scale`."""
+
+    @click.option(
+        "--shard",
+        metavar="I/N",
+        help="Only part I of N of every dataset, into OUT/shard-I-of-N; xbench-fast merge puts the parts together.",
+    )
+    @click.option(
+        "--cluster", metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto, or local for one on this machine."
+    )
+    @click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        help="Workers of the cluster.  [default: one for each share of a GPU, or for each node without]",
+    )
+    @click.option(
+        "--gpus-per-worker",
+        type=click.FloatRange(min=0),
+        help="GPUs of a worker, 0.5 for two on one.  [default: 1, or 0 where there is none]",
+    )
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,
+        shard: str | None,
+        cluster: str | None,
+        workers: int | None,
+        gpus_per_worker: float | None,
+        **others: Any,
+    ) -> Any:
+        from ..evaluation.sharding import Shard
+
+        scale = Scale(Shard.parse(shard) if shard is not None else None, cluster, workers, gpus_per_worker)
+        return function(*args, scale=scale, **others)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def work_plan(
+    config: Config, options: Options, bundles: Sequence[Path], names: Sequence[str], decoder: str
+) -> WorkPlan:
+    """What the workers are told; `names`: the datasets evaluated."""
+    from ..machine import code_version
+    from ..scaling.jobs import WorkPlan, everywhere
+
+    datasets: Mapping[str, Any] = {name: everywhere(config.datasets[name]) for name in names}
+    return WorkPlan(
+        bundles={path.name: path.absolute() for path in bundles},
+        datasets=datasets,
+        options=options,
+        build=config.eval.build,
+        tf32=config.eval.tf32,
+        decoder=decoder,
+        cache=config.cache.absolute() if config.cache else None,
+        cache_limit=config.cache_limit,
+        code=code_version(),
+    )
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """An evaluation on the workers of a cluster, as they will run it."""
+
+    backend: Backend
+    plan: WorkPlan
+    described: Described
+
+    @property
+    def engine(self) -> str:
+        return self.described.engine
+
+    def evaluate(
+        self,
+        run: RunDirectory,
+        progress: Progress,
+        bundles: Sequence[Path],
+        datasets: Sequence[DatasetConfig],
+        baselines: Sequence[str],
+        maps: Sequence[MapFolder],
+    ) -> Outcome:
+        """As `Runner.evaluate`. Raises RunError."""
+        from ..scaling.driver import ClusterRunner
+
+        runner = ClusterRunner(run, self.plan, progress, self.backend, self.described)
+        return runner.evaluate(bundles, datasets, baselines, maps)
+
+
+def on_cluster(backend: Backend, plan: WorkPlan) -> OnCluster:
+    """Asks a worker what it runs, and keeps to that. Raises EngineError."""
+    described = backend.describe(plan)
+    plan = replace(plan, options=replace(plan.options, engine=described.engine))
+    return OnCluster(backend, plan, described)

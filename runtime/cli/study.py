@@ -1,0 +1,199 @@
+"""`xbench-fast study`: one question about the results of a run, answered from what the run stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .options import config_option, data_options, resolve_config
+
+if TYPE_CHECKING:
+    from ..studies.material import Material
+    from ..studies.outcome import Outcome
+
+__all__ = ["study"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_RUN = click.argument("run", type=click.Path(path_type=Path))
+_RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
+
+
+@click.group(short_help="Answer one question about a run from its stored counts and maps.")
+def study() -> None:
+    """Studies of a run: tables on the terminal, and Markdown, CSV, JSON and figures in RUN/studies/NAME/.
+
+    Nothing is inferred again. Thresholds chosen on the pairs they are scored on are called optimistic; those chosen on
+    the other half of the patients, honest.
+    """
+
+
+def _common(function: F) -> F:
+    """Options of every study."""
+    for option in reversed(
+        (
+            click.option("--model", "models", multiple=True, help="Only this model; can be repeated."),
+            click.option("--dataset", "datasets", multiple=True, help="Only this dataset; can be repeated."),
+            click.option(
+                "--replicates",
+                type=click.IntRange(min=10),
+                default=1000,
+                show_default=True,
+                help="Bootstrap draws of patients.",
+            ),
+            click.option("--seed", type=click.IntRange(min=0), help="Seed of the draws.  [default: fixed]"),
+            click.option(
+                "--level",
+                type=click.FloatRange(0.5, 0.999),
+                default=0.95,
+                show_default=True,
+                help="Confidence level of intervals.",
+            ),
+            click.option(
+                "--out", type=click.Path(path_type=Path), help="Folder of the files.  [default: RUN/studies/NAME]"
+            ),
+            click.option("--quiet", is_flag=True, help="Write the files, print no tables."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@study.command("thresholds")
+@_RUN
+@click.option(
+    "--within",
+    type=click.FloatRange(0, 50),
+    default=5.0,
+    show_default=True,
+    help="Percent of the best Dice that the near-best thresholds may lose.",
+)
+@_common
+def _thresholds(run: Path, within: float, **common: Any) -> int:
+    """Dice and IoU at every threshold, delta Dice, and how peaked the maps are."""
+    from ..studies.thresholds import study_thresholds
+
+    return _one(run, common, lambda material: study_thresholds(material, within / 100))
+
+
+@study.command("correlation")
+@_RUN
+@_common
+def _correlation(run: Path, **common: Any) -> int:
+    """Does AUC predict pointing? R² with intervals, rank correlation, leaving one model out."""
+    from ..studies.correlation import study_correlation
+
+    return _one(run, common, study_correlation)
+
+
+@study.command("strata")
+@_RUN
+@_common
+def _strata(run: Path, **common: Any) -> int:
+    """Pointing and Dice by size of the region: fixed edges and thirds."""
+    from ..studies.strata import study_strata
+
+    return _one(run, common, study_strata)
+
+
+@study.command("failures")
+@_RUN
+@click.option("--top", type=click.IntRange(min=1), default=3, show_default=True, help="Classes at each end.")
+@click.option("--cases", type=click.IntRange(min=0), default=3, show_default=True, help="Cases at each end.")
+@click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
+@data_options
+@config_option
+@_common
+def _failures(
+    run: Path,
+    top: int,
+    cases: int,
+    no_overlays: bool,
+    data: tuple[str, ...],
+    data_options: tuple[str, ...],
+    config_file: Path | None,
+    **common: Any,
+) -> int:
+    """The best and worst classes and cases of each model, with overlays as PNG.
+
+    Radiographs come from where the evaluation found them; --data says where they are now.
+    """
+    from ..studies.failures import study_failures
+
+    known = resolve_config(config_file, (), data, data_options).datasets
+
+    def ask(material: Material) -> Outcome:
+        return study_failures(material, top=top, cases=cases, overlays=not no_overlays, datasets=known)
+
+    return _one(run, common, ask)
+
+
+@study.command("calibration")
+@_RUN
+@click.option("--no-maps", is_flag=True, help="Leave out quantile normalisation, which reads the stored maps.")
+@_common
+def _calibration(run: Path, no_maps: bool, **common: Any) -> int:
+    """How much of delta Dice comes back by calibration on other patients: threshold, quantiles, isotonic, beta."""
+    from ..studies.calibration import study_calibration
+
+    return _one(run, common, lambda material: study_calibration(material, maps=not no_maps))
+
+
+@study.command("prompts")
+@_RUNS
+@click.option(
+    "--by",
+    type=click.Choice(["model", "family"]),
+    default="model",
+    show_default=True,
+    help="What stays the same while prompts change.",
+)
+@_common
+def _prompts(runs: tuple[Path, ...], by: str, **common: Any) -> int:
+    """Several prompt sets side by side: runs that differ in their prompts, or one run that reads a dataset twice.
+
+    The first variant is the reference of paired differences. Files go to the first run.
+    """
+    from ..studies.prompts import study_prompts
+
+    return _several(runs, common, lambda materials: study_prompts(materials, by=by))
+
+
+@study.command("resolution")
+@_RUNS
+@_common
+def _resolution(runs: tuple[Path, ...], **common: Any) -> int:
+    """Variants of a model family side by side, such as 224 and 448, with paired differences by size of the region.
+
+    The coarsest grid is the reference. Files go to the first run.
+    """
+    from ..studies.resolution import study_resolution
+
+    return _several(runs, common, study_resolution)
+
+
+def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], Outcome]) -> int:
+    return _several((run,), common, lambda materials: ask(materials[0]))
+
+
+def _several(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], Outcome]) -> int:
+    from ...metrics_gpu.bootstrap import SEED
+    from ..reporting.console import print_table
+    from ..studies.material import Sampling, load_materials
+    from ..studies.outcome import study_folder, write_outcome
+    from .terminal import make_console
+
+    sampling = Sampling(common["replicates"], SEED if common["seed"] is None else common["seed"], common["level"])
+    outcome = ask(load_materials(runs, common["models"], common["datasets"], sampling))
+    if not common["quiet"]:
+        console = make_console()
+        for table in outcome.tables:
+            print_table(console, table)
+        for line in (*outcome.facts, *outcome.remarks):
+            click.echo(line)
+    written = write_outcome(outcome, common["out"] or study_folder(runs[0], outcome.name))
+    click.echo(f"written: {len(written)} files in {written[-1].parent}")
+    return 0

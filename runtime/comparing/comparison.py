@@ -1,0 +1,153 @@
+"""Two runs compared: all their cells, means over datasets, and the correction for the number of tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...engines.errors import RunError
+from ...metrics_gpu.paired import holm, paired_difference
+from ..reporting.choices import Choices
+from ..reporting.load import Run
+from ..reporting.stamps import stamps
+from .align import align
+from .changes import METRICS, CellChanges, Change, Resampling, cell_changes
+from .matching import Lone, Match, match_cells
+
+__all__ = ["Comparison", "ModelChanges", "compare_runs"]
+
+
+@dataclass(frozen=True)
+class ModelChanges:
+    """Changes of a model's means over its compared datasets; `n` of each is their number."""
+
+    models: str
+    whole: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from run A to run B, both as told by their run.json: `a`, `b`.
+
+    cells: those compared, in the runs' order. models: means over datasets, of models with more than one. alone:
+    finished cells without a counterpart. stamps: what the numbers are worth.
+    """
+
+    a: dict[str, Any]
+    b: dict[str, Any]
+    cells: tuple[CellChanges, ...]
+    models: tuple[ModelChanges, ...]
+    alone: tuple[Lone, ...]
+    resampling: Resampling
+    stamps: tuple[str, ...]
+
+    @property
+    def missing_rows(self) -> int:
+        """Rows, pairs and whole cells' rows that only one run has."""
+        return sum(c.only_a.total + c.only_b.total for c in self.cells) + sum(lone.rows for lone in self.alone)
+
+
+def compare_runs(
+    a: Run,
+    b: Run,
+    models: tuple[str, str] | None = None,
+    datasets: Collection[str] = (),
+    resampling: Resampling | None = None,
+    told: Callable[[str], None] = lambda line: None,
+) -> Comparison:
+    """Compares run A with run B, cell by cell, one pair of cells in memory at a time.
+
+    models: (of A, of B), to compare two models of other names; datasets: only these. told: hears of each cell begun.
+    Raises RunError when nothing can be compared, protocols differ, or a result file cannot be read.
+    """
+    resampling = resampling or Resampling(Choices().replicates, Choices().seed)
+    matches = match_cells(a, b, models, datasets)
+    choices = Choices(replicates=resampling.replicates, seed=resampling.seed)
+    cells, weights = [], []
+    for match in matches.pairs:
+        told(f"{match.models} on {match.dataset}")
+        cells.append(cell_changes(align(a, b, match, choices), resampling))
+        weights += _weights(a, b, match)
+    if not any(cell.images for cell in cells):
+        raise RunError(
+            f"{a.path} and {b.path} have no case in common in any cell: they were made from other images, or other "
+            "names of them."
+        )
+    corrected = _corrected(cells)
+    return Comparison(
+        a=_facts(a),
+        b=_facts(b),
+        cells=tuple(corrected),
+        models=tuple(_means(corrected, resampling.level)),
+        alone=matches.alone,
+        resampling=resampling,
+        stamps=stamps(dict.fromkeys(weights)),
+    )
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    return {
+        "path": str(run.path),
+        **{key: run.data.get(key) for key in ("code_version", "created", "updated", "machine")},
+    }
+
+
+def _weights(a: Run, b: Run, match: Match) -> list[tuple[str, str]]:
+    return [
+        (model, str(run.data["cells"][f"{model}--{match.dataset}"]["weights"]))
+        for run, model in ((a, match.model_a), (b, match.model_b))
+    ]
+
+
+def _corrected(cells: Sequence[CellChanges]) -> list[CellChanges]:
+    """Holm's correction: one family per metric over the cells' means, and one per metric over all classes."""
+    whole = _families([change for cell in cells for change in cell.whole])
+    classes = _families([change for cell in cells for change in cell.classes])
+    return [
+        replace(
+            cell,
+            whole=tuple(next(whole) for _ in cell.whole),
+            classes=tuple(next(classes) for _ in cell.classes),
+        )
+        for cell in cells
+    ]
+
+
+def _families(changes: list[Change]) -> Iterator[Change]:
+    found = list(changes)
+    for metric in METRICS:
+        places = [place for place, change in enumerate(changes) if change.metric == metric]
+        adjusted = holm([changes[place].tested for place in places])
+        for place, value in zip(places, adjusted, strict=True):
+            found[place] = replace(changes[place], adjusted=value)
+    return iter(found)
+
+
+def _means(cells: Sequence[CellChanges], level: float) -> list[ModelChanges]:
+    """Unweighted means over datasets, whose patients are drawn independently; of models with more than one dataset."""
+    models: dict[str, list[CellChanges]] = {}
+    for cell in cells:
+        models.setdefault(cell.match.models, []).append(cell)
+    found = [ModelChanges(name, tuple(_mean_changes(mine, level))) for name, mine in models.items() if len(mine) > 1]
+    return [item for item in found if item.whole]
+
+
+def _mean_changes(cells: Sequence[CellChanges], level: float) -> list[Change]:
+    means = []
+    for metric in METRICS:
+        known = [change for cell in cells for change in cell.whole if change.metric == metric]
+        if not known:
+            continue
+        a, b = (math.fsum(getattr(change, side) for change in known) / len(known) for side in "ab")
+        mean = Change(metric, "", len(known), a, b)
+        drawn = [change.replicates for change in known if change.replicates is not None]
+        if len(drawn) == len(known):
+            gaps = np.mean(drawn, axis=0)
+            tested = paired_difference(b, a, gaps, np.zeros_like(gaps), level)
+            mean = replace(mean, interval=tested.interval, p=tested.p, replicates=gaps)
+        means.append(mean)
+    return means

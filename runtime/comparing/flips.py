@@ -1,0 +1,127 @@
+"""Changes of single rows: hits that flipped, Dice, logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.curves import dice_curves
+from ...metrics_gpu.grounding import Grounding
+from ...metrics_gpu.search import FIXED
+from ...metrics_gpu.thresholds import level
+from .align import Aligned
+
+__all__ = ["DiceChange", "Flip", "LogitChanges", "RowChanges", "row_changes"]
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A pair whose hit changed; 1 is a hit and 0 a miss, between them the share of tied maxima that hit."""
+
+    case: str
+    finding: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class DiceChange:
+    """Dice of a pair in both runs, at 0.5 and at each run's own best threshold of the finding; None where there is no
+    such threshold."""
+
+    case: str
+    finding: str
+    fixed_a: float | None
+    fixed_b: float | None
+    best_a: float | None
+    best_b: float | None
+
+    @property
+    def size(self) -> float:
+        """The larger of the two changes, without its sign."""
+        ends = ((self.fixed_a, self.fixed_b), (self.best_a, self.best_b))
+        return max((abs(b - a) for a, b in ends if a is not None and b is not None), default=0.0)
+
+
+@dataclass(frozen=True)
+class LogitChanges:
+    """Absolute changes of positive and negative logits over all shared rows: the largest, where it is, and the mean."""
+
+    largest: float
+    case: str
+    finding: str
+    mean: float
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """Changes of the rows of a cell.
+
+    flips: all of them. moved: pairs whose maximum is another pixel. dice: the largest changes first, at most as many as
+    were asked for; dice_changed: how many pairs have any. logits: None without logits in both.
+    """
+
+    flips: tuple[Flip, ...]
+    moved: int
+    dice: tuple[DiceChange, ...]
+    dice_changed: int
+    logits: LogitChanges | None
+
+    @property
+    def lost(self) -> int:
+        """Hits that became misses, or less of a hit."""
+        return sum(flip.after < flip.before for flip in self.flips)
+
+    @property
+    def gained(self) -> int:
+        """Misses that became hits, or more of one."""
+        return len(self.flips) - self.lost
+
+
+def row_changes(both: Aligned, a: Grounding, b: Grounding, keep: int) -> RowChanges:
+    """What changed row by row.
+
+    a, b: grounding of the shared pairs, for their best thresholds. keep: the number of Dice changes to list.
+    """
+    flipped = np.flatnonzero(both.a.hits != both.b.hits)
+    flips = [
+        Flip(case, finding, float(both.a.hits[p]), float(both.b.hits[p]))
+        for p, (case, finding) in zip(flipped, both.pair_names(flipped), strict=True)
+    ]
+    dice = _dice(both, a, b)
+    changes = np.nanmax(np.abs(np.nan_to_num(dice[:, 1::2] - dice[:, ::2], nan=0.0)), axis=1, initial=0.0)
+    order = np.argsort(-changes, kind="stable")[:keep]
+    order = order[changes[order] > 0]
+    listed = [
+        DiceChange(case, finding, *(None if np.isnan(value) else float(value) for value in dice[p]))
+        for p, (case, finding) in zip(order, both.pair_names(order), strict=True)
+    ]
+    moved = int((both.a.counts.argmax != both.b.counts.argmax).sum())
+    return RowChanges(tuple(flips), moved, tuple(listed), int((changes > 0).sum()), _logits(both))
+
+
+def _dice(both: Aligned, a: Grounding, b: Grounding) -> NDArray[np.float64]:
+    """float64 [P, 4]: Dice fixed of A and B, best of A and B; NaN where there is no threshold."""
+    table = np.full((len(both.image_of), 4), np.nan)
+    for place, (side, found) in enumerate(((both.a, a), (both.b, b))):
+        dice = dice_curves(side.counts)
+        if both.fixed:
+            table[:, place] = dice[:, FIXED]
+        taus = [scores.best_tau for scores in found.classes]
+        known = np.array([tau is not None for tau in taus], np.bool_)[both.class_of]
+        levels = np.array([0 if tau is None else level(tau) for tau in taus], np.intp)[both.class_of]
+        table[known, 2 + place] = dice[known, levels[known]]
+    return table
+
+
+def _logits(both: Aligned) -> LogitChanges | None:
+    if not (both.a.scored and both.b.scored) or not both.a.logits.size:
+        return None
+    gaps = np.abs(
+        np.stack([both.b.logits, both.b.negatives]).astype(np.float64) - np.stack([both.a.logits, both.a.negatives])
+    )
+    gap = np.fmax(gaps[0], gaps[1])  # a finding without a negative prompt has NaN there
+    image, c = np.unravel_index(int(np.argmax(gap)), gap.shape)
+    return LogitChanges(float(gap[image, c]), both.cases[image], both.findings[c], float(np.nanmean(gaps)))

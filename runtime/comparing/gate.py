@@ -1,0 +1,126 @@
+"""--fail-if: a comparison as a gate for continuous integration, as "dice_best_drop > 0.1"."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...engines.errors import ConfigError
+from .changes import METRICS
+from .comparison import Comparison
+
+__all__ = ["NAMES", "Condition", "Verdict", "judge", "measures", "parse_condition"]
+
+_OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_FORM: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*(>=|<=|==|!=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+
+NAMES: Final[Mapping[str, str]] = {
+    "flipped_hits": "pairs whose hit changed, over all cells",
+    "lost_hits": "of them, hits that became misses",
+    "gained_hits": "of them, misses that became hits",
+    "moved_maxima": "pairs whose maximum is another pixel",
+    **{f"{name}_drop": f"largest drop of {label} of a cell, percentage points" for name, label in METRICS.items()},
+    "max_dice_change": "largest change of a single pair's Dice, percentage points",
+    "max_logit_change": "largest absolute change of a logit",
+    "missing_rows": "rows and pairs that only one run has, those of whole cells included",
+    "missing_cells": "finished cells that only one run has",
+    "changed_truth": "rows whose label or region differs between the runs",
+}
+"""What a condition can be about, and what it means."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`name` `sign` `limit`, one of `NAMES` compared with a number."""
+
+    name: str
+    sign: str
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.sign} {self.limit:g}"
+
+    def holds(self, value: float) -> bool:
+        """Whether the value meets the condition."""
+        return _OPERATORS[self.sign](value, self.limit)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A condition and what was found; `fired`: it holds, or nothing was there to decide it by."""
+
+    condition: Condition
+    value: float | None
+
+    @property
+    def fired(self) -> bool:
+        """A gate that cannot be decided does not let anything pass."""
+        return self.value is None or self.condition.holds(self.value)
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"FAIL: {self.condition} cannot be decided, no compared cell has such a number"
+        return f"{'FAIL' if self.fired else 'pass'}: {self.condition} ({self.condition.name} = {self.value:.6g})"
+
+
+def parse_condition(text: str) -> Condition:
+    """A condition from its text. Raises ConfigError that says what is wrong and lists the known names."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"'{text}' is no condition: write NAME, one of {' '.join(_OPERATORS)}, and a number, as in "
+            f"'flipped_hits > 0'; known names: {', '.join(NAMES)}."
+        )
+    name, sign, limit = found.groups()
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ";"
+        raise ConfigError(f"'{text}': unknown name '{name}'{hint} known names: {', '.join(NAMES)}.")
+    return Condition(name, sign, float(limit))
+
+
+def measures(comparison: Comparison) -> dict[str, float | None]:
+    """The value of each of `NAMES`; None where no compared cell has such a number."""
+    cells = comparison.cells
+    drops = {
+        f"{metric}_drop": [
+            100 * (change.a - change.b) for cell in cells for change in cell.whole if change.metric == metric
+        ]
+        for metric in METRICS
+    }
+    dice = [100 * cell.rows.dice[0].size if cell.rows.dice else 0.0 for cell in cells if cell.pairs]
+    logits = [cell.rows.logits.largest for cell in cells if cell.rows.logits is not None]
+    with_pairs = [cell.rows for cell in cells if cell.pairs]
+    return {
+        "flipped_hits": _total([len(rows.flips) for rows in with_pairs]),
+        "lost_hits": _total([rows.lost for rows in with_pairs]),
+        "gained_hits": _total([rows.gained for rows in with_pairs]),
+        "moved_maxima": _total([rows.moved for rows in with_pairs]),
+        **{name: max(values, default=None) for name, values in drops.items()},
+        "max_dice_change": max(dice, default=None),
+        "max_logit_change": max(logits, default=None),
+        "missing_rows": comparison.missing_rows,
+        "missing_cells": len(comparison.alone),
+        "changed_truth": sum(len(cell.label_changes) + len(cell.region_changes) for cell in cells),
+    }
+
+
+def judge(comparison: Comparison, conditions: list[Condition]) -> list[Verdict]:
+    """What each condition comes to."""
+    found = measures(comparison)
+    return [Verdict(condition, found[condition.name]) for condition in conditions]
+
+
+def _total(counts: list[int]) -> float | None:
+    return sum(counts) if counts else None

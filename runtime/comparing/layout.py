@@ -1,0 +1,200 @@
+"""A comparison -> tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...metrics_gpu.bootstrap import Interval
+from ..reporting.printed import NONE, p_value, percent
+from ..reporting.table import Column, Table
+from .align import OnlyIn
+from .changes import METRICS, Change
+from .comparison import Comparison
+from .flips import DiceChange
+
+__all__ = ["comparison_facts", "comparison_tables"]
+
+_LISTED = 8  # names of cases in a line; all of them are in the JSON
+
+
+def comparison_facts(comparison: Comparison) -> list[str]:
+    """Which runs these are, and how tests were made."""
+    facts = [f"{name}: {run['path']}, xbench-fast {run['code_version']}, run of {run['updated']}"
+             for name, run in (("A", comparison.a), ("B", comparison.b))]  # fmt: skip
+    resampling = comparison.resampling
+    if resampling.replicates:
+        facts.append(
+            f"[low, high]: {100 * resampling.level:g} % intervals of {resampling.replicates} paired bootstrap draws of "
+            f"patients, seed {resampling.seed}"
+        )
+    return facts
+
+
+def comparison_tables(comparison: Comparison, show: int | None = 20, *, classes: bool = True) -> list[Table]:
+    """All tables, in the order they are read. show: rows of the lists of single pairs, None for all."""
+    tables = [_overview(comparison), _changes(comparison)]
+    if classes:
+        tables.append(_class_changes(comparison))
+    tables += [_flips(comparison, show), _dice(comparison, show), _one_sided(comparison)]
+    return [table for table in tables if table.rows]
+
+
+def _overview(comparison: Comparison) -> Table:
+    """One line per cell: what of single rows changed."""
+    columns = ("model", "dataset", "images", "pairs", "hits lost", "hits gained", "maxima moved", "Dice changed",
+               "largest", "logit, largest", "logit, mean", "only A", "only B", "truth differs")  # fmt: skip
+    rows = []
+    for cell in comparison.cells:
+        found, logits = cell.rows, cell.rows.logits
+        rows.append(
+            (
+                cell.match.models,
+                cell.title,
+                *map(str, (cell.images, cell.pairs, found.lost, found.gained, found.moved, found.dice_changed)),
+                percent(found.dice[0].size) if found.dice else NONE,
+                f"{logits.largest:.3g}" if logits else NONE,
+                f"{logits.mean:.3g}" if logits else NONE,
+                *map(str, (cell.only_a.total, cell.only_b.total)),
+                str(len(cell.label_changes) + len(cell.region_changes)),
+            )
+        )
+    notes = (
+        "images and pairs: shared by both runs; Dice changed: pairs with another Dice at 0.5 or at the best threshold, "
+        "and the largest such change in percentage points; logit: absolute changes; only A, only B: rows and pairs one "
+        "run has alone; truth differs: rows with another label or another size of the region",
+    )
+    return Table("Rows", tuple(map(Column, columns)), tuple(rows), comparison.stamps, notes, name="rows")
+
+
+def _changes(comparison: Comparison) -> Table:
+    columns = tuple(map(Column, ("model", "dataset", "number", "n", "A", "B", "B - A", "interval", "p", "p (Holm)")))
+    rows: list[tuple[str, ...]] = []
+    for cell in comparison.cells:
+        rows += [(cell.match.models, cell.title, *_change(change)) for change in cell.whole]
+    for model in comparison.models:
+        rows += [(model.models, f"mean of {change.n} datasets", *_change(change)) for change in model.whole]
+    return Table("Changes", columns, tuple(rows), comparison.stamps, _change_notes(comparison), name="changes")
+
+
+def _class_changes(comparison: Comparison) -> Table:
+    heads = ("model", "dataset", "finding", "number", "n", "A", "B", "B - A", "interval", "p", "p (Holm)")
+    rows = [
+        (cell.match.models, cell.title, change.finding, *_change(change))
+        for cell in comparison.cells
+        for change in cell.classes
+    ]
+    notes = (
+        "percent and percentage points; of AUC: p and interval by DeLong, which takes images as independent, where "
+        "each label value has two images; p (Holm): corrected for all findings of all cells, per number",
+    )
+    return Table(
+        "Changes per finding", tuple(map(Column, heads)), tuple(rows), comparison.stamps, notes, name="findings"
+    )
+
+
+def _change(change: Change) -> tuple[str, ...]:
+    interval = change.delong or change.interval
+    return (
+        METRICS[change.metric],
+        str(change.n),
+        percent(change.a),
+        percent(change.b),
+        _signed(change.change),
+        _range(interval),
+        p_value(change.tested),
+        p_value(change.adjusted),
+    )
+
+
+def _change_notes(comparison: Comparison) -> tuple[str, ...]:
+    notes = ["percent and percentage points; means over the findings of a dataset, on the rows both runs scored"]
+    cells, replicates = len(comparison.cells), comparison.resampling.replicates
+    if not replicates:
+        return (*notes, "no intervals: no replicates were asked for")
+    notes.append("p: two-sided, paired bootstrap over patients; p (Holm): corrected for all cells, per number")
+    if 2 * cells > 0.05 * (replicates + 1):
+        notes.append(
+            f"with {replicates} replicates no p of {cells} cells can fall below 0.05 after the correction; "
+            f"--replicates {1000 * -(-40 * cells // 1000)} would be enough"
+        )
+    return tuple(notes)
+
+
+def _flips(comparison: Comparison, show: int | None) -> Table:
+    rows = [
+        (cell.match.models, cell.title, flip.case, flip.finding, _hit(flip.before), _hit(flip.after))
+        for cell in comparison.cells
+        for flip in cell.rows.flips
+    ]
+    columns = tuple(map(Column, ("model", "dataset", "case", "finding", "A", "B")))
+    return Table("Flipped hits", columns, tuple(rows[:show]), (), _rest(len(rows), show), name="flips")
+
+
+def _dice(comparison: Comparison, show: int | None) -> Table:
+    found = [(change, cell) for cell in comparison.cells for change in cell.rows.dice]
+    found.sort(key=lambda item: -item[0].size)
+    rows = [
+        (cell.match.models, cell.title, change.case, change.finding, *_dice_texts(change)) for change, cell in found
+    ]
+    total = sum(cell.rows.dice_changed for cell in comparison.cells)
+    columns = tuple(
+        map(Column, ("model", "dataset", "case", "finding", "at 0.5, A", "B", "B - A", "best, A", "B", "B - A"))
+    )
+    notes = ("percent; best: at each run's own best threshold of the finding", *_rest(total, show))
+    return Table("Largest changes of Dice", columns, tuple(rows[:show]), (), notes, name="dice")
+
+
+def _dice_texts(change: DiceChange) -> Iterator[str]:
+    for a, b in ((change.fixed_a, change.fixed_b), (change.best_a, change.best_b)):
+        yield from (percent(a), percent(b), NONE if a is None or b is None else _signed(b - a))
+
+
+def _one_sided(comparison: Comparison) -> Table:
+    """Everything that only one run has, so that nothing is dropped in silence."""
+    rows = [
+        (lone.model, lone.dataset, f"only {lone.run}", str(lone.rows), "the whole cell", lone.reason)
+        for lone in comparison.alone
+    ]
+    for cell in comparison.cells:
+        for name, only in (("only A", cell.only_a), ("only B", cell.only_b)):
+            rows += [(cell.match.models, cell.title, name, *line) for line in _only(only)]
+        for what, names in (("label", cell.label_changes), ("size of the region", cell.region_changes)):
+            if names:
+                listed = _listed([f"{case}: {finding}" for case, finding in names])
+                rows.append((cell.match.models, cell.title, "both", str(len(names)), f"another {what}", listed))
+    columns = tuple(map(Column, ("model", "dataset", "where", "rows", "what", "which")))
+    notes = ("another label: left out of AUC and AUPRC; another size of the region: compared all the same",)
+    return Table(
+        "Rows that only one run has, or that differ in truth", columns, tuple(rows), (), notes, name="one-sided"
+    )
+
+
+def _only(only: OnlyIn) -> Iterator[tuple[str, str, str]]:
+    if only.rows:
+        cases = _listed([f"{case} ({reason})" for case, reason in only.cases])
+        findings = f"findings {_listed(list(only.findings))}" if only.findings else ""
+        yield str(only.rows), f"scored rows, {len(only.cases)} cases", "; ".join(filter(None, (cases, findings)))
+    if only.pairs:
+        yield str(len(only.pairs)), "regions", _listed([f"{case}: {finding}" for case, finding in only.pairs])
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def _rest(total: int, show: int | None) -> tuple[str, ...]:
+    return () if show is None or total <= show else (f"{show} of {total}; the JSON file holds more",)
+
+
+def _hit(value: float) -> str:
+    return {0.0: "miss", 1.0: "hit"}.get(value, f"{value:.2f} of a hit")
+
+
+def _signed(value: float) -> str:
+    text = percent(value)
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
+
+
+def _range(interval: Interval | None) -> str:
+    return NONE if interval is None else f"[{_signed(interval.low)}, {_signed(interval.high)}]"

@@ -1,0 +1,68 @@
+"""A comparison -> plain data, complete: every flip, every row that only one run has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from .align import OnlyIn
+from .changes import CellChanges, Change
+from .comparison import Comparison
+from .gate import Verdict, measures
+
+__all__ = ["to_record"]
+
+
+def to_record(comparison: Comparison, verdicts: Sequence[Verdict] = ()) -> dict[str, Any]:
+    """Values are fractions, changes B minus A; `measures` are in the units of --fail-if."""
+    return {
+        "a": comparison.a,
+        "b": comparison.b,
+        "resampling": asdict(comparison.resampling),
+        "stamps": list(comparison.stamps),
+        "measures": measures(comparison),
+        "gates": [{"condition": str(item.condition), "value": item.value, "fired": item.fired} for item in verdicts],
+        "cells": [_cell(cell) for cell in comparison.cells],
+        "means": [{"models": item.models, "changes": list(map(_change, item.whole))} for item in comparison.models],
+        "alone": [asdict(lone) for lone in comparison.alone],
+    }
+
+
+def _cell(cell: CellChanges) -> dict[str, Any]:
+    return {
+        **asdict(cell.match),
+        "title": cell.title,
+        "images": cell.images,
+        "pairs": cell.pairs,
+        "changes": [_change(change) for change in cell.whole],
+        "findings": [_change(change) for change in cell.classes],
+        "rows": asdict(cell.rows),
+        "only_a": _only(cell.only_a),
+        "only_b": _only(cell.only_b),
+        "label_changes": _pairs(cell.label_changes),
+        "region_changes": _pairs(cell.region_changes),
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    names = [field.name for field in fields(change) if field.name not in ("replicates", "interval", "delong")]
+    return {
+        **{name: getattr(change, name) for name in names},
+        "change": change.change,
+        "interval": asdict(change.interval) if change.interval else None,
+        "delong": asdict(change.delong) if change.delong else None,
+    }
+
+
+def _only(only: OnlyIn) -> dict[str, Any]:
+    return {
+        "rows": only.rows,
+        "cases": [{"case": case, "reason": reason} for case, reason in only.cases],
+        "findings": list(only.findings),
+        "regions": _pairs(only.pairs),
+    }
+
+
+def _pairs(names: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"case": case, "finding": finding} for case, finding in names]

@@ -1,0 +1,111 @@
+"""Batches that NVIDIA DALI decodes on the GPU, handed to the engine there; nothing is kept or copied back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ImageError, RunError
+from ...engines.geometry import Geometry
+from ..images.dali import DaliDecoder
+from .decoding import Decoded, region_masks
+from .feeding import Batch
+
+if TYPE_CHECKING:
+    from ..datasets.base import Case
+
+__all__ = ["DaliFeed", "DaliSource"]
+
+_BUFFERS: Final = 2
+
+
+@dataclass(frozen=True)
+class DaliSource:
+    """Stands where a source of pixels is expected, and tells an engine on the GPU to use a `DaliFeed`.
+
+    Called by an engine that needs pixels on the host, it raises RunError: those come from prepared images only.
+    """
+
+    dataset: str
+
+    def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
+        raise RunError(
+            f"The decoder dali needs room for the prepared images of {self.dataset}; give --cache, raise "
+            "--cache-limit, or use --decoder cpu."
+        )
+
+
+class DaliFeed:
+    """Decodes `batches` of (chunk, last of it, cases) on the GPU; while it does, the engine computes the one before."""
+
+    def __init__(
+        self,
+        cupy: Any,
+        batches: Sequence[tuple[int, bool, Sequence[Case]]],
+        geometry: Geometry,
+        findings: Iterable[str],
+        *,
+        threads: int,
+        device: int | None,
+    ) -> None:
+        self._cupy, self._batches, self._geometry, self._findings = cupy, batches, geometry, tuple(findings)
+        largest = max((len(cases) for _, _, cases in batches), default=1)
+        self._decoder = DaliDecoder([geometry], batch=largest, threads=threads, device=device)
+        shape = (largest, 1, geometry.size, geometry.size)
+        self._ring = [cupy.empty(shape, np.uint8) for _ in range(_BUFFERS)]
+        self._copied: list[Batch | None] = [None] * _BUFFERS
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+
+    def __iter__(self) -> Iterator[Batch]:
+        with self._decoder:
+            for number, (chunk, last, cases) in enumerate(self._batches):
+                place = number % _BUFFERS
+                earlier = self._copied[place]
+                if earlier is not None and earlier.copied is not None:
+                    earlier.copied.synchronize()
+                batch = self._decode(chunk, last, cases, self._ring[place])
+                self._copied[place] = batch
+                yield batch
+
+    def close(self) -> None:
+        """Nothing runs beside the loop that uses this."""
+
+    def _decode(self, chunk: int, last: bool, cases: Sequence[Case], buffer: Any) -> Batch:
+        cupy = self._cupy
+        present = [place for place, case in enumerate(cases) if case.image.is_file()]
+        errors: dict[int, ImageError] = {}
+        sizes: dict[int, tuple[int, int]] = {}
+        for decoded in self._decoder.batches([cases[place].image for place in present], errors):
+            places = [present[number] for number in decoded.numbers]
+            sizes.update(zip(places, decoded.sizes, strict=True))
+            with self._stream:
+                pixels = cupy.from_dlpack(decoded.tensors[0])
+                buffer[cupy.asarray(np.array(places, np.int64))] = pixels.reshape(len(places), *buffer.shape[1:])
+            # The decoder uses its own memory again for the next ones.
+            self._stream.synchronize()
+        failed = {present[number]: error for number, error in errors.items()}
+        items = [self._item(case, sizes.get(place), failed.get(place)) for place, case in enumerate(cases)]
+        return Batch(chunk, last, items, self._closed_up(buffer, sorted(sizes)))
+
+    def _closed_up(self, buffer: Any, places: Sequence[int]) -> Any:
+        """The pixels of these places, moved to the front."""
+        if list(places) != list(range(len(places))):
+            with self._stream:
+                buffer[: len(places)] = buffer[self._cupy.asarray(np.array(places, np.int64))]
+            self._stream.synchronize()
+        return buffer[: len(places)]
+
+    def _item(self, case: Case, size: tuple[int, int] | None, error: ImageError | None) -> Decoded:
+        from ..images.geometry import field_of_view
+
+        if error is not None:
+            return Decoded(case, "unreadable", str(error))
+        if size is None:
+            return Decoded(case, "missing", "the image file does not exist")
+        grid = case.size or size
+        masks, rescued = region_masks(case, grid, self._findings)
+        return Decoded(case, "ok", None, None, field_of_view(self._geometry, *size), masks, rescued, grid)

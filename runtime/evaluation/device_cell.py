@@ -1,0 +1,216 @@
+"""One cell on a GPU: pixels go in, counts and logits come out, and maps never leave the device whole.
+
+Four things overlap: decoding into pinned memory (threads), copies to the device (a stream), engine and sweep (the
+engine's stream), rows and part files (one thread). This thread only enqueues, and collects what is done. Rows, chunks
+and resuming are those of `cell.compute_cell`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.device import SLOTS, DeviceEngine, load_cupy
+from ...engines.errors import EngineError
+from .cell import Cell
+from .dali_feed import DaliFeed, DaliSource
+from .decoding import Decoded, decode_case, direct_source
+from .device_sweep import Started, start
+from .feeding import Batch, Feed, PinnedFeed
+from .measure import Measure
+from .schema import result_schema
+from .scoring import Queries, Row, in_order, rows_table
+from .storage import KEY_FIELD
+
+if TYPE_CHECKING:
+    from ..datasets.base import Case
+
+__all__ = ["compute_on_device"]
+
+_BATCHES_OF_ROWS = 4  # that wait for the writer; more would only fill memory
+
+
+def compute_on_device(cell: Cell, engine: DeviceEngine, measure: Measure, advance: Callable[[int], None]) -> int:
+    """As `cell.compute_cell`, with an engine that leaves its scores on the GPU; the same rows.
+
+    A batch that does not fit the GPU is computed in parts. Raises XBenchError; finished chunks stay on disk.
+    """
+    remaining = [index for index in range(cell.chunks) if not cell.files.has_part(index)]
+    batches = [batch for index in remaining for batch in _batches(cell, index)]
+    computed = sum(len(cases) for _, _, cases in batches)
+    advance(len(cell.cases) - computed)
+    cupy = load_cupy()
+    metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
+    queries = Queries.of(cell.prompts, cell.findings)
+    with engine.device, _Writer(cell, queries, measure, metadata) as writer:
+        loop = _Loop(cupy, cell, engine, queries, measure, writer, advance)
+        feed = _feed(cupy, cell, engine, batches)
+        try:
+            for batch in feed:
+                loop.add(batch)
+            loop.drain()
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            words = " ".join(str(error).split())
+            raise EngineError(
+                f"The GPU failed while {engine.bundle.name} ran ({words}); the same command goes on from what is "
+                "finished, or use --engine onnxruntime-cpu."
+            ) from error
+        finally:
+            feed.close()
+            loop.close()
+    cell.files.merge(cell.chunks, result_schema(metadata))
+    return computed
+
+
+def _batches(cell: Cell, index: int) -> list[tuple[int, bool, Sequence[Case]]]:
+    """The batches of a chunk: (chunk, last of it, cases)."""
+    cases = cell.cases[index * cell.chunk : (index + 1) * cell.chunk]
+    starts = range(0, len(cases), cell.batch)
+    return [(index, at + cell.batch >= len(cases), cases[at : at + cell.batch]) for at in starts]
+
+
+def _feed(cupy: Any, cell: Cell, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]) -> Feed:
+    geometry = engine.bundle.manifest.geometry
+    if isinstance(cell.source, DaliSource):
+        return DaliFeed(cupy, batches, geometry, cell.findings, threads=cell.workers, device=engine.options.device)
+
+    def decode(case: Case) -> Decoded:
+        return decode_case(case, cell.source, geometry, cell.findings)
+
+    return PinnedFeed(cupy, batches, decode, geometry.size, cell.workers)
+
+
+@dataclass
+class _Piece:
+    """A part of a batch on the GPU; None where the batch has no readable image. `ends`: the last part of it."""
+
+    batch: Batch
+    started: Started | None
+    ends: bool
+
+
+@dataclass
+class _Loop:
+    """Submissions in turn to the engine's slots; at most as many are under way as there are slots."""
+
+    cupy: Any
+    cell: Cell
+    engine: DeviceEngine
+    queries: Queries
+    measure: Measure
+    writer: _Writer
+    advance: Callable[[int], None]
+    under_way: deque[_Piece] = field(default_factory=deque)
+    parts: list[Started] = field(default_factory=list)
+    slot: int = 0
+
+    def __post_init__(self) -> None:
+        self.copies = self.cupy.cuda.Stream(non_blocking=True)
+
+    def add(self, batch: Batch) -> None:
+        """Enqueues a batch, after collecting what has used its slots before."""
+        count, begun = len(batch.readable), 0
+        if not count:
+            self.under_way.append(_Piece(batch, None, True))
+        while begun < count:
+            while len(self.under_way) >= SLOTS:
+                self._collect()
+            started = self._submit(batch, begun)
+            begun += len(started.items)
+            self.under_way.append(_Piece(batch, started, begun == count))
+            self.slot = (self.slot + 1) % SLOTS
+
+    def drain(self) -> None:
+        """Collects all that is under way, and waits until its rows are on disk."""
+        while self.under_way:
+            self._collect()
+        self.writer.finish()
+
+    def close(self) -> None:
+        """Waits until the GPU reads and writes none of the memory that is given back after this."""
+        for stream in (self.copies, self.engine.stream):
+            with suppress(self.cupy.cuda.runtime.CUDARuntimeError):
+                stream.synchronize()
+
+    def _submit(self, batch: Batch, begun: int) -> Started:
+        return self.engine.within_memory(lambda: self._try(batch, begun))
+
+    def _try(self, batch: Batch, begun: int) -> Started:
+        """Copies and computes as many images from `begun` on as the engine takes."""
+        engine, features = self.engine, self.cell.prompts.features
+        pixels = batch.pixels[begun : begun + engine.max_batch]
+        buffer = engine.input(self.slot, len(features))
+        pixels = pixels[: len(buffer)]
+        target = buffer[: len(pixels)]
+        with self.copies:
+            if isinstance(pixels, self.cupy.ndarray):
+                target[...] = pixels
+            else:
+                target.set(pixels, stream=self.copies)
+            batch.copied = self.copies.record(self.cupy.cuda.Event(disable_timing=True))
+        engine.stream.wait_event(batch.copied)
+        scores = engine.submit(target, features, self.slot)
+        items = batch.readable[begun : begun + len(scores.logits)]
+        return start(self.cupy, engine, scores, items, self.queries, self.measure)
+
+    def _collect(self) -> None:
+        piece = self.under_way.popleft()
+        if piece.started is not None:
+            piece.started.done.synchronize()
+            items = piece.started.items
+            self.engine.check_finite(
+                piece.started.logits, self.cell.prompts.features, lambda image: self._pixels(items[image])
+            )
+            self.parts.append(piece.started)
+        if piece.ends:
+            self.writer.add(piece.batch, self.parts)
+            self.parts = []
+            self.advance(len(piece.batch.items))
+
+    def _pixels(self, item: Decoded) -> NDArray[np.uint8]:
+        """The model input of a case once more, uint8 [1, S, S]; its buffer may hold another by now."""
+        geometry = self.engine.bundle.manifest.geometry
+        source = direct_source(geometry) if isinstance(self.cell.source, DaliSource) else self.cell.source
+        return source(item.case)[0][None]
+
+
+class _Writer:
+    """One thread that makes rows and, when a chunk is complete, its part file. Use as a context manager."""
+
+    def __init__(self, cell: Cell, queries: Queries, measure: Measure, metadata: dict[str, str]) -> None:
+        self._cell, self._queries, self._measure, self._metadata = cell, queries, measure, metadata
+        self._rows: list[Row] = []
+        self._waiting: deque[Future[None]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rows")
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def add(self, batch: Batch, parts: Sequence[Started]) -> None:
+        """Takes over a batch that is computed. Raises what went wrong with an earlier one."""
+        self._waiting.append(self._thread.submit(self._write, batch, parts))
+        while len(self._waiting) > _BATCHES_OF_ROWS:
+            self._waiting.popleft().result()
+
+    def finish(self) -> None:
+        """Waits for all. Raises what went wrong."""
+        while self._waiting:
+            self._waiting.popleft().result()
+
+    def _write(self, batch: Batch, parts: Sequence[Started]) -> None:
+        scored = (rows for part in parts for rows in part.rows(self._queries, self._measure))
+        self._rows += in_order(batch.items, scored, self._queries)
+        if batch.last:
+            table = rows_table(self._rows, self._cell.model, self._cell.dataset, self._metadata)
+            self._rows = []
+            self._cell.files.write_part(batch.chunk, table)

@@ -1,0 +1,110 @@
+"""From scores on the device to counts on the host: the maps of the pairs are gathered and swept where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.device import DeviceEngine, DeviceScores
+from ...metrics_gpu.counts import Counts
+from .decoding import Decoded
+from .feeding import pinned
+from .scoring import Queries, Row, fill_rows, wanted_pairs
+
+if TYPE_CHECKING:
+    from .measure import Measure
+
+__all__ = ["Started", "mean_maps", "start"]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A submission under way: host arrays that are filled when `done` has come. `kept` holds what it still reads.
+
+    items: its readable cases; logits: float32 [B, Q]; maps: float32 [P, h, w]; swept: what `Measure.launch` returned.
+    """
+
+    items: Sequence[Decoded]
+    logits: NDArray[np.float32]
+    maps: NDArray[np.float32]
+    swept: tuple[Counts, ...]
+    done: Any
+    kept: tuple[Any, ...]
+
+    def rows(self, queries: Queries, measure: Measure) -> list[list[Row]]:
+        """Rows of the cases, one list per case; only after `done`."""
+        rows, pairs = fill_rows(self.items, self.logits, self.maps, queries)
+        if pairs:
+            measure.enter(pairs, self.swept)
+        return rows
+
+
+def start(
+    cupy: Any,
+    engine: DeviceEngine,
+    scores: DeviceScores,
+    items: Sequence[Decoded],
+    queries: Queries,
+    measure: Measure,
+) -> Started:
+    """Enqueues in the engine's stream all that follows `scores` of `items`; nothing is waited for."""
+    wanted = wanted_pairs(items, queries)
+    swept: tuple[Counts, ...] = ()
+    kept: list[Any] = []
+    with engine.stream:
+        logits = _to_host(cupy, scores.logits, engine.stream)
+        maps: NDArray[np.float32] = np.empty((0, *scores.saliency.shape[2:]), np.float32)
+        if wanted:
+            masks = np.stack([items[case].masks[queries.findings[at]] for case, at in wanted])
+            frames = np.array([items[case].frame for case, _ in wanted], np.float64)
+            gathered = mean_maps(cupy, scores.saliency, wanted, queries)
+            on_device = measure.launch(gathered, cupy.asarray(masks), frames)
+            maps = _to_host(cupy, gathered, engine.stream)
+            swept = tuple(_counts_to_host(cupy, counts, engine.stream) for counts in on_device)
+            kept = [masks, gathered, *on_device]
+        done = engine.stream.record(cupy.cuda.Event(disable_timing=True))
+    return Started(items, logits, maps, swept, done, tuple(kept))
+
+
+def mean_maps(cupy: Any, saliency: Any, wanted: Sequence[tuple[int, int]], queries: Queries) -> Any:
+    """The map of each of `wanted_pairs`, cupy float32 [P, h, w], of saliency [B, Q, h, w].
+
+    A mean over several positive prompts is taken in float64, in their order, and rounded once, as `prompt_mean` does.
+    """
+    count = saliency.shape[1]
+    flat = saliency.reshape(-1, *saliency.shape[2:])
+    by_prompts: dict[int, list[int]] = {}
+    for pair, (_, at) in enumerate(wanted):
+        by_prompts.setdefault(len(queries.positive[at]), []).append(pair)
+    parts = []
+    for prompts, pairs in by_prompts.items():
+        chosen = [wanted[pair] for pair in pairs]
+        places = cupy.asarray(np.array([case * count + queries.positive[at] for case, at in chosen], np.int64).T)
+        part = flat[places[0]]
+        if prompts > 1:
+            total = part.astype(np.float64)
+            for place in places[1:]:
+                total += flat[place]
+            part = (total / prompts).astype(np.float32)
+        parts.append((pairs, part))
+    if len(parts) == 1:
+        return parts[0][1]
+    maps = cupy.empty((len(wanted), *saliency.shape[2:]), np.float32)
+    for pairs, part in parts:
+        maps[cupy.asarray(np.array(pairs, np.int64))] = part
+    return maps
+
+
+def _counts_to_host(cupy: Any, counts: Counts, stream: Any) -> Counts:
+    return Counts(**{entry.name: _to_host(cupy, getattr(counts, entry.name), stream) for entry in fields(Counts)})
+
+
+def _to_host(cupy: Any, array: Any, stream: Any) -> NDArray[Any]:
+    """A copy on the host, there when the stream has got so far."""
+    out = pinned(cupy, array.shape, array.dtype)
+    array.get(stream=stream, out=out, blocking=False)
+    return out

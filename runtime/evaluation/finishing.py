@@ -1,0 +1,165 @@
+"""What becomes of a cell: taken over, computed, skipped or failed, told to the user and kept in run.json."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ...engines.errors import RunError, XBenchError
+from ..machine import code_version
+from .content import changed_ingredients, digest_of
+from .options import Outcome
+from .pairing import LoadedDataset
+from .progress import Progress, cell_summary
+from .rundir import RunDirectory, cell_stem
+from .storage import CellFiles
+
+__all__ = ["Finisher", "PlannedCell"]
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell that can be computed: what decides its rows (`ingredients`), and `facts` for its entry in run.json."""
+
+    model: str
+    loaded: LoadedDataset
+    findings: Sequence[str]
+    ingredients: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        return digest_of(self.ingredients)
+
+    @property
+    def title(self) -> str:
+        return f"{self.model} on {self.loaded.name}"
+
+
+class Finisher:
+    """Keeps run.json up to date and counts in `outcome`. Its methods raise RunError when results cannot be written."""
+
+    def __init__(self, run: RunDirectory, progress: Progress, protocol: str) -> None:
+        self._run = run
+        self._progress = progress
+        self._protocol = protocol
+        self.outcome = Outcome()
+
+    def files(self, cell: PlannedCell) -> CellFiles:
+        """Where the cell's parts and its result are kept."""
+        return self._run.files(cell.model, cell.loaded.name, cell.key)
+
+    def taken_over(self, cell: PlannedCell) -> bool:
+        """Whether the cell is on disk already; if it is, that is told and noted."""
+        files, entry = self.files(cell), self._entry(cell)
+        if not files.finished():
+            return False
+        before = self._run.cell(cell.model, cell.loaded.name)
+        self.outcome.reused += 1
+        self._progress.say(f"{cell.title}: finished before, reused{_other_protocol(before, entry)}")
+        names = ("key", "protocol", "file")
+        if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
+            self._note(cell, "done", **entry, **files.coverage(len(cell.findings)))
+        return True
+
+    def begin(self, cell: PlannedCell) -> None:
+        """Notes that the cell is being computed, and tells why if it was finished with other inputs."""
+        before, entry = self._run.cell(cell.model, cell.loaded.name), self._entry(cell)
+        if before is not None and before.get("state") == "done":
+            names = changed_ingredients(before.get("ingredients", {}), cell.ingredients)
+            changed = ", ".join(names) or "the result file"
+            why = _other_protocol(before, entry)
+            self._progress.say(f"{cell.title}: computed again, because this changed: {changed}{why}")
+        self._note(cell, "running", **entry)
+
+    def interrupted(self, cell: PlannedCell) -> None:
+        """Notes that the cell was left unfinished; a disk that refuses is passed over."""
+        with suppress(RunError):
+            self._note(cell, "interrupted", **self._entry(cell))
+
+    def done(self, cell: PlannedCell, computed: int, seconds: float) -> None:
+        """Notes that the cell is on disk, `computed` of its cases now and in `seconds`."""
+        coverage = self.files(cell).coverage(len(cell.findings))
+        self.outcome.computed += 1
+        timing = {"seconds": round(seconds, 3), "computed": computed}
+        self._note(cell, "done", **self._entry(cell), **coverage, **timing)
+        self._progress.say(f"{cell.title}: {cell_summary(len(cell.loaded.cases), computed, coverage, seconds)}")
+
+    def compute(self, cell: PlannedCell, work: Callable[[CellFiles, Callable[[int], None]], int]) -> None:
+        """Takes a cell over when it is on disk, else lets `work` leave it there.
+
+        `work` gets the cell's files and what is to be told of cases as they become done; it returns the number of
+        cases it computed.
+        """
+        if self.taken_over(cell):
+            return
+        self.begin(cell)
+        start = time.monotonic()
+        try:
+            with self._progress.cell(cell.title, len(cell.loaded.cases)) as advance:
+                computed = work(self.files(cell), advance)
+        except (KeyboardInterrupt, RunError):
+            self.interrupted(cell)
+            raise
+        self.done(cell, computed, time.monotonic() - start)
+
+    def guarded(self, model: str, dataset: str, run: Callable[[], None]) -> None:
+        """Runs what concerns one cell; whatever goes wrong in it is noted, and the other cells still run."""
+        try:
+            run()
+        except RunError:
+            raise
+        except XBenchError as error:
+            self.fail(model, dataset, str(error))
+        # A reader or engine of a third party may raise anything.
+        except Exception as error:
+            note = self._run.path / "errors" / f"{cell_stem(model, dataset)}.txt"
+            with suppress(OSError):
+                note.parent.mkdir(exist_ok=True)
+                note.write_text(traceback.format_exc(), encoding="utf-8")
+            self.fail(model, dataset, f"unexpected {type(error).__name__}: {error} (details in {note})")
+
+    def fail(self, model: str, dataset: str, reason: str) -> None:
+        """Notes and tells that a cell has no result."""
+        self.outcome.failed.append((model, dataset, reason))
+        self._progress.say(f"{model} on {dataset}: failed: {reason}")
+        self._run.set_cell(model, dataset, "failed", reason=reason)
+
+    def skip(self, model: str, dataset: str, reason: str) -> None:
+        """Notes and tells that there is nothing to compute."""
+        self.outcome.skipped.append((model, dataset, reason))
+        self._progress.say(f"{model} on {dataset}: skipped, {reason}")
+        self._run.set_cell(model, dataset, "skipped", reason=reason)
+
+    def _note(self, cell: PlannedCell, state: str, **details: Any) -> None:
+        self._run.set_cell(cell.model, cell.loaded.name, state, **details)
+
+    def _entry(self, cell: PlannedCell) -> dict[str, Any]:
+        loaded = cell.loaded
+        entry: dict[str, Any] = {
+            "key": cell.key,
+            "code_version": code_version(),
+            "file": self.files(cell).final.relative_to(self._run.path).as_posix(),
+            "ingredients": dict(cell.ingredients),
+            "protocol": self._protocol,
+            **cell.facts,
+            "title": loaded.dataset.title,
+            "reader": loaded.config.reader,
+            "classes": list(loaded.dataset.classes),
+            "findings": list(cell.findings),
+            "cases": len(loaded.cases),
+        }
+        if loaded.shard is not None:
+            span = loaded.span
+            entry["shard"] = {**loaded.shard.to_json(), "cases": [span.start, span.stop, len(loaded.all_cases)]}
+        return entry
+
+
+def _other_protocol(before: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> str:
+    """What follows a line on a cell that was evaluated by another protocol."""
+    old = entry["protocol"] if before is None else before.get("protocol", entry["protocol"])
+    return "" if old == entry["protocol"] else f" (protocol {entry['protocol']} instead of {old})"

@@ -1,0 +1,212 @@
+"""Saliency maps of the user's own: a folder with one map for each (case, finding).
+
+A map is found under one of these names, spaces in a finding as they are or as underscores:
+
+    <case>/<finding>.npy        <case>_<finding>.npy        <case>_<finding>_map.npy (CheXlocalize, in any subfolder)
+    <case>.npz                  one array for each finding, by its name
+
+It is a `.npy` file, an `.npz` file with one array, or a grey PNG of 8 or 16 bits; two-dimensional, of any size and
+scale, and covers the whole image. Pickles are not read: to read one is to run code that stands in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ConfigError, DataError, ImageError
+
+if TYPE_CHECKING:
+    from ..datasets.base import Case
+
+__all__ = ["KEPT_CELLS", "PREFIX", "MapFile", "MapFolder", "split_maps"]
+
+PREFIX = "maps:"
+KEPT_CELLS = 64 * 64  # what larger maps would take in a result is more than all the rest of it
+_SUFFIXES = (".npy", ".npz", ".png")
+
+
+@dataclass(frozen=True)
+class MapFile:
+    """Where a map is: a file, and the member of an archive. `shape` is (h, w); `problem` says why it cannot be read."""
+
+    path: Path
+    member: str | None = None
+    shape: tuple[int, int] = (0, 0)
+    problem: str = ""
+
+    def read(self) -> NDArray[np.float32]:
+        """float32 [h, w]. Raises ImageError."""
+        if self.problem:
+            raise ImageError(f"{self.path} cannot be read: {self.problem}.")
+        try:
+            if _kind(self.path) == ".png":
+                values = _read_png(self.path)
+            else:
+                with _opened(self.path, self.member) as stream:
+                    values = np.lib.format.read_array(stream, allow_pickle=False)
+            with np.errstate(over="ignore"):  # what does not fit becomes infinite, and the map degenerate
+                return np.ascontiguousarray(values.reshape(self.shape), np.float32)
+        # zipfile, NumPy and Pillow raise whatever they meet in a damaged file.
+        except Exception as error:
+            raise ImageError(f"{self.path} cannot be read: it is damaged ({error}).") from error
+
+
+class MapFolder:
+    """The maps in `folder`, found by case and finding. Raises ConfigError when there is no such folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not folder.is_dir():
+            raise ConfigError(f"The folder {folder} of {PREFIX}{folder} does not exist; give the folder of the maps.")
+
+    @property
+    def name(self) -> str:
+        """What the maps are called in a run."""
+        return PREFIX + (self.folder.name or self.folder.resolve().name)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the names, sizes and modification times of all files of maps."""
+        facts = [(self._key(path), stat.st_size, stat.st_mtime_ns) for path in self._paths for stat in [path.stat()]]
+        return hashlib.sha256(json.dumps(facts).encode(errors="surrogatepass")).hexdigest()
+
+    def find(self, case_id: str, finding: str) -> MapFile | None:
+        """The map of a case and finding; None if the folder has none."""
+        for name in (finding, finding.replace(" ", "_")):
+            for key in (f"{case_id}/{name}", f"{case_id}_{name}_map", f"{case_id}_{name}"):
+                if key in self._files:
+                    return self._files[key]
+        whole = self._files.get(case_id)
+        return whole if whole is not None and whole.problem else None
+
+    def findings(self, cases: Iterable[Case], classes: Iterable[str]) -> list[str]:
+        """Those of `classes` of which any case has a map."""
+        known = [case.case_id for case in cases]
+        return [name for name in classes if any(self.find(case, name) is not None for case in known)]
+
+    def grid(self, cases: Iterable[Case], findings: Iterable[str]) -> tuple[int, int] | None:
+        """Height and width of the maps of regions if they are all alike and small enough to be kept, else None."""
+        wanted = list(findings)
+        found = (self.find(case.case_id, name) for case in cases for name in wanted if name in case.regions)
+        shapes = {item.shape for item in found if item is not None and not item.problem}
+        shape = shapes.pop() if len(shapes) == 1 else (0, 0)
+        return shape if 0 < shape[0] * shape[1] <= KEPT_CELLS else None
+
+    @cached_property
+    def _paths(self) -> list[Path]:
+        found = sorted(path for path in self.folder.rglob("*") if _kind(path) in _SUFFIXES and path.is_file())
+        if not found:
+            pickled = sum(1 for _ in self.folder.rglob("*.pkl"))
+            more = f"; it has {pickled} pickles, which are not read: save their maps with numpy.save" if pickled else ""
+            raise DataError(f"{self.folder} holds no maps, no .npy, .npz or .png files{more}.")
+        return found
+
+    @cached_property
+    def _files(self) -> Mapping[str, MapFile]:
+        files: dict[str, MapFile] = {}
+        for path in self._paths:
+            stem = self._key(path).rpartition(".")[0]
+            # The names of CheXlocalize say all; in which subfolder such a file lies means nothing.
+            for key, item in _described(path.stem if stem.endswith("_map") else stem, path):
+                if key in files:
+                    raise DataError(f"{path} and {files[key].path} both hold the map of '{key}'; keep one of them.")
+                files[key] = item
+        return files
+
+    def _key(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix()
+
+
+def split_maps(models: Iterable[str]) -> tuple[list[MapFolder], list[str]]:
+    """The folders of maps among the names of models, and the other names. Raises ConfigError."""
+    names = list(models)
+    chosen = dict.fromkeys(name for name in names if name.startswith(PREFIX))
+    found: dict[str, MapFolder] = {}
+    for text in chosen:
+        folder = MapFolder(Path(text.removeprefix(PREFIX)).expanduser())
+        if folder.name in found:
+            raise ConfigError(
+                f"Two folders of maps are called '{folder.name}': {found[folder.name].folder} and {folder.folder}; "
+                "rename one of them."
+            )
+        found[folder.name] = folder
+    return list(found.values()), [name for name in names if name not in chosen]
+
+
+def _kind(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def _described(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
+    """The maps in a file: by its own name, and in an archive by the name of each array below that."""
+    try:
+        if _kind(path) == ".png":
+            from ..images.headers import check_pixels
+            from ..images.size import image_size
+
+            size = image_size(path)
+            check_pixels(size)
+            yield key, MapFile(path, None, size)
+        elif _kind(path) == ".npy":
+            yield key, _array(path, None)
+        else:
+            with zipfile.ZipFile(path) as archive:
+                members = [name for name in archive.namelist() if name.endswith(".npy")]
+            if len(members) == 1:
+                yield key, _array(path, members[0])
+            for member in members:
+                yield f"{key}/{member.removesuffix('.npy')}", _array(path, member)
+    except Exception as error:  # as above
+        yield key, MapFile(path, problem=f"it is damaged or no file of this kind ({error})")
+
+
+def _array(path: Path, member: str | None) -> MapFile:
+    """Reads the header of an array; nothing is allocated for what it promises."""
+    from ..images.headers import check_pixels
+
+    try:
+        with _opened(path, member) as stream:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, kind = read(stream)
+        sides = [side for side in shape if side != 1]
+        sides = list(shape[-2:]) if len(sides) < 2 <= len(shape) else sides
+        if len(sides) != 2 or sides[0] * sides[1] != math.prod(shape):
+            return MapFile(path, member, problem=f"its array has the shape {shape}, a map has two dimensions")
+        if kind.kind not in "fiub":
+            return MapFile(path, member, problem=f"its array is of the type {kind}, a map holds real numbers")
+        check_pixels((sides[0], sides[1]))
+    except Exception as error:  # as above
+        return MapFile(path, member, problem=f"it is damaged or no file of this kind ({error})")
+    return MapFile(path, member, (sides[0], sides[1]))
+
+
+@contextmanager
+def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
+    if member is None:
+        with path.open("rb") as stream:
+            yield stream
+    else:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            yield stream
+
+
+def _read_png(path: Path) -> NDArray[np.integer]:
+    from PIL import Image
+
+    with Image.open(path, formats=("PNG",)) as image:
+        if image.mode not in ("L", "I", "I;16", "I;16B"):
+            raise ValueError(f"its pixels are of the kind '{image.mode}'; a map is grey, not coloured")
+        return np.asarray(image)

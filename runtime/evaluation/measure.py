@@ -1,0 +1,125 @@
+"""Maps and regions -> the counts of rows, by the protocol of the evaluation (metrics specification §11 and §14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.chexlocalize import native_map, segment
+from ...metrics_gpu.curves import pointing_hits
+from ...metrics_gpu.protocols import Protocol, protocol
+from .decoding import Decoded
+from .schema import GRID
+
+if TYPE_CHECKING:
+    from ...metrics_gpu.counts import Counts
+    from .scoring import Row
+
+__all__ = ["Measure", "Pair", "Sweep"]
+
+Sweep = Callable[..., "Counts"]
+
+_DEFAULT = protocol("default")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A row whose finding has a region in the case `decoded`, and its map, float32 [h, w]."""
+
+    row: Row
+    decoded: Decoded
+    saliency: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """`sweep` used as a protocol wants it; safe to use from several threads."""
+
+    protocol: Protocol
+    sweep: Sweep
+
+    @property
+    def description(self) -> str:
+        """What the counts of a row depend on; equal for protocols that differ only in how counts are scored."""
+        chosen = self.protocol
+        words = {
+            "bilinear": "bilinear",
+            "minmax": "min-max",
+            "max": "divided by the maximum",
+            "none": "not normalised",
+        }
+        top = f"{chosen.tau_scale:.2f}" if chosen.tau_scale == 1 else f"{chosen.tau_scale:g}"
+        text = f"thresholds 0.00..{top}, {words.get(chosen.upsample, chosen.upsample)}, {words[chosen.normalise]}"
+        text += ", squashed 224 grid"
+        if chosen.comparison != _DEFAULT.comparison:
+            text += f", compared by {chosen.comparison}"
+        if chosen.pointing_from_default:
+            text += f", pointing ties: {chosen.options.ties}"
+        return text + (", native size" if chosen.native_size else "")
+
+    def fill(self, pairs: Sequence[Pair]) -> None:
+        """Sweeps the maps of all pairs and enters the counts into their rows. Raises DataError for a region that
+        cannot be drawn at native size."""
+        groups: dict[tuple[int, ...], list[Pair]] = {}
+        for pair in pairs:
+            groups.setdefault(pair.saliency.shape, []).append(pair)
+        for group in groups.values():
+            swept = self.launch(
+                np.stack([pair.saliency for pair in group]),
+                np.stack([pair.decoded.masks[pair.row.finding] for pair in group]),
+                np.array([pair.decoded.frame for pair in group], np.float64),
+            )
+            self.enter(group, swept)
+
+    def launch(self, maps: Any, masks: Any, frames: NDArray[np.float64]) -> tuple[Counts, ...]:
+        """The sweeps the protocol needs of maps float32 [P, h, w], packed masks uint8 [P, 224, 28] and frames [P, 4].
+
+        Maps and masks may be CuPy arrays; so are the counts then, and the work is only enqueued.
+        """
+        chosen, place = self.protocol, {"size": (GRID, GRID), "frames": frames}
+        counts = self.sweep(maps, masks, **place, **self._arguments)
+        if not chosen.pointing_from_default:
+            return (counts,)
+        # Only the counts of normalised maps tell which maxima tie.
+        return counts, self.sweep(maps, masks, **place, upsample=chosen.upsample)
+
+    def enter(self, pairs: Sequence[Pair], swept: Sequence[Counts]) -> None:
+        """Enters what `launch` returned, on the host, into the rows of the pairs. Raises DataError as `fill`."""
+        counts = swept[0]
+        if len(swept) > 1:
+            counts = replace(counts, hit=pointing_hits(swept[1], self.protocol.options.ties) > 0)
+        for index, pair in enumerate(pairs):
+            pair.row.take(counts, index)
+            if self.protocol.native_size:
+                pair.row.native = self._native(pair)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        """What the sweep must be told; nothing where it would do the same untold."""
+        return {} if self.protocol.sweeping == _DEFAULT.sweeping else self.protocol.sweeping
+
+    def _native(self, pair: Pair) -> dict[str, Any] | None:
+        case, size = pair.decoded.case, pair.decoded.size
+        if size is None:
+            return None
+        region = case.regions[pair.row.finding].mask(*size)
+        frames = np.array([pair.decoded.frame], np.float64)
+        counts = self.sweep(pair.saliency[None], region[None], size=size, frames=frames, **self._arguments)
+        if counts.degenerate[0]:
+            cut = np.zeros(size, np.bool_)
+        else:
+            cut = segment(native_map(pair.saliency, *size, pair.decoded.frame))
+        return {
+            "height": size[0],
+            "width": size[1],
+            "region": int(counts.region[0]),
+            "otsu_area": int(np.count_nonzero(cut)),
+            "otsu_overlap": int(np.count_nonzero(cut & region)),
+            "area": counts.area[0],
+            "overlap": counts.overlap[0],
+            "hit": bool(counts.hit[0]),
+        }

@@ -1,0 +1,104 @@
+"""Models that are no bundles: the baselines, and folders of maps. They need no engine, and of an image its size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...engines.errors import ImageError
+from .baselines import baseline_grid, baseline_rows, describe_baseline, draw_case, drawn_rows
+from .decoding import Decoded
+from .map_files import MapFolder
+from .measure import Measure, Pair
+from .scoring import Row
+
+if TYPE_CHECKING:
+    from ..datasets.base import Case
+    from .pairing import LoadedDataset
+
+__all__ = ["Reference", "baseline_reference", "maps_reference"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """How the rows of such a model come about on one dataset.
+
+    prepare: a case -> what `rows` takes, several cases ahead in threads. rows: as many of those as `batch` says -> the
+    rows of their cases. description: what decides the maps, for the cell's key. facts: for its entry in run.json.
+    """
+
+    name: str
+    findings: Sequence[str]
+    prepare: Callable[[Case], Any]
+    rows: Callable[[Sequence[Any]], list[Row]]
+    batch: int
+    description: str
+    facts: Mapping[str, Any]
+
+
+def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Reference | str:
+    """A baseline on a dataset, or the sentence that says why it has no rows under the protocol."""
+    if measure.protocol.normalise == "none" and not name.endswith(":ones"):
+        return f"the protocol {measure.protocol.name} cuts maps as they are, and this one has no scale of its own"
+    findings, grid = list(loaded.dataset.classes), baseline_grid(name)
+
+    def rows(batch: Sequence[Decoded]) -> list[Row]:
+        return baseline_rows(name, batch, findings, measure)
+
+    return Reference(
+        name=name,
+        findings=findings,
+        prepare=partial(draw_case, findings=findings),
+        rows=rows,
+        batch=32,  # bounds the memory of the maps; the rows do not depend on it
+        description=describe_baseline(name),
+        # `ones` has no maximum of its own: its pointing is the expected hit, see baselines.
+        facts={
+            "weights": "baseline",
+            "ties": "expected" if name.endswith(":ones") else "first",
+            "grid": None if grid is None else list(grid),
+        },
+    )
+
+
+def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -> Reference | str:
+    """A folder of maps on a dataset, or the sentence that says why it has no rows.
+
+    A case of which the map of a region is missing or damaged counts as missing or unreadable. Raises DataError.
+    """
+    findings = folder.findings(loaded.all_cases, loaded.dataset.classes)
+    if not findings:
+        case, name = loaded.all_cases[0].case_id, loaded.dataset.classes[0]
+        return f"{folder.folder} has no map of its cases and classes; one would be called {case}/{name}.npy"
+    grid = folder.grid(loaded.all_cases, findings)
+    return Reference(
+        name=folder.name,
+        findings=findings,
+        prepare=partial(_map_rows, folder=folder, findings=findings, keep=grid is not None, measure=measure),
+        rows=lambda batch: [row for rows in batch for row in rows],
+        batch=1,
+        description=folder.digest,
+        facts={"weights": "maps", "grid": None if grid is None else list(grid)},
+    )
+
+
+def _map_rows(case: Case, *, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure) -> list[Row]:
+    drawn, pairs = draw_case(case, findings), list[Pair]()
+    rows = drawn_rows(drawn, findings)
+    for row in rows:
+        if row.region is None:
+            continue
+        item = folder.find(case.case_id, row.finding)
+        if item is None:
+            return drawn_rows(Decoded(case, "missing", f"there is no map of '{row.finding}'"), findings)
+        try:
+            saliency = item.read()
+        except ImageError as error:
+            return drawn_rows(Decoded(case, "unreadable", str(error)), findings)
+        if keep:
+            row.saliency = saliency.reshape(-1)
+        pairs.append(Pair(row, drawn, saliency))
+    measure.fill(pairs)
+    return rows

@@ -1,0 +1,92 @@
+"""Which CUDA the installed packages are for, and which the driver can run. Starts no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable, Mapping
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Final
+
+__all__ = ["cuda_of", "driver_cuda", "driver_reason", "driver_version", "installed_packages", "mixture"]
+
+DRIVERS: Final = {12: 525, 13: 580}
+"""CUDA -> the oldest driver for it, on Linux."""
+
+_EXTRA: Final = {12: "gpu", 13: "gpu-cuda13"}
+_NAMED = re.compile(r"(?:cupy|nvidia-dali|tensorrt)\S*-cu(?:da)?(1[1-9])(?:\d|x)?(?:-|$)")
+_FIRST_ORT_OF_13 = (1, 27)
+
+
+def installed_packages() -> dict[str, str]:
+    """Every installed distribution, name -> version, the name in lower case with hyphens."""
+    found = {}
+    for item in distributions():
+        name = item.metadata["Name"]
+        if name:
+            found[re.sub(r"[-_.]+", "-", name).lower()] = item.version
+    return found
+
+
+def cuda_of(name: str, version: str) -> int | None:
+    """The CUDA (12, 13) that a package which runs models, sweeps or decodes is built for; None for any other one.
+
+    PyTorch is left out: it brings its own CUDA, and exports only.
+    """
+    if name == "onnxruntime-gpu":
+        numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+        return 13 if numbers >= _FIRST_ORT_OF_13 else 12
+    found = _NAMED.match(name)
+    return int(found[1]) if found else None
+
+
+def mixture(packages: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether all `packages` are for one CUDA, and which they are, or what to do."""
+    by_cuda: dict[int, list[str]] = {}
+    for name, version in sorted(packages.items()):
+        cuda = cuda_of(name, version)
+        if cuda is not None:
+            by_cuda.setdefault(cuda, []).append(f"{name} {version}")
+    words = "; ".join(f"CUDA {cuda}: {', '.join(names)}" for cuda, names in sorted(by_cuda.items()))
+    if len(by_cuda) < 2:
+        return True, words or "none is installed"
+    advice = " or ".join(f"those of xbench-fast[{_EXTRA[cuda]}]" for cuda in sorted(by_cuda) if cuda in _EXTRA)
+    return False, f"two CUDAs are mixed ({words}), and some will not load; keep {advice}"
+
+
+def driver_version() -> str | None:
+    """The version of the NVIDIA driver ("580.65.06"); None where there is none."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return found[1] if found else None
+
+
+def driver_cuda() -> tuple[int, int] | None:
+    """The newest CUDA the driver runs, as (12, 4); None where there is no driver."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+        number = ctypes.c_int()
+        if library.cuDriverGetVersion(ctypes.byref(number)) != 0 or not number.value:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return number.value // 1000, number.value % 1000 // 10
+
+
+def driver_reason(version: str | None, cuda: tuple[int, int] | None, needed: Iterable[int]) -> str | None:
+    """None if a driver of that version runs packages for the CUDAs `needed`, else why not."""
+    if cuda is None:
+        if version is None:
+            return "there is no NVIDIA driver; models run on the CPU"
+        return f"the driver {version} does not answer; restart the machine, or mount libcuda.so.1 into the container"
+    newest = max(needed, default=0)
+    if newest <= cuda[0]:
+        return None
+    oldest = DRIVERS.get(newest)
+    advice = f"install driver {oldest} or newer" if oldest else "install a newer driver"
+    other = f", or the packages of xbench-fast[{_EXTRA[cuda[0]]}]" if cuda[0] in _EXTRA else ""
+    return f"it runs CUDA up to {cuda[0]}.{cuda[1]}, packages for CUDA {newest} are installed; {advice}{other}"

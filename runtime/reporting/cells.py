@@ -1,0 +1,93 @@
+"""Numbers -> printed cells: intervals, marks, the paper's value beside one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...metrics_gpu.bootstrap import Interval
+from .numbers import Number
+from .paper import Printed
+from .printed import NONE, percent
+from .table import BEST, SECOND, Cell, Mark
+from .values import CellValues
+
+__all__ = ["Entry", "comparable", "compared", "entry", "interval_text", "marked", "number_cell", "signed"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A printed cell and the value it is ranked by in its column, None to leave it out of the ranking."""
+
+    cell: Cell
+    rank: float | None = None
+
+
+def number_cell(number: Number, *, points: bool = False) -> Cell:
+    """A fraction in percent, or percentage points (`points`), with its interval; few pairs have Wilson's beside."""
+    scale = 1.0 if points else 100.0
+    value = None if number.value is None else number.value * scale / 100.0
+    note = f"Wilson {interval_text(number.beside, scale)}" if number.beside else ""
+    return Cell(percent(value), interval_text(number.interval, scale), note=note)
+
+
+def entry(number: Number, *, points: bool = False, ranked: bool = True) -> Entry:
+    """`number_cell`, ranked by its value."""
+    return Entry(number_cell(number, points=points), number.value if ranked else None)
+
+
+def interval_text(interval: Interval | None, scale: float = 100.0) -> str:
+    """Its ends with one decimal, times `scale`; empty for None."""
+    if interval is None:
+        return ""
+    low, high = (percent(end * scale / 100.0, 1) for end in (interval.low, interval.high))
+    return f"[{low}, {high}]"
+
+
+def signed(value: float | None, *, points: bool = False) -> str:
+    """A difference in percentage points with its sign."""
+    if value is None:
+        return NONE
+    text = percent(value / 100.0 if points else value)
+    return text if text.startswith("-") or text == "0.00" else f"+{text}"
+
+
+def comparable(cell: CellValues) -> bool:
+    """Whether a difference to the paper means anything: published weights on a whole dataset."""
+    return cell.weights == "published" and cell.limit is None
+
+
+def compared(found: Entry, number: Number, printed: Printed | None, means: bool, *, points: bool = False) -> Entry:
+    """The entry with what the paper prints in its place, and the difference if it `means` anything."""
+    if printed is None:
+        return found
+    difference = ""
+    if means and number.value is not None:
+        difference = signed(number.value * (1.0 if points else 100.0) - printed.value, points=True)
+    return replace(found, cell=replace(found.cell, paper=printed.text, difference=difference))
+
+
+def marked(rows: Sequence[Sequence[Entry]], competing: Sequence[bool]) -> list[tuple[Cell, ...]]:
+    """Rows of cells, in each column the best and the second best of the competing rows marked.
+
+    Values that print alike are equal. A second best is marked among three or more, a best among two or more.
+    """
+    columns = list(zip(*rows, strict=True)) if rows else []
+    done: list[list[Cell]] = [[] for _ in rows]
+    for column in columns:
+        ranks = [round(item.rank, 4) if take and item.rank is not None else None
+                 for item, take in zip(column, competing, strict=True)]  # fmt: skip
+        for row, item, mark in zip(done, column, _marks(ranks), strict=True):
+            row.append(replace(item.cell, mark=mark) if mark else item.cell)
+    return [tuple(row) for row in done]
+
+
+def _marks(ranks: Sequence[float | None]) -> list[Mark]:
+    known = [rank for rank in ranks if rank is not None]
+    levels = sorted(set(known), reverse=True)
+    marks: dict[float, Mark] = {}
+    if len(known) > 1 and len(levels) > 1:
+        marks[levels[0]] = BEST
+        if len(known) > 2:
+            marks[levels[1]] = SECOND
+    return ["" if rank is None else marks.get(rank, "") for rank in ranks]

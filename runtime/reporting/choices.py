@@ -1,0 +1,132 @@
+"""What a report can be asked to do otherwise: the open points of the specification that stored rows can still decide.
+
+Metrics specification §14. Points that only an evaluation can decide (resize of regions, geometry, boxes or union,
+dataset options, several prompts) are not here; upsampling, normalisation and comparison are, as a protocol, because a
+run keeps the maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal, get_args
+
+from ...engines.errors import ConfigError
+from ...metrics_gpu.bootstrap import REPLICATES, SEED
+from ...metrics_gpu.options import GroundingOptions, IouAt, Ties, Unit
+from ...metrics_gpu.protocols import PROTOCOLS, Protocol, protocol
+
+__all__ = ["DEFAULTS", "F1", "Auprc", "Choices", "Constant", "Mean", "Pairs"]
+
+Auprc = Literal["average_precision", "trapezoid"]
+F1 = Literal["fixed", "best"]
+Mean = Literal["macro", "micro"]
+Constant = Literal["miss", "skip"]
+Pairs = Literal["all", "true_positives"]
+
+_KINDS: Final[Mapping[str, Any]] = {
+    "best": Unit,
+    "iou_at": IouAt,
+    "ties": Ties,
+    "auprc": Auprc,
+    "f1": F1,
+    "mean": Mean,
+    "mean_datasets": Mean,
+    "constant": Constant,
+    "pairs": Pairs,
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Options of a report; None stands for what the protocol says, and other defaults are the specification's.
+
+    protocol: how maps are swept and counted; None: as the cell was evaluated. Another sweep than the evaluation's takes
+        the stored maps.
+    tau_from, best, iou_at, ties: see `GroundingOptions` (`best` is its unit).
+    tolerance_px: radius around a region that still counts as a hit, in pixels of the 224 grid; takes the stored maps.
+    constant: a constant or not finite map is a `miss`, or its pair is left out (`skip`).
+    pairs: all pairs with a region count, or those whose finding the model predicts too (p >= 0.5).
+    auprc, f1: which of the two definitions the tables show; `f1` best chooses its threshold on the same images.
+    mean: over the classes of a dataset: unweighted, or weighted by pairs; mean_datasets: the same over datasets.
+    replicates: of the bootstrap, 0 for none; seed: its seed.
+    """
+
+    protocol: str | None = None
+    tau_from: float | None = None
+    best: Unit | None = None
+    iou_at: IouAt | None = None
+    ties: Ties | None = None
+    tolerance_px: float = 0.0
+    constant: Constant = "miss"
+    pairs: Pairs | None = None
+    auprc: Auprc = "average_precision"
+    f1: F1 = "fixed"
+    mean: Mean = "macro"
+    mean_datasets: Mean = "macro"
+    replicates: int = REPLICATES
+    seed: int = SEED
+
+    def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if value is not None and value not in get_args(kind):
+                raise ConfigError(f"{_flag(name)} is one of {', '.join(get_args(kind))}, not '{value}'.")
+        if self.protocol is not None and self.protocol not in PROTOCOLS:
+            raise ConfigError(f"--protocol is one of {', '.join(PROTOCOLS)}, not '{self.protocol}'.")
+        if self.tau_from not in (None, 0.0, 0.01):
+            raise ConfigError(f"--tau-from is 0 or 0.01, not {self.tau_from}.")
+        if not 0 <= self.tolerance_px <= 224:
+            raise ConfigError(f"--tolerance-px lies between 0 and 224, not at {self.tolerance_px}.")
+        if self.replicates < 0 or self.seed < 0:
+            raise ConfigError("--replicates and --seed are not negative.")
+        if self.tolerance_px and self.ties not in (None, "first"):
+            raise ConfigError(
+                f"--tolerance-px measures from the first maximum; it does not go with --ties {self.ties}."
+            )
+
+    def protocol_of(self, entry: Mapping[str, Any]) -> Protocol:
+        """The protocol a cell is scored by; `entry` is its entry in run.json. Raises ConfigError for an unknown one."""
+        try:
+            return protocol(self.protocol or str(entry.get("protocol", "default")))
+        except ValueError as error:
+            raise ConfigError(f"{entry.get('model')} on {entry.get('dataset')}: {error}.") from error
+
+    def scoring_of(self, entry: Mapping[str, Any]) -> GroundingOptions:
+        """How a cell's counts are scored: the protocol's options with these choices over them.
+
+        A baseline may fix its own rule for ties: the maximum of a full mask is anywhere.
+        """
+        told = self.protocol_of(entry).options
+        return GroundingOptions(
+            tau_from=told.tau_from if self.tau_from is None else self.tau_from,
+            ties="expected" if entry.get("ties") == "expected" else self.ties or told.ties,
+            unit=self.best or told.unit,
+            iou_at=self.iou_at or told.iou_at,
+        )
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """One line per choice that is not the default, for the notes of every table."""
+        default = Choices()
+        found = [
+            f"{_flag(field.name)} {_text(getattr(self, field.name))}"
+            for field in fields(self)
+            if field.name not in ("replicates", "seed") and getattr(self, field.name) != getattr(default, field.name)
+        ]
+        return (f"made with {', '.join(found)}",) if found else ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All choices by name."""
+        return asdict(self)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+DEFAULTS: Final = Choices()

@@ -1,0 +1,165 @@
+"""Numbers -> per-class tables: pointing as in the paper's Tables 2 to 5, Dice at the best threshold, recognition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .cells import Entry, comparable, compared, entry, marked, number_cell
+from .grounding_tables import shared_rows
+from .notes import FLOOR, FLOOR_NOTE, best_notes, flags, interval_notes, optimistic, paper_notes
+from .printed import NONE
+from .results import Results
+from .table import Cell, Column, Item, Table
+from .values import CellValues
+
+__all__ = ["class_auc", "class_dice", "class_pointing"]
+
+_TABLE = {"vindr": 2, "chestxray14": 3, "chestxdet10": 4, "chexlocalize": 5}
+
+
+def class_pointing(results: Results, dataset: str) -> Table:
+    """Pointing per class of one dataset, with the paper's cells."""
+    names, cells = _class_names(results, dataset), results.column(dataset)
+    rows: list[tuple[Item, ...]] = list(
+        shared_rows("n", cells, lambda cell: ("", *(str(_n(cell, name)) for name in names)))
+    )
+    rows += shared_rows("chance", cells, lambda cell: _numbers(cell, names, "chance"))
+    body = marked(
+        [_pointing_row(results, model, dataset, names) for model in results.models], _competing(results, dataset)
+    )
+    rows += [(model, *row) for model, row in zip(results.models, body, strict=True)]
+    columns = (Column("model"), Column("Mean"), *map(Column, names))
+    notes = (
+        "percent; chance: the mean region fraction of the class",
+        *interval_notes(results, cells),
+        *paper_notes(cells, any(cell.paper for row in body for cell in row)),
+        *flags(_flags(results, cells, names)),
+    )
+    title = f"{results.title(dataset)}: pointing per class"
+    number = next((_TABLE[cell.reader] for cell in cells if cell.reader in _TABLE), None)
+    if number is not None:
+        title = f"{title} (the paper's Table {number})"
+    return Table(title, columns, tuple(rows), results.stamps(cells), notes, f"pointing-{_stem(dataset)}")
+
+
+def class_dice(results: Results, dataset: str) -> Table:
+    """Dice per class of one dataset at the best threshold, optimistic and honest, with that threshold."""
+    names, cells = _class_names(results, dataset), results.column(dataset)
+    star = optimistic(cells)
+    best = "Dice*" if star else "Dice"
+    fields = ["dice_best", "dice_honest"] if star else ["dice_best"]
+    titles = [best, "honest"] if star else [best]
+    columns = [Column("model"), *(Column(title, "Mean") for title in titles)]
+    for name in names:
+        columns += [*(Column(title, name) for title in titles), Column("tau", name)]
+    rows: list[tuple[Item, ...]] = list(shared_rows("n", cells, lambda cell: _n_row(cell, names, len(titles))))
+    rows += shared_rows(FLOOR, cells, lambda cell: _floor_row(cell, names, len(titles)))
+    body = []
+    for model in results.models:
+        row = [entry(results.number(model, dataset, field)) for field in fields]
+        for name in names:
+            row += [entry(results.number(model, dataset, field, name)) for field in fields]
+            row.append(Entry(Cell(_tau(results.cells.get((model, dataset)), name))))
+        body.append(row)
+    cells_of = marked(body, _competing(results, dataset))
+    rows += [(model, *row) for model, row in zip(results.models, cells_of, strict=True)]
+    notes = (
+        *best_notes(cells),
+        FLOOR_NOTE,
+        *interval_notes(results, cells),
+        "percent; tau: the threshold found on all patients, in the unit of the protocol",
+    )
+    title = f"{results.title(dataset)}: Dice per class at the best threshold"
+    return Table(title, tuple(columns), tuple(rows), results.stamps(cells), notes, f"dice-{_stem(dataset)}")
+
+
+def class_auc(results: Results, dataset: str) -> Table:
+    """AUC per class of one dataset, with positives and known labels."""
+    cells = [cell for cell in results.column(dataset) if cell.recognition.classes]
+    names = list(
+        dict.fromkeys(item.name for cell in cells for item in cell.recognition.classes if item.auc is not None)
+    )
+
+    def known(cell: CellValues) -> tuple[Item, ...]:
+        found = [cell.recognised(name) for name in names]
+        return ("", *(f"{item.positives} of {item.n}" if item else NONE for item in found))
+
+    rows = list(shared_rows("positives", cells, known))
+    body = marked(
+        [[entry(cell.number("auc")), *(entry(cell.number("auc", name)) for name in names)] for cell in cells],
+        [True] * len(cells),
+    )
+    rows += [(cell.model, *row) for cell, row in zip(cells, body, strict=True)]
+    columns = (Column("model"), Column("Mean"), *map(Column, names))
+    notes = ("percent; area under the ROC curve, half credit for ties", *interval_notes(results, cells))
+    title = f"{results.title(dataset)}: AUC per class"
+    return Table(title, columns, tuple(rows), results.stamps(cells), notes, f"auc-{_stem(dataset)}")
+
+
+def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Entry]:
+    cell = results.cells.get((model, dataset))
+    numbers = [results.number(model, dataset, "pointing", name) for name in ("", *names)]
+    found = [entry(number) for number in numbers]
+    if cell is None:
+        return found
+    printed = [
+        results.paper.means.get((cell.family, cell.reader)),
+        *(results.paper.classes.get((cell.family, cell.reader, name)) for name in names),
+    ]
+    means = comparable(cell)
+    return [compared(item, number, value, means) for item, number, value in zip(found, numbers, printed, strict=True)]
+
+
+def _flags(results: Results, cells: Sequence[CellValues], names: Sequence[str]) -> list[tuple[str, str]]:
+    found = []
+    for cell in cells:
+        mean = results.paper.means.get((cell.family, cell.reader))
+        if mean and mean.flag:
+            found.append((f"{cell.family}, Mean", mean.flag))
+        for name in names:
+            printed = results.paper.classes.get((cell.family, cell.reader, name))
+            if printed and printed.flag:
+                found.append((f"{cell.family}, {name}", printed.flag))
+    return found
+
+
+def _class_names(results: Results, dataset: str) -> list[str]:
+    """Classes that have a pair in any model's cell, in the dataset's order."""
+    cells = results.column(dataset)
+    names = dict.fromkeys(name for cell in cells for name in cell.names)
+    return [name for name in names if any(_n(cell, name) for cell in cells)]
+
+
+def _n(cell: CellValues, name: str) -> int:
+    scores = cell.scores(name)
+    return scores.n if scores else 0
+
+
+def _tau(cell: CellValues | None, name: str) -> str:
+    scores = cell.scores(name) if cell else None
+    if cell is None or scores is None or scores.best_tau is None:
+        return NONE
+    tau = scores.best_tau * cell.tau_scale
+    return f"{tau:.2f}" if cell.tau_scale == 1 else f"{tau:.4g}"
+
+
+def _numbers(cell: CellValues, names: Sequence[str], field: str) -> tuple[Item, ...]:
+    return tuple(number_cell(cell.number(field, name)) for name in ("", *names))
+
+
+def _n_row(cell: CellValues, names: Sequence[str], width: int) -> tuple[Item, ...]:
+    return (*[""] * width, *(text for name in names for text in (str(_n(cell, name)), *[""] * width)))
+
+
+def _floor_row(cell: CellValues, names: Sequence[str], width: int) -> tuple[Item, ...]:
+    floors = _numbers(cell, names, "floor_dice")
+    return (*floors[:1] * width, *(item for floor in floors[1:] for item in (*[floor] * width, "")))
+
+
+def _competing(results: Results, dataset: str) -> list[bool]:
+    cells = [results.cells.get((model, dataset)) for model in results.models]
+    return [cell is not None and cell.competes for cell in cells]
+
+
+def _stem(dataset: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in dataset.lower())

@@ -1,0 +1,59 @@
+"""A run -> all numbers of its report, a few cells at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ...metrics_gpu.search import model_levels
+from ..machine import usable_cores
+from .choices import DEFAULTS, Choices
+from .load import CellRows, Run
+from .pairs import ScoredPairs, scored_pairs
+from .patients import dataset_patients
+from .results import Results
+from .values import CellValues, cell_values
+
+__all__ = ["make_results"]
+
+Key = tuple[str, str]
+
+
+def make_results(run: Run, choices: Choices = DEFAULTS) -> Results:
+    """All numbers of a run.
+
+    Raises RunError when a result file cannot be read or lacks the maps that `choices` ask for, ConfigError for choices
+    that do not fit the run.
+    """
+    rows = {(cell.model, cell.dataset): cell for cell in run.cells()}
+    pairs = {key: scored_pairs(run, cell, choices) for key, cell in rows.items()}
+    patients = {
+        dataset: dataset_patients(dataset, _column(rows, dataset), choices.replicates, choices.seed)
+        for dataset in run.datasets
+    }
+    levels = {model: _levels(pairs, model) for model in run.models}
+    if choices.replicates:
+        from ...metrics_gpu import recognition_walk  # compiled once, before several threads want it
+
+        del recognition_walk
+
+    def compute(key: Key) -> CellValues:
+        model, dataset = key
+        return cell_values(rows[key], pairs[key], patients[dataset], choices, levels[model], run.reader(dataset))
+
+    # The walks and matrix products leave the interpreter to other threads.
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        cells = dict(zip(rows, pool.map(compute, rows), strict=True))
+    return Results(tuple(run.models), tuple(run.datasets), cells, dict(run.unfinished), choices, rows, patients)
+
+
+def _column(rows: Mapping[Key, CellRows], dataset: str) -> Sequence[CellRows]:
+    return [cell for (_, name), cell in rows.items() if name == dataset]
+
+
+def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | None:
+    """The one threshold of a model, if that is what is asked."""
+    own = [scored for (name, _), scored in pairs.items() if name == model]
+    if not own or own[0].options.unit != "per_model":
+        return None
+    return model_levels([(scored.counts, scored.class_of) for scored in own], own[0].options) or (0, 0)

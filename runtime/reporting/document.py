@@ -1,0 +1,102 @@
+"""Numbers -> report.json: everything a report says, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ...metrics_gpu.bootstrap import Interval
+from .cells import comparable
+from .differences import Differences
+from .numbers import FIELDS, GROUNDING, Number
+from .results import Results
+from .stamps import HONEST, OPTIMISTIC, stamp
+from .values import CellValues
+
+__all__ = ["to_json"]
+
+_METRICS = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
+
+
+def to_json(results: Results, differences: Differences, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole report; values are fractions, delta_dice is in percentage points.
+
+    `intervals` of a cell or a mean: number -> [low, high] for the dataset (key "") and each class.
+    """
+    return {
+        "run": {key: run.get(key) for key in ("code_version", "created", "updated", "machine")},
+        "best_threshold": OPTIMISTIC,
+        "honest_threshold": HONEST,
+        "choices": results.choices.to_json(),
+        "models": {model: _model(results, model) for model in results.models},
+        "cells": [_cell(results, cell) for cell in results.finished],
+        "differences": [asdict(item) for item in differences.numbers],
+        "auc_differences": [asdict(item) for item in differences.classes],
+        "unfinished": [
+            {"model": model, "dataset": dataset, "reason": reason}
+            for (model, dataset), reason in results.unfinished.items()
+        ],
+    }
+
+
+def _model(results: Results, model: str) -> dict[str, Any]:
+    numbers = {field: results.mean_number(model, field) for field in FIELDS}
+    return {
+        "mean_of_datasets": {field: number.value for field, number in numbers.items()},
+        "intervals": {field: _ends(number.interval) for field, number in numbers.items() if number.interval},
+        "datasets": results.mean(model)[1],
+    }
+
+
+def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
+    return {
+        "model": cell.model,
+        "dataset": cell.dataset,
+        "title": cell.title,
+        "weights": cell.weights,
+        "family": cell.family,
+        "reader": cell.reader,
+        "engine": cell.engine,
+        "protocol": cell.protocol,
+        "limit": cell.limit,
+        "cases": cell.cases,
+        "patients": cell.patients,
+        "missing": cell.missing,
+        "unreadable": cell.unreadable,
+        "n": cell.n,
+        "left_out": cell.skipped,
+        "stamp": stamp(cell.weights),
+        "grounding": asdict(cell.grounding),
+        "honest": asdict(cell.honest),
+        "recognition": asdict(cell.recognition),
+        "pair": asdict(cell.pair),
+        "rescued": list(cell.rescued),
+        "dice_curve": list(cell.dice_curve),
+        "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.spread else {},
+        "wilson": {name: _ends(found) for name in cell.names if (found := cell.number("pointing", name).beside)},
+        "paper": _paper(results, cell),
+    }
+
+
+def _intervals(cell: CellValues, name: str) -> dict[str, list[float]]:
+    fields = {field: cell.number(field, name) for field in FIELDS if field in GROUNDING or cell.competes}
+    return {field: _ends(number.interval) for field, number in fields.items() if number.interval}
+
+
+def _paper(results: Results, cell: CellValues) -> dict[str, Any]:
+    """What the paper prints in the places of this cell, in percent."""
+    paper, key = results.paper, (cell.family, cell.reader)
+    found: dict[str, Any] = {}
+    for field, metric in _METRICS.items():
+        printed = paper.table1.get((*key, metric))
+        if printed is not None:
+            number: Number = cell.number(field)
+            means = comparable(cell) and number.value is not None
+            points = 100 * number.value - printed.value if means and number.value is not None else None
+            found[field] = {"percent": printed.value, "flag": printed.flag, "difference_points": points}
+    return found
+
+
+def _ends(interval: Interval | None) -> list[float]:
+    return [] if interval is None else [interval.low, interval.high]

@@ -1,0 +1,231 @@
+"""Figure 3: does recognition go with grounding? AUC against pointing, with the line and how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ....metrics_gpu.bootstrap import Interval, percentile_interval
+from ....metrics_gpu.correlation import Correlation, correlation, replicated_r2, without_group_means
+from ..results import Results
+from .figure import Figure, drawing_style, finish
+from .labels import name_points
+from .points import Point, conditions, mean_auc, mean_pointing, one_auc, one_pointing
+from .style import GREY, looks, worth, write_stamps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+__all__ = ["Per", "Spot", "correlation_figure", "draw_correlation", "spots"]
+
+Per = Literal["model", "cell"]
+_NAMES: dict[Per, str] = {"model": "figure-3-correlation", "cell": "figure-3-correlation-cells"}
+_TITLES: dict[Per, str] = {
+    "model": "Figure 3: recognition against grounding, one point per model",
+    "cell": "Figure 3, per dataset: recognition against grounding, one point per model and dataset",
+}
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One point of the plot: a model, or a model on a dataset."""
+
+    model: str
+    dataset: str
+    auc: Point
+    pointing: Point
+
+
+def correlation_figure(results: Results, per: Per = "model") -> Figure | None:
+    """The scatter plot with the least-squares line; None with fewer than two points that have both values."""
+    found = spots(results, per)
+    if len(found) < 2:
+        return None
+    name = _NAMES[per]
+    with drawing_style(name):
+        return finish(draw_correlation(results, per), name, _TITLES[per], _caption(results, found, per))
+
+
+def spots(results: Results, per: Per) -> list[Spot]:
+    """Models, or cells, that have both an AUC and a pointing score."""
+    if per == "model":
+        all_spots = [Spot(m, "", mean_auc(results, m), mean_pointing(results, m)) for m in results.models]
+    else:
+        all_spots = [
+            Spot(m, d, one_auc(results, m, d), one_pointing(results, m, d))
+            for m in results.models
+            for d in results.datasets
+        ]
+    return [spot for spot in all_spots if spot.auc.value is not None and spot.pointing.value is not None]
+
+
+def draw_correlation(results: Results, per: Per = "model") -> Drawing:
+    """The drawing: one collection of points per model, the line, and the numbers in a corner."""
+    from matplotlib.figure import Figure as Drawing
+
+    found = spots(results, per)
+    x, y = _values(found)
+    fit = _fit(found, per)
+    drawing = Drawing(figsize=(4.6 if per == "model" else 5.8, 3.7), layout="constrained")
+    axes = drawing.add_subplot()
+    axes.grid()
+    axes.set_xlabel("AUC (%)" if per == "cell" else "AUC (%), mean over datasets")
+    axes.set_ylabel("Pointing (%)" if per == "cell" else "Pointing (%), mean over datasets")
+    axes.set_title(_head(fit, per), fontsize=7.5, fontweight="normal", linespacing=1.4)
+    look = looks(results.models)
+    for model in dict.fromkeys(spot.model for spot in found):
+        mine = [spot for spot in found if spot.model == model]
+        if per == "model":  # more of them would hide the points
+            _whiskers(axes, mine, look[model].colour)
+        axes.scatter(*_values(mine), s=40 if per == "model" else 26, marker=look[model].mark, color=look[model].colour,
+                     edgecolors="white", linewidths=0.4, label=model, zorder=3)  # fmt: skip
+    _limits(axes, found, per)
+    if fit.slope is not None and fit.intercept is not None:
+        ends = np.array([x.min(), x.max()])
+        axes.plot(ends, fit.intercept + fit.slope * ends, color=GREY, linewidth=1.2, zorder=1, label="_line")
+    shown = {spot.model for spot in found}
+    write_stamps(drawing, worth(cell for cell in results.finished if cell.model in shown))
+    if per == "model":
+        name_points(axes, [spot.model for spot in found], x.tolist(), y.tolist())
+    else:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=7, handletextpad=0.3)
+    return drawing
+
+
+def _fit(found: Sequence[Spot], per: Per) -> Correlation:
+    """The line and its intervals. The points of one model are not independent: models are drawn and left out whole."""
+    x, y = _values(found)
+    if per == "model":
+        return correlation(x, y)
+    models = [spot.model for spot in found]
+    fit = correlation(x, y, groups=models)
+    # Three models drawn from three are too few to say anything about others.
+    return fit if len(set(models)) > 3 else replace(fit, bootstrap_r2=None)
+
+
+def _values(found: Sequence[Spot]) -> tuple[np.ndarray, np.ndarray]:
+    return (
+        np.array([spot.auc.value for spot in found], np.float64),
+        np.array([spot.pointing.value for spot in found], np.float64),
+    )
+
+
+def _whiskers(axes: Axes, found: Sequence[Spot], colour: str) -> None:
+    line: dict[str, Any] = {"color": colour, "linewidth": 0.8, "alpha": 0.55, "zorder": 2}
+    for spot in found:
+        a, p = spot.auc, spot.pointing
+        if a.low is not None and a.high is not None and p.value is not None:
+            axes.plot([a.low, a.high], [p.value, p.value], **line)
+        if p.low is not None and p.high is not None and a.value is not None:
+            axes.plot([a.value, a.value], [p.low, p.high], **line)
+
+
+def _limits(axes: Axes, found: Sequence[Spot], per: Per) -> None:
+    """Room around the points for their names, but no ticks at percentages that do not exist."""
+    for way in ("x", "y"):
+        points = [spot.auc if way == "x" else spot.pointing for spot in found]
+        ends = [
+            end for p in points for end in (p.value, *((p.low, p.high) if per == "model" else ())) if end is not None
+        ]
+        low, high = min(ends), max(ends)
+        room = max(high - low, 2.0)
+        getattr(axes, f"set_{way}lim")(low - 0.12 * room, high + 0.12 * room)
+        ticks = getattr(axes, f"get_{way}ticks")()
+        limits = getattr(axes, f"get_{way}lim")()
+        getattr(axes, f"set_{way}ticks")([t for t in ticks if 0 <= t <= 100 and limits[0] <= t <= limits[1]])
+
+
+def _head(fit: Correlation, per: Per) -> str:
+    """The numbers, above the plot where they cover nothing."""
+    if fit.r2 is None:
+        return f"n = {fit.n}: no R² ({'three points are needed' if fit.n < 3 else 'no spread'})"
+    one = "one left out" if per == "model" else "one model left out"
+    left = f"; {one}: {fit.r2_range[0]:.2f} to {fit.r2_range[1]:.2f}" if fit.r2_range else ""
+    ways = (
+        (fit.fisher_r2, "by Fisher's z"),
+        (fit.bootstrap_r2, "by bootstrap" if per == "model" else "by bootstrap over models"),
+    )
+    sure = [f"{_range(interval)} {way}" for interval, way in ways if interval is not None]
+    return f"R² = {fit.r2:.2f}, n = {fit.n}{left}\n" + (f"95 %: {', '.join(sure)}" if sure else "")
+
+
+def _range(interval: Interval) -> str:
+    return f"{interval.low:.2f} to {interval.high:.2f}"
+
+
+def _caption(results: Results, found: Sequence[Spot], per: Per) -> str:
+    x, y = _values(found)
+    fit = _fit(found, per)
+    what = "mean over datasets, one point per model" if per == "model" else "one point per model and dataset"
+    said = [f"AUC against pointing score in percent, {what}; the line is the least-squares line."]
+    said.append(_fit_words(fit, per))
+    said.append(_patient_words(results, found))
+    if per == "cell" and fit.r2 is not None:
+        groups = [spot.dataset for spot in found]
+        within = correlation(without_group_means(x, groups), without_group_means(y, groups), replicates=1)
+        if within.r2 is not None:
+            said.append(f"With the mean of each dataset taken off both values, R² is {within.r2:.2f}.")
+    if per == "model" and any(spot.auc.low is not None for spot in found):
+        said.append("Thin lines at the points: 95 % bootstrap intervals over patients.")
+    said.append("; ".join(f"{_name(results, s)}: AUC {s.auc.text}, pointing {s.pointing.text}" for s in found) + ".")
+    said.append(_left(results, found, per))
+    if per == "model":
+        said.append("The paper states R² = 0.92 without the number of points or how they were aggregated.")
+    shown = {spot.model for spot in found}
+    said += conditions(results, (cell for cell in results.finished if cell.model in shown))
+    return " ".join(filter(None, said))
+
+
+def _fit_words(fit: Correlation, per: Per) -> str:
+    if fit.r2 is None:
+        return f"{fit.n} points give no R²."
+    words = [f"R² = {fit.r2:.2f} (r = {fit.r:+.2f}, n = {fit.n})"]
+    if fit.fisher_r2 is not None:
+        words.append(f"95 % interval by Fisher's z {_range(fit.fisher_r2)}")
+    unit = "point" if per == "model" else "model"
+    if fit.bootstrap_r2 is not None:
+        words.append(f"by bootstrap over the {unit}s {_range(fit.bootstrap_r2)}")
+    if fit.r2_range is not None:
+        words.append(f"with one {unit} left out {fit.r2_range[0]:.2f} to {fit.r2_range[1]:.2f}")
+    if fit.spearman is not None:
+        words.append(f"Spearman's rank correlation {fit.spearman:+.2f}")
+    return ", ".join(words) + "."
+
+
+def _patient_words(results: Results, found: Sequence[Spot]) -> str:
+    """How far R² moves when patients are resampled and the models stay."""
+    columns = []
+    for field in ("auc", "pointing"):
+        drawn = [values for spot in found if (values := _drawn(results, spot, field)) is not None]
+        if len(drawn) < len(found):
+            return ""
+        columns.append(np.column_stack(drawn))
+    interval = percentile_interval(replicated_r2(*columns))
+    return f"Of these points, with patients resampled: {_range(interval)}." if interval else ""
+
+
+def _drawn(results: Results, spot: Spot, field: str) -> np.ndarray | None:
+    if spot.dataset:
+        return results.cells[spot.model, spot.dataset].drawn(field)
+    known = [cell.dataset for cell in results.row(spot.model) if cell.number(field).value is not None]
+    return results.mean_drawn(spot.model, field, known)
+
+
+def _name(results: Results, spot: Spot) -> str:
+    return f"{spot.model} on {results.title(spot.dataset)}" if spot.dataset else spot.model
+
+
+def _left(results: Results, found: Sequence[Spot], per: Per) -> str:
+    """Which models are not drawn, and whose means rest on fewer datasets than others'."""
+    shown = {spot.model for spot in found}
+    missing = [model for model in results.models if model not in shown]
+    words = f"Not drawn, for want of one of the two values: {', '.join(missing)}. " if missing else ""
+    sizes = {(spot.auc.datasets, spot.pointing.datasets) for spot in found}
+    if per == "model" and len({size for both in sizes for size in both}) > 1:
+        counts = ", ".join(f"{s.model} {s.auc.datasets} and {s.pointing.datasets}" for s in found)
+        words += f"Datasets in the means of AUC and of pointing: {counts}."
+    return words.strip()

@@ -1,0 +1,124 @@
+"""Figure 2: how well each model recognises, per dataset."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..results import Results
+from .figure import Figure, drawing_style, finish
+from .points import Point, conditions, mean_auc, one_auc
+from .style import DARK, GREY, PALE, Look, looks, worth, write_stamps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+__all__ = ["draw_recognition", "recognition_figure"]
+
+NAME = "figure-2-recognition"
+_TITLE = "Figure 2: recognition per model and dataset"
+_MEAN = "mean of datasets"
+
+
+def recognition_figure(results: Results) -> Figure | None:
+    """AUC as dots with intervals, one panel a dataset and one for the mean; None if no model has an AUC."""
+    rows = _rows(results)
+    if not rows:
+        return None
+    with drawing_style(NAME):
+        return finish(draw_recognition(results), NAME, _TITLE, _caption(results, rows))
+
+
+def draw_recognition(results: Results) -> Drawing:
+    """The drawing; each panel's title is its dataset's, the models stand in the order of their means."""
+    from matplotlib.figure import Figure as Drawing
+
+    models = [model for model, _ in _rows(results)]
+    panels = _panels(results, models)
+    columns = min(4, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    height = lines * (0.45 + 0.19 * len(models)) + 0.3
+    drawing = Drawing(figsize=(7.2 if columns > 2 else 1.6 + 2.6 * columns, height), layout="constrained")
+    axes = drawing.subplots(lines, columns, sharey=True, sharex=True, squeeze=False)
+    least = _least([point for _, points in panels for point in points])
+    for place, (title, points) in enumerate(panels):
+        _panel(axes[place // columns][place % columns], title, models, points, least, looks(results.models))
+    for place in range(len(panels), lines * columns):
+        axes[place // columns][place % columns].set_visible(False)
+        axes[place // columns - 1][place % columns].xaxis.set_tick_params(labelbottom=True)
+    drawing.supxlabel("AUC (%), mean over findings; dashed: chance", fontsize=8)
+    write_stamps(drawing, worth(cell for cell in results.finished if cell.model in models))
+    return drawing
+
+
+def _rows(results: Results) -> list[tuple[str, Point]]:
+    """Models with an AUC anywhere, best mean first."""
+    means = [(model, mean_auc(results, model)) for model in results.models]
+    known = [(model, point) for model, point in means if point.value is not None]
+    return sorted(known, key=lambda item: -(item[1].value or 0.0))
+
+
+def _panels(results: Results, models: Sequence[str]) -> list[tuple[str, list[Point]]]:
+    panels = [
+        (results.title(dataset), [one_auc(results, model, dataset) for model in models]) for dataset in results.datasets
+    ]
+    if len(panels) > 1:
+        panels.append((_MEAN, [mean_auc(results, model) for model in models]))
+    return panels
+
+
+def _least(points: Sequence[Point]) -> float:
+    """Left end of the axis: 45, lower where a value or an interval is lower."""
+    ends = [end for point in points for end in (point.value, point.low) if end is not None]
+    return min(45.0, 5 * math.floor(min(ends, default=45.0) / 5) - (5 if min(ends, default=45.0) < 45 else 0))
+
+
+def _panel(
+    axes: Axes, title: str, models: Sequence[str], points: Sequence[Point], least: float, look: Mapping[str, Look]
+) -> None:
+    axes.set_title(title, fontstyle="italic" if title == _MEAN else "normal")
+    axes.axvline(50, color=DARK, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    axes.set_yticks(range(len(models)), models)
+    axes.set_ylim(len(models) - 0.45, -0.6)
+    axes.set_xlim(least, 101)
+    for row, (model, point) in enumerate(zip(models, points, strict=True)):
+        axes.axhline(row, color=PALE, linewidth=0.5, zorder=0)
+        if point.value is None:
+            axes.text(least + 1.5, row, point.reason, va="center", fontsize=6.5, color=GREY,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+            continue
+        if point.low is not None and point.high is not None:
+            axes.plot([point.low, point.high], [row, row], color=look[model].colour, linewidth=1.6, zorder=2)
+        axes.plot(point.value, row, look[model].mark, color=look[model].colour, markeredgecolor="white",
+                  markeredgewidth=0.5, markersize=5.5, zorder=3, label=model)  # fmt: skip
+        right = point.value < (least + 101) / 2
+        edge = (point.high if right else point.low) or point.value
+        axes.annotate(f"{point.value:.1f}", (edge, row), (5 if right else -5, 0), textcoords="offset points",
+                      ha="left" if right else "right", va="center", fontsize=6.5, color=DARK, zorder=2,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4})  # fmt: skip
+
+
+def _caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
+    models = [model for model, _ in rows]
+    said = [
+        "Area under the ROC curve in percent, unweighted mean over the findings of a dataset that have both label "
+        "values; models in the order of their means. 50 is chance."
+    ]
+    if any(
+        point.low is not None for model in models for point in (one_auc(results, model, d) for d in results.datasets)
+    ):
+        said.append("Lines: 95 % bootstrap intervals over patients.")
+    for model, mean in rows:
+        cells = [f"{results.title(d)} {one_auc(results, model, d).text}" for d in results.datasets]
+        tail = f"; mean of {mean.datasets} datasets {mean.text}" if len(results.datasets) > 1 else ""
+        said.append(f"{model}: {', '.join(cells)}{tail}.")
+    without = [model for model in results.models if model not in models]
+    if without:
+        said.append(f"Without any AUC and not drawn: {', '.join(without)}.")
+    said.append("The arrangement is this report's own; the paper prints no table of these numbers to compare with.")
+    said += conditions(results, (cell for cell in results.finished if cell.model in models))
+    return " ".join(said)

@@ -1,0 +1,119 @@
+"""Radiographs for the gallery: from the prepared images where they hold the whole frame, else from the files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....engines.errors import DataError, ImageError, XBenchError
+from ....engines.geometry import Geometry
+from ...config import DatasetConfig
+from ...datasets.registry import DATASETS
+from ...evaluation.decoding import decode_ahead, direct_source
+from ...evaluation.pairing import LoadedDataset
+from ...evaluation.schema import GRID
+from ...machine import usable_cores
+from ...prepared import PreparedStore
+from ...prepared_files import read_meaning
+from ...prepared_keys import store_folder
+
+if TYPE_CHECKING:
+    from ...datasets.base import Case
+
+__all__ = ["read_pictures", "stored_dataset"]
+
+Pixels = NDArray[np.uint8]
+_WHOLE_FRAME = Geometry("squash", GRID, GRID, "bicubic")
+_QUALITY = 80  # about 8 kB for a radiograph
+
+
+def stored_dataset(config: Mapping[str, Any], name: str) -> DatasetConfig:
+    """Where a dataset is and who reads it, as the run's configuration `config` (in run.json) names it.
+
+    Raises DataError when it is not named there, or its reader is not one of the known names: a run directory may come
+    from anywhere, and code that it names is not run.
+    """
+    entry = config.get("datasets", {}).get(name)
+    if not isinstance(entry, Mapping) or not {"root", "reader"} <= set(entry):
+        raise DataError(f"The run's configuration does not say where the dataset '{name}' is.")
+    if entry["reader"] not in DATASETS.names():
+        raise DataError(
+            f"The reader '{entry['reader']}' of the dataset '{name}' is not one that is built in or installed."
+        )
+    return DatasetConfig(name, Path(entry["root"]), entry["reader"], None, dict(entry.get("options") or {}))
+
+
+def read_pictures(loaded: LoadedDataset, wanted: Collection[str], cache: Path | None) -> dict[str, bytes]:
+    """Case id -> JPEG, 8-bit grey, 224 x 224, the native frame squashed. A picture that cannot be read is left out."""
+    cases = [case for case in loaded.cases if case.case_id in wanted]
+    decode = direct_source(_WHOLE_FRAME)
+    with _prepared(loaded, cache) as store:
+
+        def read(case: Case) -> tuple[str, bytes | None]:
+            pixels = None if store is None else store.get(store.index(case))
+            try:
+                return case.case_id, _jpeg(decode(case)[0] if pixels is None else pixels)
+            except (FileNotFoundError, ImageError):
+                return case.case_id, None
+
+        workers = usable_cores()
+        found = dict(decode_ahead(read, cases, workers, 4 * workers))
+    return {case_id: picture for case_id, picture in found.items() if picture is not None}
+
+
+@contextmanager
+def _prepared(loaded: LoadedDataset, cache: Path | None) -> Iterator[PreparedStore | None]:
+    """The dataset's prepared images that show the whole frame; None where there are none, or they cannot be opened."""
+    store = None
+    with suppress(XBenchError):
+        store = _open_store(loaded, cache)
+    if store is None:
+        yield None
+        return
+    with store:
+        yield store
+
+
+def _open_store(loaded: LoadedDataset, cache: Path | None) -> PreparedStore | None:
+    if cache is None or not cache.is_dir():
+        return None
+    cases = loaded.dataset.cases()
+    for folder in sorted(cache.glob("*-squash-*")):
+        meaning = read_meaning(folder) or {}
+        geometry = _squash(str(meaning.get("geometry")))
+        if geometry is None or meaning.get("dataset") != loaded.name:
+            continue
+        # The name of the folder holds a hash of the cases: another version of the dataset has another one.
+        reader = str(meaning.get("reader"))
+        if store_folder(cache, loaded.name, cases, geometry, reader)[0] == folder:
+            return PreparedStore.open(cache, loaded.name, cases, geometry, reader=reader)
+    return None
+
+
+def _squash(key: str) -> Geometry | None:
+    """The geometry of this key, if it shows the whole frame on a grid that is not coarser than the evaluation's."""
+    mode, *rest = key.split("-")
+    if mode != "squash" or len(rest) != 3 or rest[0] != rest[1] or not rest[0].isdecimal():
+        return None
+    try:
+        geometry = Geometry("squash", int(rest[0]), int(rest[1]), rest[2])  # type: ignore[arg-type]
+    except XBenchError:
+        return None
+    return geometry if geometry.size >= GRID else None
+
+
+def _jpeg(pixels: Pixels) -> bytes:
+    from PIL import Image
+
+    image = Image.fromarray(pixels)
+    if image.size != (GRID, GRID):
+        image = image.resize((GRID, GRID), Image.Resampling.BICUBIC)
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=_QUALITY, optimize=True)
+    return stream.getvalue()

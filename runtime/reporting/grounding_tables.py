@@ -1,0 +1,181 @@
+"""Numbers -> Table 1 of the paper and the table of thresholds, with intervals, n, floors and the paper's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from .cells import Entry, comparable, compared, entry, marked, number_cell
+from .notes import FLOOR, FLOOR_NOTE, best_notes, flags, interval_notes, optimistic, paper_notes
+from .numbers import Number
+from .printed import NONE
+from .results import Results
+from .table import Cell, Column, Item, Table
+from .values import CellValues
+
+__all__ = ["shared_rows", "table_1", "thresholds"]
+
+_MEAN = "mean of datasets"
+_FLOORS = {
+    "pointing": "chance",
+    "dice_best": "floor_dice",
+    "dice_honest": "floor_dice",
+    "iou_best": "floor_iou",
+    "iou_honest": "floor_iou",
+}
+_METRICS = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
+
+
+def table_1(results: Results) -> Table:
+    """Model x dataset: pointing, Dice and IoU at the best threshold, optimistic and honest, above the floor."""
+    titles = {"pointing": "Point", "dice_best": "Dice", "iou_best": "IoU"}
+    if optimistic(results.finished):
+        titles = {
+            "pointing": "Point",
+            "dice_best": "Dice*",
+            "dice_honest": "Dice honest",
+            "iou_best": "IoU*",
+            "iou_honest": "IoU honest",
+        }
+    groups = [*map(results.title, results.datasets), _MEAN]
+    columns = [Column("model"), *(Column(title, group) for group in groups for title in titles.values())]
+    columns.append(Column("delta Dice", _MEAN))
+    lead = list(_lead(results, tuple(titles)))
+    body = marked([_row(results, model, tuple(titles)) for model in results.models], _competing(results))
+    rows = [*lead, *((_label(results, model), *cells) for model, cells in zip(results.models, body, strict=True))]
+    known = _flags(results, titles)
+    notes = (
+        *best_notes(results.finished),
+        FLOOR_NOTE,
+        *interval_notes(results, results.finished),
+        *paper_notes(results.finished, _has_paper(body)),
+        *flags(known),
+        f"percent; {_weighting(results)}; {NONE} means no result; best value of a column bold, second best underlined "
+        "(italic in Markdown)",
+        "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
+    )
+    stamps = results.stamps(results.finished)
+    return Table("Table 1: grounding", tuple(columns), tuple(rows), stamps, notes, "table1")
+
+
+def _flags(results: Results, titles: Mapping[str, str]) -> list[tuple[str, str]]:
+    found = []
+    for cell in results.finished:
+        for name, metric in _METRICS.items():
+            printed = results.paper.table1.get((cell.family, cell.reader, metric))
+            if printed and printed.flag:
+                found.append((f"{cell.family}, {cell.title}, {titles[name]}", printed.flag))
+    shown = any(
+        cell.family in results.paper.delta_dice and cell.reader in results.paper.datasets for cell in results.finished
+    )
+    return [*found, ("delta Dice", next(iter(results.paper.delta_dice.values())).flag)] if shown else found
+
+
+def thresholds(results: Results) -> Table:
+    """Model x dataset: Dice at 0.5, and what the best threshold adds to it, optimistic and honest."""
+    titles = {"dice_fixed": "Dice 0.5", "iou_fixed": "IoU 0.5", "delta_dice": "delta", "delta_honest": "delta honest"}
+    groups = [*map(results.title, results.datasets), _MEAN]
+    columns = (Column("model"), *(Column(title, group) for group in groups for title in titles.values()))
+
+    def entries(numbers: Sequence[tuple[str, Number]]) -> list[Entry]:
+        return [entry(n, points=f.startswith("delta"), ranked=not f.startswith("delta")) for f, n in numbers]
+
+    body = []
+    for model in results.models:
+        each = [(field, results.number(model, dataset, field)) for dataset in results.datasets for field in titles]
+        body.append(entries([*each, *((field, results.mean_number(model, field)) for field in titles)]))
+    cells = marked(body, _competing(results))
+    rows: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, cells, strict=True)]
+    notes = (
+        "percent; delta: Dice at the best threshold minus Dice at 0.5, percentage points, never below 0 as the "
+        "threshold is chosen on the same data; honest: chosen on the other half of the patients, so it can be",
+        *interval_notes(results, results.finished),
+    )
+    return Table("Threshold sensitivity", columns, tuple(rows), results.stamps(results.finished), notes, "thresholds")
+
+
+def shared_rows(
+    label: str, cells: Sequence[CellValues], row: Callable[[CellValues], tuple[Item, ...]]
+) -> Iterator[tuple[Item, ...]]:
+    """One row where all models agree, else one per model: they did not meet the same pairs then."""
+    rows = {cell.model: row(cell) for cell in cells}
+    if len(set(rows.values())) == 1:
+        yield (label, *next(iter(rows.values())))
+        return
+    for model, items in rows.items():
+        yield (f"{label}, {model}", *items)
+
+
+def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
+    """The rows of n and of the floor, once if all models met the same pairs."""
+    floors = [_FLOORS[name] for name in names]
+    blank = [""] * (len(names) - 1)
+
+    def n_of(cells: Sequence[CellValues]) -> tuple[Item, ...]:
+        return (str(sum(cell.n for cell in cells)), *blank)
+
+    def floor_of(cells: Sequence[CellValues]) -> tuple[Item, ...]:
+        if len(cells) == 1:
+            return tuple(number_cell(cells[0].number(field)) for field in floors)
+        return tuple(number_cell(results.mean_number(cells[0].model, field)) for field in floors)
+
+    for label, make in (("n pairs", n_of), (FLOOR, floor_of)):
+        rows = {model: _lead_row(results, model, make, len(names)) for model in results.models if results.row(model)}
+        whole = [row for model, row in rows.items() if len(results.row(model)) == len(results.datasets)]
+        if whole and all(_fits(row, whole[0], len(names)) for row in rows.values()):
+            yield (label, *whole[0])
+        else:
+            yield from ((f"{label}, {model}", *row) for model, row in rows.items())
+
+
+def _lead_row(
+    results: Results, model: str, make: Callable[[Sequence[CellValues]], tuple[Item, ...]], width: int
+) -> tuple[Item, ...]:
+    cells = [results.cells.get((model, dataset)) for dataset in results.datasets]
+    each = [item for cell in cells for item in (make([cell]) if cell else (NONE,) * width)]
+    return (*each, *make(results.row(model)), "")
+
+
+def _fits(row: tuple[Item, ...], whole: tuple[Item, ...], width: int) -> bool:
+    """Whether a row says what `whole` says where it has a value; means of a row with holes are over other datasets."""
+    holes = any(item == NONE for item in row)
+    end = len(row) - width - 1 if holes else len(row)
+    return all(a in (b, NONE) for a, b in zip(row[:end], whole[:end], strict=True))
+
+
+def _row(results: Results, model: str, names: Sequence[str]) -> list[Entry]:
+    """One model: each dataset with the paper's values, the means over datasets, delta Dice with the paper's."""
+    found = []
+    for dataset in results.datasets:
+        cell = results.cells.get((model, dataset))
+        for name in names:
+            number = results.number(model, dataset, name)
+            printed = results.paper.table1.get((cell.family, cell.reader, _METRICS.get(name, ""))) if cell else None
+            found.append(compared(entry(number), number, printed, cell is not None and comparable(cell)))
+    found += [entry(results.mean_number(model, name)) for name in names]
+    delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
+    readers = {cell.reader for cell in cells if comparable(cell)}
+    quoted = results.paper.delta_dice.get(cells[0].family) if cells else None
+    of_paper = any(cell.reader in results.paper.datasets for cell in cells)
+    last = entry(delta, points=True, ranked=False)
+    means = readers == set(results.paper.datasets)
+    found.append(compared(last, delta, quoted if of_paper else None, means, points=True))
+    return found
+
+
+def _label(results: Results, model: str) -> Item:
+    count, total = sum(1 for cell in results.row(model) if cell.n), len(results.datasets)
+    return Cell(model, note=f"{count} of {total} datasets") if 0 < count < total else model
+
+
+def _competing(results: Results) -> list[bool]:
+    return [any(cell.competes for cell in results.row(model)) for model in results.models]
+
+
+def _has_paper(rows: Sequence[Sequence[Cell]]) -> bool:
+    return any(cell.paper for row in rows for cell in row)
+
+
+def _weighting(results: Results) -> str:
+    classes = "unweighted mean over" if results.choices.mean == "macro" else "mean weighted by pairs over"
+    datasets = "datasets" if results.choices.mean_datasets == "macro" else "datasets weighted by their pairs"
+    return f"{classes} the classes of a dataset that have pairs, then over {datasets}"

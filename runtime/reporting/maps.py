@@ -1,0 +1,114 @@
+"""The maps and regions of a finished cell, for studies and galleries; a report of numbers does not read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import RunError
+from ..evaluation.schema import GRID
+from .load import Run
+
+__all__ = ["MapRows", "load_maps"]
+
+_COLUMNS = (
+    "case_id",
+    "patient_id",
+    "finding",
+    "argmax",
+    "hit",
+    "degenerate",
+    "saliency",
+    "region",
+    "frame",
+)
+
+
+@dataclass(frozen=True)
+class MapRows:
+    """The P pairs of a cell, in the order of `CellRows.counts`; `entry` is the cell's entry in run.json.
+
+    case_id, patient_id: P texts, None where a patient is not known. class_of: intp [P], index into `findings`.
+    saliency: float32 [P, h, w] as swept, before normalisation; None for a baseline whose map is the same everywhere.
+    masks: uint8 [P, 224, 28], bits as `metrics_gpu.pack_masks` packs them. frames: float64 [P, 4], (y0, x0, y1, x1) as
+    `metrics_gpu.sweep` takes them. argmax int32 [P], hit bool [P] and degenerate bool [P] are those of the rows.
+    """
+
+    model: str
+    dataset: str
+    entry: Mapping[str, Any]
+    findings: tuple[str, ...]
+    case_id: tuple[str, ...]
+    patient_id: tuple[str | None, ...]
+    class_of: NDArray[np.intp]
+    saliency: NDArray[np.float32] | None
+    masks: NDArray[np.uint8]
+    frames: NDArray[np.float64]
+    argmax: NDArray[np.int32]
+    hit: NDArray[np.bool_]
+    degenerate: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.case_id)
+
+    @property
+    def finding(self) -> tuple[str, ...]:
+        """The class of each pair."""
+        return tuple(self.findings[index] for index in self.class_of)
+
+
+def load_maps(run: Run, model: str, dataset: str) -> MapRows:
+    """Reads the pairs with a region of one finished cell: about 7 kB each in memory for a 14 x 14 map.
+
+    Raises RunError when the cell is not finished, its file cannot be read, or it was made before maps were kept.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    entry = run.data["cells"].get(f"{model}--{dataset}")
+    if entry is None or (model, dataset) in run.unfinished:
+        reason = run.unfinished.get((model, dataset), "not evaluated")
+        raise RunError(f"{run.path} has no result of {model} on {dataset}: {reason}.")
+    path = run.path / entry["file"]
+    try:
+        missing = set(_COLUMNS) - set(pq.read_schema(path).names)
+        if missing or "grid" not in entry:
+            raise RunError(f"{path} was made by a version that kept no maps; run the same eval command again.")
+        table = pq.read_table(path, columns=list(_COLUMNS), filters=pc.field("region").is_valid())
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"{path} cannot be read ({error}); run the same eval command again.") from error
+    findings = tuple(entry["findings"])
+    pairs = table.num_rows
+    return MapRows(
+        model=model,
+        dataset=dataset,
+        entry=entry,
+        findings=findings,
+        case_id=tuple(table["case_id"].to_pylist()),
+        patient_id=tuple(table["patient_id"].to_pylist()),
+        class_of=np.array([findings.index(name) for name in table["finding"].to_pylist()], np.intp),
+        saliency=_saliency(table["saliency"], pairs, entry["grid"]),
+        masks=np.frombuffer(b"".join(table["region"].to_pylist()), np.uint8).reshape(pairs, GRID, -(-GRID // 8)),
+        frames=_flat(table["frame"], np.float64).reshape(pairs, 4),
+        argmax=table["argmax"].to_numpy().astype(np.int32, copy=False),
+        hit=table["hit"].to_numpy().astype(np.bool_, copy=False),
+        degenerate=table["degenerate"].to_numpy().astype(np.bool_, copy=False),
+    )
+
+
+def _saliency(column: Any, pairs: int, grid: list[int] | None) -> NDArray[np.float32] | None:
+    if grid is None:
+        return None
+    return _flat(column, np.float32).reshape(pairs, *grid)
+
+
+def _flat(column: Any, kind: Any) -> NDArray[Any]:
+    if not len(column):
+        return np.zeros(0, kind)
+    flat: NDArray[Any] = column.combine_chunks().flatten().to_numpy()
+    return flat

@@ -1,0 +1,221 @@
+"""Intersection over union at the image's own size, as the CheXlocalize benchmark computes it (metrics spec. §11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import RunError
+from ...metrics_gpu.aggregate import macro_mean
+from ...metrics_gpu.chexlocalize import SEARCHED, TUNED
+from ...metrics_gpu.protocols import protocol
+from ...metrics_gpu.thresholds import LEVELS, level
+from .load import Run
+from .printed import NONE, percent
+from .stamps import OPTIMISTIC, stamps
+from .table import Column, Item, Table
+
+__all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]
+
+_MEAN: Final = "Mean"
+
+
+@dataclass(frozen=True)
+class NativeRows:
+    """The P pairs of a cell at native size: class_of intp [P] (index into `findings`), pixels of the image, of its
+    region, and of the cut map with and without what lies outside the region: int64 [P], [P, 101] for the thresholds."""
+
+    findings: tuple[str, ...]
+    class_of: NDArray[np.intp]
+    pixels: NDArray[np.int64]
+    region: NDArray[np.int64]
+    hit: NDArray[np.bool_]
+    area: NDArray[np.int64]
+    overlap: NDArray[np.int64]
+    otsu_area: NDArray[np.int64]
+    otsu_overlap: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NativeScores:
+    """Means over the pairs of one class, fractions; None where no pair counts.
+
+    n: pairs with a region; counted: those whose map cut by Otsu's method is not empty. otsu: IoU of that; tuned: at
+    the benchmark's threshold for Grad-CAM, `tuned_tau`; best: at `best_tau`, the best for these pairs of 0.2, 0.3, ...,
+    0.8. hit: pairs whose map has its maximum in the region. floor: IoU of the whole image.
+    """
+
+    name: str
+    n: int
+    counted: int
+    hit: float | None = None
+    otsu: float | None = None
+    tuned: float | None = None
+    tuned_tau: float | None = None
+    best: float | None = None
+    best_tau: float | None = None
+    floor: float | None = None
+
+
+def load_native(run: Run, model: str, dataset: str) -> NativeRows | None:
+    """The native counts of a finished cell; None when its protocol has none. Raises RunError."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    entry = next(
+        (e for e in run.data["cells"].values() if (e["model"], e["dataset"]) == (model, dataset)), {"protocol": ""}
+    )
+    if (model, dataset) in run.unfinished or not _is_native(entry):
+        return None
+    path = run.path / entry["file"]
+    try:
+        table = pq.read_table(path, columns=["finding", "native"], filters=pc.field("native").is_valid())
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"{path} cannot be read ({error}); run the same eval command again.") from error
+    findings = tuple(entry["findings"])
+    native = table["native"].combine_chunks()
+
+    def one(name: str) -> NDArray[np.int64]:
+        return np.asarray(native.field(name).to_numpy(zero_copy_only=False), np.int64)
+
+    def all_levels(name: str) -> NDArray[np.int64]:
+        return np.asarray(native.field(name).flatten().to_numpy(), np.int64).reshape(len(native), LEVELS)
+
+    return NativeRows(
+        findings=findings,
+        class_of=np.array([findings.index(name) for name in table["finding"].to_pylist()], np.intp),
+        pixels=one("height") * one("width"),
+        region=one("region"),
+        hit=one("hit").astype(np.bool_),
+        area=all_levels("area"),
+        overlap=all_levels("overlap"),
+        otsu_area=one("otsu_area"),
+        otsu_overlap=one("otsu_overlap"),
+    )
+
+
+def native_scores(rows: NativeRows, *, true_positives_only: bool = True) -> list[NativeScores]:
+    """Scores of the classes that have pairs, then their unweighted mean.
+
+    true_positives_only: a pair counts at a threshold only if its cut map is not empty there, the benchmark's default;
+    otherwise an empty one has an IoU of 0.
+    """
+    region = rows.region
+    otsu = _iou(rows.otsu_area, rows.otsu_overlap, region, true_positives_only)
+    curves = _iou(rows.area, rows.overlap, region[:, None], true_positives_only)
+    searched = [level(tau) for tau in SEARCHED]
+    scores = []
+    for index, name in enumerate(rows.findings):
+        mine = rows.class_of == index
+        if not mine.any():
+            continue
+        tau = TUNED.get(name)
+        means = [_mean(curves[mine, k]) for k in searched]
+        best = max((value for value in means if value is not None), default=None)
+        scores.append(
+            NativeScores(
+                name=name,
+                n=int(mine.sum()),
+                counted=int((~np.isnan(otsu[mine])).sum()),
+                hit=_mean(rows.hit[mine].astype(np.float64)),
+                otsu=_mean(otsu[mine]),
+                tuned=None if tau is None else _mean(curves[mine, level(tau)]),
+                tuned_tau=tau,
+                best=best,
+                best_tau=None if best is None else SEARCHED[means.index(best)],
+                floor=_mean(region[mine] / rows.pixels[mine]),
+            )
+        )
+    means_of = {key: macro_mean(getattr(item, key) for item in scores) for key in _AVERAGED}
+    n, counted = sum(item.n for item in scores), sum(item.counted for item in scores)
+    return [*scores, NativeScores(_MEAN, n, counted, **means_of)] if scores else []
+
+
+_AVERAGED: Final = ("hit", "otsu", "tuned", "best", "floor")
+
+
+def native_tables(run: Run) -> list[Table]:
+    """A table for each dataset that was evaluated at native size. Raises RunError."""
+    tables = []
+    for dataset in run.datasets:
+        body: list[tuple[Item, ...]] = []
+        weights: list[tuple[str, str]] = []
+        title = dataset
+        for entry in run.data["cells"].values():
+            rows = load_native(run, entry["model"], dataset) if entry["dataset"] == dataset else None
+            if rows is None or not len(rows.region):
+                continue
+            title = str(entry["title"])
+            weights.append((entry["model"], str(entry["weights"])))
+            sliced, whole = native_scores(rows), native_scores(rows, true_positives_only=False)
+            body += [_row(entry["model"], *pair) for pair in zip(sliced, whole, strict=True)]
+        if body:
+            tables.append(_table(title, body, stamps(weights), f"native-{_stem(dataset)}"))
+    return tables
+
+
+def _table(title: str, body: Sequence[tuple[Item, ...]], above: tuple[str, ...], name: str) -> Table:
+    columns = [Column(text) for text in ("model", "class", "n", "Hit", "all-ones")]
+    columns += [Column(text, "true positives") for text in ("counted", "Otsu", "tuned", "tau", "best*", "tau*")]
+    columns += [Column(text, "all regions") for text in ("Otsu", "tuned", "best*")]
+    notes = (
+        "mean IoU in percent at the image's own size; a map is cut where it is above the threshold",
+        "Otsu: the threshold is found for each map, holes are filled; tuned: the benchmark's thresholds for Grad-CAM",
+        f"* the best of 0.2, 0.3, ..., 0.8 for each class; {OPTIMISTIC}",
+        "true positives: pairs whose cut map is not empty, the benchmark's default; all regions: an empty one counts 0",
+        "images without a region are in neither",
+        "Hit: the map's maximum lies in the region; all-ones: IoU of the whole image; Mean: over classes",
+    )
+    return Table(
+        f"{title}: mIoU at native size, protocol chexlocalize", tuple(columns), tuple(body), above, notes, name
+    )
+
+
+def _row(model: str, sliced: NativeScores, whole: NativeScores) -> tuple[Item, ...]:
+    return (
+        model,
+        sliced.name,
+        str(sliced.n),
+        percent(sliced.hit),
+        percent(sliced.floor),
+        str(sliced.counted),
+        percent(sliced.otsu),
+        percent(sliced.tuned),
+        _tau(sliced.tuned_tau),
+        percent(sliced.best),
+        _tau(sliced.best_tau),
+        percent(whole.otsu),
+        percent(whole.tuned),
+        percent(whole.best),
+    )
+
+
+def _iou(area: NDArray[Any], overlap: NDArray[Any], region: NDArray[Any], only: bool) -> NDArray[np.float64]:
+    """NaN where a pair does not count."""
+    value = overlap / (area + region - overlap)
+    return np.where(area == 0, np.nan, value) if only else value
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _is_native(entry: Any) -> bool:
+    try:
+        return protocol(entry.get("protocol", "default")).native_size
+    except ValueError:
+        return False
+
+
+def _tau(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1f}"
+
+
+def _stem(dataset: str) -> str:
+    return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())

@@ -1,0 +1,140 @@
+"""Content -> one HTML file with its style, scripts, figures and pictures inside."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ....engines.errors import MissingExtraError
+from ...evaluation.storage import write_atomic
+from ...viewing.assets import content_policy, one_script, shared_asset
+from ..gallery.payload import gallery_payload
+from .content import PageContent
+from .headings import TableView, table_view
+
+__all__ = ["page_text", "write_page"]
+
+_ASSETS = Path(__file__).parent
+_SHARED = ("elements", "theme", "saliency", "drawing")
+_SCRIPTS = ("contents", "tables", "painter", "gallery", "start")
+_SENTENCE = re.compile(r"(?<=[a-z)%]\.) (?=[A-Z0-9])")
+_HASH = re.compile(r"[0-9a-f]{16,}")
+
+
+@dataclass(frozen=True)
+class _Link:
+    """An entry of the table of contents."""
+
+    id: str
+    title: str
+
+
+@dataclass(frozen=True)
+class _Links:
+    """Entries of the table of contents under a title."""
+
+    title: str
+    entries: tuple[_Link, ...]
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """A figure as the template shows it. source: a data URI; lead, rest: its caption, the first sentences and the
+    others, which can be long: they give the numbers in words."""
+
+    id: str
+    title: str
+    lead: str
+    rest: str
+    source: str
+
+
+def write_page(path: Path, content: PageContent) -> None:
+    """Writes the page, whole or not at all. Raises RunError when the disk refuses, MissingExtraError without Jinja2."""
+    text = page_text(content)
+    write_atomic(path, partial(_write, text))
+
+
+def page_text(content: PageContent) -> str:
+    """The page as HTML. Raises MissingExtraError when Jinja2 is not installed."""
+    try:
+        import jinja2
+        from markupsafe import Markup
+    except ImportError as error:
+        raise MissingExtraError(
+            "The page needs Jinja2, which is not installed; install xbench-fast[report]."
+        ) from error
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    environment.tests["hash_like"] = lambda text: _HASH.fullmatch(text) is not None
+    script = one_script(
+        [*(shared_asset(f"{name}.js") for name in _SHARED), *(_asset(f"{name}.js") for name in _SCRIPTS)]
+    )
+    style = shared_asset("base.css") + _asset("page.css")
+    tables, coverage = _views(content)
+    figures = tuple(_drawings(content))
+    template = environment.get_template("page.html.j2")
+    return template.render(
+        content=content,
+        policy=content_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        payload=Markup(_json(gallery_payload(content.gallery))) if content.gallery else "",
+        tables=tables,
+        coverage=coverage,
+        figures=figures,
+        contents=tuple(_contents(content, tables, coverage, figures)),
+    )
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    """JSON that cannot end the element it stands in, nor begin another."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _views(content: PageContent) -> tuple[list[TableView], list[TableView]]:
+    views = [
+        table_view(table, number, content.models)
+        for number, table in enumerate([*content.tables, *content.coverage], 1)
+    ]
+    return views[: len(content.tables)], views[len(content.tables) :]
+
+
+def _drawings(content: PageContent) -> Iterator[_Drawing]:
+    """Figures as images: what is inside one can neither run nor reach the page's own names."""
+    for number, figure in enumerate(content.figures, 1):
+        data = base64.b64encode(figure.svg.encode("utf-8", "replace")).decode()
+        sentences = _SENTENCE.split(figure.caption)
+        lead, rest = " ".join(sentences[:2]), " ".join(sentences[2:])
+        yield _Drawing(f"figure-{number}", figure.title, lead, rest, f"data:image/svg+xml;base64,{data}")
+
+
+def _contents(
+    content: PageContent, tables: Sequence[TableView], coverage: Sequence[TableView], figures: Sequence[_Drawing]
+) -> Iterator[_Links]:
+    if tables:
+        yield _Links("Results", tuple(_Link(view.id, view.title) for view in tables))
+    if figures:
+        yield _Links("Figures", tuple(_Link(figure.id, figure.title) for figure in figures))
+    last = [_Link("overlays", "Overlays")]
+    last += [_Link(view.id, view.title) for view in coverage]
+    if content.provenance:
+        last.append(_Link("provenance", "Provenance"))
+    yield _Links("More", tuple(last))
+
+
+def _write(text: str, path: Path) -> None:
+    # A name from a file system may hold bytes that are no text; they must not lose the report.
+    path.write_text(text, encoding="utf-8", errors="replace", newline="\n")

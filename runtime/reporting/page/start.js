@@ -1,0 +1,5 @@
+startTheme();
+startContents();
+startTables();
+const gallery = document.getElementById("gallery-data");
+if (gallery) new Gallery(document.getElementById("overlays"), JSON.parse(gallery.textContent));

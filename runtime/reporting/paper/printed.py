@@ -1,0 +1,80 @@
+"""Reader of the paper's tables. Values are percent as printed; models go by family, datasets by the reader's name."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Literal
+
+__all__ = ["MARK", "Metric", "Paper", "Printed"]
+
+Metric = Literal["point", "dice", "iou"]
+MARK = "\u2020"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number the paper prints: its digits, and what is known against it (empty: nothing).
+
+    underlined: the paper marks it second best. pairs: the number of pairs its digits fit, None where none is known.
+    """
+
+    digits: str
+    flag: str = ""
+    underlined: bool = False
+    pairs: int | None = None
+
+    @property
+    def value(self) -> float:
+        """The number, in percent or percentage points."""
+        return float(self.digits)
+
+    @property
+    def text(self) -> str:
+        """The digits, with a dagger where something is known against them."""
+        return f"{self.digits}{MARK}" if self.flag else self.digits
+
+
+@dataclass(frozen=True)
+class Paper:
+    """All printed numbers. Keys: (family, dataset, metric), (family, dataset, class), (family, dataset), family."""
+
+    table1: Mapping[tuple[str, str, str], Printed]
+    classes: Mapping[tuple[str, str, str], Printed]
+    means: Mapping[tuple[str, str], Printed]
+    delta_dice: Mapping[str, Printed]
+    r2: Printed
+
+    @staticmethod
+    def load() -> Paper:
+        """Reads the package's data."""
+        quoted = {(row["quantity"], row["family"]): _printed(row) for row in _rows("quoted.csv")}
+        return Paper(
+            {(row["family"], row["dataset"], row["metric"]): _printed(row) for row in _rows("table1.csv")},
+            {(row["family"], row["dataset"], row["class"]): _printed(row) for row in _rows("classes.csv")},
+            {(row["family"], row["dataset"]): _printed(row) for row in _rows("means.csv")},
+            {family: printed for (quantity, family), printed in quoted.items() if quantity == "delta_dice"},
+            quoted["r2", "all"],
+        )
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The seven model families, in the paper's order."""
+        return tuple(dict.fromkeys(family for family, _, _ in self.table1))
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The seven datasets, by the names of their readers."""
+        return tuple(dict.fromkeys(dataset for _, dataset, _ in self.table1))
+
+
+def _printed(row: Mapping[str, str]) -> Printed:
+    pairs = row.get("pairs")
+    return Printed(row["value"], row["flag"], row.get("underlined") == "1", int(pairs) if pairs else None)
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))

@@ -1,0 +1,46 @@
+"""The patients of a dataset, drawn once for all models, so that differences between models are paired."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.bootstrap import Draws, draw_patients
+from ...metrics_gpu.search import patient_halves
+from .load import CellRows
+
+__all__ = ["Patients", "dataset_patients"]
+
+
+@dataclass(frozen=True, eq=False)
+class Patients:
+    """number: patient's name -> 0..G-1; half: int8 [G], which half of the patients each is in; draws: None for no
+    resampling."""
+
+    number: Mapping[str, int]
+    half: NDArray[np.int8]
+    draws: Draws | None
+
+    def of_cases(self, cell: CellRows) -> NDArray[np.intp]:
+        """intp [cases]: the patient of each case of a cell of this dataset."""
+        return np.array([self.number[name] for name in cell.patients], np.intp)
+
+    def of_images(self, cell: CellRows) -> NDArray[np.intp]:
+        """intp [N]: the patient of each readable image."""
+        images: NDArray[np.intp] = self.of_cases(cell)[cell.case_of]
+        return images
+
+
+def dataset_patients(dataset: str, cells: Sequence[CellRows], replicates: int, seed: int) -> Patients:
+    """Patients of all `cells` of a dataset, in the order of their names: the draws do not depend on which models ran.
+
+    Each dataset has a seed of its own, made of `seed` and its name: datasets are resampled independently.
+    """
+    names = sorted({name for cell in cells for name in cell.patients})
+    own = int.from_bytes(hashlib.sha256(f"{seed} {dataset}".encode()).digest()[:8], "big")
+    draws = draw_patients(len(names), replicates, own) if replicates and names else None
+    return Patients({name: place for place, name in enumerate(names)}, patient_halves(names), draws)

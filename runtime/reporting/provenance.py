@@ -1,0 +1,87 @@
+"""run.json -> what a reader must know to trust or repeat the numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .printed import NONE
+from .results import Results
+from .table import Column, Table
+
+__all__ = ["hashes", "provenance", "provenance_table"]
+
+_COLUMNS = (
+    "model",
+    "dataset",
+    "weights",
+    "bundle",
+    "prompts",
+    "data",
+    "engine",
+    "decoder",
+    "parity",
+    "protocol",
+    "code",
+    "result",
+)
+_SHORT = 12  # signs of a hash that a table shows
+_HASH = re.compile(r"[0-9a-f]{16,}")
+
+
+def provenance(results: Results, run: Mapping[str, Any]) -> dict[str, str]:
+    """Facts about the whole run, in words."""
+    machine, choices = run["machine"], results.choices
+    cells = len(results.models) * len(results.datasets)
+    libraries = ", ".join(f"{name} {version}" for name, version in machine.get("libraries", {}).items())
+    return {
+        "xbench-fast": str(run["code_version"]),
+        "run": f"begun {run['created']}, last written {run['updated']}",
+        "cells": f"{len(results.cells)} of {cells} (model, dataset) pairs finished",
+        "processor": f"{machine['cpu']}, {machine['cores']} cores",
+        "system": f"{machine.get('system', 'unknown')}, Python {machine.get('python', 'unknown')}",
+        "libraries": libraries or "unknown",
+        "intervals": f"{choices.replicates} resamples of the patients of each dataset, seed {choices.seed}"
+        if choices.replicates
+        else "none",
+        "options": "; ".join(choices.told) or "the specification's defaults",
+    }
+
+
+def hashes(results: Results, run: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Where each finished cell comes from, hashes whole."""
+    return [dict(zip(_COLUMNS, row, strict=True)) for row in _rows(results, run)]
+
+
+def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
+    """Where each finished cell comes from; hashes are shortened, run.json and report.json hold them whole."""
+    rows = [tuple(text[:_SHORT] if _HASH.fullmatch(text) else text for text in row) for row in _rows(results, run)]
+    notes = (
+        "bundle, prompts, data, result: the first signs of their sha256; data covers annotations, labels and the size "
+        "and time of each image; result is the hash of everything that decides a cell's rows",
+    )
+    columns = tuple(map(Column, _COLUMNS))
+    stamps = results.stamps(results.finished)
+    return Table("Provenance", columns, tuple(rows), stamps, notes, "provenance", detail=True)
+
+
+def _rows(results: Results, run: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    entries = {(entry["model"], entry["dataset"]): entry for entry in run["cells"].values()}
+    for cell in results.finished:
+        entry = entries[cell.model, cell.dataset]
+        made = entry.get("ingredients", {})
+        data = made.get("dataset") or [None]
+        told = (
+            cell.weights,
+            made.get("bundle"),
+            made.get("prompt_set"),
+            data[-1],
+            cell.engine,
+            made.get("decoder"),
+            entry.get("parity"),
+            cell.protocol,
+            entry.get("code_version"),
+            entry.get("key"),
+        )
+        yield (cell.model, cell.title, *(NONE if item in (None, "") else str(item) for item in told))

@@ -1,0 +1,174 @@
+"""The server of `runtime/serving` as a deployment of Ray Serve: several replicas, on several machines.
+
+    serve run xbench_fast.runtime.scaling.ray_serve:build bundles=/shared/bundles replicas=4 gpus=0.5
+
+Each replica is a whole server with its own engines and its own micro-batches; Ray Serve spreads requests over them.
+Addresses, bodies and answers are those of `xbench-fast serve`. V2 over gRPC is not offered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...engines.bundle import find_bundles
+from ...engines.errors import ConfigError, MissingExtraError, XBenchError
+from ..serving.access_log import AccessLog
+from ..serving.catalogue import Catalogue
+from ..serving.http_v2 import HttpSettings, create_app
+from ..serving.metrics import Metrics
+from ..serving.pipeline import Service, ServiceSettings
+
+__all__ = ["Replica", "ReplicaSettings", "application", "build"]
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class ReplicaSettings:
+    """What a replica serves and how; `bundles` must exist under these paths on every node that may run one."""
+
+    bundles: tuple[Path, ...]
+    engine: str = "auto"
+    threads: int = 1
+    prompt_set: str | None = None
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    http: HttpSettings = field(default_factory=lambda: HttpSettings(local_only=False))
+    access_log: bool = True
+
+
+class Replica:
+    """An ASGI application that opens its engines at start-up and answers what it accepted before it shuts down."""
+
+    def __init__(self, settings: ReplicaSettings) -> None:
+        self._settings = settings
+        self._stack = AsyncExitStack()
+        self._app: Any = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self._start()
+        except XBenchError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._stack.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _start(self) -> None:
+        settings = self._settings
+        async with AsyncExitStack() as stack:
+            catalogue = stack.enter_context(
+                Catalogue(
+                    settings.bundles,
+                    engine=settings.engine,
+                    threads=settings.threads,
+                    default_set=settings.prompt_set,
+                )
+            )
+            service = await stack.enter_async_context(Service(catalogue, settings.service, Metrics()))
+            self._app = create_app(service, settings.http, AccessLog(enabled=settings.access_log))
+            self._stack = stack.pop_all()
+
+
+def application(settings: ReplicaSettings, *, replicas: int = 1, gpus: float = 0.0) -> Any:
+    """The application for `ray.serve.run`; `gpus`: the share of a GPU each replica takes. Raises MissingExtraError."""
+    serve = _import_serve()
+
+    def replica() -> Replica:
+        return Replica(settings)
+
+    deployment = serve.deployment(
+        serve.ingress(replica)(),
+        name="xbench-fast",
+        num_replicas=replicas,
+        # A replica gathers batches from requests that are under way at the same time, and refuses by itself.
+        max_ongoing_requests=2 * settings.service.queue,
+        max_queued_requests=2 * settings.service.queue * replicas,
+        ray_actor_options={"num_cpus": settings.threads, "num_gpus": gpus},
+    )
+    return deployment.bind()
+
+
+def build(args: Mapping[str, str]) -> Any:
+    """The application from KEY=VALUE pairs, as `serve run` and its configuration files hand them over.
+
+    bundles (folder), model (names with commas; default: all), engine, threads, prompt_set, max_batch, max_delay_ms,
+    queue, timeout, token_file, replicas, gpus. Raises ConfigError for an unknown key or a value that does not fit.
+    """
+    known: dict[str, Any] = {
+        "bundles": "",
+        "model": "",
+        "engine": "auto",
+        "threads": 1,
+        "prompt_set": "",
+        "max_batch": 16,
+        "max_delay_ms": 2.0,
+        "queue": 64,
+        "timeout": 30.0,
+        "token_file": "",
+        "replicas": 1,
+        "gpus": 0.0,
+    }
+    for key, text in args.items():
+        if key not in known:
+            raise ConfigError(f"There is no setting '{key}'; there are {', '.join(known)}.")
+        try:
+            known[key] = type(known[key])(text)
+        except ValueError as error:
+            raise ConfigError(f"{key}={text} is not a number.") from error
+    service = ServiceSettings(
+        known["max_batch"], known["max_delay_ms"] / 1e3, known["queue"], known["timeout"], workers=known["threads"]
+    )
+    settings = ReplicaSettings(
+        bundles=_bundles(known["bundles"], [name for name in known["model"].split(",") if name]),
+        engine=known["engine"],
+        threads=known["threads"],
+        prompt_set=known["prompt_set"] or None,
+        service=service,
+        http=HttpSettings(local_only=False, token=_token(known["token_file"])),
+    )
+    return application(settings, replicas=known["replicas"], gpus=known["gpus"])
+
+
+def _bundles(folder: str, names: Sequence[str]) -> tuple[Path, ...]:
+    found = {path.name: path.absolute() for path in find_bundles(Path(folder))} if folder else {}
+    if not found:
+        raise ConfigError(f"bundles={folder} holds no bundle; name the folder that xbench-export wrote to.")
+    for name in names:
+        if name not in found:
+            raise ConfigError(f"There is no bundle called '{name}' in {folder} (found: {', '.join(found)}).")
+    return tuple(path for name, path in found.items() if not names or name in names)
+
+
+def _token(file: str) -> str | None:
+    if not file:
+        return None
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The token file {file} cannot be read: {error}.") from error
+    if not token:
+        raise ConfigError(f"The token file {file} is empty.")
+    return token
+
+
+def _import_serve() -> Any:
+    try:
+        from ray import serve
+    except ImportError as error:
+        raise MissingExtraError(f"{error.name} is not installed; install xbench-fast[scale].") from error
+    return serve

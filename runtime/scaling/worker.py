@@ -1,0 +1,175 @@
+"""One worker: it holds an engine, and turns chunks of cases into the bytes of their part files."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ...engines.base import Engine, EngineInfo, EngineOptions
+from ...engines.bundle import Bundle
+from ...engines.errors import BundleError, DataError, EngineError, XBenchError
+from ...engines.select import choose, open_engine
+from ...metrics_gpu.protocols import protocol
+from ...metrics_gpu.sweep import sweep
+from ..evaluation.cell import Cell
+from ..evaluation.content import annotation_digest, cases_digest
+from ..evaluation.decoding import PixelSource
+from ..evaluation.measure import Measure
+from ..evaluation.pairing import LoadedDataset, load_dataset, needed_geometries
+from ..evaluation.runner import compute_anywhere
+from ..evaluation.sources import source_opener
+from ..evaluation.storage import CellFiles
+from ..images.decoders import choose_decoder
+from ..machine import code_version
+from .jobs import ChunkJob, Described, Part, WorkPlan
+
+__all__ = ["ChunkWorker", "describe"]
+
+_SAME = "every worker must see the same bundles and datasets under the same paths"
+
+
+class ChunkWorker:
+    """Computes chunks, one at a time. The engine of the last one stays open, and so does its source of pixels."""
+
+    def __init__(self, plan: WorkPlan) -> None:
+        self._plan = plan
+        self._measure = Measure(protocol(plan.options.protocol), sweep)
+        self._loaded: dict[str, LoadedDataset] = {}
+        self._annotations: dict[str, str] = {}
+        self._engine: Engine | None = None
+        self._engines = ExitStack()
+        self._source: tuple[str, str, PixelSource] | None = None
+        self._sources = ExitStack()
+
+    def __call__(self, number: int, job: ChunkJob) -> Part:
+        """The part of job `number`. Raises nothing: what went wrong stands in the part."""
+        content, error, trace = b"", "", ""
+        try:
+            content = self._compute(job)
+        except XBenchError as problem:
+            error = str(problem)
+        # A reader or engine of a third party may raise anything, and must not end the worker.
+        except Exception as problem:
+            error, trace = f"unexpected {type(problem).__name__}: {problem}", traceback.format_exc()
+        return Part(number, content, error, trace, os.getpid())
+
+    def close(self) -> None:
+        """Closes the engine and the source."""
+        self._sources.close()
+        self._engines.close()
+
+    def _compute(self, job: ChunkJob) -> bytes:
+        loaded = self._dataset(job)
+        cases = loaded.cases[job.start : job.stop]
+        if cases_digest(cases, loaded.config.root) != job.cases:
+            raise DataError(
+                f"A worker sees other images than the one who asks in {loaded.config.root}, between the cases "
+                f"{job.start + 1} and {job.stop} of '{job.dataset}'; {_SAME}."
+            )
+        engine = self._open(job)
+        options = self._plan.options
+        with TemporaryDirectory(prefix="xbench-chunk-") as folder:
+            files = CellFiles(Path(folder), "chunk", job.key)
+            cell = Cell(
+                model=job.model,
+                dataset=job.dataset,
+                prompts=engine.bundle.prompt_set(job.prompts),
+                findings=job.findings,
+                cases=cases,
+                files=files,
+                source=self._pixels(loaded, engine, job.decoder),
+                batch=options.batch,
+                chunk=len(cases),
+                workers=options.threads,
+            )
+            compute_anywhere(cell, engine, self._measure, lambda count: None)
+            return files.final.read_bytes()
+
+    def _dataset(self, job: ChunkJob) -> LoadedDataset:
+        loaded = self._loaded.get(job.dataset)
+        if loaded is None:
+            try:
+                loaded = load_dataset(self._plan.datasets[job.dataset], self._plan.options)
+                self._annotations[job.dataset] = annotation_digest(loaded.dataset)
+            except XBenchError as error:
+                raise DataError(f"On a worker: {error} {_SAME[0].upper()}{_SAME[1:]}.") from error
+            self._loaded[job.dataset] = loaded
+        if self._annotations[job.dataset] != job.annotations:
+            raise DataError(
+                f"A worker reads other annotations of '{job.dataset}' in {loaded.config.root}, or has another version "
+                f"of its reader; {_SAME}."
+            )
+        return loaded
+
+    def _open(self, job: ChunkJob) -> Engine:
+        if self._engine is None or self._engine.bundle.name != job.model:
+            self._source, self._engine = None, None
+            self.close()
+            self._engine = self._engines.enter_context(_engine(self._plan, job.model))
+        engine, info = self._engine, self._engine.info
+        if engine.bundle.digest != job.bundle:
+            raise BundleError(f"A worker sees another bundle in {engine.bundle.path}; {_SAME}.")
+        if f"{info.backend} {info.precision}" != job.engine:
+            raise EngineError(
+                f"A worker runs {job.model} with {info.backend} {info.precision}, others with {job.engine}; name the "
+                "engine with --engine."
+            )
+        return engine
+
+    def _pixels(self, loaded: LoadedDataset, engine: Engine, wanted: str) -> PixelSource:
+        plan, geometry = self._plan, engine.bundle.manifest.geometry
+        if self._source is None or self._source[:2] != (loaded.name, geometry.key):
+            self._sources.close()
+            decoder, _ = choose_decoder(plan.decoder)
+            if decoder.describe(geometry) != wanted:
+                raise EngineError(
+                    f"A worker decodes images with {decoder.describe(geometry)}, others with {wanted}; install the "
+                    "same versions everywhere."
+                )
+            opened = source_opener(
+                plan.cache,
+                lambda line: None,
+                geometries=partial(needed_geometries, list(plan.bundles.values())),
+                limit=plan.cache_limit,
+                decoder=decoder,
+                threads=plan.options.threads,
+            )(loaded, geometry)
+            self._source = loaded.name, geometry.key, self._sources.enter_context(opened)
+        return self._source[2]
+
+
+def describe(plan: WorkPlan) -> Described:
+    """What a worker on this machine runs with; every bundle's engine is opened once. Raises nothing."""
+    try:
+        if code_version() != plan.code:
+            raise EngineError(
+                f"A worker has version {code_version()} of xbench-fast, not {plan.code}; install the same."
+            )
+        name, line = choose(plan.options.engine)
+        decoder, _ = choose_decoder(plan.decoder)
+        infos: dict[str, EngineInfo | str] = {}
+        decoders: dict[str, str] = {}
+        for model in plan.bundles:
+            try:
+                with _engine(plan, model) as engine:
+                    infos[model] = engine.info
+                    geometry = engine.bundle.manifest.geometry
+                    decoders[geometry.key] = decoder.describe(geometry)
+            except XBenchError as error:
+                infos[model] = str(error)
+    except XBenchError as error:
+        return Described(error=str(error))
+    return Described(name, line, infos, decoders)
+
+
+def _engine(plan: WorkPlan, model: str) -> Engine:
+    try:
+        bundle = Bundle.load(plan.bundles[model])
+    except BundleError as error:
+        raise BundleError(f"On a worker: {error} {_SAME[0].upper()}{_SAME[1:]}.") from error
+    how = EngineOptions(max_batch=plan.options.batch, build=plan.build, tf32=plan.tf32)
+    return open_engine(bundle, plan.options.engine, threads=plan.options.threads, options=how)

@@ -1,0 +1,169 @@
+"""Scores of the engine -> the outputs of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.base import Scores
+from ..evaluation.schema import GRID
+from ..evaluation.scoring import Queries, prompt_mean
+from .errors import BadRequest
+from .inputs import DISPLAY_SIDE, Prepared
+from .maps import binary_mask, normalised_map, regions
+from .models import Selection, ServedModel
+from .requests import OUTPUTS, Answer, Request
+
+__all__ = ["build_answer", "check_answer_size"]
+
+ANSWER_LIMIT: Final = 256 << 20
+
+
+def check_answer_size(outputs: frozenset[str], images: int, findings: int, grid: tuple[int, int]) -> None:
+    """BadRequest when the answer would not fit in memory beside the others."""
+    pixels = {"saliency_full": 4 * GRID * GRID, "mask": GRID * GRID, "saliency": 4 * grid[0] * grid[1]}
+    pixels["overlay"] = DISPLAY_SIDE * DISPLAY_SIDE
+    size = images * findings * sum(pixels.get(name, 0) for name in outputs)
+    size += images * DISPLAY_SIDE * DISPLAY_SIDE * ("preview" in outputs)
+    if size > ANSWER_LIMIT:
+        raise BadRequest(
+            f"The answer would hold about {size >> 20} MiB, the limit is {ANSWER_LIMIT >> 20}; ask for fewer images, "
+            "findings or outputs."
+        )
+
+
+def build_answer(
+    request: Request, model: ServedModel, selection: Selection, images: Sequence[Prepared], scores: Scores
+) -> Answer:
+    """The answer to a request: scores logits float32 [N, Q] and saliency [N, Q, h, w] are those of its N images.
+
+    A finding's logit and map are the means over its positive prompts, as in an evaluation; so are the probabilities
+    (metrics specification §7).
+    """
+    found = _Outputs(request, selection, images, scores)
+    return Answer(
+        model=model.name,
+        version=model.version,
+        prompt_set=selection.prompts.name,
+        findings=selection.queries.findings,
+        tau=request.tau,
+        outputs={name: found.get(name) for name in OUTPUTS if name in request.outputs},
+        id=request.id,
+    )
+
+
+class _Outputs:
+    """Computes outputs by name; what several need is computed once."""
+
+    def __init__(self, request: Request, selection: Selection, images: Sequence[Prepared], scores: Scores) -> None:
+        self._tau = request.tau
+        self._queries = selection.queries
+        self._images = images
+        self._scores = scores
+        self._maps: list[NDArray[np.float32]] | None = None
+        self._masks: list[NDArray[np.uint8]] | None = None
+
+    def get(self, name: str) -> NDArray[Any]:
+        build: Callable[[], NDArray[Any]] = getattr(self, name)
+        return build()
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return len(self._images), len(self._queries.findings)
+
+    def findings(self) -> NDArray[Any]:
+        return _bytes_array([name.encode() for name in self._queries.findings], (len(self._queries.findings),))
+
+    def logits(self) -> NDArray[np.float32]:
+        return self._means(self._queries.positive)
+
+    def logits_negative(self) -> NDArray[np.float32]:
+        return self._means(self._queries.negative)
+
+    def probabilities(self) -> NDArray[np.float64]:
+        from ...metrics_gpu.recognition import probability
+
+        return probability(self.logits())
+
+    def probabilities_pair(self) -> NDArray[np.float64]:
+        from ...metrics_gpu.recognition import probability
+
+        with np.errstate(invalid="ignore"):  # NaN where there is no negative prompt
+            return probability(self.logits().astype(np.float64) - self.logits_negative())
+
+    def saliency(self) -> NDArray[np.float32]:
+        maps = _saliency(self._scores, self._queries)
+        return np.stack(maps).reshape(*self._shape, *maps[0].shape)
+
+    def saliency_full(self) -> NDArray[np.float32]:
+        return np.stack(self._normalised()).reshape(*self._shape, GRID, GRID)
+
+    def mask(self) -> NDArray[np.uint8]:
+        return np.stack(self._binary()).reshape(*self._shape, GRID, GRID)
+
+    def boxes(self) -> NDArray[np.float32]:
+        count = self._shape[1]
+        rows = [
+            (index // count, index % count, *box)
+            for index, (normalised, mask) in enumerate(zip(self._normalised(), self._binary(), strict=True))
+            for box in regions(normalised, mask)
+        ]
+        return np.asarray(rows, np.float32).reshape(len(rows), 7)
+
+    def overlay(self) -> NDArray[Any]:
+        from .overlay import draw_overlay
+
+        count = self._shape[1]
+        pictures = []
+        for index, (normalised, mask) in enumerate(zip(self._normalised(), self._binary(), strict=True)):
+            display = self._images[index // count].display
+            pictures.append(b"" if display is None else draw_overlay(display, normalised, mask))
+        return _bytes_array(pictures, self._shape)
+
+    def preview(self) -> NDArray[Any]:
+        from .overlay import draw_preview
+
+        shown = [b"" if image.display is None else draw_preview(image.display) for image in self._images]
+        return _bytes_array(shown, (len(shown),))
+
+    def sizes(self) -> NDArray[np.int32]:
+        return np.asarray([image.size for image in self._images], np.int32)
+
+    def frames(self) -> NDArray[np.float64]:
+        return np.asarray([image.frame for image in self._images], np.float64)
+
+    def _means(self, places: Sequence[NDArray[np.intp]]) -> NDArray[np.float32]:
+        values = np.full(self._shape, np.nan, np.float32)
+        for image, logits in enumerate(self._scores.logits):
+            for finding, queries in enumerate(places):
+                if queries.size:
+                    values[image, finding] = prompt_mean(logits[queries])
+        return values
+
+    def _normalised(self) -> list[NDArray[np.float32]]:
+        if self._maps is None:
+            maps = _saliency(self._scores, self._queries)
+            count = self._shape[1]
+            frames = (self._images[index // count].frame for index in range(len(maps)))
+            self._maps = [normalised_map(saliency, frame) for saliency, frame in zip(maps, frames, strict=True)]
+        return self._maps
+
+    def _binary(self) -> list[NDArray[np.uint8]]:
+        if self._masks is None:
+            self._masks = [binary_mask(normalised, self._tau) for normalised in self._normalised()]
+        return self._masks
+
+
+def _saliency(scores: Scores, queries: Queries) -> list[NDArray[np.float32]]:
+    """The map float32 [h, w] of every (image, finding), image by image."""
+    return [prompt_mean(maps[positive]) for maps in scores.saliency for positive in queries.positive]
+
+
+def _bytes_array(items: Sequence[bytes], shape: tuple[int, ...]) -> NDArray[Any]:
+    """An object array: NumPy's own strings would drop zero bytes at the end."""
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array.reshape(shape)

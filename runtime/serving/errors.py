@@ -1,0 +1,103 @@
+"""What a request can fail of; `code` is gRPC's name for it, `status` HTTP's number."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ...engines.errors import (
+    BundleError,
+    ConfigError,
+    ImageError,
+    MissingExtraError,
+    ServingError,
+    XBenchError,
+)
+
+__all__ = [
+    "BadRequest",
+    "DeadlineExceeded",
+    "Draining",
+    "Internal",
+    "NotFound",
+    "Overloaded",
+    "RequestError",
+    "TooLarge",
+    "Unauthenticated",
+    "Unimplemented",
+    "as_request_error",
+]
+
+
+class RequestError(ServingError):
+    """Base of the errors a client is told; `retry_after`: seconds after which a retry makes sense, None: never."""
+
+    code: ClassVar[str] = "INTERNAL"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, retry_after: int | None = None, status: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.http_status = self.status if status is None else status
+
+
+class BadRequest(RequestError):
+    """The request is malformed, or its image cannot be read."""
+
+    code, status = "INVALID_ARGUMENT", 400
+
+
+class Unauthenticated(RequestError):
+    """The bearer token is missing or wrong."""
+
+    code, status = "UNAUTHENTICATED", 401
+
+
+class NotFound(RequestError):
+    """There is no such model, version or address."""
+
+    code, status = "NOT_FOUND", 404
+
+
+class Unimplemented(RequestError):
+    """The protocol has such a call, this server has not."""
+
+    code, status = "UNIMPLEMENTED", 501
+
+
+class TooLarge(RequestError):
+    """The request is larger than the server takes."""
+
+    code, status = "OUT_OF_RANGE", 413
+
+
+class Overloaded(RequestError):
+    """As many images are on their way as the server holds; nothing of this request was kept."""
+
+    code, status = "RESOURCE_EXHAUSTED", 429
+
+
+class Draining(RequestError):
+    """The server is shutting down and takes no more requests."""
+
+    code, status = "UNAVAILABLE", 503
+
+
+class DeadlineExceeded(RequestError):
+    """The answer was not ready in time."""
+
+    code, status = "DEADLINE_EXCEEDED", 504
+
+
+class Internal(RequestError):
+    """The engine failed; the request may be fine."""
+
+    code, status = "INTERNAL", 500
+
+
+def as_request_error(error: XBenchError) -> RequestError:
+    """What a client is told of an error met while its request was answered."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, ImageError | ConfigError | BundleError | MissingExtraError):
+        return BadRequest(str(error))
+    return Internal(str(error))

@@ -1,0 +1,122 @@
+"""What each method of the protocol does, without the transport."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from ..errors import BadRequest, DeadlineExceeded, NotFound, RequestError
+from ..metadata import model_metadata, repository_index, server_metadata
+from ..pipeline import Service
+from ..requests import OUTPUTS
+from .codec import decode_infer, encode_infer
+from .messages import Messages
+
+__all__ = ["HEALTH", "Call", "Calls"]
+
+HEALTH: Final = frozenset({"ServerLive", "ServerReady"})
+"""Methods that need neither a token nor a message."""
+
+_SHORT: Final = 1 << 18  # bytes that take about as long to parse as to hand to a thread
+
+
+@dataclasses.dataclass
+class Call:
+    """A call as it came: its message, the seconds its client still waits (None: for ever), what to note in the log."""
+
+    data: bytes = b""
+    remaining: float | None = None
+    noted: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class Calls:
+    """The methods by name: the bytes of a message in, those of the reply out. They raise RequestError."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._messages = Messages()
+        self._methods: dict[str, Callable[[Call], Awaitable[Any]]] = {
+            "ServerLive": self._server_live,
+            "ServerReady": self._server_ready,
+            "ModelReady": self._model_ready,
+            "ServerMetadata": self._server_metadata,
+            "ModelMetadata": self._model_metadata,
+            "ModelInfer": self._model_infer,
+            "RepositoryIndex": self._repository_index,
+        }
+
+    def known(self, method: str) -> bool:
+        """Whether the method is offered."""
+        return method in self._methods
+
+    def check_room(self, method: str) -> None:
+        """Raises what every model would refuse a request with now, if every one would: told before a message is
+        read, which alone says for which model it is."""
+        if method != "ModelInfer":
+            return
+        refused: RequestError | None = None
+        for model in self._service.catalogue.models:
+            try:
+                self._service.check_room(model)
+            except RequestError as error:
+                refused = error
+            else:
+                return
+        if refused is not None:
+            raise refused
+
+    async def answer(self, method: str, call: Call) -> bytes:
+        """The reply to a call."""
+        reply = await self._methods[method](call)
+        return reply if isinstance(reply, bytes) else reply.SerializeToString()
+
+    async def _server_live(self, call: Call) -> Any:
+        return self._messages.make("ServerLiveResponse", live=True)
+
+    async def _server_ready(self, call: Call) -> Any:
+        return self._messages.make("ServerReadyResponse", ready=self._service.ready)
+
+    async def _model_ready(self, call: Call) -> Any:
+        asked = self._messages.parse("ModelReadyRequest", call.data)
+        try:
+            self._service.catalogue.get(asked.name, asked.version)
+        except NotFound:  # a question, not a mistake
+            return self._messages.make("ModelReadyResponse", ready=False)
+        return self._messages.make("ModelReadyResponse", ready=self._service.ready)
+
+    async def _server_metadata(self, call: Call) -> Any:
+        self._messages.parse("ServerMetadataRequest", call.data)
+        return self._messages.make("ServerMetadataResponse", **server_metadata())
+
+    async def _model_metadata(self, call: Call) -> Any:
+        asked = self._messages.parse("ModelMetadataRequest", call.data)
+        found = model_metadata(self._service.catalogue.get(asked.name, asked.version))
+        fields = ("name", "versions", "platform", "inputs", "outputs")
+        return self._messages.make("ModelMetadataResponse", **{key: found[key] for key in fields})
+
+    async def _repository_index(self, call: Call) -> Any:
+        asked = self._messages.parse("RepositoryIndexRequest", call.data)
+        if asked.repository_name:
+            raise BadRequest("There is one repository; leave repository_name empty.")
+        models = [item for item in repository_index(self._service) if item["state"] == "READY" or not asked.ready]
+        return self._messages.make("RepositoryIndexResponse", models=models)
+
+    async def _model_infer(self, call: Call) -> bytes:
+        service = self._service
+        short = len(call.data) < _SHORT
+        message = await service.work(partial(self._messages.parse, "ModelInferRequest", call.data), short=short)
+        model = service.catalogue.get(message.model_name, message.model_version)
+        call.noted["model"] = model.name
+        service.check_room(model.name)
+        request = await service.work(partial(decode_infer, message), short=short)
+        call.noted |= {"images": request.count, "outputs": sorted(request.outputs & OUTPUTS.keys())}
+        if call.remaining is not None:
+            if call.remaining <= 0:
+                raise DeadlineExceeded("The client's deadline is over.")
+            wanted = call.remaining if request.timeout is None else min(request.timeout, call.remaining)
+            request = dataclasses.replace(request, timeout=wanted)
+        answer = await service.infer(request)
+        size = sum(array.nbytes for array in answer.outputs.values())
+        return await service.work(partial(encode_infer, answer, self._messages), short=size < _SHORT)

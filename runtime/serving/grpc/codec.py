@@ -1,0 +1,122 @@
+"""Inference messages of the protocol <-> requests and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadRequest
+from ..requests import TEXT_LIMIT, Answer, Request
+from ..tensors import DATATYPES, Tensor, array_to_raw, check_shape, raw_to_array
+from ..v2 import Parameter, to_request, to_tensors
+from .messages import Messages
+
+__all__ = ["decode_infer", "encode_infer"]
+
+_MOST_ENTRIES: Final = 64
+_CONTENTS: Final[Mapping[str, str]] = {
+    "BOOL": "bool_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+"""Datatype -> the field of InferTensorContents that holds it; FP16 has none and comes as raw bytes."""
+
+
+def decode_infer(message: Any) -> Request:
+    """The request in a ModelInferRequest, whose model may not exist. Raises BadRequest, and nothing else."""
+    for kind, entries in (("inputs", message.inputs), ("outputs", message.outputs)):
+        if len(entries) > _MOST_ENTRIES:
+            raise BadRequest(f"'{kind}' has {len(entries)} entries, more than any request needs.")
+    if not message.inputs:
+        raise BadRequest("'inputs' is empty; at least one tensor is needed.")
+    raw = message.raw_input_contents
+    if raw and len(raw) != len(message.inputs):
+        raise BadRequest(f"There are {len(raw)} raw_input_contents for {len(message.inputs)} inputs.")
+    inputs = [_input(item, raw[number] if raw else None) for number, item in enumerate(message.inputs)]
+    parameters = _parameters(message.parameters)
+    if len(message.id) > TEXT_LIMIT:
+        raise BadRequest(f"'id' has more than {TEXT_LIMIT} characters.")
+    return to_request(message.model_name, inputs, parameters, [_output(item) for item in message.outputs], message.id)
+
+
+def encode_infer(answer: Answer, messages: Messages) -> bytes:
+    """The ModelInferResponse of an answer, all tensors as raw bytes."""
+    reply = messages.make("ModelInferResponse", model_name=answer.model, model_version=answer.version, id=answer.id)
+    reply.parameters["prompt_set"].string_param = answer.prompt_set
+    reply.parameters["tau"].double_param = answer.tau
+    for tensor in to_tensors(answer):
+        reply.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        reply.raw_output_contents.append(array_to_raw(tensor))
+    data: bytes = reply.SerializeToString()
+    return data
+
+
+def _input(item: Any, raw: bytes | None) -> Tensor:
+    name, datatype = item.name[:200], item.datatype
+    if datatype != "BYTES" and datatype not in DATATYPES:
+        raise BadRequest(f"The datatype '{datatype[:40]}' of '{name}' is unknown.")
+    if any(key.startswith("shared_memory") for key in item.parameters):
+        raise BadRequest("Shared memory is not offered; send the tensor itself.")
+    given = {field.name: values for field, values in item.contents.ListFields()}
+    if raw is not None and given:
+        raise BadRequest(f"'{name}' has both raw_input_contents and contents.")
+    shape = check_shape(name, list(item.shape))
+    array = raw_to_array(name, datatype, shape, raw) if raw is not None else _typed(name, datatype, shape, given)
+    return Tensor(item.name, datatype, array)
+
+
+def _typed(name: str, datatype: str, shape: tuple[int, ...], given: Mapping[str, Any]) -> NDArray[Any]:
+    """The array of typed contents; small integers travel as 32-bit ones and are checked."""
+    field = _CONTENTS.get(datatype)
+    if field is None:
+        raise BadRequest(f"{datatype} has no typed contents; send '{name}' in raw_input_contents.")
+    for other in given:
+        if other != field:
+            raise BadRequest(f"'{name}' is {datatype} and needs {field}, not {other}.")
+    values = list(given.get(field, ()))
+    wanted = int(np.prod(shape, dtype=np.int64))
+    if len(values) != wanted:
+        raise BadRequest(f"'{name}' has {len(values)} elements, its shape {list(shape)} takes {wanted}.")
+    if datatype == "BYTES":
+        array = np.empty(len(values), object)
+        array[:] = values
+        return array.reshape(shape)
+    dtype = np.dtype(DATATYPES[datatype])
+    if dtype.kind in "iu" and values:
+        limits = np.iinfo(dtype)
+        if min(values) < limits.min or max(values) > limits.max:
+            raise BadRequest(f"'{name}' holds a number that is no {datatype}.")
+    return np.array(values, dtype).reshape(shape)
+
+
+def _output(item: Any) -> str:
+    if "classification" in item.parameters:
+        raise BadRequest("Classification is not offered; ask for 'probabilities'.")
+    if any(key.startswith("shared_memory") for key in item.parameters):
+        raise BadRequest("Shared memory is not offered; leave its parameters out.")
+    name: str = item.name[:200]
+    return name
+
+
+def _parameters(entries: Mapping[str, Any]) -> dict[str, Parameter]:
+    if len(entries) > _MOST_ENTRIES:
+        raise BadRequest(f"'parameters' has {len(entries)} entries, more than any request needs.")
+    found: dict[str, Parameter] = {}
+    for name, value in entries.items():
+        kind = value.WhichOneof("parameter_choice")
+        if kind is None:
+            raise BadRequest(f"The parameter '{name[:200]}' has no value.")
+        found[name] = getattr(value, kind)
+    return found

@@ -1,0 +1,236 @@
+"""grpc.aio in the server's event loop: limits, the token, status codes, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+from ....engines.errors import MissingExtraError, ServingError
+from ..access_log import AccessLog
+from ..bearer import Bearer
+from ..errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
+from ..pipeline import Service
+from .calls import HEALTH, Call, Calls
+from .messages import SERVICE
+
+__all__ = ["GrpcSettings", "GrpcTransport"]
+
+_LOG = logging.getLogger(__name__)
+_IDLE_MS: Final = 300_000
+_LONGEST_SENTENCE: Final = 2000  # a status travels in a header, and headers are limited
+_IDENTITY_ONLY: Final = 1  # the set of compressions that has none but "identity": unpacked messages have no limit
+
+
+@dataclass(frozen=True)
+class GrpcSettings:
+    """host, port: where to listen, port 0 for a free one; max_body: bytes of a message; budget: bytes of all messages
+    in memory at once; calls: how many there may be at once; incoming: of these, how many whose message is not there,
+    as what the library has of it is not counted; reading: seconds until a message, and until its reply, must have gone
+    through; token: what a client must send, None for no check; grace: seconds for open calls at the end."""
+
+    host: str = "127.0.0.1"
+    port: int = 8001
+    max_body: int = 64 << 20
+    budget: int = 1 << 30
+    calls: int = 256
+    incoming: int = 64
+    reading: float = 60.0
+    token: str | None = None
+    grace: float = 35.0
+
+
+class GrpcTransport:
+    """Use it as one of `serve`'s extras. `address` is "host:port" once it listens."""
+
+    def __init__(self, settings: GrpcSettings, log: AccessLog) -> None:
+        self.address = ""
+        self._settings = settings
+        self._log = log
+
+    @asynccontextmanager
+    async def __call__(self, service: Service) -> AsyncIterator[None]:
+        """Answers calls until it is left, then those it accepted.
+
+        Raises MissingExtraError, and ServingError when the address cannot be used.
+        """
+        grpc = _grpc()
+        settings = self._settings
+        server = grpc.aio.server(
+            options=(
+                ("grpc.max_receive_message_length", settings.max_body),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.max_connection_idle_ms", _IDLE_MS),
+                ("grpc.max_concurrent_streams", settings.calls),
+                ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
+                ("grpc.so_reuseport", 0),  # or a second server would share the port without a word
+            )
+        )
+        server.add_generic_rpc_handlers((_handler(grpc, _Caller(grpc, service, settings, self._log)),))
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        try:
+            port = server.add_insecure_port(f"{host}:{settings.port}")
+        except RuntimeError as error:
+            raise ServingError(
+                f"The address {settings.host}, port {settings.port}, cannot be used for gRPC; choose another."
+            ) from error
+        self.address = f"{host}:{port}"
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(settings.grace)
+
+
+class _Caller:
+    """Takes calls. All are handled as streams, since a stream's message is read when this code says so: a call without
+    the token, or one too many, is refused before. To the client there is no difference."""
+
+    def __init__(self, grpc: Any, service: Service, settings: GrpcSettings, log: AccessLog) -> None:
+        self._grpc = grpc
+        self._service = service
+        self._settings = settings
+        self._log = log
+        self._bearer = Bearer(settings.token)
+        self._calls = Calls(service)
+        self._open = 0
+        self._incoming = 0
+        self._held = 0
+
+    async def handle(self, method: str, context: Any) -> None:
+        """One call, to its end."""
+        start = time.perf_counter()
+        call, sent = Call(), 0
+        told: RequestError | None = None
+        code = "CANCELLED"
+        try:
+            sent = await self._answer(method, call, context)
+            code = "OK"
+        except RequestError as error:
+            told, code = error, error.code
+        # A fault of this code: the client learns that there was one, the log which.
+        except Exception:
+            _LOG.exception("A gRPC call failed unexpectedly")
+            told, code = Internal("The server failed unexpectedly; its log says more."), Internal.code
+        finally:
+            self._note(method, context, call, code, sent, time.perf_counter() - start)
+        if told is not None:
+            await self._refuse(context, told)
+
+    async def _answer(self, method: str, call: Call, context: Any) -> int:
+        if method not in HEALTH:
+            self._bearer.check(_authorization(context))
+        if not self._calls.known(method):
+            raise Unimplemented(f"{method[:200]} is not offered.")
+        if method in HEALTH:
+            reply = await self._calls.answer(method, call)
+            await self._write(context, reply)
+            return len(reply)
+        self._calls.check_room(method)
+        with self._account() as account:
+            call.data = await self._read(context)
+            account(len(call.data))
+            call.remaining = context.time_remaining()
+            reply = await self._calls.answer(method, call)
+            await self._write(context, reply)
+        return len(reply)
+
+    @contextmanager
+    def _account(self) -> Iterator[Any]:
+        """Counts a call, and its bytes when they are told. Raises Overloaded when there are too many."""
+        settings = self._settings
+        if self._open >= settings.calls or self._incoming >= settings.incoming or self._held >= settings.budget:
+            raise Overloaded("Too much is being received at once; try again later.", retry_after=1)
+        self._open += 1
+        size = 0
+
+        def hold(count: int) -> None:
+            nonlocal size
+            size = count
+            self._held += count
+
+        try:
+            yield hold
+        finally:
+            self._open -= 1
+            self._held -= size
+
+    async def _read(self, context: Any) -> bytes:
+        self._incoming += 1
+        try:
+            async with asyncio.timeout(self._settings.reading):
+                message = await context.read()
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"The message was not complete within {self._settings.reading:g} s.") from error
+        finally:
+            self._incoming -= 1
+        if not isinstance(message, bytes):
+            raise BadRequest("The call holds no message.")
+        return message
+
+    async def _write(self, context: Any, reply: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._settings.reading):
+                await context.write(reply)
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"The reply was not read within {self._settings.reading:g} s.") from error
+
+    async def _refuse(self, context: Any, error: RequestError) -> None:
+        trailing = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
+        await context.abort(self._grpc.StatusCode[error.code], str(error)[:_LONGEST_SENTENCE], trailing)
+
+    def _note(self, method: str, context: Any, call: Call, code: str, sent: int, seconds: float) -> None:
+        self._service.metrics.grpc(code)
+        self._log.write(
+            client=_host(context.peer()),
+            method="gRPC",
+            route=f"/{SERVICE}/{method}" if self._calls.known(method) else "other",
+            status=code,
+            ms=round(seconds * 1e3, 2),
+            bytes_in=len(call.data),
+            bytes_out=sent,
+            **call.noted,
+        )
+
+
+def _handler(grpc: Any, caller: _Caller) -> Any:
+    class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
+        """Every method of the protocol's service; others are told that they do not exist by the library."""
+
+        def service(self, handler_call_details: Any) -> Any:
+            service, _, method = handler_call_details.method.removeprefix("/").partition("/")
+            if service != SERVICE:
+                return None
+
+            async def handle(_: Any, context: Any) -> None:
+                await caller.handle(method, context)
+
+            return grpc.stream_stream_rpc_method_handler(handle)
+
+    return Handler()
+
+
+def _authorization(context: Any) -> bytes:
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization":
+            return value.encode() if isinstance(value, str) else bytes(value)
+    return b""
+
+
+def _host(peer: str) -> str:
+    """The address in gRPC's name of a peer: ipv4:127.0.0.1:5001, ipv6:%5B::1%5D:5001."""
+    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+
+
+def _grpc() -> Any:
+    try:
+        import grpc
+        import grpc.aio
+    except ImportError as error:
+        raise MissingExtraError("grpcio is not installed; install xbench-fast[serve].") from error
+    return grpc

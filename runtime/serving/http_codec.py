@@ -1,0 +1,231 @@
+"""The HTTP form of the Open Inference Protocol: a JSON object, then the tensors' raw bytes (binary extension)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import BadRequest
+from .requests import TEXT_LIMIT, Answer, Request
+from .tensors import DATATYPES, Tensor, array_to_raw, check_shape, raw_to_array
+from .v2 import to_request, to_tensors
+
+__all__ = ["HEADER_LENGTH", "Decoded", "decode_infer", "encode_infer", "json_length"]
+
+HEADER_LENGTH: Final = "inference-header-content-length"
+_JSON_ELEMENTS: Final = 1 << 21  # JSON takes about ten bytes and a microsecond a number; beyond it is not for JSON
+_BASE64: Final = {"content_type": "base64"}
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A request, and the outputs that are to be sent as raw bytes."""
+
+    request: Request
+    binary: frozenset[str]
+
+
+def json_length(value: str | None, size: int) -> int:
+    """How many bytes of a body of `size` are JSON, by Inference-Header-Content-Length if it came. Raises BadRequest."""
+    if value is None:
+        return size
+    if not (value.isascii() and value.isdigit()) or len(value) > 18 or int(value) > size:
+        raise BadRequest(f"Inference-Header-Content-Length is '{value[:40]}', the body has {size} bytes.")
+    return int(value)
+
+
+def decode_infer(model: str, body: bytes, header_length: str | None) -> Decoded:
+    """An inference request from its body; `header_length`: the value of Inference-Header-Content-Length, if it came.
+
+    Raises BadRequest, and nothing else, whatever the bytes are.
+    """
+    length = json_length(header_length, len(body))
+    content = _json_object(body[:length])
+    raw = memoryview(body)[length:]
+    inputs: list[Tensor] = []
+    position = 0
+    for item in _list(content, "inputs"):
+        tensor, used = _input(item, raw[position:])
+        inputs.append(tensor)
+        position += used
+    if position != len(raw):
+        raise BadRequest(f"The body has {len(raw) - position} bytes that belong to no input.")
+    parameters = _parameters(content)
+    outputs, binary = _wanted(content, parameters)
+    request = to_request(model, inputs, parameters, outputs, _identifier(content))
+    binary_by_default = parameters.get("binary_data_output") is True
+    chosen = {name for name in request.outputs if binary.get(name, binary_by_default)}
+    return Decoded(request, frozenset(chosen))
+
+
+def encode_infer(answer: Answer, binary: frozenset[str]) -> tuple[bytes, int | None]:
+    """The body of an answer, and the length of its JSON part where raw bytes follow it.
+
+    In JSON, numbers that are not finite are null, and BYTES other than names are base64, with the parameter
+    content_type. Raises BadRequest for a tensor too large for JSON.
+    """
+    outputs: list[dict[str, Any]] = []
+    raw: list[bytes] = []
+    for tensor in to_tensors(answer):
+        entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
+        if tensor.name in binary:
+            raw.append(array_to_raw(tensor))
+            entry["parameters"] = {"binary_data_size": len(raw[-1])}
+        else:
+            entry |= _json_data(tensor)
+        outputs.append(entry)
+    head: dict[str, Any] = {"model_name": answer.model, "model_version": answer.version}
+    if answer.id:
+        head["id"] = answer.id
+    head["parameters"] = {"prompt_set": answer.prompt_set, "tau": answer.tau}
+    text = json.dumps({**head, "outputs": outputs}, separators=(",", ":"), allow_nan=False).encode()
+    return b"".join((text, *raw)), len(text) if raw else None
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data.decode(), object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"The request is not valid JSON: {str(error)[:200]}.") from error
+    if not isinstance(found, dict):
+        raise BadRequest("The request is not a JSON object.")
+    return found
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
+
+
+def _list(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    value = content.get(key)
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        raise BadRequest(f"'{key}' must be a list of objects with at least one in it.")
+    if len(value) > 64:
+        raise BadRequest(f"'{key}' has {len(value)} entries, more than any request needs.")
+    return value
+
+
+def _input(item: Mapping[str, Any], raw: memoryview) -> tuple[Tensor, int]:
+    """A tensor, and how many of the raw bytes it takes."""
+    name, datatype = item.get("name"), item.get("datatype")
+    if not isinstance(name, str) or not isinstance(datatype, str):
+        raise BadRequest("Every input needs a 'name' and a 'datatype'.")
+    if datatype != "BYTES" and datatype not in DATATYPES:
+        raise BadRequest(f"The datatype '{datatype[:40]}' of '{name[:200]}' is unknown.")
+    shape = check_shape(name[:200], item.get("shape"))
+    parameters = item.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise BadRequest(f"The parameters of '{name[:200]}' must be an object.")
+    if any(key.startswith("shared_memory") for key in parameters):
+        raise BadRequest("Shared memory is not offered; send the tensor itself.")
+    if "binary_data_size" not in parameters:
+        return Tensor(name, datatype, _from_json(name[:200], datatype, shape, item.get("data"), parameters)), 0
+    size = parameters["binary_data_size"]
+    if "data" in item:
+        raise BadRequest(f"'{name[:200]}' has both 'data' and 'binary_data_size'.")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(raw):
+        raise BadRequest(f"binary_data_size of '{name[:200]}' does not fit the {len(raw)} bytes that are left.")
+    return Tensor(name, datatype, raw_to_array(name[:200], datatype, shape, raw[:size])), size
+
+
+def _from_json(
+    name: str, datatype: str, shape: tuple[int, ...], data: object, parameters: Mapping[str, Any]
+) -> NDArray[Any]:
+    """The array of JSON data, which may be flat or nested as the shape is."""
+    flat: list[Any] = []
+    _flatten(data, flat, name, len(shape))
+    if len(flat) != math.prod(shape):
+        raise BadRequest(f"'{name}' has {len(flat)} elements, its shape {list(shape)} takes {math.prod(shape)}.")
+    if datatype == "BYTES":
+        array = np.empty(len(flat), object)
+        array[:] = [_to_bytes(item, name, parameters.get("content_type") == "base64") for item in flat]
+        return array.reshape(shape)
+    kinds: tuple[type, ...] = (bool,) if datatype == "BOOL" else (int, float) if "FP" in datatype else (int,)
+    if not all(isinstance(item, kinds) and isinstance(item, bool) == (datatype == "BOOL") for item in flat):
+        raise BadRequest(f"'{name}' holds something that is no {datatype}.")
+    try:
+        return np.array(flat, DATATYPES[datatype]).reshape(shape)
+    except (OverflowError, ValueError) as error:
+        raise BadRequest(f"'{name}' holds a number that is no {datatype}.") from error
+
+
+def _flatten(data: object, flat: list[Any], name: str, depth: int) -> None:
+    if not isinstance(data, list):
+        raise BadRequest(f"'{name}' has no 'data' list and no binary_data_size.")
+    for item in data:
+        if isinstance(item, list) and depth > 1:
+            _flatten(item, flat, name, depth - 1)
+        elif isinstance(item, list | dict):
+            raise BadRequest(f"The data of '{name}' are nested deeper than its shape.")
+        else:
+            flat.append(item)
+
+
+def _to_bytes(item: object, name: str, is_base64: bool) -> bytes:
+    if not isinstance(item, str):
+        raise BadRequest(f"'{name}' holds something that is no text.")
+    try:
+        return base64.b64decode(item, validate=True) if is_base64 else item.encode()
+    except (binascii.Error, ValueError) as error:
+        raise BadRequest(f"'{name}' holds text that is not {'base64' if is_base64 else 'valid'}.") from error
+
+
+def _parameters(content: Mapping[str, Any]) -> dict[str, Any]:
+    value = content.get("parameters", {})
+    if not isinstance(value, dict) or not all(isinstance(v, str | bool | int | float) for v in value.values()):
+        raise BadRequest("'parameters' must be an object of texts, numbers and truth values.")
+    return value
+
+
+def _wanted(content: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[list[str], dict[str, bool]]:
+    """The outputs asked for, and for those that say so whether they are to be raw bytes."""
+    if content.get("outputs") in (None, []):
+        return [], {}
+    names: list[str] = []
+    binary: dict[str, bool] = {}
+    for item in _list(content, "outputs"):
+        name, own = item.get("name"), item.get("parameters", {})
+        if not isinstance(name, str) or not isinstance(own, dict):
+            raise BadRequest("Every output needs a 'name', and 'parameters' that are an object if it has some.")
+        names.append(name[:200])
+        if own.get("classification"):
+            raise BadRequest("Classification is not offered; ask for 'probabilities'.")
+        if isinstance(own.get("binary_data"), bool):
+            binary[name] = own["binary_data"]
+    return names, binary
+
+
+def _identifier(content: Mapping[str, Any]) -> str:
+    value = content.get("id", "")
+    if not isinstance(value, str) or len(value) > TEXT_LIMIT:
+        raise BadRequest(f"'id' must be a text of at most {TEXT_LIMIT} characters.")
+    return value
+
+
+def _json_data(tensor: Tensor) -> dict[str, Any]:
+    flat = tensor.array.reshape(-1)
+    if flat.size > _JSON_ELEMENTS:
+        raise BadRequest(f"'{tensor.name}' has {flat.size} numbers, too many for JSON; ask for it as binary data.")
+    if tensor.name == "findings":
+        return {"data": [item.decode() for item in flat]}
+    if tensor.datatype == "BYTES":
+        return {"data": [base64.b64encode(item).decode() for item in flat], "parameters": dict(_BASE64)}
+    values = flat.tolist()
+    if tensor.datatype.startswith("FP"):
+        values = [value if math.isfinite(value) else None for value in values]
+    return {"data": values}

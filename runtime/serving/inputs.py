@@ -1,0 +1,69 @@
+"""What a request brings -> what the engine takes, by the code an evaluation uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.geometry import Geometry
+from .requests import DRAWN, Request
+
+__all__ = ["DISPLAY_SIDE", "Prepared", "prepare_file", "prepare_pixels", "prepare_request"]
+
+DISPLAY_SIDE: Final = 1024
+"""The longer side of an overlay or a preview, at most."""
+
+WHOLE: Final = (0.0, 0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One image: `pixels` uint8 [S, S] as the model reads them; `size`: native height and width; `frame`: y0, x0, y1,
+    x1, the part of the native image they show; `display`: uint8 grey to be drawn, None when it is not asked for."""
+
+    pixels: NDArray[np.uint8]
+    size: tuple[int, int]
+    frame: tuple[float, float, float, float]
+    display: NDArray[np.uint8] | None = None
+
+
+def prepare_request(request: Request, geometry: Geometry) -> list[Prepared]:
+    """The images of a request whose pixels, if it has some, were checked. Raises ImageError, naming the image."""
+    display = bool(request.outputs & DRAWN)
+    if request.pixels is not None:
+        return [prepare_pixels(pixels[0], display=display) for pixels in request.pixels]
+    return [
+        prepare_file(data, geometry, f"Image {number}", display=display) for number, data in enumerate(request.images)
+    ]
+
+
+def prepare_file(data: bytes, geometry: Geometry, name: str, *, display: bool = False) -> Prepared:
+    """An image from the bytes of a DICOM, PNG or JPEG file; `name` is used in messages. Raises ImageError."""
+    from ..images.decode import decode_grey
+    from ..images.geometry import field_of_view, to_model
+
+    grey = decode_grey(data, name)
+    height, width = grey.shape
+    pixels = to_model(grey, geometry)
+    shown = _display(grey) if display else None
+    return Prepared(pixels, (height, width), field_of_view(geometry, height, width), shown)
+
+
+def prepare_pixels(pixels: NDArray[np.uint8], *, display: bool = False) -> Prepared:
+    """An image that is in the model's geometry already, taken to be all there is."""
+    return Prepared(pixels, (pixels.shape[0], pixels.shape[1]), WHOLE, _display(pixels) if display else None)
+
+
+def _display(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The image, made smaller when its longer side is above the limit; a copy, so that the large one can be freed."""
+    from PIL import Image
+
+    height, width = grey.shape
+    scale = DISPLAY_SIDE / max(height, width)
+    if scale >= 1:
+        return grey.copy()
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    return np.asarray(Image.fromarray(grey).resize(size, Image.Resampling.BOX))

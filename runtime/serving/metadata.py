@@ -1,0 +1,79 @@
+"""What the server says of itself and of its models, in the Open Inference Protocol's words."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..machine import code_version
+from ..reporting.stamps import stamp
+from .models import ServedModel
+from .pipeline import Service
+from .requests import BOX_COLUMNS, OUTPUTS
+from .v2 import EXTENSIONS, INPUTS, SERVER_NAME
+
+__all__ = ["NOTICE", "model_metadata", "repository_index", "server_metadata", "weights_notice"]
+
+NOTICE: Final = "For research only; not a medical device. Do not use it for diagnosis."
+
+
+def server_metadata() -> dict[str, Any]:
+    """Name, version and extensions of the server."""
+    return {"name": SERVER_NAME, "version": code_version(), "extensions": list(EXTENSIONS)}
+
+
+def repository_index(service: Service) -> list[dict[str, str]]:
+    """Every model with its state."""
+    state = "READY" if service.ready else "UNAVAILABLE"
+    return [
+        {"name": name, "version": model.version, "state": state, "reason": "" if service.ready else "shutting down"}
+        for name, model in service.catalogue.models.items()
+    ]
+
+
+def model_metadata(model: ServedModel) -> dict[str, Any]:
+    """Inputs and outputs of a model; `parameters`, which the protocol leaves to the server, say what it is."""
+    size = model.geometry.size
+    shapes = {"image": [-1], "pixels": [-1, 1, size, size], "findings": [-1]}
+    rows, columns = model.grid
+    sizes = {"h": rows, "w": columns}
+    manifest = model.bundle.manifest
+    return {
+        "name": model.name,
+        "versions": [model.version],
+        "platform": model.info.backend,
+        "inputs": [
+            {"name": name, "datatype": datatypes[0], "shape": shapes.get(name, [1])}
+            for name, datatypes in INPUTS.items()
+        ],
+        "outputs": [
+            {
+                "name": name,
+                "datatype": spec.datatype,
+                "shape": [n if isinstance(n, int) else sizes.get(n, -1) for n in spec.shape],
+            }
+            for name, spec in OUTPUTS.items()
+        ],
+        "parameters": {
+            "model": manifest.model,
+            "variant": manifest.variant,
+            "weights": manifest.weights,
+            "weights_notice": weights_notice(model),
+            "notice": NOTICE,
+            "digest": model.bundle.digest,
+            "engine": model.info.detail,
+            "geometry": manifest.geometry.to_json(),
+            "grid": list(model.grid),
+            "saliency": dict(manifest.saliency),
+            "logit_scale": manifest.logit_scale,
+            "default_set": model.default_set,
+            "prompt_sets": {name: list(item.findings) for name, item in model.prompt_sets.items()},
+            "own_prompts": "text" in manifest.graphs,
+            "descriptions": {name: spec.description for name, spec in OUTPUTS.items()},
+            "box_columns": list(BOX_COLUMNS),
+        },
+    }
+
+
+def weights_notice(model: ServedModel) -> str:
+    """What the answers of a model are worth, as far as its weights decide it."""
+    return stamp(model.bundle.manifest.weights) or "published weights"

@@ -1,0 +1,109 @@
+"""One served model: a bundle, the engine that runs it and its prompt sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.base import Engine, EngineInfo
+from ...engines.bundle import Bundle
+from ...engines.errors import ConfigError
+from ...engines.geometry import Geometry
+from ...engines.prompts import PromptSet
+from ..evaluation.scoring import Queries
+from .errors import BadRequest
+from .requests import Request, closest
+from .texts import OwnPrompts
+
+__all__ = ["VERSION", "Selection", "ServedModel"]
+
+VERSION: Final = "1"
+"""A bundle is served as the one version of its model; the metadata give its digest."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a request asks of a model: the set that is run, and the queries of the findings to answer for."""
+
+    prompts: PromptSet
+    queries: Queries
+
+
+class ServedModel:
+    """A model as the server uses it; `engine` is run by one thread at a time.
+
+    `default_set` is what a request that names no set is answered from: the one given, else the one of most findings.
+    Raises ConfigError when a set of that name is not in the bundle, or the bundle has none; BundleError when a set
+    cannot be read.
+    """
+
+    version = VERSION
+
+    def __init__(self, bundle: Bundle, engine: Engine, *, default_set: str | None = None) -> None:
+        self.bundle = bundle
+        self.engine = engine
+        names = sorted(bundle.manifest.prompt_sets)
+        if not names:
+            raise ConfigError(f"The bundle {bundle.name} has no prompt set; add one with xbench-fast prompts.")
+        if default_set is not None and default_set not in names:
+            raise ConfigError(
+                f"The bundle {bundle.name} has no prompt set '{default_set}': {closest(default_set, names)}."
+            )
+        self.prompt_sets: Mapping[str, PromptSet] = {name: bundle.prompt_set(name) for name in names}
+        self.default_set = default_set or max(names, key=lambda name: len(self.prompt_sets[name].findings))
+        self._whole = {name: self._selection(prompts, None) for name, prompts in self.prompt_sets.items()}
+        self.own = OwnPrompts(bundle, threads=engine.threads)
+
+    @property
+    def name(self) -> str:
+        return self.bundle.name
+
+    @property
+    def geometry(self) -> Geometry:
+        return self.bundle.manifest.geometry
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.bundle.manifest.grid
+
+    @property
+    def info(self) -> EngineInfo:
+        """What runs it; EngineError before the engine is opened."""
+        return self.engine.info
+
+    def select(self, request: Request) -> Selection:
+        """The set and the findings of a request; own prompts are encoded here, which may take a while.
+
+        Raises BadRequest for a set or finding that does not exist, and what `OwnPrompts.encode` raises.
+        """
+        if request.prompts is not None:
+            return self._selection(self.own.encode(request.prompts), request.findings)
+        name = request.prompt_set or self.default_set
+        if name not in self.prompt_sets:
+            raise BadRequest(f"{self.name} has no prompt set '{name}': {closest(name, self.prompt_sets)}.")
+        if request.findings is None:
+            return self._whole[name]
+        return self._selection(self.prompt_sets[name], request.findings)
+
+    def _selection(self, prompts: PromptSet, findings: tuple[str, ...] | None) -> Selection:
+        wanted = prompts.findings if findings is None else findings
+        for finding in wanted:
+            if finding not in prompts.findings:
+                raise BadRequest(
+                    f"The prompt set '{prompts.name}' of {self.name} has no finding '{finding}': "
+                    f"{closest(finding, prompts.findings)}; give texts of your own as 'prompts'."
+                )
+        return Selection(prompts, Queries.of(prompts, {finding: finding for finding in wanted}))
+
+    def check_pixels(self, pixels: NDArray[np.uint8]) -> None:
+        """BadRequest unless `pixels` are uint8 [N, 1, S, S] of this model's geometry."""
+        size = self.geometry.size
+        if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1:] != (1, size, size):
+            raise BadRequest(
+                f"{self.name} takes 'pixels' as uint8 [N, 1, {size}, {size}], not {pixels.dtype} {list(pixels.shape)}; "
+                "send the file as 'image' to have it prepared."
+            )

@@ -1,0 +1,71 @@
+"""The page as one answer: style and scripts inside, nothing else allowed but questions to this server."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...machine import code_version
+from ...viewing.assets import content_policy, one_script, shared_asset
+from ..metadata import NOTICE
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+__all__ = ["page_policy", "page_routes", "page_text"]
+
+_FOLDER = Path(__file__).parent
+_SHARED = ("elements", "theme", "saliency", "drawing")
+_SCRIPTS = ("protocol", "regions", "question", "bars", "card", "results", "sharing", "start")
+
+
+def page_routes() -> list[Route]:
+    """The page at `/`, for an application that asks for no token there: the page asks for it itself."""
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    text = page_text()
+    headers = {
+        "content-security-policy": page_policy(),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cache-control": "no-cache",
+    }
+
+    async def page(request: Request) -> Response:
+        return Response(text, media_type="text/html", headers=headers)
+
+    return [Route("/", page, methods=["GET"])]
+
+
+def page_text() -> str:
+    """The document with its style and scripts."""
+    found = (_FOLDER / "page.html").read_text(encoding="utf-8")
+    parts = {"notice": html.escape(NOTICE), "version": html.escape(code_version())}
+    for name, text in {**parts, "style": _style(), "script": _script()}.items():
+        found = found.replace("{{ " + name + " }}", text)
+    return found
+
+
+def page_policy() -> str:
+    """The policy it is sent with; scripts can neither load nor make others, nor turn text into elements."""
+    more = (
+        "connect-src 'self'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+    return content_policy(_style(), _script(), more=more)
+
+
+def _style() -> str:
+    return shared_asset("base.css") + (_FOLDER / "page.css").read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    own = ((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
+    return one_script([*(shared_asset(f"{name}.js") for name in _SHARED), *own])

@@ -1,0 +1,186 @@
+"""The service: requests of any transport in, answers out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+import numpy as np
+
+from ...engines.errors import XBenchError
+from .admission import Admission
+from .answers import build_answer, check_answer_size
+from .batcher import Batcher
+from .catalogue import Catalogue
+from .errors import DeadlineExceeded, Internal, as_request_error
+from .inputs import prepare_request
+from .metrics import Metrics
+from .models import ServedModel
+from .requests import DRAWN, Answer, Request, check_request
+
+__all__ = ["Service", "ServiceSettings"]
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+_CHEAP = frozenset({"findings", "logits", "logits_negative", "probabilities", "probabilities_pair", "saliency"})
+_CHEAP |= {"sizes", "frames"}
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """max_batch: images of an engine call; max_delay: seconds the first image of a batch waits for others; queue:
+    images of a model that may be on their way; timeout: seconds for a request; workers: threads that decode images and
+    draw maps, for all models together."""
+
+    max_batch: int = 16
+    max_delay: float = 0.002
+    queue: int = 64
+    timeout: float = 30.0
+    workers: int = 2
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """What belongs to one model."""
+
+    model: ServedModel
+    admission: Admission
+    batcher: Batcher
+
+
+class Service:
+    """Answers requests for the models of an open catalogue. Use as an async context manager, from one event loop.
+
+    On entering, every model is run once. On leaving, requests that were accepted are answered and new ones refused.
+    """
+
+    def __init__(self, catalogue: Catalogue, settings: ServiceSettings, metrics: Metrics) -> None:
+        self.catalogue = catalogue
+        self.settings = settings
+        self.metrics = metrics
+        self._lanes: dict[str, _Lane] = {}
+        self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="serve")
+        self._draining = False
+
+    async def __aenter__(self) -> Self:
+        for name, model in self.catalogue.models.items():
+            lane = self._open(model)
+            self._lanes[name] = lane
+            lane.batcher.start()
+            size = model.geometry.size
+            await lane.batcher.submit(np.zeros((1, 1, size, size), np.uint8), model.prompt_sets[model.default_set])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.drain()
+        for lane in self._lanes.values():
+            await lane.batcher.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are accepted."""
+        return bool(self._lanes) and not self._draining
+
+    async def drain(self) -> None:
+        """Refuses new requests and returns when all accepted ones are answered."""
+        self.refuse()
+        for lane in self._lanes.values():
+            await lane.admission.wait_empty()
+
+    def refuse(self) -> None:
+        """Refuses new requests from now on."""
+        self._draining = True
+        for lane in self._lanes.values():
+            lane.admission.close()
+
+    def check_room(self, model: str) -> None:
+        """Raises NotFound, Draining or Overloaded if a request of one image would be refused now.
+
+        For a transport that can tell before it has read the images.
+        """
+        self.catalogue.get(model)
+        with self._lanes[model].admission.admit(1):
+            return
+
+    async def infer(self, request: Request) -> Answer:
+        """The answer to a request. Raises RequestError, and nothing else but CancelledError."""
+        start = time.perf_counter()
+        known = request.model if request.model in self._lanes else "unknown"
+        code = "CANCELLED"
+        try:
+            answer = await self._infer(request)
+            code = "OK"
+            return answer
+        except XBenchError as error:
+            told = as_request_error(error)
+            code = told.code
+            raise told from error
+        # A fault of this code or of a third party's engine: the client learns that there was one, the log which.
+        except Exception as error:
+            _LOG.exception("A request for %s failed unexpectedly", known)
+            code = Internal.code
+            raise Internal("The server failed unexpectedly; its log says more.") from error
+        finally:
+            self.metrics.request(known, code, time.perf_counter() - start, request.count)
+
+    async def _infer(self, request: Request) -> Answer:
+        check_request(request)
+        model = self.catalogue.get(request.model)
+        if request.pixels is not None:
+            model.check_pixels(request.pixels)
+        lane = self._lanes[model.name]
+        seconds = min(request.timeout or self.settings.timeout, self.settings.timeout)
+        with lane.admission.admit(request.count):
+            try:
+                async with asyncio.timeout(seconds):
+                    return await self._answer(request, lane)
+            except TimeoutError as error:
+                raise DeadlineExceeded(
+                    f"The answer was not ready within {seconds:g} s; try again when the server is less busy."
+                ) from error
+
+    async def _answer(self, request: Request, lane: _Lane) -> Answer:
+        model = lane.model
+        selection = await self.work(partial(model.select, request), short=request.prompts is None)
+        check_answer_size(request.outputs, request.count, len(selection.queries.findings), model.grid)
+        short = request.pixels is not None and not request.outputs & DRAWN
+        images = await self.work(partial(prepare_request, request, model.geometry), short=short)
+        pixels = request.pixels
+        if pixels is None:
+            pixels = np.stack([image.pixels for image in images])[:, None]
+        scores = await lane.batcher.submit(pixels, selection.prompts)
+        build = partial(build_answer, request, model, selection, images, scores)
+        return await self.work(build, short=request.outputs <= _CHEAP and request.count <= 4)
+
+    async def work(self, function: Callable[[], T], *, short: bool) -> T:
+        """Runs what takes longer than a thread costs in the pool, the rest at once."""
+        if short:
+            return function()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+
+    def _open(self, model: ServedModel) -> _Lane:
+        admission = Admission(self.settings.queue, model.name)
+
+        def observe(images: int, seconds: float) -> None:
+            admission.took(seconds, images)
+            self.metrics.batch(model.name, images, seconds)
+
+        batcher = Batcher(
+            model.engine.run,
+            max_batch=self.settings.max_batch,
+            max_delay=self.settings.max_delay,
+            name=model.name,
+            observe=observe,
+        )
+        self.metrics.watch(model.name, lambda: batcher.waiting, lambda: admission.on_their_way)
+        return _Lane(model, admission, batcher)

@@ -1,0 +1,106 @@
+"""Tensors of the Open Inference Protocol and their raw bytes."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import BadRequest
+
+__all__ = ["DATATYPES", "Tensor", "array_to_raw", "check_shape", "raw_to_array"]
+
+DATATYPES: Final[dict[str, str]] = {
+    "BOOL": "?",
+    "UINT8": "u1",
+    "UINT16": "<u2",
+    "UINT32": "<u4",
+    "UINT64": "<u8",
+    "INT8": "i1",
+    "INT16": "<i2",
+    "INT32": "<i4",
+    "INT64": "<i8",
+    "FP16": "<f2",
+    "FP32": "<f4",
+    "FP64": "<f8",
+}
+"""V2 datatype -> NumPy's; BYTES, whose elements differ in length, is not among them."""
+
+_MOST_AXES = 8
+_MOST_ELEMENTS = 1 << 31
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """`array` has the tensor's shape; a BYTES tensor is an object array of bytes."""
+
+    name: str
+    datatype: str
+    array: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+
+def check_shape(name: str, shape: object) -> tuple[int, ...]:
+    """The shape as a tuple. BadRequest unless it is a list of at most 8 whole numbers, none negative."""
+    if not isinstance(shape, list | tuple) or len(shape) > _MOST_AXES:
+        raise BadRequest(f"The shape of '{name}' must be a list of at most {_MOST_AXES} whole numbers.")
+    sizes = tuple(shape)
+    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < _MOST_ELEMENTS for n in sizes):
+        raise BadRequest(f"The shape of '{name}' must hold whole numbers that are not negative.")
+    if math.prod(sizes) >= _MOST_ELEMENTS:
+        raise BadRequest(f"The shape of '{name}' has too many elements.")
+    return sizes
+
+
+def raw_to_array(name: str, datatype: str, shape: Sequence[int], raw: bytes | memoryview) -> NDArray[Any]:
+    """The array of a tensor from its raw bytes: row-major, little-endian; each element of BYTES is preceded by its
+    length, a 32-bit number. Raises BadRequest when the bytes do not fit the shape, or the datatype is unknown."""
+    sizes = check_shape(name, shape)
+    if datatype == "BYTES":
+        items = _split(name, memoryview(raw), math.prod(sizes))
+        array = np.empty(len(items), object)
+        array[:] = items
+        return array.reshape(sizes)
+    if datatype not in DATATYPES:
+        raise BadRequest(
+            f"The datatype '{str(datatype)[:40]}' of '{name}' is not one of {', '.join(DATATYPES)}, BYTES."
+        )
+    dtype = np.dtype(DATATYPES[datatype])
+    wanted = math.prod(sizes) * dtype.itemsize
+    if len(raw) != wanted:
+        raise BadRequest(f"'{name}' has {len(raw)} bytes, {datatype} {list(sizes)} takes {wanted}.")
+    return np.frombuffer(raw, dtype).reshape(sizes)
+
+
+def array_to_raw(tensor: Tensor) -> bytes:
+    """The raw bytes of a tensor, as `raw_to_array` reads them."""
+    if tensor.datatype == "BYTES":
+        return b"".join(struct.pack("<I", len(item)) + item for item in tensor.array.reshape(-1))
+    return np.ascontiguousarray(tensor.array, DATATYPES[tensor.datatype]).tobytes()
+
+
+def _split(name: str, raw: memoryview, count: int) -> list[bytes]:
+    if count * 4 > len(raw):
+        raise BadRequest(f"'{name}' has {len(raw)} bytes, too few for {count} elements with their lengths.")
+    items: list[bytes] = []
+    position = 0
+    for _ in range(count):
+        if position + 4 > len(raw):
+            raise BadRequest(f"'{name}' ends within the length of element {len(items)}.")
+        (length,) = struct.unpack_from("<I", raw, position)
+        position += 4
+        if position + length > len(raw):
+            raise BadRequest(f"Element {len(items)} of '{name}' says {length} bytes, {len(raw) - position} are left.")
+        items.append(bytes(raw[position : position + length]))
+        position += length
+    if position != len(raw):
+        raise BadRequest(f"'{name}' has {len(raw) - position} bytes beyond its {count} elements.")
+    return items

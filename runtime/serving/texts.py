@@ -1,0 +1,80 @@
+"""Own prompts -> a prompt set, through the text graph of a bundle."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from ...engines.bundle import Bundle
+from ...engines.prompt_files import FindingPrompts
+from ...engines.prompts import PromptSet
+
+if TYPE_CHECKING:
+    from ...engines.prompt_encoding import Encoder
+    from ...engines.tokenizing.batch import Tokenizer
+
+__all__ = ["OWN_SET", "OwnPrompts"]
+
+OWN_SET: Final = "own"
+"""What an answer calls the set of a request's own prompts."""
+
+Prompts = tuple[FindingPrompts, ...]
+
+
+class OwnPrompts:
+    """Encodes sets of own prompts and keeps the `sets` used last, at most `limit` bytes of features.
+
+    A set is encoded as one, as `xbench-fast prompts add` does it, so that a set answers the same whether it is in the
+    bundle or comes with a request. The text graph is opened when it is first needed. Safe to call from several threads.
+    """
+
+    def __init__(self, bundle: Bundle, *, threads: int | None = None, sets: int = 64, limit: int = 64 << 20) -> None:
+        self._bundle = bundle
+        self._threads = threads
+        self._sets = sets
+        self._limit = limit
+        self._kept: OrderedDict[Prompts, PromptSet] = OrderedDict()
+        self._lock = threading.Lock()
+        self._parts: tuple[Tokenizer, Encoder] | None = None
+
+    def encode(self, prompts: Prompts) -> PromptSet:
+        """The set of `prompts`, equal requests sharing one.
+
+        Raises BundleError (no tokenizer or text graph), ConfigError (number of texts), EngineError, MissingExtraError.
+        """
+        with self._lock:
+            found = self._kept.get(prompts)
+            if found is None:
+                found = self._encode(prompts)
+                self._kept[prompts] = found
+                self._shrink()
+            else:
+                self._kept.move_to_end(prompts)
+            return found
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _encode(self, prompts: Prompts) -> PromptSet:
+        from ...engines.prompt_encoding import encode_sets, texts_per_query
+
+        image, text = self._bundle.graph("image"), self._bundle.graph("text")
+        tokenizer, encoder = self._opened()
+        names = [tensor.name for tensor in text.inputs]
+        return encode_sets({OWN_SET: prompts}, tokenizer, encoder, names, texts_per_query(image, text))[0]
+
+    def _opened(self) -> tuple[Tokenizer, Encoder]:
+        if self._parts is None:
+            from ...engines.ort import TextEncoder
+            from ...engines.tokenizing import bundle_tokenizer
+
+            self._parts = bundle_tokenizer(self._bundle), TextEncoder.of(self._bundle, threads=self._threads)
+        return self._parts
+
+    def _shrink(self) -> None:
+        """The set in use stays, however large it is."""
+        while len(self._kept) > 1 and (
+            len(self._kept) > self._sets or sum(item.features.nbytes for item in self._kept.values()) > self._limit
+        ):
+            self._kept.popitem(last=False)

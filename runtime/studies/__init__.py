@@ -1,0 +1,16 @@
+"""Studies of one run or several: stored counts and maps -> one question answered, as tables, CSV, JSON and figures.
+
+material     finished cells with their patients, ready to be resampled
+outcome      what a study found, and the files it is written to
+writing      how its numbers stand in tables
+variants     cells of the same images and classes side by side: prompt sets, resolutions
+differences  what differs between variants, on the pairs they share
+
+thresholds   how much the score depends on the threshold, and what delta Dice is
+correlation  does recognition predict grounding
+strata       grounding by size of the region
+failures     the best and worst classes and cases, with overlays
+prompts      several prompt sets side by side
+resolution   several input sizes side by side
+calibration  what calibration on other patients gives back of delta Dice
+"""

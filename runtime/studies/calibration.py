@@ -1,0 +1,203 @@
+"""Post-hoc calibration: how much of delta Dice comes back without looking at the pairs that are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import XBenchError
+from ...metrics_gpu.bootstrap import percentile_interval
+from ...metrics_gpu.calibration import calibrated_levels, dice_at
+from ...metrics_gpu.mean_bootstrap import class_means, macro_means, mean_replicates
+from ...metrics_gpu.search import FIXED
+from ..reporting.table import Column, Item, Table
+from .calibration_figure import draw_calibration
+from .material import Material, StudyCell
+from .outcome import Outcome, Rows, drawn
+from .quantiles import quantile_counts
+from .writing import between, clean, limits, percent_cell, points_cell, share_cell
+
+__all__ = ["study_calibration"]
+
+Float = NDArray[np.float64]
+
+_LABELS: Final[Mapping[str, tuple[str, str]]] = {
+    "none": ("tau = 0.5", "untuned"),
+    "held_out": ("held-out threshold", "honest"),
+    "quantile": ("quantiles, tau = 0.5", "untuned"),
+    "quantile_held_out": ("quantiles, held-out threshold", "honest"),
+    "isotonic": ("isotonic, cut at 0.5", "honest"),
+    "isotonic_half_dice": ("isotonic, cut at half the Dice", "honest"),
+    "beta": ("beta, cut at 0.5", "honest"),
+    "beta_half_dice": ("beta, cut at half the Dice", "honest"),
+    "best": ("best threshold", "optimistic"),
+}
+"""Methods in the order of the tables, as printed, and what a reader must know about each."""
+
+_SMALLEST: Final = 0.001
+"""Delta Dice, as a fraction, below which a share of it says nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Calibrated:
+    """Dice by method [M] and its replicates [B, M], of one class, the mean of a cell or of a model; NaN: not known."""
+
+    key: Mapping[str, Any]
+    dice: Float
+    drawn: Float
+
+    def rows(self, methods: Sequence[str], level: float) -> list[dict[str, Any]]:
+        none, best = methods.index("none"), methods.index("best")
+        ceiling, drawn_ceiling = self.dice[best] - self.dice[none], self.drawn[:, best] - self.drawn[:, none]
+        rows = []
+        for place, method in enumerate(methods):
+            if np.isnan(self.dice[place]):
+                continue
+            gain, drawn_gain = self.dice[place] - self.dice[none], self.drawn[:, place] - self.drawn[:, none]
+            row = {**self.key, "method": method, "label": _LABELS[method][1], "dice": float(self.dice[place])}
+            row |= limits("dice", percentile_interval(self.drawn[:, place], level))
+            row |= {
+                "gain_points": float(100 * gain),
+                **limits("gain_points", percentile_interval(100 * drawn_gain, level)),
+            }
+            row["recovered"], share = None, None
+            if ceiling >= _SMALLEST and method not in ("none", "best"):
+                row["recovered"] = float(gain / ceiling)
+                defined = np.where(drawn_ceiling > 0, drawn_ceiling, np.nan)
+                share = percentile_interval(drawn_gain / defined, level)
+            row |= limits("recovered", share)
+            rows.append(row)
+        return rows
+
+
+def study_calibration(material: Material, *, maps: bool = True) -> Outcome:
+    """What calibration on the other half of the patients gives back of delta Dice.
+
+    maps: also quantile normalisation, which reads the stored maps.
+    """
+    methods = [name for name in _LABELS if maps or not name.startswith("quantile")]
+    level = material.sampling.level
+    rows: dict[str, list[dict[str, Any]]] = {"models": [], "cells": [], "classes": []}
+    remarks: list[str] = []
+    for model in material.models:
+        kept: list[_Calibrated] = []
+        for cell in material.of_model(model):
+            if not cell.n:
+                continue
+            dice, said = _dice(cell, material, methods)
+            remarks += said
+            classes, mean = _summarised(cell, dice)
+            rows["classes"] += [row for item in classes for row in item.rows(methods, level)]
+            rows["cells"] += mean.rows(methods, level)
+            kept.append(mean)
+        if kept:
+            rows["models"] += _over_datasets(model, kept).rows(methods, level)
+    figures, said_too = drawn(lambda: draw_calibration(rows["models"], {n: _LABELS[n][0] for n in methods}, material))
+    facts = (
+        "fitted per class on one half of the patients and applied to the other, both ways; intervals keep the fits",
+        "recovered: the gain over tau = 0.5 as a share of delta Dice, the gain of the best threshold on the same pairs",
+        material.sampling.fact,
+        *material.unfinished,
+    )
+    return Outcome(
+        name="calibration",
+        title="Post-hoc calibration",
+        facts=facts,
+        tables=(_model_table(rows["models"], material), _cell_table(rows["cells"], methods, material)),
+        data=rows,
+        settings={"maps": maps, **material.sampling.settings},
+        figures=figures,
+        remarks=(*dict.fromkeys(remarks), *said_too),
+    )
+
+
+def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[Float, list[str]]:
+    """Dice of each pair by method, float64 [P, M], NaN where a method needs what is not there, and why."""
+    said: list[str] = []
+    try:
+        levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of)
+    except ValueError as error:  # counts of another protocol do not tell the values below the first threshold
+        said.append(f"No isotonic or beta map of {cell.model} on {cell.title}: {error}.")
+        levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of, ["none", "held_out", "best"])
+    columns: dict[str, Float] = {method: dice_at(cell.counts, found) for method, found in levels.items()}
+    if "quantile" in methods:
+        try:
+            counts = quantile_counts(cell, material.run)
+            held_out = calibrated_levels(counts, cell.class_of, cell.half_of, ["held_out"])["held_out"]
+            columns["quantile"] = dice_at(counts, np.full(cell.n, FIXED, np.intp))
+            columns["quantile_held_out"] = dice_at(counts, held_out)
+        except XBenchError as error:
+            said.append(f"No quantile normalisation of {cell.model} on {cell.title}: {error}")
+    absent = np.full(cell.n, np.nan)
+    return np.column_stack([columns.get(method, absent) for method in methods]), said
+
+
+def _summarised(cell: StudyCell, dice: Float) -> tuple[list[_Calibrated], _Calibrated]:
+    """Each class that has pairs, and their mean."""
+    means = class_means(dice, cell.class_of, len(cell.classes))
+    drawn_means = mean_replicates(dice, cell.class_of, len(cell.classes), cell.draws, cell.patient_of)
+    key = {"model": cell.model, "dataset": cell.dataset}
+    classes = []
+    for index in np.unique(cell.class_of):
+        n = int((cell.class_of == index).sum())
+        own = {**key, "class": cell.classes[index], "n": n}
+        classes.append(_Calibrated(own, means[index], drawn_means.classes[:, index]))
+    return classes, _Calibrated({**key, "class": "mean", "n": cell.n}, macro_means(means), drawn_means.macro)
+
+
+def _over_datasets(model: str, cells: Sequence[_Calibrated]) -> _Calibrated:
+    """Mean over datasets; a method that one dataset lacks has none."""
+    key = {"model": model, "datasets": len(cells), "n": sum(item.key["n"] for item in cells)}
+    return _Calibrated(
+        key, np.mean([item.dice for item in cells], axis=0), np.mean([item.drawn for item in cells], axis=0)
+    )
+
+
+def _model_table(rows: Rows, material: Material) -> Table:
+    columns = ("model", "datasets", "n", "method", "", "Dice", "gain", "recovered %")
+    body: tuple[tuple[Item, ...], ...] = tuple(
+        (
+            *(str(row[name]) for name in ("model", "datasets", "n")),
+            _LABELS[row["method"]][0],
+            str(row["label"]),
+            percent_cell(row["dice"], between(row, "dice")),
+            points_cell(row["gain_points"], between(row, "gain_points")),
+            share_cell(clean(row["recovered"]), between(row, "recovered")),
+        )
+        for row in rows
+    )
+    notes = (
+        "optimistic: threshold chosen on the same pairs, the ceiling of every method that maps values alike in all "
+        "images of a class; honest: fitted on other patients; untuned: nothing was fitted",
+        "Dice in percent, mean over datasets; gain: percentage points over tau = 0.5; quantiles map values otherwise "
+        "in every image, so they can pass the ceiling",
+        "a probability cut at 0.5 is right for the most pixels; half of the best Dice is the cut that is best for Dice",
+        f"recovered is not given where delta Dice is below {100 * _SMALLEST:g} points",
+    )
+    return Table("Calibration per model", tuple(map(Column, columns)), body, material.stamps, notes, "calibration")
+
+
+def _cell_table(rows: Rows, methods: Sequence[str], material: Material) -> Table:
+    columns = [Column("model"), Column("dataset"), Column("n")]
+    for method in methods:
+        label, kind = _LABELS[method]
+        group = f"{label} ({kind})"
+        columns.append(Column("Dice", group))
+        if method not in ("none", "best"):
+            columns.append(Column("recovered %", group))
+    found = {(row["model"], row["dataset"], row["method"]): row for row in rows}
+    body: list[tuple[Item, ...]] = []
+    for model, dataset, n in dict.fromkeys((row["model"], row["dataset"], row["n"]) for row in rows):
+        line: list[Item] = [str(model), material.title(dataset), str(n)]
+        for method in methods:
+            row = found.get((model, dataset, method))
+            line.append(percent_cell(row["dice"], between(row, "dice")) if row else "-")
+            if method not in ("none", "best"):
+                line.append(share_cell(row["recovered"], between(row, "recovered")) if row else "-")
+        body.append(tuple(line))
+    notes = ("percent; mean over the classes that have pairs; classes are in classes.csv",)
+    return Table("Calibration per dataset", tuple(columns), tuple(body), material.stamps, notes, "calibration-datasets")

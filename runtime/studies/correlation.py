@@ -1,0 +1,265 @@
+"""Does recognition predict grounding? AUC against pointing, with everything a reader needs to doubt it (Fig. 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.bootstrap import Interval, percentile_interval
+from ...metrics_gpu.correlation import Correlation, correlation, replicated_r2, without_group_means
+from ...metrics_gpu.recognition import recognition
+from ...metrics_gpu.recognition_bootstrap import recognition_replicates
+from ..reporting.table import Column, Item, Table
+from .correlation_figure import draw_correlation
+from .material import Material, StudyCell
+from .outcome import Outcome, Rows, drawn
+from .writing import between, limits, number_cell, percent_cell
+
+__all__ = ["study_correlation"]
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """AUC and pointing of one cell or of one model's mean, with their replicates float64 [B]."""
+
+    model: str
+    dataset: str
+    auc: float
+    pointing: float
+    auc_drawn: Float
+    pointing_drawn: Float
+    images: int
+    pairs: int
+    datasets: tuple[str, ...]
+
+    def row(self, kind: str, level: float) -> dict[str, Any]:
+        return {
+            "points": kind,
+            "model": self.model,
+            "dataset": self.dataset,
+            "datasets": len(self.datasets),
+            "images": self.images,
+            "pairs": self.pairs,
+            "auc": self.auc,
+            **limits("auc", percentile_interval(self.auc_drawn, level)),
+            "pointing": self.pointing,
+            **limits("pointing", percentile_interval(self.pointing_drawn, level)),
+        }
+
+
+def study_correlation(material: Material) -> Outcome:
+    """Correlation of mean AUC and mean pointing over models, and over (model, dataset) points."""
+    level = material.sampling.level
+    cells, remarks = [], []
+    for cell in material.cells:
+        found = _cell_point(cell)
+        if isinstance(found, str):
+            remarks.append(f"{cell.model} on {cell.title} is left out: {found}")
+        else:
+            cells.append(found)
+    models = _model_points(cells)
+    shared = _shared(cells)
+    sets: list[tuple[str, Sequence[_Point], bool, str]] = [("models", models, False, "one point per model")]
+    if shared and any(set(point.datasets) != set(shared) for point in models):
+        alike = _model_points([point for point in cells if point.dataset in shared])
+        sets.append(("models, shared datasets", alike, False, f"one point per model, over {', '.join(shared)} only"))
+    if len({point.dataset for point in cells}) > 1:
+        sets.append(("cells", cells, False, "one point per model and dataset"))
+        sets.append(("cells, centred", cells, True, "the same less the dataset's means"))
+    rows = [_correlated(name, points, centred, words, material) for name, points, centred, words in sets]
+    points = [
+        point.row(kind, level) for kind, all_points in (("models", models), ("cells", cells)) for point in all_points
+    ]
+    left = [row for name, found, centred, _ in sets for row in _left_out(name, found, centred)]
+    figures, said = drawn(lambda: draw_correlation(points, rows, material))
+    facts = (
+        "AUC: mean over the classes with both labels; pointing: mean over the classes with regions; then over datasets",
+        material.sampling.fact,
+        *material.unfinished,
+    )
+    return Outcome(
+        name="correlation",
+        title="Does recognition predict grounding?",
+        facts=facts,
+        tables=(_summary(rows, material), _points_table(points, material), _left_table(left, material)),
+        data={"correlation": rows, "points": points, "left_out": left},
+        settings=material.sampling.settings,
+        figures=figures,
+        remarks=(*remarks, *said),
+    )
+
+
+def _cell_point(cell: StudyCell) -> _Point | str:
+    """A cell's point, or why it has none."""
+    if cell.weights == "baseline":
+        return "a baseline has no score to recognise anything by"
+    if not cell.n:
+        return "it has no pair with a region"
+    if not cell.scored:
+        return "a score is missing or not finite"
+    scores = recognition(cell.rows.logits, cell.rows.labels, cell.classes)
+    pointing = cell.scores().macro.pointing
+    if scores.auc is None or pointing is None:
+        return "no class has both images with and without the finding, so there is no AUC"
+    replicates = recognition_replicates(
+        cell.rows.logits, cell.rows.labels, cell.classes, cell.draws, cell.image_patients
+    )
+    return _Point(
+        model=cell.model,
+        dataset=cell.dataset,
+        auc=scores.auc,
+        pointing=pointing,
+        auc_drawn=replicates.macro["auc"],
+        pointing_drawn=cell.replicates().macro["pointing"],
+        images=len(cell.rows.logits),
+        pairs=cell.n,
+        datasets=(cell.dataset,),
+    )
+
+
+def _model_points(cells: Sequence[_Point]) -> list[_Point]:
+    """Means over datasets, one point per model."""
+    points = []
+    for model in dict.fromkeys(point.model for point in cells):
+        own = [point for point in cells if point.model == model]
+        points.append(
+            _Point(
+                model=model,
+                dataset="mean",
+                auc=float(np.mean([point.auc for point in own])),
+                pointing=float(np.mean([point.pointing for point in own])),
+                auc_drawn=np.mean([point.auc_drawn for point in own], axis=0),
+                pointing_drawn=np.mean([point.pointing_drawn for point in own], axis=0),
+                images=sum(point.images for point in own),
+                pairs=sum(point.pairs for point in own),
+                datasets=tuple(point.dataset for point in own),
+            )
+        )
+    return points
+
+
+def _shared(cells: Sequence[_Point]) -> list[str]:
+    """Datasets in which every model has a point."""
+    models = {point.model for point in cells}
+    names = dict.fromkeys(point.dataset for point in cells)
+    return [name for name in names if {point.model for point in cells if point.dataset == name} == models]
+
+
+def _values(points: Sequence[_Point], centred: bool) -> tuple[Float, Float]:
+    x, y = np.array([point.auc for point in points]), np.array([point.pointing for point in points])
+    if not centred:
+        return x, y
+    groups = [point.dataset for point in points]
+    return without_group_means(x, groups), without_group_means(y, groups)
+
+
+def _groups(points: Sequence[_Point]) -> list[str] | None:
+    """Points of one model are not independent."""
+    names = [point.model for point in points]
+    return names if len(set(names)) < len(names) else None
+
+
+def _measure(points: Sequence[_Point], centred: bool, material: Material) -> Correlation:
+    sampling = material.sampling
+    x, y = _values(points, centred)
+    return correlation(
+        x, y, groups=_groups(points), level=sampling.level, replicates=sampling.replicates, seed=sampling.seed
+    )
+
+
+def _correlated(name: str, points: Sequence[_Point], centred: bool, words: str, material: Material) -> dict[str, Any]:
+    found = _measure(points, centred, material)
+    return {
+        "points": name,
+        "meaning": words,
+        "n": found.n,
+        "models": len({point.model for point in points}),
+        "r": found.r,
+        "r2": found.r2,
+        **limits("r2_fisher", found.fisher_r2),
+        **limits("r2_bootstrap", found.bootstrap_r2),
+        **limits("r2_patients", None if found.r2 is None else _patients_r2(points, centred, material.sampling.level)),
+        "spearman": found.spearman,
+        "slope": found.slope,
+        "intercept": found.intercept,
+        "r2_left_out_low": found.r2_range[0] if found.r2_range else None,
+        "r2_left_out_high": found.r2_range[1] if found.r2_range else None,
+    }
+
+
+def _patients_r2(points: Sequence[_Point], centred: bool, level: float) -> Interval | None:
+    """R² of the same models on other patients: the models are kept, patients are drawn."""
+    x, y = (np.stack([getattr(p, name) for p in points], axis=1) for name in ("auc_drawn", "pointing_drawn"))
+    if centred:
+        datasets = np.array([point.dataset for point in points])
+        for values in (x, y):
+            for name in np.unique(datasets):
+                values[:, datasets == name] -= values[:, datasets == name].mean(axis=1, keepdims=True)
+    return percentile_interval(replicated_r2(x, y), level)
+
+
+def _left_out(name: str, points: Sequence[_Point], centred: bool) -> list[dict[str, Any]]:
+    """R² without each model; centring is done before."""
+    x, y = _values(points, centred)
+    found = correlation(x, y, groups=_groups(points), replicates=1)
+    models = dict.fromkeys(point.model for point in points)
+    return [
+        {"points": name, "without": model, "r2": value}
+        for model, value in zip(models, found.left_out or (None,) * len(models), strict=True)
+    ]
+
+
+def _summary(rows: Rows, material: Material) -> Table:
+    columns = ("points", "n", "models", "R²", "Fisher", "bootstrap", "patients", "leave one out", "Spearman", "slope")
+    body: list[tuple[Item, ...]] = []
+    for row in rows:
+        ranges = [between(row, f"r2_{name}") for name in ("fisher", "bootstrap", "patients", "left_out")]
+        texts = ["-" if found is None else f"{found[0]:.2f} to {found[1]:.2f}" for found in ranges]
+        body.append(
+            (
+                str(row["meaning"]),
+                str(row["n"]),
+                str(row["models"]),
+                number_cell(row["r2"]),
+                *texts,
+                number_cell(row["spearman"]),
+                number_cell(row["slope"]),
+            )
+        )
+    notes = (
+        "Fisher: from r of independent points; bootstrap: models drawn with replacement, with all their datasets; "
+        "patients: the models stay, their patients are drawn",
+        "leave one out: smallest and largest R² without one model",
+        "-: not defined; R² takes three points with some spread, Fisher four independent ones",
+    )
+    return Table(
+        "R² of AUC and pointing", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "correlation"
+    )
+
+
+def _points_table(points: Rows, material: Material) -> Table:
+    body = tuple(
+        (
+            str(row["model"]),
+            "mean" if row["dataset"] == "mean" else material.title(row["dataset"]),
+            str(row["datasets"]),
+            str(row["images"]),
+            str(row["pairs"]),
+            percent_cell(row["auc"], between(row, "auc")),
+            percent_cell(row["pointing"], between(row, "pointing")),
+        )
+        for row in points
+    )
+    columns = tuple(map(Column, ("model", "dataset", "datasets", "n images", "n pairs", "AUC", "Point")))
+    return Table("The points", columns, body, material.stamps, ("percent",), "points")
+
+
+def _left_table(rows: Rows, material: Material) -> Table:
+    body = tuple((str(row["points"]), str(row["without"]), number_cell(row["r2"])) for row in rows)
+    return Table("R² without one model", tuple(map(Column, ("points", "without", "R²"))), body, material.stamps)

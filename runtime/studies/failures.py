@@ -1,0 +1,234 @@
+"""Where models fail: their best and worst classes, and their best and worst cases with overlays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...engines.errors import XBenchError
+from ...metrics_gpu.bootstrap import Interval
+from ...metrics_gpu.curves import dice_curves
+from ...metrics_gpu.grounding import GroundingScores
+from ...metrics_gpu.proportions import SMALL, wilson_interval
+from ..config import DatasetConfig
+from ..reporting.gallery.build import collect_pictures
+from ..reporting.maps import load_maps
+from ..reporting.table import Column, Item, Table
+from .material import PIXELS, Material, StudyCell
+from .outcome import Outcome, Rows
+from .overlays import draw_overlay
+from .writing import OPTIMISTIC, between, limits, percent_cell
+
+__all__ = ["study_failures"]
+
+
+def study_failures(
+    material: Material,
+    *,
+    top: int = 3,
+    cases: int = 3,
+    overlays: bool = True,
+    datasets: Mapping[str, DatasetConfig] | None = None,
+) -> Outcome:
+    """Best and worst classes and cases of each model and dataset.
+
+    top: classes at each end. cases: cases at each end. datasets: where datasets are now, before what the run's
+    configuration says.
+    """
+    cells = [cell for cell in material.paired if cell.weights != "baseline"]  # a baseline looks at nothing
+    classes = [row for cell in cells for row in _class_rows(cell, top, material.sampling.level)]
+    chosen = [row for cell in cells for row in _case_rows(cell, cases)]
+    files: dict[str, bytes] = {}
+    remarks: list[str] = []
+    if overlays:
+        files, remarks = _overlays(material, cells, chosen, datasets or {})
+    if not cells:
+        remarks = ["There is no finished model with a region to look at."]
+    facts = (
+        "classes are ordered by pointing, then by Dice at 0.5; cases by Dice at the best threshold of their class, of "
+        "equal ones the larger region is the worse miss",
+        f"{material.sampling.fact}; pointing of fewer than {SMALL} pairs: Wilson",
+        *material.unfinished,
+    )
+    return Outcome(
+        name="failures",
+        title="Where models fail",
+        facts=facts,
+        tables=(_class_table(classes, material), _case_table(chosen, material)),
+        data={"classes": classes, "cases": chosen},
+        settings={"top": top, "cases": cases, **material.sampling.settings},
+        files=files,
+        remarks=tuple(dict.fromkeys(remarks)),
+    )
+
+
+def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]:
+    """All classes with pairs, the worst first; `end` marks those of a table."""
+    sample = cell.replicates()
+    found = sorted(
+        (scores for scores in cell.scores().classes if scores.n),
+        key=lambda scores: (scores.pointing or 0.0, scores.dice_fixed or 0.0, scores.name),
+    )
+    rows = []
+    for place, scores in enumerate(found):
+        interval = _pointing(scores, sample.interval("pointing", scores.name, level), level)
+        rows.append(
+            {
+                "model": cell.model,
+                "dataset": cell.dataset,
+                "class": scores.name,
+                "end": _end(place, len(found), top),
+                "rank": len(found) - place,
+                "n": scores.n,
+                "degenerate": scores.degenerate,
+                "pointing": scores.pointing,
+                **limits("pointing", interval),
+                "pointing_interval": interval.method if interval else None,
+                "chance": scores.chance,
+                "below_chance": bool(interval and scores.chance is not None and interval.high < scores.chance),
+                "dice_fixed": scores.dice_fixed,
+                **limits("dice_fixed", sample.interval("dice_fixed", scores.name, level)),
+                "dice_best": scores.dice_best,
+                **limits("dice_best", sample.interval("dice_best", scores.name, level)),
+                "tau_best": scores.best_tau,
+                "floor_dice": scores.floor_dice,
+            }
+        )
+    return rows
+
+
+def _pointing(scores: GroundingScores, drawn: Interval | None, level: float) -> Interval | None:
+    if scores.n >= SMALL or scores.pointing is None:
+        return drawn
+    return wilson_interval(scores.pointing * scores.n, scores.n, level)
+
+
+def _end(place: int, count: int, top: int) -> str:
+    """`worst`, `best` or nothing; where the two ends meet, the middle belongs to the nearer one."""
+    worst, best = place < top, place >= count - top
+    if worst and best:
+        return "worst" if place < count / 2 else "best"
+    return "worst" if worst else "best" if best else ""
+
+
+def _case_rows(cell: StudyCell, cases: int) -> Iterator[dict[str, Any]]:
+    levels = np.array([round(100 * (scores.best_tau or 0.0)) for scores in cell.scores().classes], np.intp)
+    level_of = levels[cell.class_of]
+    dice = dice_curves(cell.counts)
+    score = dice[np.arange(cell.n), level_of]
+    ids = cell.case_ids
+    region = cell.counts.region
+    order = sorted(range(cell.n), key=lambda p: (score[p], cell.hits[p], -region[p], ids[p], cell.class_of[p]))
+    for place, pair in enumerate(order):
+        end = _end(place, cell.n, cases)
+        if end:
+            yield {
+                "model": cell.model,
+                "dataset": cell.dataset,
+                "end": end,
+                "case": ids[pair],
+                "class": cell.classes[cell.class_of[pair]],
+                "hit": float(cell.hits[pair]),
+                "tau": int(level_of[pair]) / 100,
+                "dice": float(score[pair]),
+                "dice_fixed": float(dice[pair, 50]),
+                "marked": float(cell.counts.area[pair, level_of[pair]] / PIXELS),
+                "region": float(region[pair] / PIXELS),
+                "degenerate": bool(cell.counts.degenerate[pair]),
+                "overlay": None,
+            }
+
+
+def _overlays(
+    material: Material,
+    cells: Sequence[StudyCell],
+    rows: Sequence[dict[str, Any]],
+    datasets: Mapping[str, DatasetConfig],
+) -> tuple[dict[str, bytes], list[str]]:
+    """PNG files of the chosen cases, whose rows are told their names, and why some are absent or lack the image."""
+    remarks: list[str] = []
+    wanted: dict[str, set[str]] = {}
+    for row in rows:
+        wanted.setdefault(row["dataset"], set()).add(row["case"])
+    pictures, notes = collect_pictures(material.run, wanted, datasets)
+    remarks += [f"{note} Overlays without a picture have a black ground." for note in notes]
+    files: dict[str, bytes] = {}
+    for cell in cells:
+        own = [row for row in rows if (row["model"], row["dataset"]) == (cell.model, cell.dataset)]
+        try:
+            maps = load_maps(material.run, cell.model, cell.dataset)
+        except XBenchError as error:
+            remarks.append(f"No overlays of {cell.model} on {cell.title}: {error}")
+            continue
+        place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
+        counted: dict[str, int] = {}
+        for row in own:
+            counted[row["end"]] = counted.get(row["end"], 0) + 1
+            name = f"overlays/{_safe(cell.model)}--{_safe(cell.dataset)}--{row['end']}-{counted[row['end']]}.png"
+            index = place[row["case"], row["class"]]
+            picture = pictures.get((cell.dataset, row["case"]))
+            files[name] = draw_overlay(maps, index, row, cell.title, picture)
+            row["overlay"] = name
+    return files, remarks
+
+
+def _safe(name: str) -> str:
+    return "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in name)
+
+
+def _hit(hit: float) -> str:
+    """A share where several maxima tie."""
+    return {0.0: "miss", 1.0: "hit"}.get(hit, f"{hit:.2f}")
+
+
+def _class_table(rows: Rows, material: Material) -> Table:
+    columns = ("model", "dataset", "", "class", "n", "Point", "chance", "Dice at 0.5", "Dice*", "all-ones")
+    body: list[tuple[Item, ...]] = []
+    for row in rows:
+        if row["end"]:
+            note = "below chance" if row["below_chance"] else ""
+            if row["pointing_interval"] == "wilson":
+                note = f"Wilson, {note}" if note else "Wilson"
+            body.append(
+                (
+                    str(row["model"]),
+                    material.title(row["dataset"]),
+                    str(row["end"]),
+                    str(row["class"]),
+                    str(row["n"]),
+                    percent_cell(row["pointing"], between(row, "pointing"), note),
+                    percent_cell(row["chance"]),
+                    *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best")),
+                    percent_cell(row["floor_dice"]),
+                )
+            )
+    notes = (
+        OPTIMISTIC,
+        "percent; below chance: the whole interval of pointing lies below the mean region fraction",
+        "the order rests on the same pairs as the numbers: ends of a long list look more extreme than they are",
+    )
+    return Table(
+        "Classes, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "classes"
+    )
+
+
+def _case_table(rows: Rows, material: Material) -> Table:
+    columns = ("model", "dataset", "", "case", "class", "hit", "tau*", "Dice", "at 0.5", "marked", "region", "overlay")
+    body: list[tuple[Item, ...]] = [
+        (
+            str(row["model"]),
+            material.title(row["dataset"]),
+            str(row["end"]),
+            str(row["case"]),
+            str(row["class"]),
+            "constant map" if row["degenerate"] else _hit(row["hit"]),
+            f"{row['tau']:.2f}",
+            *(percent_cell(row[field]) for field in ("dice", "dice_fixed", "marked", "region")),
+            str(row["overlay"] or "-"),
+        )
+        for row in rows
+    ]
+    notes = (OPTIMISTIC, "percent of the image or of Dice; marked: what the map marks at tau*; region: the truth")
+    return Table("Cases, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "cases")

@@ -1,0 +1,296 @@
+"""Finished cells of a run as studies use them: every pair with its patient, and one resampling per dataset."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ConfigError, RunError
+from ...metrics_gpu.bootstrap import REPLICATES, SEED, Draws
+from ...metrics_gpu.counts import Counts
+from ...metrics_gpu.curves import pointing_hits
+from ...metrics_gpu.grounding import Grounding, grounding
+from ...metrics_gpu.grounding_bootstrap import GroundingReplicates, Tau, grounding_replicates
+from ...metrics_gpu.options import GroundingOptions, Unit
+from ..evaluation.schema import GRID
+from ..reporting.choices import Choices
+from ..reporting.load import CellRows, Run, load_run
+from ..reporting.pairs import ScoredPairs, scored_pairs
+from ..reporting.patients import Patients, dataset_patients
+from ..reporting.stamps import stamps
+
+__all__ = ["PIXELS", "Material", "Sampling", "StudyCell", "load_material", "load_materials"]
+
+PIXELS = GRID * GRID
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How intervals are made: bootstrap replicates over patients, the generator's seed, the confidence level."""
+
+    replicates: int = REPLICATES
+    seed: int = SEED
+    level: float = 0.95
+
+    @property
+    def fact(self) -> str:
+        """A line about the intervals."""
+        return f"[{100 * self.level:g} % intervals]: {self.replicates} bootstrap draws of patients, seed {self.seed}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For the record."""
+        return {"replicates": self.replicates, "seed": self.seed, "level": self.level}
+
+
+@dataclass(frozen=True, eq=False)
+class StudyCell:
+    """A finished cell: its rows, the pairs that count by its protocol, and the patients of its dataset, who are drawn
+    alike for all models. `case_patients`: intp [cases], the patient of each case. `ambiguous`: another dataset of the
+    run has the same title."""
+
+    rows: CellRows
+    pairs: ScoredPairs
+    patients: Patients
+    case_patients: NDArray[np.intp]
+    ambiguous: bool = False
+
+    @property
+    def model(self) -> str:
+        return self.rows.model
+
+    @property
+    def dataset(self) -> str:
+        return self.rows.dataset
+
+    @property
+    def title(self) -> str:
+        """The dataset's printed name, with its configured name where another dataset of the run is called alike."""
+        return f"{self.plain_title} ({self.dataset})" if self.ambiguous else self.plain_title
+
+    @property
+    def plain_title(self) -> str:
+        """The dataset's own title."""
+        return str(self.rows.entry["title"])
+
+    @property
+    def digest(self) -> str | None:
+        """The hash of what the dataset holds, None where the run does not say."""
+        told = self.rows.entry["ingredients"].get("dataset")
+        return str(told[1]) if told else None
+
+    @property
+    def weights(self) -> str:
+        return str(self.rows.entry["weights"])
+
+    @property
+    def family(self) -> str:
+        """The model's family, its own name where that is not known."""
+        return str(self.rows.entry.get("model_family") or self.model)
+
+    @property
+    def counts(self) -> Counts:
+        return self.pairs.counts
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.rows.findings
+
+    @property
+    def class_of(self) -> NDArray[np.intp]:
+        """intp [P]: index into `classes`."""
+        return self.pairs.class_of
+
+    @property
+    def n(self) -> int:
+        """Pairs that count."""
+        return len(self.pairs.counts)
+
+    @property
+    def draws(self) -> Draws:
+        """The resamples of the dataset's patients."""
+        assert self.patients.draws is not None  # `Sampling` has at least one replicate
+        return self.patients.draws
+
+    @property
+    def image_patients(self) -> NDArray[np.intp]:
+        """intp [N]: the patient of each readable image."""
+        found: NDArray[np.intp] = self.case_patients[self.rows.case_of]
+        return found
+
+    @property
+    def patient_of(self) -> NDArray[np.intp]:
+        """intp [P]: the patient of each pair."""
+        found: NDArray[np.intp] = self.image_patients[self.pairs.image_of]
+        return found
+
+    @property
+    def half_of(self) -> NDArray[np.int8]:
+        """int8 [P]: which half of the patients each pair is in, alike for all models."""
+        found: NDArray[np.int8] = self.patients.half[self.patient_of]
+        return found
+
+    @property
+    def case_ids(self) -> tuple[str, ...]:
+        """The case of each pair."""
+        return tuple(self.rows.case_ids[index] for index in self.rows.case_of[self.pairs.image_of])
+
+    @property
+    def hits(self) -> NDArray[np.float64]:
+        """float64 [P]: pointing hits by the cell's rule for ties."""
+        found = self.pairs.hits
+        return pointing_hits(self.counts, self.options().ties) if found is None else found
+
+    @property
+    def scored(self) -> bool:
+        """Whether there are logits to recognise anything by: a baseline has none."""
+        return self.weights != "baseline" and bool(np.isfinite(self.rows.logits).all())
+
+    def options(self, unit: Unit = "per_class") -> GroundingOptions:
+        """The cell's own options with the search `unit`."""
+        return replace(self.pairs.options, unit=unit)
+
+    def scores(self, unit: Unit = "per_class") -> Grounding:
+        """Grounding per class; `unit` is per_class, per_image, per_dataset or cross_fit."""
+        return grounding(self.counts, self.class_of, self.classes, self.options(unit), **self._arguments(unit))
+
+    def replicates(self, unit: Unit = "per_class", tau: Tau = "rechosen") -> GroundingReplicates:
+        """Replicates of `scores(unit)`."""
+        return grounding_replicates(
+            self.counts,
+            self.class_of,
+            self.classes,
+            self.draws,
+            self.patient_of,
+            self.options(unit),
+            tau=tau,
+            **self._arguments(unit),
+        )
+
+    def _arguments(self, unit: Unit) -> dict[str, Any]:
+        half_of = self.half_of if unit == "cross_fit" else None
+        return {"half_of": half_of, "hits": self.pairs.hits, "pixels": self.pairs.pixels}
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """The finished cells of a run, in the order of its models and datasets, and why others have no result."""
+
+    run: Run
+    cells: tuple[StudyCell, ...]
+    unfinished: tuple[str, ...]
+    sampling: Sampling
+
+    @property
+    def path(self) -> Path:
+        return self.run.path
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models with a finished cell."""
+        return tuple(dict.fromkeys(cell.model for cell in self.cells))
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Datasets with a finished cell, in the run's order."""
+        found = {cell.dataset for cell in self.cells}
+        return tuple(name for name in self.run.datasets if name in found)
+
+    def title(self, dataset: str) -> str:
+        """The dataset's printed name."""
+        return next(cell.title for cell in self.cells if cell.dataset == dataset)
+
+    @property
+    def paired(self) -> tuple[StudyCell, ...]:
+        """Cells that have pairs with a region."""
+        return tuple(cell for cell in self.cells if cell.n)
+
+    def of_model(self, model: str) -> tuple[StudyCell, ...]:
+        """The cells of a model."""
+        return tuple(cell for cell in self.cells if cell.model == model)
+
+    @property
+    def stamps(self) -> tuple[str, ...]:
+        """The lines that say what the numbers are worth."""
+        named = {
+            f"{cell.model} on {cell.title}: protocol {cell.rows.protocol}, thresholds are its own range in hundredths"
+            for cell in self.cells
+            if cell.rows.protocol != "default"
+        }
+        limits = {
+            f"{cell.title}: only the first {cell.rows.cases} cases were evaluated"
+            for cell in self.cells
+            if cell.rows.entry["ingredients"].get("limit") == cell.rows.cases
+        }
+        return (*stamps((cell.model, cell.weights) for cell in self.cells), *sorted(limits), *sorted(named))
+
+
+def load_material(
+    path: Path,
+    models: Collection[str] = (),
+    datasets: Collection[str] = (),
+    sampling: Sampling | None = None,
+) -> Material:
+    """The finished cells of the run at `path`; `models`, `datasets`: only these. Raises as `load_materials`."""
+    return load_materials([path], models, datasets, sampling)[0]
+
+
+def load_materials(
+    paths: Sequence[Path],
+    models: Collection[str] = (),
+    datasets: Collection[str] = (),
+    sampling: Sampling | None = None,
+) -> list[Material]:
+    """The finished cells of several runs; `models`, `datasets`: only these, which need not be in every run.
+
+    Raises RunError when a path is no run directory, a result cannot be read or nothing is finished, ConfigError for a
+    model or dataset that no run has.
+    """
+    runs = [load_run(path) for path in paths]
+    where = ", ".join(str(path) for path in paths)
+    for kind, wanted in (("model", models), ("dataset", datasets)):
+        known = dict.fromkeys(name for run in runs for name in getattr(run, f"{kind}s"))
+        for name in wanted:
+            if name not in known:
+                raise ConfigError(f"{where} has no {kind} '{name}'; it has: {', '.join(known) or 'none'}.")
+    return [_material(run, models, datasets, sampling or Sampling()) for run in runs]
+
+
+def _material(run: Run, models: Collection[str], datasets: Collection[str], sampling: Sampling) -> Material:
+    def asked(model: str, dataset: str) -> bool:
+        return (not models or model in models) and (not datasets or dataset in datasets)
+
+    rows = [cell for cell in run.cells() if asked(cell.model, cell.dataset)]
+    unfinished = tuple(f"{m} on {d}: {why}" for (m, d), why in run.unfinished.items() if asked(m, d))
+    if not rows:
+        reasons = f" ({'; '.join(unfinished)})" if unfinished else ""
+        raise RunError(
+            f"{run.path} has no finished result to study{reasons}; run xbench-fast eval --out {run.path} first."
+        )
+    order = {name: place for place, name in enumerate((*run.models, *run.datasets))}
+    rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
+    choices = Choices(replicates=sampling.replicates, seed=sampling.seed)
+    patients = {
+        name: dataset_patients(
+            name, [cell for cell in rows if cell.dataset == name], sampling.replicates, sampling.seed
+        )
+        for name in dict.fromkeys(cell.dataset for cell in rows)
+    }
+    titles = Counter(title for _, title in {(cell.dataset, str(cell.entry["title"])) for cell in rows})
+    cells = tuple(
+        StudyCell(
+            rows=cell,
+            pairs=scored_pairs(run, cell, choices),
+            patients=patients[cell.dataset],
+            case_patients=patients[cell.dataset].of_cases(cell),
+            ambiguous=titles[str(cell.entry["title"])] > 1,
+        )
+        for cell in rows
+    )
+    return Material(run, cells, unfinished, sampling)

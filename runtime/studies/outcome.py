@@ -1,0 +1,118 @@
+"""What a study found, and the folder it is written to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...engines.errors import MissingExtraError
+from ..evaluation.storage import write_atomic, write_json
+from ..reporting.figures.figure import Figure
+from ..reporting.markdown import to_markdown
+from ..reporting.table import Table
+from .writing import clean
+
+__all__ = ["Outcome", "Rows", "drawn", "study_folder", "write_outcome"]
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer of one study.
+
+    name: of the study and its folder. facts: lines about what was studied. tables: to read; data: rows by the name of
+    their CSV file, unrounded fractions unless a column says otherwise, also in the JSON file. settings: what the study
+    was asked. files: other files by their path in the folder. remarks: what could not be done, and why.
+    """
+
+    name: str
+    title: str
+    facts: tuple[str, ...]
+    tables: tuple[Table, ...]
+    data: Mapping[str, Rows]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    figures: tuple[Figure, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+def drawn(draw: Callable[[], Sequence[Figure]]) -> tuple[tuple[Figure, ...], tuple[str, ...]]:
+    """The figures that `draw` draws, or none and the sentence that says why."""
+    try:
+        return tuple(draw()), ()
+    except MissingExtraError as error:
+        return (), (f"No figure: {error}",)
+
+
+def study_folder(run: Path, name: str) -> Path:
+    """Where a study of a run is written."""
+    return run / "studies" / name
+
+
+def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
+    """Writes NAME.md, NAME.json, a CSV file per kind of row and the figures; returns their paths.
+
+    Files that an earlier study of the same name left in `folder` and this one does not write are deleted. Raises
+    RunError when the disk refuses.
+    """
+    figures = {f"{figure.name}.{kind}": figure for figure in outcome.figures for kind in ("svg", "png")}
+    images = [f"![{figure.title}]({figure.name}.png)\n\n{figure.caption}" for figure in outcome.figures]
+    facts = (*outcome.facts, *outcome.remarks)
+    document = "\n\n".join([to_markdown(outcome.title, facts, outcome.tables).rstrip("\n"), *images]) + "\n"
+    contents: dict[str, bytes] = {f"{outcome.name}.md": document.encode()}
+    contents |= {f"{name}.csv": _csv(rows).encode() for name, rows in outcome.data.items()}
+    contents |= {name: figure.svg.encode() if name.endswith(".svg") else figure.png for name, figure in figures.items()}
+    contents |= dict(outcome.files)
+    record = f"{outcome.name}.json"
+    before = _written_before(folder / record)
+    for name, content in contents.items():
+        write_atomic(folder / name, partial(_write, content))
+    write_json(
+        folder / record,
+        {
+            "study": outcome.name,
+            "title": outcome.title,
+            "settings": {key: clean(value) for key, value in outcome.settings.items()},
+            "facts": list(facts),
+            "notes": [note for table in outcome.tables for note in table.notes],
+            "files": sorted(contents),
+            **{
+                name: [{key: clean(value) for key, value in row.items()} for row in rows]
+                for name, rows in outcome.data.items()
+            },
+        },
+    )
+    for name in before - contents.keys():
+        (folder / name).unlink(missing_ok=True)
+    return [folder / name for name in (*contents, record)]
+
+
+def _written_before(record: Path) -> set[str]:
+    """Files an earlier study wrote, as far as they lie in its folder."""
+    try:
+        names = [str(name) for name in json.loads(record.read_text(encoding="utf-8"))["files"]]
+        folder = record.parent.resolve()
+        return {name for name in names if (folder / name).resolve().is_relative_to(folder)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _csv(rows: Rows) -> str:
+    stream = io.StringIO()
+    if rows:
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: clean(value) for key, value in row.items()} for row in rows)
+    return stream.getvalue()
+
+
+def _write(content: bytes, path: Path) -> None:
+    path.write_bytes(content)

@@ -1,0 +1,112 @@
+"""One case as a picture: radiograph, heat map, truth, and what is marked at a threshold. Pillow only."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.evaluation_map import scaled_map
+from ...metrics_gpu.protocols import protocol
+from ...metrics_gpu.sweep import GRID, unpack_masks
+from ...metrics_gpu.thresholds import threshold_table
+from ..reporting.maps import MapRows
+
+__all__ = ["draw_overlay"]
+
+_SCALE: Final = 2
+_TRUTH: Final = (64, 220, 96)
+_MARKED: Final = (90, 200, 255)
+_POINT: Final = (255, 255, 255)
+# Dark to light, in the order of its luminance, so that it also reads in grey.
+_HEAT: Final = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], np.float64)
+
+
+def draw_overlay(maps: MapRows, index: int, row: Mapping[str, Any], title: str, picture: bytes | None) -> bytes:
+    """PNG, the radiograph with the truth beside the same with the heat map and the contour at the row's threshold.
+
+    row: `model`, `case`, `class`, `tau`, `dice`, `hit`, `end`. picture: an image of the whole frame, 224 x 224; black
+    without one.
+    """
+    from PIL import Image, ImageDraw
+
+    assert maps.saliency is not None  # only baselines keep none, and they are not drawn
+    rules = protocol(str(maps.entry.get("protocol", "default")))
+    y0, x0, y1, x1 = maps.frames[index].tolist()
+    values = scaled_map(
+        maps.saliency[index], frame=(y0, x0, y1, x1), upsample=rules.upsample, normalise=rules.normalise
+    )
+    level = round(100 * row["tau"])
+    marked = values >= threshold_table(rules.comparison, rules.tau_scale)[level]
+    truth = unpack_masks(maps.masks[index : index + 1], GRID[1])[0]
+    grey = _grey(picture)
+    plain, heated = _enlarged(grey), _enlarged(_blend(grey, values))
+    for canvas, masks in ((plain, ((truth, _TRUTH),)), (heated, ((truth, _TRUTH), (marked, _MARKED)))):
+        for mask, colour in masks:
+            canvas[_edge(mask)] = colour
+    pair = np.concatenate([plain, heated], axis=1)
+    lines = (
+        f"{row['model']} on {title}: {row['class']}, {row['case']} ({row['end']})",
+        f"tau {row['tau']:.2f}, Dice {100 * row['dice']:.1f}, pointing {'hit' if row['hit'] > 0 else 'miss'}",
+        "green: truth; blue: marked at tau; cross: maximum",
+    )
+    height = 14 * len(lines) + 6
+    image = Image.new("RGB", (pair.shape[1], pair.shape[0] + height), (20, 20, 20))
+    image.paste(Image.fromarray(pair), (0, 0))
+    draw = ImageDraw.Draw(image)
+    if not maps.degenerate[index]:
+        _cross(draw, int(maps.argmax[index]), plain.shape[1])
+    for number, line in enumerate(lines):
+        draw.text((4, pair.shape[0] + 3 + 14 * number), line, fill=(230, 230, 230))
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()
+
+
+def _grey(picture: bytes | None) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    if picture is None:
+        return np.zeros(GRID, np.uint8)
+    with Image.open(io.BytesIO(picture)) as image:
+        grey = image.convert("L")
+        if grey.size != (GRID[1], GRID[0]):
+            grey = grey.resize((GRID[1], GRID[0]), Image.Resampling.BICUBIC)
+        return np.asarray(grey, np.uint8)
+
+
+def _blend(grey: NDArray[np.uint8], values: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """The heat map over the radiograph, the more opaque the higher it is."""
+    highest = float(values.max())
+    share = values.astype(np.float64) / highest if highest > 0 else np.zeros(values.shape)
+    place = np.clip(share, 0, 1) * (len(_HEAT) - 1)
+    low = np.minimum(place.astype(np.intp), len(_HEAT) - 2)
+    part = (place - low)[..., None]
+    heat = _HEAT[low] * (1 - part) + _HEAT[low + 1] * part
+    opaque = 0.15 + 0.45 * np.clip(share, 0, 1)[..., None]
+    mixed: NDArray[np.uint8] = np.round(grey[..., None] * (1 - opaque) + heat * opaque).astype(np.uint8)
+    return mixed
+
+
+def _enlarged(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    colours = pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, axis=2)
+    large: NDArray[np.uint8] = colours.repeat(_SCALE, axis=0).repeat(_SCALE, axis=1)
+    return large
+
+
+def _edge(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Pixels of the enlarged grid that are in the mask with a neighbour that is not; the image's border counts."""
+    large = np.pad(mask.repeat(_SCALE, axis=0).repeat(_SCALE, axis=1), 1)
+    inner = large[:-2, 1:-1] & large[2:, 1:-1] & large[1:-1, :-2] & large[1:-1, 2:]
+    edge: NDArray[np.bool_] = large[1:-1, 1:-1] & ~inner
+    return edge
+
+
+def _cross(draw: Any, argmax: int, offset: int) -> None:
+    y, x = divmod(argmax, GRID[1])
+    cx, cy = offset + _SCALE * x + _SCALE // 2, _SCALE * y + _SCALE // 2
+    draw.line((cx - 6, cy, cx + 6, cy), fill=_POINT)
+    draw.line((cx, cy - 6, cx, cy + 6), fill=_POINT)

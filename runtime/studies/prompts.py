@@ -1,0 +1,131 @@
+"""Prompt sensitivity: one model with several prompt sets, on the same images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...engines.errors import RunError
+from ...metrics_gpu.aggregate import macro_mean
+from ..reporting.table import Column, Item, Table
+from .differences import MEASURES, adjust, long_rows, value_rows
+from .material import Material
+from .outcome import Outcome, Rows, drawn
+from .side_by_side import all_stamps, difference_table, draw_differences, value_table
+from .variants import Aligned, aligned, group_variants
+from .writing import percent_cell
+
+__all__ = ["study_prompts"]
+
+
+def study_prompts(materials: Sequence[Material], by: str = "model") -> Outcome:
+    """Values of every prompt set, their spread, and paired differences from the first.
+
+    by: `model` or `family`, what the variants of a group have in common besides the dataset. Raises RunError if nothing
+    stands beside anything.
+    """
+    found, remarks = group_variants(materials, lambda cell: cell.model if by == "model" else cell.family)
+    stamps = all_stamps([material.stamps for material in materials])
+    level = materials[0].sampling.level
+    groups, tables = [], []
+    values: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    for key, title, variants in found:
+        group = aligned(key, title, variants, materials[0])
+        if isinstance(group, str):
+            remarks.append(group)
+            continue
+        groups.append(group)
+        remarks += _alike(group)
+        own, apart = value_rows(group, group.classes, group.class_of, level, kind="class", with_auc=True)
+        values += own
+        differences += apart
+        tables.append(value_table(group, own, "class", f"{key} on {title}: prompt sets side by side", stamps))
+    if not groups:
+        raise RunError(
+            "No model has two prompt sets on one dataset: give several runs, or evaluate a dataset twice with other "
+            f"prompts under another name.{' ' + remarks[0] if remarks else ''}"
+        )
+    means = [row for row in differences if row["class"] == "mean"]
+    classes = [row for row in differences if row["class"] != "mean"]
+    adjust(means)
+    adjust(classes)
+    spread = _spread_rows(values)
+    figures, said = drawn(
+        lambda: draw_differences(
+            "prompt-differences",
+            "Pointing by prompt set",
+            [row for row in means if row["measure"] == "pointing"],
+            stamps,
+        )
+    )
+    facts = (
+        f"runs: {', '.join(str(material.path) for material in materials)}",
+        f"{len(groups)} models and datasets with several prompt sets; the first is the reference",
+        materials[0].sampling.fact,
+        *(line for material in materials for line in material.unfinished),
+    )
+    return Outcome(
+        name="prompts",
+        title="Prompt sensitivity",
+        facts=facts,
+        tables=(
+            _spread_table(spread, stamps),
+            difference_table(means, "class", "Paired differences, mean over classes", stamps, "all rows of this table"),
+            *tables,
+        ),
+        data={"spread": spread, "values": long_rows(values), "differences": differences},
+        settings={"by": by, **materials[0].sampling.settings},
+        figures=figures,
+        remarks=(*remarks, *said),
+    )
+
+
+def _alike(group: Aligned) -> list[str]:
+    """A word where variants do not differ in what this study is about."""
+    sets = [variant.cell.rows.entry["ingredients"].get("prompt_set") for variant in group.variants]
+    if len(set(sets)) < len(sets):
+        return [f"{group.key} on {group.title}: some variants have the same prompts, so they differ in something else."]
+    return []
+
+
+def _spread_rows(values: Rows) -> list[dict[str, Any]]:
+    """Mean spread over the classes of a model, all its datasets together."""
+    rows = []
+    for model in dict.fromkeys(row["model"] for row in values):
+        for measure in MEASURES:
+            own = [r for r in values if (r["model"], r["measure"]) == (model, measure) and r["class"] != "mean"]
+            known = [row for row in own if row["spread"] is not None]
+            widest = max(known, key=lambda row: row["spread"], default=None)
+            if widest is not None:
+                rows.append(
+                    {
+                        "model": model,
+                        "measure": measure,
+                        "classes": len(known),
+                        "spread_mean": macro_mean(row["spread"] for row in known),
+                        "deviation_mean": macro_mean(row["deviation"] for row in known),
+                        "spread_largest": widest["spread"],
+                        "largest_in": f"{widest['class']} ({widest['dataset']}, n = {widest['n']})",
+                    }
+                )
+    return rows
+
+
+def _spread_table(rows: Rows, stamps: tuple[str, ...]) -> Table:
+    columns = ("model", "measure", "classes", "mean spread", "mean deviation", "largest spread", "of")
+    body: tuple[tuple[Item, ...], ...] = tuple(
+        (
+            str(row["model"]),
+            MEASURES[row["measure"]],
+            str(row["classes"]),
+            *(percent_cell(row[name]) for name in ("spread_mean", "deviation_mean", "spread_largest")),
+            str(row["largest_in"]),
+        )
+        for row in rows
+    )
+    notes = (
+        "percentage points; spread: largest minus smallest value of a class over the prompt sets; deviation: their "
+        "standard deviation; both are above 0 by chance alone where a class has few pairs",
+    )
+    return Table("Spread over prompt sets", tuple(map(Column, columns)), body, stamps, notes, "spread")

@@ -1,0 +1,89 @@
+"""Resolution: variants of one model family on the same images, by size of the region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...engines.errors import RunError
+from ...metrics_gpu.strata import strata_of
+from .differences import adjust, long_rows, value_rows
+from .material import PIXELS, Material
+from .outcome import Outcome, drawn
+from .side_by_side import all_stamps, difference_table, draw_differences, value_table
+from .variants import Variant, aligned, group_variants
+
+__all__ = ["study_resolution"]
+
+
+def study_resolution(materials: Sequence[Material]) -> Outcome:
+    """Values of every variant per class and per size stratum, and paired differences from the coarsest grid.
+
+    Raises RunError if no family has two variants on one dataset.
+    """
+    found, remarks = group_variants(materials, lambda cell: cell.family)
+    stamps = all_stamps([material.stamps for material in materials])
+    level = materials[0].sampling.level
+    tables = []
+    values: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    for key, title, variants in found:
+        ordered = sorted(variants, key=_cells)
+        group = aligned(key, title, [Variant(f"{v.label}{_grid(v)}", v.cell) for v in ordered], materials[0])
+        if isinstance(group, str):
+            remarks.append(group)
+            continue
+        if len({_cells(variant) for variant in ordered}) == 1:
+            remarks.append(f"{key} on {title}: the variants have one grid, so they may not differ in resolution.")
+        index, strata = strata_of(group.counts[0].region, PIXELS)
+        for kind, names, places in (("stratum", strata, index), ("class", group.classes, group.class_of)):
+            own, apart = value_rows(group, names, places, level, kind=kind, with_auc=kind == "class")
+            values += own
+            differences += apart
+            tables.append(value_table(group, own, kind, f"{key} on {title}: by {kind}", stamps))
+    if not tables:
+        raise RunError(
+            "No model family has two variants on one dataset: evaluate another size into the same run, or give its run "
+            f"too.{' ' + remarks[0] if remarks else ''}"
+        )
+    by_stratum = [row for row in differences if "stratum" in row]
+    by_class = [row for row in differences if "class" in row]
+    adjust(by_stratum)
+    adjust(by_class)
+    figures, said = drawn(
+        lambda: draw_differences(
+            "resolution-differences",
+            "Pointing by resolution and size of the region",
+            [row for row in by_stratum if row["measure"] == "pointing"],
+            stamps,
+        )
+    )
+    facts = (
+        f"runs: {', '.join(str(material.path) for material in materials)}",
+        "variants stand in the order of their grids; the coarsest is the reference",
+        materials[0].sampling.fact,
+        *(line for material in materials for line in material.unfinished),
+    )
+    return Outcome(
+        name="resolution",
+        title="Resolution",
+        facts=facts,
+        tables=(
+            difference_table(by_stratum, "stratum", "Paired differences by size", stamps, "all rows of this table"),
+            *tables,
+        ),
+        data={"values": long_rows(values), "differences": differences},
+        settings=materials[0].sampling.settings,
+        figures=figures,
+        remarks=(*remarks, *said),
+    )
+
+
+def _cells(variant: Variant) -> int:
+    height, width = variant.cell.rows.entry.get("grid") or (0, 0)
+    return int(height * width)
+
+
+def _grid(variant: Variant) -> str:
+    grid = variant.cell.rows.entry.get("grid")
+    return f" [{grid[0]} x {grid[1]}]" if grid else ""

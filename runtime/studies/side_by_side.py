@@ -1,0 +1,104 @@
+"""Tables and the drawing of variants side by side, for the studies of prompts and of resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..reporting.figures.figure import Figure, drawing_style, finish
+from ..reporting.figures.style import GREY, looks, write_stamps
+from ..reporting.table import Column, Item, Table
+from .differences import MEASURES
+from .outcome import Rows
+from .variants import Aligned
+from .writing import HONEST, OPTIMISTIC, between, number_cell, percent_cell
+
+__all__ = ["all_stamps", "difference_table", "draw_differences", "value_table"]
+
+
+def all_stamps(groups: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The stamps of several runs, each once."""
+    return tuple(dict.fromkeys(line for stamps in groups for line in stamps))
+
+
+def value_table(group: Aligned, rows: Rows, kind: str, title: str, stamps: tuple[str, ...]) -> Table:
+    """One group: classes or strata down, measures and their variants across."""
+    labels = [variant.label for variant in group.variants]
+    measures = [name for name in MEASURES if any(row["measure"] == name for row in rows)]
+    columns = [Column(kind), Column("n")]
+    for measure in measures:
+        columns += [Column(label, MEASURES[measure]) for label in labels]
+        columns += [Column("spread", MEASURES[measure])]
+    found: Mapping[tuple[str, str], Mapping[str, Any]] = {(row[kind], row["measure"]): row for row in rows}
+    body: list[tuple[Item, ...]] = []
+    for name in dict.fromkeys(row[kind] for row in rows):
+        line: list[Item] = [str(name), str(next(row["pairs"] for row in rows if row[kind] == name))]
+        for measure in measures:
+            row = found.get((name, measure))
+            line += [percent_cell(row[label], between(row, label)) if row else "-" for label in labels]
+            line.append(percent_cell(row["spread"]) if row else "-")
+        body.append(tuple(line))
+    lost = [f"{label}: {count}" for label, count in zip(labels, group.left_out, strict=True) if count]
+    notes = (
+        OPTIMISTIC,
+        HONEST,
+        f"percent; n: pairs with a region that all variants share (images for AUC: {len(group.labels)}); "
+        "spread: largest minus smallest",
+        *((f"pairs that not all variants have, left out: {', '.join(lost)}",) if lost else ()),
+    )
+    return Table(title, tuple(columns), tuple(body), stamps, notes)
+
+
+def difference_table(rows: Rows, kind: str, title: str, stamps: tuple[str, ...], family: str) -> Table:
+    """Paired differences; `family`: which rows Holm's correction is over."""
+    columns = ("model", "dataset", kind, "measure", "variant", "minus", "n", "difference", "p", "p Holm")
+    body: tuple[tuple[Item, ...], ...] = tuple(
+        (
+            *(str(row[name]) for name in ("model", "dataset", kind)),
+            MEASURES[row["measure"]],
+            *(str(row[name]) for name in ("variant", "reference", "n")),
+            percent_cell(row["difference"], between(row, "difference")),
+            number_cell(row["p"], decimals=3),
+            number_cell(row["p_holm"], decimals=3),
+        )
+        for row in rows
+    )
+    notes = (
+        "percentage points on the same pairs, with paired bootstrap intervals over patients; p is two-sided",
+        f"p Holm: corrected for {family}",
+        OPTIMISTIC,
+        HONEST,
+    )
+    return Table(title, tuple(map(Column, columns)), body, stamps, notes, "differences")
+
+
+def draw_differences(name: str, title: str, rows: Rows, stamps: tuple[str, ...]) -> list[Figure]:
+    """Differences as points with intervals, a line each. Raises MissingExtraError without matplotlib."""
+    if not rows:
+        return []
+    with drawing_style(name):
+        from matplotlib.figure import Figure as Drawing
+
+        drawing = Drawing(figsize=(6.0, 0.9 + 0.26 * len(rows)), layout="constrained")
+        axes = drawing.add_subplot()
+        look = looks(list(dict.fromkeys(str(row["model"]) for row in rows)))
+        for place, row in enumerate(rows):
+            ends, own = between(row, "difference"), look[str(row["model"])]
+            if ends is not None:
+                axes.plot([100 * end for end in ends], [place, place], color=own.colour, linewidth=1)
+            axes.plot([100 * row["difference"]], [place], own.mark, color=own.colour)
+        names = [_line_name(row) for row in rows]
+        axes.set_yticks(range(len(rows)), names)
+        axes.invert_yaxis()
+        axes.axvline(0, color=GREY, linewidth=0.6)
+        axes.set_xlabel("difference from the reference, percentage points")
+        write_stamps(drawing, stamps)
+        counted = "; ".join(
+            f"{text} against {row['reference']}, n = {row['n']}" for text, row in zip(names, rows, strict=True)
+        )
+        return [finish(drawing, name, title, f"Paired differences with bootstrap intervals over patients: {counted}.")]
+
+
+def _line_name(row: Mapping[str, Any]) -> str:
+    where = f", {row['stratum']}" if row.get("stratum", "mean") != "mean" else ""
+    return f"{row['variant']}, {row['dataset']}{where}"

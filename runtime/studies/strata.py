@@ -1,0 +1,196 @@
+"""Grounding by size of the region: fixed edges and thirds, per dataset and over all of them (metrics spec. §10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.bootstrap import Draws, Interval, percentile_interval
+from ...metrics_gpu.counts import Counts
+from ...metrics_gpu.grounding_bootstrap import grounding_replicates
+from ...metrics_gpu.options import GroundingOptions, Unit
+from ...metrics_gpu.proportions import SMALL, wilson_interval
+from ...metrics_gpu.strata import EDGES, size_strata, strata_of
+from ..reporting.table import Cell, Column, Item, Table
+from .material import PIXELS, Material, StudyCell
+from .outcome import Outcome, Rows, drawn
+from .strata_figure import draw_strata
+from .writing import HONEST, OPTIMISTIC, between, limits, percent_cell
+
+__all__ = ["study_strata"]
+
+ALL = "all datasets"
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """Pairs that are divided together: those of a cell, or of all cells of a model."""
+
+    model: str
+    dataset: str
+    counts: Counts
+    hits: NDArray[np.float64]
+    patient_of: NDArray[np.intp]
+    half_of: NDArray[np.int8]
+    draws: Draws
+    options: GroundingOptions
+
+
+def study_strata(material: Material) -> Outcome:
+    """Pointing and Dice by size of the region."""
+    pools = [pool for model in material.models for pool in _pools(model, material)]
+    rows = [
+        row
+        for pool in pools
+        for tertiles in (False, True)
+        if not (tertiles and pool.dataset == ALL)  # thirds are a dataset's own
+        for row in _strata(pool, tertiles, material.sampling.level)
+    ]
+    figures, remarks = drawn(lambda: draw_strata(rows, material))
+    edges = ", ".join(f"{100 * edge:g}" for edge in EDGES)
+    facts = (
+        f"fixed strata begin at {edges} percent of the image; thirds are those of the pairs of a model and dataset",
+        f"{material.sampling.fact}; pointing of fewer than {SMALL} pairs: Wilson",
+        *material.unfinished,
+    )
+    fixed = [row for row in rows if row["division"] == "fixed"]
+    thirds = [row for row in rows if row["division"] == "thirds"]
+    return Outcome(
+        name="strata",
+        title="Grounding by size of the region",
+        facts=facts,
+        tables=(
+            _table("By fixed size", "strata-fixed", fixed, material),
+            _table("By thirds of each dataset", "strata-thirds", thirds, material),
+        ),
+        data={"strata": rows},
+        settings=material.sampling.settings,
+        figures=figures,
+        remarks=remarks,
+    )
+
+
+def _pools(model: str, material: Material) -> Iterator[_Pool]:
+    cells = [cell for cell in material.of_model(model) if cell.n]
+    for cell in cells:
+        yield _Pool(
+            cell.model, cell.dataset, cell.counts, cell.hits, cell.patient_of, cell.half_of, cell.draws, cell.options()
+        )
+    if len(cells) > 1:
+        yield _together(cells)
+
+
+def _together(cells: Sequence[StudyCell]) -> _Pool:
+    """All pairs of a model; the patients of each dataset are drawn among themselves."""
+    starts = np.cumsum([0, *(cell.draws.patients for cell in cells)])
+    patients = [cell.patient_of + start for cell, start in zip(cells, starts, strict=False)]
+    return _Pool(
+        model=cells[0].model,
+        dataset=ALL,
+        counts=Counts.concatenate([cell.counts for cell in cells]),
+        hits=np.concatenate([cell.hits for cell in cells]),
+        patient_of=np.concatenate(patients),
+        half_of=np.concatenate([cell.half_of for cell in cells]),
+        draws=Draws(np.hstack([cell.draws.counts for cell in cells]), cells[0].draws.seed),
+        options=cells[0].options(),
+    )
+
+
+def _strata(pool: _Pool, tertiles: bool, level: float) -> Iterator[dict[str, Any]]:
+    index, names = strata_of(pool.counts.region, PIXELS, tertiles=tertiles)
+    scores, drawn_scores = {}, {}
+    searches: tuple[tuple[Unit, NDArray[np.int8] | None], ...] = (("per_class", None), ("cross_fit", pool.half_of))
+    for unit, half_of in searches:
+        options = replace(pool.options, unit=unit)
+        scores[unit] = size_strata(pool.counts, PIXELS, options, tertiles=tertiles, half_of=half_of, hits=pool.hits)
+        drawn_scores[unit] = grounding_replicates(
+            pool.counts,
+            index,
+            names,
+            pool.draws,
+            pool.patient_of,
+            options,
+            half_of=half_of,
+            hits=pool.hits,
+            pixels=PIXELS,
+        )
+    for place, name in enumerate(names):
+        stratum, honest = scores["per_class"][place], scores["cross_fit"][place].scores
+        best = stratum.scores
+        sample = drawn_scores["per_class"]
+        sizes = pool.counts.region[index == place] / PIXELS
+        gap = percentile_interval(sample.of("pointing", name) - sample.of("chance", name), level)
+        yield {
+            "division": "thirds" if tertiles else "fixed",
+            "model": pool.model,
+            "dataset": pool.dataset,
+            "stratum": name,
+            "n": best.n,
+            "size_smallest": float(sizes.min()) if len(sizes) else None,
+            "size_mean": stratum.mean_fraction,
+            "size_largest": float(sizes.max()) if len(sizes) else None,
+            "chance": best.chance,
+            "pointing": best.pointing,
+            **_pointing_limits(best.pointing, best.n, sample.interval("pointing", name, level), level),
+            "above_chance": stratum.above_chance,
+            **limits("above_chance", gap),
+            "dice_fixed": best.dice_fixed,
+            **limits("dice_fixed", sample.interval("dice_fixed", name, level)),
+            "dice_best": best.dice_best,
+            **limits("dice_best", sample.interval("dice_best", name, level)),
+            "tau_best": best.best_tau,
+            "dice_honest": honest.dice_best,
+            **limits("dice_honest", drawn_scores["cross_fit"].interval("dice_best", name, level)),
+            "floor_dice": best.floor_dice,
+        }
+
+
+def _pointing_limits(value: float | None, n: int, drawn_interval: Interval | None, level: float) -> dict[str, Any]:
+    """The interval of pointing: Wilson's for few pairs, where resampling them says too little."""
+    interval = drawn_interval
+    if value is not None and n < SMALL:
+        interval = wilson_interval(value * n, n, level)
+    return {**limits("pointing", interval), "pointing_interval": interval.method if interval else None}
+
+
+def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
+    columns = (
+        Column("model"),
+        Column("dataset"),
+        Column("stratum"),
+        Column("n"),
+        Column("mean size"),
+        *(Column(text, "Point") for text in ("value", "chance", "above chance")),
+        *(Column(text, "Dice") for text in ("at 0.5", "best*", "honest+", "all-ones")),
+    )
+    body: list[tuple[Item, ...]] = []
+    for row in rows:
+        pointing = percent_cell(row["pointing"], between(row, "pointing"))
+        if row["pointing_interval"] == "wilson":
+            pointing = Cell(pointing.text, pointing.interval, note="Wilson")
+        body.append(
+            (
+                str(row["model"]),
+                ALL if row["dataset"] == ALL else material.title(row["dataset"]),
+                str(row["stratum"]),
+                str(row["n"]),
+                percent_cell(row["size_mean"]),
+                pointing,
+                percent_cell(row["chance"]),
+                percent_cell(row["above_chance"], between(row, "above_chance")),
+                *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_honest")),
+                percent_cell(row["floor_dice"]),
+            )
+        )
+    notes = (
+        OPTIMISTIC,
+        HONEST,
+        "percent; means over the pairs of a stratum, all classes together; thresholds are the stratum's own",
+        "chance: the mean region fraction, the expected pointing of a random pixel; it grows with the region",
+        "a cell of a 14 x 14 grid is 0.51 percent of the image, of a 7 x 7 grid 2.04 percent",
+    )
+    return Table(title, columns, tuple(body), material.stamps, notes, name)

@@ -1,0 +1,195 @@
+"""The numbers of the study of thresholds: curves with bands, the range near the best, peakedness, reliability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.aggregate import macro_mean
+from ...metrics_gpu.bootstrap import percentile_interval
+from ...metrics_gpu.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
+from ...metrics_gpu.curves import dice_curves, iou_curves
+from ...metrics_gpu.grounding import Grounding, GroundingScores
+from ...metrics_gpu.grounding_bootstrap import GroundingReplicates
+from ...metrics_gpu.mean_bootstrap import MeanReplicates, band, class_means, macro_means, mean_replicates
+from ...metrics_gpu.options import Unit
+from ...metrics_gpu.search import FIXED
+from ...metrics_gpu.thresholds import LEVELS
+from .material import PIXELS, StudyCell
+from .writing import limits
+
+__all__ = ["SEARCHES", "CellCurves", "cell_curves", "model_deltas"]
+
+Float = NDArray[np.float64]
+
+SEARCHES: tuple[tuple[Unit, str], ...] = (("per_class", "best"), ("cross_fit", "honest"))
+"""The two searches for a threshold, and what their columns are called."""
+
+_AREA, _ENTROPY = 0, 1
+_FIRST = 2  # columns ahead of the curves
+_DICE, _IOU, _PIXELS, _INSIDE = (slice(_FIRST + i * LEVELS, _FIRST + (i + 1) * LEVELS) for i in range(4))
+
+
+@dataclass(frozen=True, eq=False)
+class CellCurves:
+    """One cell's curves and scores.
+
+    means: float64 [C, K], macro: [K], drawn: their replicates; the K columns are area at 0.5, entropy, and per level
+    Dice, IoU, pixels and pixels inside. `histogram`: whether the last two, and the entropy, are known. scores and
+    samples: by unit of the search.
+    """
+
+    cell: StudyCell
+    means: Float
+    macro: Float
+    drawn: MeanReplicates
+    histogram: bool
+    scores: dict[Unit, Grounding]
+    samples: dict[Unit, GroundingReplicates]
+    level: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """`mean`, then the classes that have pairs."""
+        return ("mean", *(self.cell.classes[index] for index in np.unique(self.cell.class_of)))
+
+    def mean(self, name: str) -> Float:
+        """float64 [K] of a class, or of `mean`, the mean over classes."""
+        if name == "mean":
+            return self.macro
+        found: Float = self.means[self.cell.classes.index(name)]
+        return found
+
+    def sample(self, name: str) -> Float:
+        """float64 [B, K]: replicates of `mean(name)`."""
+        return self.drawn.macro if name == "mean" else self.drawn.classes[:, self.cell.classes.index(name)]
+
+    def one(self, unit: Unit, name: str) -> GroundingScores:
+        """Scores of a class, or their mean over classes."""
+        found = self.scores[unit]
+        return found.macro if name == "mean" else found.classes[self.cell.classes.index(name)]
+
+    def key(self, name: str) -> dict[str, Any]:
+        """The leading columns of every row."""
+        return {
+            "model": self.cell.model,
+            "dataset": self.cell.dataset,
+            "class": name,
+            "n": self.one("per_class", name).n,
+        }
+
+    def curve_rows(self) -> Iterator[dict[str, Any]]:
+        """Dice and IoU at every threshold with pointwise limits."""
+        for name in self.names:
+            mean = self.mean(name)
+            columns: dict[str, Float] = {}
+            for field, part in (("dice", _DICE), ("iou", _IOU)):
+                columns[field] = mean[part]
+                columns[f"{field}_low"], columns[f"{field}_high"] = band(self.sample(name)[:, part], self.level)
+            key = self.key(name)
+            for k in range(LEVELS):
+                yield {
+                    **key,
+                    "tau": k / 100,
+                    **{field: float(column[k]) for field, column in columns.items()},
+                }
+
+    def reliability_rows(self) -> Iterator[dict[str, Any]]:
+        """Share of pixels inside the region by normalised saliency; `mean` weighs every class alike."""
+        for name in self.names if self.histogram else ():
+            mean, sample = self.mean(name), self.sample(name)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                share = mean[_INSIDE] / mean[_PIXELS]
+                low, high = band(sample[:, _INSIDE] / sample[:, _PIXELS], self.level)
+            key = self.key(name)
+            for k in range(LEVELS):
+                yield {
+                    **key,
+                    "saliency": float(LEVEL_VALUES[k]),
+                    "pixels": float(mean[_PIXELS][k] / PIXELS),
+                    "inside": float(share[k]),
+                    "inside_low": float(low[k]),
+                    "inside_high": float(high[k]),
+                }
+
+    def sensitivity_row(self, name: str, within: float) -> dict[str, Any]:
+        """How much a wrong threshold costs, how wide the range of good ones is, and how peaked the maps are.
+
+        tau_best, near_low, near_high, near_width: of the mean curve, one threshold for all; delta columns are in
+        percentage points. calibration_error: mean distance, over pixels, of the normalised saliency from the share of
+        pixels inside the region.
+        """
+        mean, sample = self.mean(name), self.sample(name)
+        near = near_best(mean[_DICE], within)
+        best = self.one("per_class", name)
+        row: dict[str, Any] = {
+            **self.key(name),
+            "degenerate": best.degenerate,
+            "dice_fixed": float(mean[_DICE][FIXED]),
+            **limits("dice_fixed", percentile_interval(sample[:, _DICE][:, FIXED], self.level)),
+            "floor": best.floor_dice,
+        }
+        for unit, mark in SEARCHES:
+            drawn, known = self.samples[unit], "macro" if name == "mean" else name
+            row[f"dice_{mark}"] = self.one(unit, name).dice_best
+            row |= limits(f"dice_{mark}", drawn.interval("dice_best", known, self.level))
+            row[f"delta_{mark}_points"] = self.one(unit, name).delta_dice
+            row |= limits(f"delta_{mark}_points", drawn.interval("delta_dice", known, self.level))
+        row |= {
+            "tau_best": int(near.best) / 100,
+            "near_low": int(near.low) / 100,
+            "near_high": int(near.high) / 100,
+            "near_width": float(near.width),
+            **limits("near_width", percentile_interval(near_best(sample[:, _DICE], within).width, self.level)),
+            "area_fixed": float(mean[_AREA]),
+            **limits("area_fixed", percentile_interval(sample[:, _AREA], self.level)),
+            "region": best.chance,
+            "entropy": float(mean[_ENTROPY]) if self.histogram else None,
+            "calibration_error": self._calibration_error(mean) if self.histogram else None,
+        }
+        return row
+
+    @staticmethod
+    def _calibration_error(mean: Float) -> float:
+        return float(np.abs(LEVEL_VALUES * mean[_PIXELS] - mean[_INSIDE]).sum() / mean[_PIXELS].sum())
+
+
+def cell_curves(cell: StudyCell, level: float) -> CellCurves:
+    """Everything the study says about one cell that has pairs."""
+    counts = cell.counts
+    try:
+        pixels, inside = level_histogram(counts)
+        entropy, histogram = map_entropy(counts), True
+    except ValueError:  # another protocol's counts do not say what lies below the first threshold
+        pixels = inside = np.zeros((cell.n, LEVELS), np.int64)
+        entropy, histogram = np.zeros(cell.n), False
+    columns = [counts.area[:, FIXED] / PIXELS, entropy, dice_curves(counts), iou_curves(counts), pixels, inside]
+    table = np.column_stack(columns).astype(np.float64)
+    means = class_means(table, cell.class_of, len(cell.classes))
+    return CellCurves(
+        cell=cell,
+        means=means,
+        macro=macro_means(means),
+        drawn=mean_replicates(table, cell.class_of, len(cell.classes), cell.draws, cell.patient_of),
+        histogram=histogram,
+        scores={unit: cell.scores(unit) for unit, _ in SEARCHES},
+        samples={unit: cell.replicates(unit) for unit, _ in SEARCHES},
+        level=level,
+    )
+
+
+def model_deltas(model: str, cells: list[CellCurves], level: float) -> dict[str, Any]:
+    """Delta Dice of a model, mean over its datasets that have pairs (metrics specification §4)."""
+    row: dict[str, Any] = {"model": model, "datasets": len(cells), "n": sum(item.cell.n for item in cells)}
+    for unit, mark in SEARCHES:
+        row[f"delta_{mark}_points"] = macro_mean(item.scores[unit].macro.delta_dice for item in cells)
+        interval = None
+        if cells:
+            sample = np.mean([item.samples[unit].macro["delta_dice"] for item in cells], axis=0)
+            interval = percentile_interval(sample, level)
+        row |= limits(f"delta_{mark}_points", interval)
+    return row

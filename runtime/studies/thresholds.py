@@ -1,0 +1,116 @@
+"""Threshold sensitivity: Dice and IoU at every threshold, delta Dice, and how peaked the maps are (paper's Fig. 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..reporting.table import Column, Item, Table
+from .material import Material
+from .outcome import Outcome, Rows, drawn
+from .threshold_curves import CellCurves, cell_curves, model_deltas
+from .threshold_figures import draw_thresholds
+from .writing import HONEST, OPTIMISTIC, between, number_cell, percent_cell, points_cell
+
+__all__ = ["study_thresholds"]
+
+
+def study_thresholds(material: Material, within: float = 0.05) -> Outcome:
+    """How much Dice depends on the threshold.
+
+    within: the share of the best Dice that the `near best` range of thresholds may lose. Raises ValueError unless it
+    lies in [0, 1).
+    """
+    level = material.sampling.level
+    rows: dict[str, list[dict[str, Any]]] = {"delta_dice": [], "sensitivity": [], "curves": [], "reliability": []}
+    for model in material.models:
+        kept: list[CellCurves] = []
+        for cell in material.of_model(model):
+            if cell.n:
+                item = cell_curves(cell, level)
+                rows["sensitivity"] += [item.sensitivity_row(name, within) for name in item.names]
+                rows["curves"] += item.curve_rows()
+                rows["reliability"] += item.reliability_rows()
+                kept.append(item)
+        rows["delta_dice"].append(model_deltas(model, kept, level))
+    figures, remarks = drawn(lambda: draw_thresholds(rows, material))
+    facts = (
+        f"{len(material.paired)} of {len(material.cells)} finished cells have pairs with a region",
+        material.sampling.fact,
+        f"near best: the thresholds around the best one that lose at most {100 * within:g} % of its Dice",
+        *material.unfinished,
+    )
+    return Outcome(
+        name="thresholds",
+        title="Threshold sensitivity",
+        facts=facts,
+        tables=(_deltas(rows["delta_dice"], material), _sensitivity(rows["sensitivity"], material)),
+        data=rows,
+        settings={"within": within, **material.sampling.settings},
+        figures=figures,
+        remarks=remarks,
+    )
+
+
+def _deltas(rows: Rows, material: Material) -> Table:
+    columns = ("model", "datasets", "n pairs", "delta Dice*", "delta Dice+")
+    body: tuple[tuple[Item, ...], ...] = tuple(
+        (
+            str(row["model"]),
+            str(row["datasets"]),
+            str(row["n"]),
+            *(
+                points_cell(row[f"delta_{mark}_points"], between(row, f"delta_{mark}_points"))
+                for mark in ("best", "honest")
+            ),
+        )
+        for row in rows
+    )
+    notes = (
+        OPTIMISTIC,
+        HONEST,
+        "delta Dice: Dice at the chosen thresholds minus Dice at 0.5, percentage points, mean over datasets",
+    )
+    return Table("Delta Dice per model", tuple(map(Column, columns)), body, material.stamps, notes, "delta-dice")
+
+
+def _sensitivity(rows: Rows, material: Material) -> Table:
+    """The mean over classes of each model and dataset; classes are in sensitivity.csv."""
+    columns = (
+        Column("model"),
+        Column("dataset"),
+        Column("n"),
+        *(Column(name, "Dice") for name in ("at 0.5", "best*", "honest+", "all-ones")),
+        *(Column(name, "delta Dice") for name in ("best*", "honest+")),
+        *(Column(name, "near best") for name in ("tau", "from", "to", "width")),
+        *(Column(name, "maps") for name in ("area at 0.5", "region", "entropy", "calibration error")),
+    )
+    body: list[tuple[Item, ...]] = []
+    for row in rows:
+        if row["class"] != "mean":
+            continue
+        body.append(
+            (
+                str(row["model"]),
+                material.title(row["dataset"]),
+                str(row["n"]),
+                *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_honest")),
+                percent_cell(row["floor"]),
+                *(points_cell(row[f], between(row, f)) for f in ("delta_best_points", "delta_honest_points")),
+                *(number_cell(row[f]) for f in ("tau_best", "near_low", "near_high")),
+                number_cell(row["near_width"], between(row, "near_width")),
+                percent_cell(row["area_fixed"], between(row, "area_fixed")),
+                percent_cell(row["region"]),
+                number_cell(row["entropy"], decimals=3),
+                number_cell(row["calibration_error"], decimals=3),
+            )
+        )
+    notes = (
+        OPTIMISTIC,
+        HONEST,
+        "percent; means over the classes that have pairs; Dice best* and honest+ take a threshold per class, near best "
+        "is about one threshold for all",
+        "a range that begins at 0 holds the all-ones mask: the maps then add little to it",
+        "area at 0.5: share of the image above half of the maximum; entropy: 1 is a map that is the same everywhere",
+        "calibration error: mean distance over pixels of the normalised saliency from the share inside the region",
+    )
+    return Table("Sensitivity to the threshold", columns, tuple(body), material.stamps, notes, "sensitivity")

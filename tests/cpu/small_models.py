@@ -1,0 +1,129 @@
+"""Each of the seven models with few and narrow layers: the code of the real ones, exported in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from xbench_fast.engines.bundle import Bundle, write_bundle
+from xbench_fast.engines.manifest import Manifest
+from xbench_fast.engines.prompts import PromptSet
+from xbench_fast.export import Adapter, stand_in_adapter
+from xbench_fast.export.graph import export_image, image_spec
+from xbench_fast.export.models import biomedclip, carzero, clinical_bert, clip, mavl, medklip
+from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig
+from xbench_fast.export.models.layers.bert import BertConfig
+from xbench_fast.export.models.layers.query_decoder import DecoderConfig
+from xbench_fast.export.models.layers.resnet import ResNetConfig
+from xbench_fast.export.models.layers.vit import ViTConfig
+from xbench_fast.export.standin import fill_module
+
+VIT = ViTConfig(patch=32, width=32, layers=2, heads=2, hidden=64)
+BERT = BertConfig(vocabulary=64, width=32, layers=1, heads=2, hidden=32, pooler=False)
+DECODER = DecoderConfig(width=32, layers=2, heads=2, hidden=48)
+RESNET = ResNetConfig(stem=8, widths=(8, 8, 16), blocks=(1, 1, 1))
+DEVIDE = {
+    "image": {"layers": 1, "heads": 2, "width": 32, "hidden": 48, "patch": 56},
+    "text": {"vocabulary": 64, "width": 32, "layers": 1, "heads": 2, "hidden": 48, "positions": 64, "max_length": 64},
+    "decoder": {"width": 32, "layers": 2, "heads": 2, "ffn": 48},
+}
+
+
+def _filled(build: Callable[[], Any]) -> Any:
+    with torch.device("meta"):
+        module = build()
+    fill_module(module, 0)
+    return module
+
+
+def _carzero() -> Adapter:
+    decoder = DecoderConfig(width=32, layers=2, heads=2, hidden=48, self_attention=False)
+    config = CarzeroConfig(words=5, vit=VIT, bert=BERT, decoder=decoder, head=(32, 16))
+    return carzero.CarzeroAdapter._describe(_filled(lambda: carzero.Carzero(config)), "stand-in", None)
+
+
+def _biomedclip() -> Adapter:
+    return biomedclip.BiomedClipAdapter._describe(_filled(lambda: biomedclip.BiomedClip(VIT, BERT)), "stand-in", None)
+
+
+def _clip(monkeypatch: pytest.MonkeyPatch) -> Adapter:
+    model = pytest.importorskip("open_clip.model")
+    vision, text = model.CLIPVisionCfg, model.CLIPTextCfg
+    small = {"layers": 2, "width": 64}
+    monkeypatch.setattr(model, "CLIPVisionCfg", lambda **sizes: vision(**{**sizes, **small, "head_width": 32}))
+    monkeypatch.setattr(model, "CLIPTextCfg", lambda **sizes: text(**{**sizes, **small, "heads": 2}))
+    return clip.ClipAdapter.stand_in("vit-b-32")
+
+
+def _clinical(monkeypatch: pytest.MonkeyPatch, module: Any, adapter: type[Adapter]) -> Adapter:
+    for place in (clinical_bert, module):
+        for name, value in (("RESNET", RESNET), ("DECODER", DECODER), ("BERT", BertConfig(64, 768, 1, 2, 32))):
+            monkeypatch.setattr(place, name, value, raising=False)
+    return adapter.stand_in("224")
+
+
+def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
+    """The model `name`, small."""
+    makers: dict[str, Callable[[], Adapter]] = {
+        "biomedclip": _biomedclip,
+        "carzero": _carzero,
+        "clip": lambda: _clip(monkeypatch),
+        "devide": lambda: stand_in_adapter("devide", config=DEVIDE),
+        "kad": lambda: stand_in_adapter("kad", "demo"),
+        "mavl": lambda: _clinical(monkeypatch, mavl, mavl.MavlAdapter),
+        "medklip": lambda: _clinical(monkeypatch, medklip, medklip.MedKlipAdapter),
+    }
+    return makers[name]()
+
+
+QUERIES = [("Mass", 1), ("Mass", 1), ("Mass", -1), ("Effusion", 1), ("Effusion", -1), ("Unicorn", 1)]
+"""(finding, polarity) of each query of the set `coco`."""
+
+MODELS = ("biomedclip", "carzero", "clip", "devide", "kad", "mavl", "medklip")
+
+
+def image_bundle(adapter: Adapter, folder: Path, sets: dict[str, PromptSet]) -> Bundle:
+    """A bundle at `folder` with the adapter's image graph and prompt sets whose features are made up."""
+    source = folder.parent / f".source-{folder.name}"
+    source.mkdir()
+    export_image(adapter, source)
+    files = {"image.onnx": source / "image.onnx"}
+    for item in sets.values():
+        item.save(source / item.file)
+        files[item.file] = source / item.file
+    manifest = Manifest(
+        model=adapter.name,
+        variant=adapter.variant,
+        weights="stand-in",
+        checkpoint=None,
+        geometry=adapter.geometry,
+        grid=adapter.grid,
+        saliency={"kind": adapter.saliency.kind, "description": adapter.saliency.description},
+        logit_scale=adapter.logit_scale,
+        text={"context": adapter.context},
+        graphs={"image": image_spec(adapter)},
+        prompt_sets={name: item.record() for name, item in sets.items()},
+        opset=20,
+        exporter={"test": "1"},
+        parity={},
+    )
+    return write_bundle(folder, manifest, files)
+
+
+def made_up_set(adapter: Adapter, name: str, queries: list[tuple[str, int]], seed: int) -> PromptSet:
+    """A set of random features; `queries` are (finding, polarity)."""
+    findings = tuple(dict.fromkeys(finding for finding, _ in queries))
+    shape = (len(queries), *adapter.text_shape)
+    return PromptSet(
+        name=name,
+        findings=findings,
+        texts=tuple(f"text {number}" for number in range(len(queries))),
+        finding_of=np.array([findings.index(finding) for finding, _ in queries], np.int32),
+        polarity=np.array([polarity for _, polarity in queries], np.int8),
+        features=np.random.default_rng(seed).standard_normal(shape, dtype=np.float32),
+        status=("own",) * len(findings),
+    )

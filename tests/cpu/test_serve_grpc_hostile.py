@@ -1,0 +1,146 @@
+"""gRPC clients that send what none should: a status for their mistake, never for ours, and the next is served."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic import SIZE, make_bundle, save_graph
+
+for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client", "google.protobuf"):
+    pytest.importorskip(package)
+grpc = pytest.importorskip("grpc")
+
+from grpc_server import GrpcServer  # noqa: E402
+from xbench_fast.runtime.serving.grpc.messages import SERVICE, Messages  # noqa: E402
+
+LIMIT = 300_000
+MESSAGES = Messages()
+CLIENTS_FAULT = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNIMPLEMENTED,
+}
+
+
+def infer_message() -> bytes:
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 1, SIZE, SIZE), dtype=np.uint8)
+    made = MESSAGES.make(
+        "ModelInferRequest",
+        model_name="blocks-32",
+        inputs=[{"name": "pixels", "datatype": "UINT8", "shape": pixels.shape}],
+        raw_input_contents=[pixels.tobytes()],
+    )
+    data: bytes = made.SerializeToString()
+    return data
+
+
+GOOD = infer_message()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
+    folder = tmp_path_factory.mktemp("grpc-hostile")
+    (folder / "models").mkdir()
+    make_bundle(folder / "models" / "blocks-32", graph=save_graph(folder / "blocks.onnx"))
+    with GrpcServer(folder / "models", folder, "--max-body", str(LIMIT)) as process:
+        yield process
+        assert process.stop() == 0
+        assert "Traceback" not in process.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def channel(server: GrpcServer) -> Iterator[Any]:
+    with grpc.insecure_channel(server.grpc) as made:
+        yield made
+        assert ask(made, GOOD)[0] == grpc.StatusCode.OK
+
+
+def ask(channel: Any, data: bytes, method: str = "ModelInfer", **options: Any) -> tuple[Any, str]:
+    call = channel.unary_unary(f"/{SERVICE}/{method}")
+    done = call.future(data, timeout=60, **options)
+    return done.code(), done.details()
+
+
+def test_damaged_messages_are_the_clients_fault(channel: Any) -> None:
+    """Bits turned, parts cut out, put twice or made up."""
+    chance = random.Random(7)
+    seen = set()
+    for _ in range(300):
+        data = bytearray(GOOD)
+        for _ in range(chance.randint(1, 4)):
+            start = chance.choice([chance.randrange(40), chance.randrange(len(data) + 1)])
+            kind = chance.randrange(4)
+            if kind == 0 and start < len(data):
+                data[start] ^= 1 << chance.randrange(8)
+            elif kind == 1:
+                del data[start : start + chance.randint(1, 30)]
+            elif kind == 2:
+                data[start:start] = data[start : start + chance.randint(1, 30)]
+            else:
+                data[start:start] = chance.randbytes(chance.randint(1, 12))
+        seen.add(ask(channel, bytes(data))[0])
+    assert grpc.StatusCode.INVALID_ARGUMENT in seen and seen <= CLIENTS_FAULT | {grpc.StatusCode.OK}
+
+
+@pytest.mark.parametrize("method", ["ModelReady", "ModelMetadata", "RepositoryIndex", "ServerMetadata", "ModelInfer"])
+def test_no_method_takes_rubbish(channel: Any, method: str) -> None:
+    code, words = ask(channel, b"\xff" * 20, method)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT and "no valid" in words
+
+
+def test_names_that_lead_elsewhere(channel: Any) -> None:
+    for name in ("../../etc/passwd", "blocks-32/../x", "", "\x00", "x" * 5000):
+        data = MESSAGES.make("ModelMetadataRequest", name=name).SerializeToString()
+        code, words = ask(channel, data, "ModelMetadata")
+        assert code == grpc.StatusCode.NOT_FOUND and len(words) < 1000
+    for method in ("ModelStreamInfer", "RepositoryModelLoad", "SystemSharedMemoryRegister", "Nothing", "ä"):
+        assert ask(channel, b"", method)[0] == grpc.StatusCode.UNIMPLEMENTED
+    done = channel.unary_unary("/other.Service/Call").future(b"", timeout=60)
+    assert done.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_large_and_packed_messages_are_refused(channel: Any) -> None:
+    """What is packed has no size that could be checked before it is unpacked, so it is not taken at all."""
+    assert ask(channel, bytes(LIMIT + 1))[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
+    for packing in (grpc.Compression.Gzip, grpc.Compression.Deflate):
+        for data in (GOOD, bytes(20_000_000)):
+            code, words = ask(channel, data, compression=packing)
+            assert code == grpc.StatusCode.UNIMPLEMENTED and "disabled" in words
+
+
+def test_calls_without_a_message_or_with_two(channel: Any) -> None:
+    stream = channel.stream_unary(f"/{SERVICE}/ModelInfer")
+    empty = stream.future(iter(()), timeout=60)
+    assert empty.code() == grpc.StatusCode.INVALID_ARGUMENT and "no message" in empty.details()
+    assert stream.future(iter((GOOD, GOOD)), timeout=60).code() == grpc.StatusCode.OK
+
+
+def test_a_client_that_goes_away_or_waits_holds_nobody(server: GrpcServer, channel: Any) -> None:
+    never = threading.Event()
+
+    def slow() -> Iterator[bytes]:
+        never.wait(30)
+        yield GOOD
+
+    waiting = [channel.stream_unary(f"/{SERVICE}/ModelInfer").future(slow(), timeout=60) for _ in range(20)]
+    gone = [channel.unary_unary(f"/{SERVICE}/ModelInfer").future(GOOD, timeout=60) for _ in range(20)]
+    for call in gone:
+        call.cancel()
+    assert ask(channel, GOOD)[0] == grpc.StatusCode.OK
+    for call in waiting:
+        call.cancel()
+    never.set()
+    for _ in range(200):
+        if [line["status"] for line in server.lines()].count("CANCELLED") >= 20:
+            break
+        time.sleep(0.05)
+    assert [line["status"] for line in server.lines()].count("CANCELLED") >= 20
+    assert ask(channel, GOOD)[0] == grpc.StatusCode.OK

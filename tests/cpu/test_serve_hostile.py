@@ -1,0 +1,300 @@
+"""Clients that are slow, go away, or send anything: no status of 500, no crash, no worker that is held."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from serving_process import ServerProcess, image_request
+from synthetic import SIZE, make_bundle, make_dataset, save_graph
+
+for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
+    pytest.importorskip(package)
+httpx = pytest.importorskip("httpx")
+
+INFER = "/v2/models/blocks-32/infer"
+EXAMPLES = 40 * int(os.environ.get("XBENCH_FUZZ", "1"))
+# As `xbench-fast serve`, but with limits that a test can wait for.
+IMPATIENT = """
+import asyncio, sys
+from pathlib import Path
+from xbench_fast.runtime.serving.access_log import AccessLog
+from xbench_fast.runtime.serving.catalogue import Catalogue
+from xbench_fast.runtime.serving.connections import Limits
+from xbench_fast.runtime.serving.http_v2 import HttpSettings
+from xbench_fast.runtime.serving.server import ServerSettings, bind, serve
+
+limits = Limits(headers=1.0, body=1.5, reading=1.0, connections=24)
+settings = ServerSettings(http=HttpSettings(body_timeout=1.0, budget=1 << 20, max_body=1 << 20), limits=limits)
+listener = bind("127.0.0.1", 0)
+with Catalogue([Path(sys.argv[1])], engine="onnxruntime-cpu", threads=1) as catalogue:
+    tell = lambda: print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+    asyncio.run(serve(catalogue, listener, settings, log=AccessLog(), announce=tell))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("hostile")
+    (made / "models").mkdir()
+    make_bundle(made / "models" / "blocks-32", graph=save_graph(made / "blocks.onnx"))
+    make_dataset(made / "data", 2)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(folder / "models", folder, "--max-body", "1MB") as process:
+        yield process
+        assert process.process.poll() is None, process.log.read_text()
+        assert process.stop() == 0
+        log = process.log.read_text()
+        assert "Traceback" not in log and '"status": 500' not in log, log
+
+
+@pytest.fixture(scope="module")
+def impatient(folder: Path) -> Iterator[tuple[str, int]]:
+    line = [sys.executable, "-c", IMPATIENT, str(folder / "models" / "blocks-32")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            host, _, port = process.stdout.readline().strip().removeprefix("http://").partition(":")
+            yield host, int(port)
+        finally:
+            process.terminate()
+            _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0 and "Traceback" not in errors, errors
+
+
+def answered(address: tuple[str, int]) -> bool:
+    return bool(httpx.get(f"http://{address[0]}:{address[1]}/v2/health/ready", timeout=30).status_code == 200)
+
+
+def until_closed(line: socket.socket, *, send: bytes = b"") -> bytes:
+    """What comes until the server closes the line; `send` is sent byte by byte meanwhile."""
+    line.settimeout(0.1)
+    got, rest = b"", iter(send)
+    for _ in range(600):
+        try:
+            part = line.recv(65536)
+            if not part:
+                return got
+            got += part
+        except TimeoutError:
+            pass
+        except OSError:
+            return got
+        try:
+            line.sendall(bytes([next(rest)]))
+        except (StopIteration, OSError):
+            continue
+    pytest.fail("the server kept the connection")
+
+
+HEAD = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "status"),
+    [
+        (b"", b"", b""),
+        (b"GET /v2 HT", b"", b""),
+        (HEAD, b"X: " + b"a" * 400, b""),
+        (HEAD + b"Content-Length: 500\r\n\r\n", b"", b"408"),
+        (HEAD + b"Content-Length: 500\r\n\r\n", b"{" * 400, b"408"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc", b"", b"408"),
+    ],
+)
+def test_who_sends_slowly_is_cut_off(impatient: tuple[str, int], first: bytes, then: bytes, status: bytes) -> None:
+    with socket.create_connection(impatient, timeout=30) as line:
+        line.sendall(first)
+        assert answered(impatient), "others are served meanwhile"
+        got = until_closed(line, send=then)
+    assert got.partition(b"\r\n")[0].split(b" ")[1:2] == ([status] if status else [])
+
+
+def test_who_reads_slowly_is_cut_off(impatient: tuple[str, int]) -> None:
+    """An answer of 36 MB for a client that takes nothing of it."""
+    shape = [60, 1, SIZE, SIZE]
+    tensor = {"name": "pixels", "datatype": "UINT8", "shape": shape, "parameters": {"binary_data_size": 60 * SIZE**2}}
+    content = {"inputs": [tensor], "outputs": [{"name": "saliency_full", "parameters": {"binary_data": True}}]}
+    text = json.dumps(content).encode()
+    body = text + bytes(60 * SIZE**2)
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.settimeout(30)
+        line.connect(impatient)
+        line.sendall(
+            HEAD + f"Content-Length: {len(body)}\r\nInference-Header-Content-Length: {len(text)}\r\n\r\n".encode()
+        )
+        line.sendall(body)
+        assert line.recv(12) == b"HTTP/1.1 200"
+        time.sleep(3)
+        assert answered(impatient)
+        got = 0
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            while part := line.recv(1 << 20):
+                got += len(part)
+            raise ConnectionResetError
+    assert got < 36 * 10**6, "the rest was thrown away"
+
+
+def test_idle_connections_do_not_keep_others_out(impatient: tuple[str, int]) -> None:
+    lines = [socket.create_connection(impatient, timeout=30) for _ in range(24)]
+    try:
+        busy = httpx.get(f"http://{impatient[0]}:{impatient[1]}/v2", timeout=30)
+        assert busy.status_code == 503 and busy.headers["retry-after"] == "1" and busy.json()["error"]
+        for line in lines:
+            assert until_closed(line) == b""
+        assert answered(impatient)
+    finally:
+        for line in lines:
+            line.close()
+
+
+def test_who_goes_away_is_forgotten(server: ServerProcess, folder: Path) -> None:
+    content, headers = image_request((folder / "data" / "images" / "case0000.png").read_bytes())
+    host, port = server.address.split(":")
+    head = HEAD + f"Content-Length: {len(content)}\r\n".encode()
+    head += "".join(f"{key}: {value}\r\n" for key, value in headers.items()).encode() + b"\r\n"
+    for part in (content, content[: len(content) // 2]):
+        for _ in range(10):
+            line = socket.create_connection((host, int(port)), timeout=30)
+            line.sendall(head + part)
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            line.close()
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        for _ in range(300):
+            if 'xbench_in_flight_images{model="blocks-32"} 0.0' in client.get("/metrics").text:
+                break
+            time.sleep(0.02)
+        assert 'xbench_in_flight_images{model="blocks-32"} 0.0' in client.get("/metrics").text
+        assert client.post(INFER, content=content, headers=headers).status_code == 200
+
+
+text = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=12)
+numbers = st.integers(-2, 2000).map(str)
+header = st.tuples(
+    st.sampled_from(
+        ["Inference-Header-Content-Length", "Content-Type", "Content-Encoding", "Accept", "X-Any", "Expect"]
+    ),
+    numbers | text.map(str.strip),
+)
+plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner))
+tensors = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["image", "pixels", "findings", "prompts", "prompt_set", "tau"]),
+        "datatype": st.sampled_from(["BYTES", "UINT8", "FP32"]),
+        "shape": st.lists(st.integers(0, 3), max_size=4) | st.just([1, 1, SIZE, SIZE]),
+    },
+    optional={
+        "data": values | st.lists(st.text(max_size=8), max_size=3) | st.just([7] * SIZE * SIZE),
+        "parameters": values | st.just({"content_type": "base64"}) | st.just({"binary_data_size": 12}),
+    },
+)
+outputs = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from(["logits", "mask", "boxes", "overlay", "x"])}), max_size=3
+)
+requests = st.fixed_dictionaries(
+    {"inputs": st.lists(tensors, min_size=1, max_size=4)},
+    optional={
+        "outputs": outputs | values,
+        "parameters": values
+        | st.fixed_dictionaries({}, optional={"tau": st.floats(), "prompt_set": st.text(max_size=5)}),
+        "id": st.text(max_size=4) | values,
+    },
+)
+paths = st.sampled_from([INFER, "/v2/models/blocks-32", "/v2/repository/index", "/", "/v2", "/metrics"]) | st.text(
+    st.characters(codec="ascii", exclude_categories=["Cc", "Zs"]), max_size=20
+).map(lambda tail: "/v2/models/" + tail.replace("#", "").replace("?", ""))
+slow = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def client(server: ServerProcess) -> Iterator[Any]:
+    with httpx.Client(base_url=server.url, timeout=60) as made:
+        yield made
+
+
+def check(answer: Any) -> None:
+    assert answer.status_code < 500 or answer.status_code == 503, (answer.status_code, answer.text)
+    if answer.status_code >= 400:
+        assert answer.json()["error"], answer.text
+
+
+@given(requests, st.binary(max_size=20), st.lists(header, max_size=2))
+@slow
+def test_any_request_is_answered_or_refused(
+    client: Any, content: Any, raw: bytes, headers: list[tuple[str, str]]
+) -> None:
+    body = json.dumps(content).encode()
+    given_length = [("Inference-Header-Content-Length", str(len(body)))] if raw else []
+    check(client.post(INFER, content=body + raw, headers=[*given_length, *headers]))
+
+
+@given(
+    st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS"]),
+    paths,
+    st.binary(max_size=60),
+    st.lists(header, max_size=3),
+)
+@slow
+def test_any_address_is_answered_or_refused(
+    client: Any, method: str, path: str, body: bytes, headers: list[tuple[str, str]]
+) -> None:
+    answer = client.request(method, path, content=body, headers=headers)
+    if method == "HEAD":
+        assert answer.status_code < 500
+    else:
+        check(answer)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["PNG", "JPEG", "dcm"]), st.integers(1, 30))
+@slow
+def test_damaged_files_are_refused_or_answered(client: Any, folder: Path, seed: int, kind: str, changes: int) -> None:
+    random = np.random.default_rng(seed)
+    data = bytearray(damaged_source(folder, kind))
+    for place in random.integers(0, len(data), changes):
+        data[place] = random.integers(256)
+    content, headers = image_request(bytes(data[: random.integers(1, len(data) + 1)]))
+    check(client.post(INFER, content=content, headers=headers))
+
+
+def damaged_source(folder: Path, kind: str) -> bytes:
+    """A file that is whole still."""
+    place = Path(__file__).resolve().parents[1] / "none" / "make_images.py"
+    spec = importlib.util.spec_from_file_location("make_images", place)
+    assert spec is not None and spec.loader is not None
+    images = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(images)
+    grey = np.asarray(Image.open(folder / "data" / "images" / "case0000.png"))
+    return bytes(images.dicom(grey) if kind == "dcm" else images.encode(grey, kind))
+
+
+@given(st.binary(min_size=1, max_size=200))
+@slow
+def test_any_bytes_on_the_line(server: ServerProcess, data: bytes) -> None:
+    host, port = server.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as line:
+        line.sendall(data)
+        line.shutdown(socket.SHUT_WR)
+        line.settimeout(30)
+        got = b""
+        while part := line.recv(65536):
+            got += part
+    assert not got or got.startswith(b"HTTP/1.1 4"), got

@@ -1,0 +1,84 @@
+"""The PyTorch runner that stands beside an engine: what it feeds the model, and what becomes of its failures."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from xbench_fast.engines.errors import ConfigError, EngineError  # noqa: E402
+from xbench_fast.export import torch_runner  # noqa: E402
+from xbench_fast.export.torch_runner import compiled_runner, eager_runner  # noqa: E402
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8)).astype(np.uint8)
+TEXT = np.random.default_rng(1).standard_normal((2, 4)).astype(np.float32)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A model that answers with zeros and remembers what it was given."""
+    found: dict[str, Any] = {"calls": 0, "value": 0.0, "maps": []}
+
+    def forward(image: Any, text: Any) -> Any:
+        found.update(image=image, text=text, calls=found["calls"] + 1)
+        scores = torch.full((len(image), len(text)), found["value"])
+        return scores, scores[..., None, None]
+
+    def stand_in(name: str, variant: str) -> Any:
+        if variant != "224":
+            raise ConfigError(f"no variant {variant}")
+        module = torch.nn.Linear(2, 2)
+        found["module"] = module
+        return SimpleNamespace(
+            module=module, mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 1.0), forward=forward, choose_map=found["maps"].append
+        )
+
+    monkeypatch.setattr(torch_runner, "stand_in_adapter", stand_in)
+    return found
+
+
+def test_the_model_gets_normalised_pixels_of_three_channels(seen: dict[str, Any]) -> None:
+    runner = eager_runner("any", "224", "fp32", "cpu")
+    runner.prepare(PIXELS, TEXT)
+    mean, std = (np.array(v, np.float32).reshape(1, 3, 1, 1) for v in ((0.1, 0.2, 0.3), (0.5, 0.25, 1.0)))
+    np.testing.assert_allclose(seen["image"].numpy(), (PIXELS / np.float32(255) - mean) / std, rtol=1e-6)
+    assert np.array_equal(seen["text"].numpy(), TEXT)
+    before = seen["calls"]
+    runner.run(4)
+    assert seen["calls"] == before + 4 and "fp32" in runner.detail and torch.__version__ in runner.detail
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp16", "float16"), ("bf16", "bfloat16"), ("tf32", "float32")])
+def test_precision_is_the_models_own(seen: dict[str, Any], precision: str, dtype: str) -> None:
+    eager_runner("any", "224", precision, "cpu").prepare(PIXELS, TEXT)
+    assert seen["image"].dtype == seen["text"].dtype == seen["module"].weight.dtype == getattr(torch, dtype)
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_compiling_is_asked_of_torch(seen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(torch, "compile", lambda function: asked.append(function) or function)
+    compiled_runner("any", "224", "fp32", "cpu").prepare(PIXELS, TEXT)
+    assert len(asked) == 1
+
+
+def test_a_variant_may_end_in_a_saliency_map(seen: dict[str, Any]) -> None:
+    eager_runner("any", "224-raw", "fp32", "cpu")
+    assert seen["maps"] == ["raw"]
+    with pytest.raises(ConfigError, match="no variant 512"):
+        eager_runner("any", "512", "fp32", "cpu")
+
+
+def test_failures_are_one_sentence(seen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen["value"] = float("nan")
+    with pytest.raises(EngineError, match="not finite"):
+        eager_runner("any", "224", "fp32", "cpu").prepare(PIXELS, TEXT)
+    seen["value"] = "no number"
+    with pytest.raises(EngineError, match="PyTorch could not run the model: TypeError"):
+        eager_runner("any", "224", "fp32", "cpu").prepare(PIXELS, TEXT)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(EngineError, match="finds no GPU"):
+        eager_runner("any", "224", "fp16", "cuda:0")

@@ -1,0 +1,121 @@
+"""An onnxruntime with a CUDA provider that runs the model of `synthetic` from and to bound addresses.
+
+Names and parameters are those of the installed library, which a test compares.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import synthetic
+from fake_tensorrt import run
+
+
+def make(streams: list[Any], **behaviour: Any) -> Any:
+    """A module. behaviour: providers (those that start), left (operations that stay on the CPU), run_errors (words that
+    the next runs fail with), version."""
+    log: dict[str, Any] = {"sessions": [], "runs": 0, "bound": 0, "host_runs": []}
+    providers = behaviour.get("providers", ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    errors: list[str | None] = list(behaviour.get("run_errors", []))
+
+    class SessionOptions:
+        def __init__(self):
+            self.log_severity_level, self.intra_op_num_threads, self.entries = 2, 0, {}
+            self.graph_optimization_level = None
+
+        def add_session_config_entry(self, key, value):
+            self.entries[key] = value
+
+    class RunOptions:
+        def __init__(self):
+            self.log_severity_level, self.entries = 2, {}
+
+        def add_run_config_entry(self, key, value):
+            self.entries[key] = value
+
+    class IOBinding:
+        def __init__(self, session):
+            self.session, self.addresses, self.shapes = session, {}, {}
+
+        def bind_input(self, name, device_type, device_id, element_type, shape, buffer_ptr):
+            self._bind(name, device_type, device_id, element_type, shape, buffer_ptr)
+
+        def bind_output(self, name, device_type="cpu", device_id=0, element_type=None, shape=None, buffer_ptr=None):
+            self._bind(name, device_type, device_id, element_type, shape, buffer_ptr)
+
+        def _bind(self, name, device_type, device_id, element_type, shape, buffer_ptr):
+            assert (device_type, device_id) == ("cuda", 0) and isinstance(buffer_ptr, int) and isinstance(shape, tuple)
+            assert element_type is (np.uint8 if name == "pixels" else np.float32)
+            self.addresses[name], self.shapes[name] = buffer_ptr, shape
+            log["bound"] += 1
+
+    class InferenceSession:
+        def __init__(self, path_or_bytes, sess_options=None, providers=None):
+            self.options = sess_options
+            asked = [p if isinstance(p, str) else p[0] for p in providers]
+            self.settings = next((p[1] for p in providers if not isinstance(p, str)), {})
+            self.providers = [p for p in asked if p in started] or ["CPUExecutionProvider"]
+            log["sessions"].append(self)
+
+        def get_providers(self):
+            return self.providers
+
+        def get_inputs(self):
+            return [
+                SimpleNamespace(name="pixels", type="tensor(uint8)", shape=["b", 1, synthetic.SIZE, synthetic.SIZE]),
+                SimpleNamespace(name="text", type="tensor(float)", shape=["q", 2]),
+            ]
+
+        def get_outputs(self):
+            grid = [synthetic.GRID, synthetic.GRID]
+            return [
+                SimpleNamespace(name="logits", type="tensor(float)", shape=["b", "q"]),
+                SimpleNamespace(name="saliency", type="tensor(float)", shape=["b", "q", *grid]),
+            ]
+
+        def get_provider_graph_assignment_info(self):
+            assert self.options.entries["session.record_ep_graph_assignment_info"] == "1"
+            nodes = [SimpleNamespace(op_type=kind) for kind in behaviour.get("left", [])]
+            on_gpu = SimpleNamespace(op_type="MatMul")
+            return [
+                SimpleNamespace(ep_name="CUDAExecutionProvider", get_nodes=lambda: [on_gpu]),
+                SimpleNamespace(ep_name="CPUExecutionProvider", get_nodes=lambda: nodes),
+            ]
+
+        def io_binding(self):
+            return IOBinding(self)
+
+        def run_with_iobinding(self, iobinding, run_options=None):
+            assert iobinding.session is self and set(iobinding.addresses) == {"pixels", "text", "logits", "saliency"}
+            assert run_options.entries == {"disable_synchronize_execution_providers": "1"}
+            fail()
+            stream = next(s for s in streams if str(s.ptr) == self.settings["user_compute_stream"])
+            addresses, shapes = dict(iobinding.addresses), dict(iobinding.shapes)
+            stream.enqueue(lambda: run(addresses, shapes))
+            log["runs"] += 1
+
+        def run(self, output_names, input_feed, run_options=None):
+            assert output_names == ["logits", "saliency"]
+            fail()
+            log["host_runs"].append(len(input_feed["pixels"]))
+            return list(synthetic.model(input_feed["pixels"], input_feed["text"]))
+
+    def fail():
+        words = errors.pop(0) if errors else None
+        if words is not None:
+            raise RuntimeError(words)
+
+    started = set(providers)
+    return SimpleNamespace(
+        __version__=behaviour.get("version", "1.31.1"),
+        SessionOptions=SessionOptions,
+        RunOptions=RunOptions,
+        IOBinding=IOBinding,
+        InferenceSession=InferenceSession,
+        GraphOptimizationLevel=SimpleNamespace(ORT_DISABLE_ALL=0),
+        get_available_providers=lambda: behaviour.get("available", ["CUDAExecutionProvider", "CPUExecutionProvider"]),
+        log=log,
+        errors=errors,
+    )

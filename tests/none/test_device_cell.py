@@ -1,0 +1,339 @@
+"""The evaluation on a GPU gives the rows of the evaluation on the CPU: engines and sweep over a device made of arrays,
+the sweep's kernels run from their CUDA source.
+
+About half a minute on an idle machine, most of it in those kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cupy_on_cpu
+import device_on_cpu
+import fake_onnxruntime
+import fake_tensorrt
+import numpy as np
+import pytest
+import synthetic
+from evaluation_world import World, same
+from synthetic import make_bundle, make_dataset
+from xbench_fast.engines.base import EngineOptions
+from xbench_fast.engines.device import DeviceEngine, OutOfMemory
+from xbench_fast.engines.errors import ImageError, RunError
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.engines.ort_cuda import OrtCudaEngine
+from xbench_fast.engines.prompts import PromptSet
+from xbench_fast.engines.tensorrt import TensorRtEngine
+from xbench_fast.metrics_gpu import sweep, sweep_cupy
+from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.evaluation import dali_feed
+from xbench_fast.runtime.evaluation.device_sweep import mean_maps
+from xbench_fast.runtime.evaluation.scoring import Queries, prompt_mean
+from xbench_fast.runtime.images.decode import read_grey
+from xbench_fast.runtime.images.decoders import Decoder
+from xbench_fast.runtime.images.geometry import to_model
+
+ENGINES = {"tensorrt": TensorRtEngine, "onnxruntime-cuda": OrtCudaEngine}
+
+
+@pytest.fixture(scope="module")
+def library(root: Path, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if cupy_on_cpu.compiler() is None:
+        pytest.skip("no g++ here to run the CUDA source on the CPU")
+    target = tmp_path_factory.mktemp("shim") / "sweep.so"
+    return ctypes.CDLL(str(cupy_on_cpu.build(target, root / "metrics_gpu/sweep.cu", "-O1", "-fPIC", "-shared")))
+
+
+@pytest.fixture
+def cupy(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Any:
+    fake = device_on_cpu.fake_device(library=library)
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt.make("11.4.0.106", fake.streams))
+    monkeypatch.setitem(sys.modules, "onnxruntime", fake_onnxruntime.make(fake.streams))
+    sweep_cupy._kernels.cache_clear()
+    yield fake
+    sweep_cupy._kernels.cache_clear()
+
+
+class OnGpu(World):
+    """A world whose engines leave their scores on the device. `batches` are the sizes that were submitted, the next of
+    them fails with what `trouble` gives for its number."""
+
+    def __init__(self, folder: Path, name: str = "tensorrt") -> None:
+        super().__init__(folder)
+        self.name = name
+        self.batches: list[int] = []
+        self.trouble: dict[int, BaseException] = {}
+
+    def open(self, bundle: Any, name: str, *, threads: int | None = None) -> Any:
+        engine = ENGINES[self.name](bundle, threads=threads, options=EngineOptions(3, say=self.lines.append))
+        enqueue = engine._enqueue
+        self.batches.clear()
+        attempts = iter(range(1000))
+
+        def counted(pixels: Any, text: Any, scores: Any, slot: int) -> None:
+            error = self.trouble.pop(next(attempts), None)
+            if error is not None:
+                raise error
+            enqueue(pixels, text, scores, slot)
+            self.batches.append(len(pixels))
+
+        engine._enqueue = counted
+        return engine
+
+    def run(self, *arguments: Any, **options: Any) -> Any:
+        return super().run(*arguments, sweep=sweep, **options)
+
+
+def worlds(folder: Path, name: str = "tensorrt") -> tuple[World, OnGpu]:
+    (folder / "host").mkdir()
+    (folder / "device").mkdir()
+    return World(folder / "host"), OnGpu(folder / "device", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "several", "missing", "mode"),
+    [
+        ("tensorrt", False, (), "squash"),
+        ("tensorrt", True, (3, 4, 5, 19), "crop"),
+        ("tensorrt", False, tuple(range(8)), "pad_crop"),
+        ("onnxruntime-cuda", True, (0,), "crop"),
+    ],
+)
+def test_rows_are_those_of_the_cpu(
+    cupy: Any, tmp_path: Path, name: str, several: bool, missing: tuple[int, ...], mode: Any
+) -> None:
+    geometry = Geometry(mode, 32, 36, "area") if mode == "pad_crop" else Geometry(mode, 32, 32, "bilinear")
+    bundle = make_bundle(tmp_path / "blocks-32", several=several, geometry=geometry).path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", missing=missing), "coco")
+    (data.root / "images" / "case0007.png").write_bytes(b"no picture")
+    host, device = worlds(tmp_path, name)
+    assert host.run([bundle], [data]).computed == device.run([bundle], [data]).computed == 1
+    assert same(host.table(), device.table())
+    assert device.batches == host.calls, "also the batches are those of the CPU"
+    assert device.entry()["ingredients"]["engine"] == f"{name} fp32" != host.entry()["ingredients"]["engine"]
+    assert {call[0] for call in cupy.launches} == {"sweep"}, "the maps were swept on the device"
+    assert device.run([bundle], [data]).reused == 1
+
+
+def test_a_chunk_without_an_image_and_prepared_images(cupy: Any, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", missing=tuple(range(8, 16))), "coco")
+    host, device = worlds(tmp_path)
+    for cache in (None, tmp_path / "prepared"):
+        for world in (host, device):
+            world.run([bundle], [data], cache=cache, batch=5, limit=None if cache else 20)
+        assert same(host.table(), device.table())
+
+
+@pytest.mark.parametrize("protocol", ["paper", "chexlocalize", "medklip", "mavl"])
+def test_other_protocols(cupy: Any, tmp_path: Path, protocol: str) -> None:
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 9), "coco")
+    host, device = worlds(tmp_path)
+    device.run([bundle], [data], protocol=protocol)
+    World.run(host, [bundle], [data], protocol=protocol, sweep=sweep)
+    assert same(host.table(), device.table())
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_too_little_memory_in_the_middle_halves_the_batch(cupy: Any, tmp_path: Path, name: str) -> None:
+    bundle = make_bundle(tmp_path / "blocks-32", several=True).path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
+    host, device = worlds(tmp_path, name)
+    host.run([bundle], [data])
+    device.trouble = {2: OutOfMemory("Requested size was 123 bytes")}
+    device.run([bundle], [data])
+    assert same(host.table(), device.table())
+    assert device.batches[:4] == [3, 3, 1, 1] and set(device.batches[2:]) == {1}
+    assert [line for line in device.lines if "out of GPU memory" in line] == [
+        "blocks-32: out of GPU memory, going on with batches of 1"
+    ]
+
+
+def test_memory_that_the_sweep_lacks_halves_the_batch_too(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
+    host, device = worlds(tmp_path)
+    host.run([bundle], [data])
+    empty, failed = cupy.empty, []
+
+    def full(shape: Any, dtype: Any) -> Any:
+        if dtype == np.int32 and not failed:  # the engine has no such buffer
+            failed.append(shape)
+            raise device_on_cpu.OutOfMemoryError("out of memory")
+        return empty(shape, dtype)
+
+    monkeypatch.setattr(cupy, "empty", full)
+    device.run([bundle], [data])
+    assert failed and same(host.table(), device.table())
+    assert any("out of GPU memory" in line for line in device.lines)
+
+
+@pytest.mark.parametrize("after", [2, 7])
+def test_an_interrupted_run_resumes_to_the_same_rows(cupy: Any, tmp_path: Path, after: int) -> None:
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
+    host, device = worlds(tmp_path)
+    host.run([bundle], [data])
+    device.trouble = {after: KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        device.run([bundle], [data])
+    assert device.entry()["state"] == "interrupted"
+    assert device.run([bundle], [data]).computed == 1
+    # What was on its way when the run stopped is computed again, what was written is not.
+    assert device.batches in ([3, 3, 2, 3, 3, 2, 3, 1][3 * chunk :] for chunk in range(after // 3 + 1))
+    assert same(host.table(), device.table())
+    assert not list((device.out / "cells").glob("*.parts"))
+
+
+def test_a_failing_gpu_and_a_logit_that_is_not_finite_are_one_sentence(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
+    _, device = worlds(tmp_path)
+    device.trouble = {4: device_on_cpu.CUDARuntimeError("cudaErrorIllegalAddress: an illegal\nmemory access")}
+    [(_, _, reason)] = device.run([bundle], [data]).failed
+    assert reason.startswith("The GPU failed while blocks-32 ran (cudaErrorIllegalAddress: an illegal memory access)")
+    model = synthetic.model
+
+    def bad(pixels: Any, text: Any) -> Any:
+        logits, saliency = model(pixels, text)
+        logits[-1, 1] = np.inf
+        return logits, saliency
+
+    monkeypatch.setattr(synthetic, "model", bad)
+    [(_, _, reason)] = device.run([bundle], [data]).failed
+    assert "blocks-32 on tensorrt returned a logit that is not finite (image " in reason
+
+
+def test_launches_are_captured(cupy: Any, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 40), "coco")
+    _, device = worlds(tmp_path)
+    device.run([bundle], [data], chunk=40)
+    assert device.batches == [3] * 13 + [1]
+    graphs = [graph.launches for stream in cupy.streams for graph in stream.graphs]
+    assert sorted(graphs) == [0, 5, 6], "one graph per slot for batches of three, replayed; one for the last batch"
+
+
+def test_copies_are_waited_for(cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device of this test would tell: without the one wait the engine reads pixels that are not there yet."""
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
+    host, device = worlds(tmp_path)
+    host.run([bundle], [data])
+    with monkeypatch.context() as patch:
+        patch.setattr(device_on_cpu.Stream, "wait_event", lambda self, event: None)
+        device.run([bundle], [data])
+    assert not same(host.table(), device.table())
+
+
+def test_means_over_prompts_round_once() -> None:
+    fake = device_on_cpu.fake_device()
+    rng = np.random.default_rng(3)
+    saliency = (rng.standard_normal((4, 9, 5, 3)) * 10.0 ** rng.integers(-9, 9, (4, 9, 1, 1))).astype(np.float32)
+    prompts = PromptSet(
+        name="mixed",
+        findings=("A", "B", "C"),
+        texts=tuple("abcdefghi"),
+        finding_of=np.array([0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32),
+        polarity=np.array([1, 1, 1, -1, 1, 1, 1, 1, -1], np.int8),
+        features=np.zeros((9, 2), np.float32),
+        status=("own",) * 3,
+    )
+    queries = Queries.of(prompts, {"a": "A", "b": "B", "c": "C"})
+    wanted = [(0, 1), (0, 0), (2, 2), (3, 1), (3, 2), (1, 1)]
+    maps = mean_maps(fake, fake.asarray(saliency), wanted, queries)
+    expected = [prompt_mean(saliency[case, queries.positive[at]]) for case, at in wanted]
+    np.testing.assert_array_equal(maps.get(), np.stack(expected))
+
+
+class Decodes:
+    """Stands in for DALI: the exact decoder's pixels, in two batches as DALI gives them, in memory used again."""
+
+    def __init__(self, geometries: Any, *, batch: int, threads: int, device: int | None) -> None:
+        self.geometry, self.memory = geometries[0], np.zeros((batch, 32, 32, 1), np.uint8)
+
+    def __enter__(self) -> Decodes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def batches(self, paths: list[Path], errors: dict[int, ImageError]) -> Any:
+        for turn in (1, 0):
+            numbers, sizes = [], []
+            for number in range(turn, len(paths), 2):
+                try:
+                    grey = read_grey(paths[number])
+                except ImageError as error:
+                    errors[number] = error
+                    continue
+                self.memory[len(numbers), ..., 0] = to_model(grey, self.geometry)
+                numbers.append(number)
+                sizes.append(grey.shape)
+            yield SimpleNamespace(tensors=(self.memory[: len(numbers)],), numbers=tuple(numbers), sizes=tuple(sizes))
+
+
+def test_pixels_from_a_decoder_on_the_gpu_stay_there(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dali_feed, "DaliDecoder", Decodes)
+    bundle = make_bundle(tmp_path / "blocks-32", geometry=Geometry("crop", 32, 32, "bilinear")).path
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", missing=(4, 10)), "coco")
+    (data.root / "images" / "case0006.png").write_bytes(b"no picture")
+    host, device = worlds(tmp_path)
+    host.run([bundle], [data])
+    assert not device.run([bundle], [data], decoder=Decoder("dali")).failed
+    assert same(host.table(), device.table())
+    with pytest.raises(RunError, match="needs room for the prepared images of coco"):
+        host.run([bundle], [data], decoder=Decoder("dali"))
+
+
+def test_the_command_line(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from xbench_fast.runtime.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    make_bundle(tmp_path / "bundles" / "blocks-32")
+    make_dataset(tmp_path / "data", 6)
+    (tmp_path / "xbench.toml").write_text(
+        'bundles = ["bundles"]\n[datasets.coco]\nroot = "data"\n[eval]\nengine = "tensorrt"\nbatch = 4\nbuild = false\n'
+    )
+
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as caught:
+            main(["eval", "--all", *arguments])
+        out, err = capsys.readouterr()
+        return f"{caught.value.code} {out}{err}"
+
+    assert run().startswith("1 ") and "has no fp32 plan" in run() and "leave --no-build out" in run()
+    assert "building its fp32 plan for NVIDIA H200" in run("--build")
+    profile = sys.modules["tensorrt"].log["profiles"][-1]
+    assert profile["pixels"][2][0] == 4, "the plan is for batches as asked for"
+    assert "(1 of them before)" in run()
+    entry = json.loads((tmp_path / "run" / "run.json").read_text())["cells"]["blocks-32--coco"]
+    assert entry["engine"] | {"detail": ""} == {
+        "backend": "tensorrt",
+        "device": "cuda:0",
+        "precision": "fp32",
+        "detail": "",
+    }
+    assert "because this changed: engine" in run("--tf32", "--build")
+    assert "because this changed: engine" in run("--engine", "onnxruntime-cuda")
+    assert run("--engine", "onnxruntime-cpu", "--tf32").startswith("1 Error: --tf32 is for engines on a GPU")
+    assert "dali without a cache" in run("--engine", "onnxruntime-cpu", "--decoder", "dali", "--no-cache")
+
+
+def test_every_engine_on_a_gpu_is_run_by_this_loop() -> None:
+    assert all(issubclass(engine, DeviceEngine) for engine in ENGINES.values())

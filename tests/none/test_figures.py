@@ -1,0 +1,305 @@
+"""Figures: what is drawn are the numbers given, and the files stand on their own."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from stored_counts import CLASSES, add_cell, random_rows
+from xbench_fast.engines.errors import MissingExtraError
+from xbench_fast.runtime.evaluation.rundir import RunDirectory
+from xbench_fast.runtime.evaluation.scoring import Row
+from xbench_fast.runtime.reporting.choices import Choices
+from xbench_fast.runtime.reporting.compute import make_results
+from xbench_fast.runtime.reporting.figures import Figure, all_figures
+from xbench_fast.runtime.reporting.figures.correlation import correlation_figure, draw_correlation
+from xbench_fast.runtime.reporting.figures.curves import draw_curves
+from xbench_fast.runtime.reporting.figures.delta_dice import delta_figure, draw_delta
+from xbench_fast.runtime.reporting.figures.figure import drawing_style
+from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
+from xbench_fast.runtime.reporting.load import load_run
+from xbench_fast.runtime.reporting.results import Results
+
+mpl = pytest.importorskip("matplotlib")
+
+NAMES = [
+    "figure-2-recognition",
+    "figure-3-correlation",
+    "figure-3-correlation-cells",
+    "figure-4-delta-dice",
+    "figure-4-threshold-curves",
+]
+
+
+def make(
+    path: Path,
+    models: dict[str, str],
+    datasets: Sequence[str] = ("one", "two"),
+    without: Sequence[tuple[str, str]] = (),
+    choices: Choices | None = None,
+) -> Results:
+    """models: name -> kind of weights. The family is the name without what follows a hyphen."""
+    with RunDirectory(path) as run:
+        run.begin({})
+        for i, (model, weights) in enumerate(models.items()):
+            for j, dataset in enumerate(datasets):
+                if (model, dataset) not in without:
+                    add_cell(run, model, dataset, cell_rows(i, j, weights), weights)
+    file = path / "run.json"
+    data = json.loads(file.read_text())
+    for cell in data["cells"].values():
+        cell["model_family"] = cell["model"].split("-")[0]
+    file.write_text(json.dumps(data))
+    return make_results(load_run(path), choices or Choices(replicates=0))
+
+
+def cell_rows(model: int, dataset: int, weights: str = "published") -> list[Row]:
+    rows = random_rows(10 * model + dataset)
+    if weights == "baseline":
+        for row in rows:
+            row.logit = None
+    return rows
+
+
+FOUR = {"kad": "published", "medklip": "published", "clip-b32": "stand-in", "baseline:ones": "baseline"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return make(tmp_path_factory.mktemp("figures") / "run", FOUR, without=[("medklip", "two")])
+
+
+@pytest.fixture(scope="module")
+def figures(results: Results) -> list[Figure]:
+    return all_figures(results)
+
+
+def percent(value: float | None) -> float:
+    assert value is not None
+    return 100 * value
+
+
+def test_recognition_draws_every_auc(results: Results) -> None:
+    with drawing_style("test"):
+        panels = {axes.get_title(loc="left"): axes for axes in draw_recognition(results).axes if axes.get_visible()}
+    assert list(panels) == ["The one", "The two", "mean of datasets"]
+    means = {model: results.mean_number(model, "auc").value for model in FOUR}
+    order = sorted((m for m in FOUR if means[m] is not None), key=lambda m: -percent(means[m]))
+    assert "baseline:ones" not in order and len(order) == 3
+    for title, axes in panels.items():
+        drawn = {
+            line.get_label(): line.get_xydata()[0] for line in axes.lines if line.get_marker() not in ("None", None)
+        }
+        for row, model in enumerate(order):
+            dataset = {"The one": "one", "The two": "two"}.get(title)
+            value = results.number(model, dataset, "auc").value if dataset else means[model]
+            if value is None:
+                assert model not in drawn and "no result" in [text.get_text() for text in axes.texts]
+            else:
+                assert drawn[model] == pytest.approx([100 * value, row])
+                assert f"{100 * value:.1f}" in [text.get_text() for text in axes.texts]
+    assert [label.get_text() for label in panels["The one"].get_yticklabels()] == order
+
+
+def test_correlation_draws_models_and_their_line(results: Results, figures: list[Figure]) -> None:
+    models = ["kad", "medklip", "clip-b32"]
+    x = [percent(results.mean_number(model, "auc").value) for model in models]
+    y = [percent(results.mean_number(model, "pointing").value) for model in models]
+    with drawing_style("test"):
+        (axes,) = draw_correlation(results).axes
+    assert [spot.get_label() for spot in axes.collections] == models
+    assert np.array([spot.get_offsets()[0] for spot in axes.collections]) == pytest.approx(np.column_stack([x, y]))
+    line = next(line for line in axes.lines if line.get_label() == "_line").get_xydata()
+    slope, intercept = np.polyfit(x, y, 1)
+    assert line[:, 0] == pytest.approx([min(x), max(x)])
+    assert line[:, 1] == pytest.approx(intercept + slope * line[:, 0])
+    r2 = np.corrcoef(x, y)[0, 1] ** 2
+    assert f"R² = {r2:.2f}, n = 3" in axes.get_title(loc="left")
+    assert {text.get_text() for text in axes.texts} == set(models)
+    caption = figures[1].caption
+    assert f"R² = {r2:.2f}" in caption and "baseline:ones" in caption and "medklip 1 and 1" in caption
+    assert all(f"AUC {a:.2f}, pointing {p:.2f}" in caption for a, p in zip(x, y, strict=True))
+
+
+def test_correlation_per_dataset(results: Results) -> None:
+    with drawing_style("test"):
+        axes = draw_correlation(results, "cell").axes[0]
+    drawn = {spot.get_label(): spot.get_offsets() for spot in axes.collections}
+    assert {model: len(points) for model, points in drawn.items()} == {"kad": 2, "medklip": 1, "clip-b32": 2}
+    wanted = [[percent(results.number("kad", d, field).value) for field in ("auc", "pointing")] for d in ("one", "two")]
+    assert np.asarray(drawn["kad"]) == pytest.approx(np.array(wanted))
+    assert "n = 5" in axes.get_title(loc="left")
+
+
+def test_bars_are_delta_dice_and_diamonds_the_papers(results: Results) -> None:
+    with drawing_style("test"):
+        (axes,) = draw_delta(results).axes
+    order = [label.get_text() for label in axes.get_yticklabels()]
+    assert sorted(order) == sorted(FOUR)
+    widths = [bar.get_width() for bar in axes.patches]
+    assert widths == sorted(widths, reverse=True)
+    assert widths == pytest.approx([results.mean_number(model, "delta_dice").value for model in order])
+    diamonds = {order[int(line.get_ydata()[0])]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
+    assert diamonds == {"kad": 9.7, "medklip": 3.6}  # not of stand-in weights, nor of a baseline
+    caption = delta_figure(results).caption  # type: ignore[union-attr]
+    assert "paper 9.7" in caption and "paper 2.1" not in caption and "stand-in weights" in caption
+
+
+def naive_curve(rows: list[Row]) -> list[float]:
+    """Mean Dice over findings by loops over pairs and thresholds."""
+    means = []
+    for finding in CLASSES[:2]:
+        pairs = [row for row in rows if row.finding == finding and row.area is not None]
+        sums = [0.0] * 101
+        for row in pairs:
+            for k in range(101):
+                sums[k] += 2 * int(row.overlap[k]) / (int(row.area[k]) + (row.region_area or 0))  # type: ignore[index]
+        means.append([value / len(pairs) for value in sums])
+    return [100 * sum(column) / 2 for column in zip(*means, strict=True)]
+
+
+def test_curves_are_mean_dice_at_every_threshold(results: Results) -> None:
+    with drawing_style("test"):
+        panels = {axes.get_title(loc="left"): axes for axes in draw_curves(results).axes if axes.get_title(loc="left")}
+    assert list(panels) == list(FOUR)
+    wanted = np.mean([naive_curve(cell_rows(0, dataset)) for dataset in (0, 1)], axis=0)
+    lines = {line.get_label(): line for line in panels["kad"].lines}
+    assert lines["kad"].get_xdata() == pytest.approx(np.arange(101) / 100)
+    assert lines["kad"].get_ydata() == pytest.approx(wanted)
+    assert (lines["fixed"].get_xdata()[0], lines["fixed"].get_ydata()[0]) == pytest.approx((0.5, wanted[50]))
+    assert wanted[50] == pytest.approx(percent(results.mean_number("kad", "dice_fixed").value))
+    top = int(np.argmax(wanted))
+    assert (lines["top"].get_xdata()[0], lines["top"].get_ydata()[0]) == pytest.approx((top / 100, wanted[top]))
+    best = percent(results.mean_number("kad", "dice_best").value)
+    assert any(
+        line.get_ydata() == pytest.approx([best, best]) for line in panels["kad"].lines if len(line.get_ydata()) == 2
+    )
+    assert best >= wanted[top]
+
+
+def test_an_svg_refers_to_nothing_outside(figures: list[Figure]) -> None:
+    assert [figure.name for figure in figures] == NAMES
+    seen: set[str] = set()
+    for figure in figures:
+        assert figure.svg.startswith("<svg ") and "<!DOCTYPE" not in figure.svg and "<style" not in figure.svg
+        root = ET.fromstring(figure.svg)
+        ids = [item.get("id") for item in root.iter() if item.get("id")]
+        assert len(set(ids)) == len(ids) and all(str(name).startswith(f"{figure.name}-") for name in ids)
+        assert not seen & set(ids), "two figures of a page share ids"
+        seen |= {str(name) for name in ids}
+        for item in root.iter():
+            assert item.tag.split("}")[1] in {"svg", "title", "desc", "g", "path", "defs", "use", "clipPath", "rect"}
+            for name, value in item.attrib.items():
+                assert not name.startswith("on") and "http" not in value
+                if name.endswith("href"):
+                    assert value[0] == "#" and value[1:] in ids
+                assert all(target in ids for target in re.findall(r"url\(#([^)]*)\)", value))
+                assert len(re.findall(r"url\((?!#)", value)) == 0
+        space = "{http://www.w3.org/2000/svg}"
+        assert root.get("role") == "img"
+        assert (root.findtext(f"{space}title"), root.findtext(f"{space}desc")) == (figure.title, figure.caption)
+
+
+def test_a_png_holds_a_picture(figures: list[Figure]) -> None:
+    for figure in figures:
+        with Image.open(io.BytesIO(figure.png)) as image:
+            pixels = np.asarray(image.convert("L"))
+            assert not image.info.get("Software") and pixels.shape[1] > 700
+        assert (pixels == 255).mean() > 0.5 and (pixels < 100).sum() > 1000
+
+
+def test_figures_are_the_same_bytes_whatever_the_users_settings(results: Results, figures: list[Figure]) -> None:
+    with mpl.rc_context({"font.size": 30, "savefig.facecolor": "red", "svg.fonttype": "none", "axes.grid": True}):
+        again = all_figures(results)
+        assert mpl.rcParams["font.size"] == 30
+    assert again == figures
+
+
+def test_stamps_are_in_the_picture_and_in_the_words(results: Results, figures: list[Figure]) -> None:
+    line = "clip-b32: stand-in weights: numbers mean nothing"
+    assert all(line in figure.caption for figure in figures)
+    with drawing_style("test"):
+        for draw in (draw_recognition, draw_correlation, draw_delta, draw_curves):
+            assert line in draw(results).get_suptitle().replace("\n", " ")
+
+
+def test_intervals_are_drawn_where_there_are_replicates(tmp_path: Path) -> None:
+    found = make(tmp_path / "run", {"kad": "published", "mavl": "published"}, choices=Choices(replicates=25))
+    with drawing_style("test"):
+        (axes,) = draw_delta(found).axes
+        panel = draw_recognition(found).axes[0]
+    order = [label.get_text() for label in axes.get_yticklabels()]
+    whiskers = {
+        int(line.get_ydata()[0]): line.get_xdata() for line in axes.lines if list(line.get_ydata()) in ([0, 0], [1, 1])
+    }
+    for place, model in enumerate(order):
+        interval = found.mean_number(model, "delta_dice").interval
+        assert interval is not None and list(whiskers[place]) == pytest.approx([interval.low, interval.high])
+    auc = found.number("kad", "one", "auc").interval
+    assert auc is not None
+    assert any(list(line.get_xdata()) == pytest.approx([100 * auc.low, 100 * auc.high]) for line in panel.lines)
+    words = correlation_figure(found)
+    assert words is not None and "2 points give no R²" in words.caption and "95 % bootstrap intervals" in words.caption
+
+
+def test_one_model_on_one_dataset(tmp_path: Path) -> None:
+    found = make(tmp_path / "run", {"kad-demo": "demo"}, ("phantoms",))
+    figures = all_figures(found)
+    assert [figure.name for figure in figures] == [NAMES[0], NAMES[3], NAMES[4]]
+    assert all("it never saw a radiograph" in figure.caption for figure in figures)
+    assert "paper 9.7" not in figures[1].caption
+
+
+def test_nothing_to_draw(tmp_path: Path) -> None:
+    assert all_figures(Results((), (), {}, {})) == []
+    assert all_figures(Results(("kad",), ("one",), {}, {("kad", "one"): "failed"})) == []
+    names = [figure.name for figure in all_figures(make(tmp_path / "run", {"baseline:ones": "baseline"}))]
+    assert names == NAMES[3:]
+
+
+def test_a_protocol_without_a_fixed_threshold_has_no_delta(tmp_path: Path) -> None:
+    found = make(tmp_path / "run", {"mavl": "published"}, ("one",))
+    file = tmp_path / "run" / "run.json"
+    data = json.loads(file.read_text())
+    data["cells"]["mavl--one"]["protocol"] = "chexlocalize"
+    file.write_text(json.dumps(data))
+    found = make_results(load_run(tmp_path / "run"), Choices(replicates=0))
+    figures = {figure.name: figure for figure in all_figures(found)}
+    assert "figure-4-delta-dice" not in figures
+    with drawing_style("test"):
+        panel = draw_curves(found).axes[0]
+    assert "fixed" not in [line.get_label() for line in panel.lines]
+    assert "protocol chexlocalize" in figures["figure-4-threshold-curves"].caption
+
+
+def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
+    odd = {"a$b$<c>&--d": "published", "x" * 60: "published", "$": "published"}
+    found = make(tmp_path / "run", odd, ("one",))
+    for figure in all_figures(found):
+        ET.fromstring(figure.svg)
+        assert all(model in figure.caption for model in odd)
+
+
+def test_many_models_and_datasets(tmp_path: Path) -> None:
+    models = {f"model-{index}": "published" for index in range(8)}
+    found = make(tmp_path / "run", models, [f"set {index}" for index in range(4)], [("model-3", "set 1")])
+    cells = correlation_figure(found, "cell")
+    assert cells is not None and "n = 31" in cells.caption and "by bootstrap over the models" in cells.caption
+    with drawing_style("test"):
+        shown = [axes for axes in draw_curves(found).axes if axes.get_title(loc="left")]
+        panels = draw_recognition(found).axes
+    assert len(shown) == 8 and len([axes for axes in panels if axes.get_visible()]) == 5
+
+
+def test_without_matplotlib_it_is_said_what_to_install(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"install xbench-fast\[report\]"):
+        all_figures(results)

@@ -1,0 +1,86 @@
+"""What doctor says about CUDA: mixed packages, an old driver, none at all."""
+
+from __future__ import annotations
+
+import sys
+
+import device_on_cpu
+import pytest
+from xbench_fast.runtime import doctor, gpu_packages
+from xbench_fast.runtime.gpu_packages import cuda_of, driver_reason, installed_packages, mixture
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "cuda"),
+    [
+        ("cupy-cuda12x", "14.2.0", 12),
+        ("cupy-cuda13x", "14.2.0", 13),
+        ("nvidia-dali-cuda120", "2.4.0", 12),
+        ("nvidia-dali-cuda130", "2.4.0", 13),
+        ("tensorrt-cu12", "10.16.1.11", 12),
+        ("tensorrt-cu13-bindings", "11.4.0.106", 13),
+        ("tensorrt-rtx-cu13-libs", "1.7.1.116", 13),
+        ("onnxruntime-gpu", "1.26.0", 12),
+        ("onnxruntime-gpu", "1.27.0", 13),
+        ("onnxruntime-gpu", "1.31.1", 13),
+        ("onnxruntime", "1.31.1", None),
+        ("tensorrt", "11.4.0.106", None),
+        ("nvidia-cublas", "13.4", None),
+        ("torch", "2.15.0", None),
+        ("cupy", "14.2.0", None),
+    ],
+)
+def test_the_cuda_of_a_package(name: str, version: str, cuda: int | None) -> None:
+    assert cuda_of(name, version) == cuda
+
+
+def test_a_mixture_is_named_with_what_to_keep() -> None:
+    twelve = {"cupy-cuda12x": "14.2.0", "nvidia-dali-cuda120": "2.4.0", "numpy": "2.4.6"}
+    assert mixture(twelve) == (True, "CUDA 12: cupy-cuda12x 14.2.0, nvidia-dali-cuda120 2.4.0")
+    assert mixture({"numpy": "2.4.6"}) == (True, "none is installed")
+    same, words = mixture({**twelve, "onnxruntime-gpu": "1.31.1"})
+    assert not same and "CUDA 13: onnxruntime-gpu 1.31.1" in words
+    assert words.endswith("keep those of xbench-fast[gpu] or those of xbench-fast[gpu-cuda13]")
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "needed", "words"),
+    [
+        (None, None, {12}, "there is no NVIDIA driver; models run on the CPU"),
+        ("580.65.06", None, {12}, "the driver 580.65.06 does not answer"),
+        (
+            "550.54.14",
+            (12, 4),
+            {12, 13},
+            "it runs CUDA up to 12.4, packages for CUDA 13 are installed; install driver ",
+        ),
+        ("550.54.14", (12, 4), {13}, "580 or newer, or the packages of xbench-fast[gpu]"),
+        ("550.54.14", (12, 4), {12}, None),
+        ("580.65.06", (13, 0), {12}, None),
+        ("580.65.06", (13, 0), set(), None),
+    ],
+)
+def test_a_driver_that_is_too_old_is_named(
+    version: str | None, cuda: tuple[int, int] | None, needed: set[int], words: str | None
+) -> None:
+    found = driver_reason(version, cuda, needed)
+    assert found is None if words is None else words in str(found)
+
+
+def test_doctor_lists_what_the_gpu_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "numpy" in installed_packages()
+    monkeypatch.setattr(
+        gpu_packages, "installed_packages", lambda: {"cupy-cuda12x": "14.2.0", "onnxruntime-gpu": "1.31.1"}
+    )
+    monkeypatch.setattr(gpu_packages, "driver_version", lambda: "550.54.14")
+    monkeypatch.setattr(gpu_packages, "driver_cuda", lambda: (12, 4))
+    monkeypatch.setitem(sys.modules, "cupy", device_on_cpu.fake_device())
+    found = {check.name: check for check in doctor.examine()}
+    assert {"tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu"} <= set(found)
+    driver, cupy, packages = found["NVIDIA driver"], found["CuPy"], found["CUDA packages"]
+    assert not driver.usable and driver.version == "550.54.14" and "CUDA 13" in driver.reason
+    assert cupy.usable and cupy.version == "14.2.0" and {driver.group, cupy.group, packages.group} == {"gpu"}
+    assert not packages.usable and "two CUDAs are mixed" in packages.reason
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    found = {check.name: check for check in doctor.examine()}
+    assert not found["CuPy"].usable and "CuPy is not installed" in found["CuPy"].reason

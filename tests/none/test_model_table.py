@@ -1,0 +1,168 @@
+"""The table [models] of xbench.toml, and how flags go over it; nothing here needs torch."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from xbench_fast.engines.errors import ConfigError
+from xbench_fast.export.cli import main
+from xbench_fast.export.model_table import ModelEntry, ModelTable, importable, read_models
+from xbench_fast.runtime.config import load_config
+
+WHOLE = """
+bundles = ["made", "others"]
+
+[models.mine]
+class = "code/mine.py:Mine"
+checkpoint = "weights.pt"
+tokenizer = "/vocabularies/mine"
+prompts = ["a.yaml", "b.json"]
+variant = "64"
+seed = 3
+[models.mine.options]
+depth = 3
+
+[models.kad]
+checkpoint = "best_valid.pt"
+resolution = 512
+
+[models.second]
+class = "hospital.models:Second"
+prompts = "c.yaml"
+
+[datasets.rsna]
+root = "rsna"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "xbench.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_whole_file_is_read_relative_to_itself(tmp_path: Path) -> None:
+    path = write(tmp_path, WHOLE)
+    settings = {
+        "checkpoint": tmp_path / "weights.pt",
+        "tokenizer": Path("/vocabularies/mine"),
+        "prompts": [tmp_path / "a.yaml", tmp_path / "b.json"],
+        "variant": "64",
+        "seed": 3,
+    }
+    assert read_models(path) == ModelTable(
+        path,
+        {
+            "mine": ModelEntry("mine", f"{tmp_path}/code/mine.py:Mine", settings, {"depth": 3}),
+            "kad": ModelEntry("kad", "kad", {"checkpoint": tmp_path / "best_valid.pt", "resolution": 512}),
+            "second": ModelEntry("second", "hospital.models:Second", {"prompts": [tmp_path / "c.yaml"]}),
+        },
+        tmp_path / "made",
+    )
+    assert set(load_config(path).datasets) == {"rsna"}, "the evaluation reads the same file"
+
+
+def test_the_file_of_the_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_models() == ModelTable()
+    write(tmp_path, "[models.mine]\nclass = 'mine.py:Mine'")
+    assert read_models().find("mine") == ModelEntry("mine", "mine.py:Mine")
+    assert read_models().find("clip") == ModelEntry("clip", "clip")
+    assert read_models().find("other.py:Model").target == "other.py:Model"
+    with pytest.raises(ConfigError, match=r"Unknown model 'mime': did you mean 'mine'\? known are mine, biomedclip"):
+        read_models().find("mime")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("models = 3", ["'models' must be a table"]),
+        ("[models]\nmine = 'mine.py:Mine'", ["'models.mine' must be a table"]),
+        ("[models.mine]\nchekpoint = 'x'", ["[models.mine]", "'chekpoint'", "did you mean 'checkpoint'"]),
+        ("[models.mine]\ncheckpoint = 'x'", ["[models.mine]", "'class'", "biomedclip"]),
+        ("[models.mine]\nclass = 'kadd'", ["[models.mine]", "'class'"]),
+        ("[models.kad]\nclass = 'mine.py:Mine'", ["'kad' is a model already", "choose another name"]),
+        ("[models.'a/b']\nclass = 'kad'", ["'a/b'", "cannot name a bundle"]),
+        ("[models.kad]\nseed = '3'", ["'models.kad.seed'", "whole number"]),
+        ("[models.kad]\nseed = true", ["'models.kad.seed'", "whole number"]),
+        ("[models.kad]\nprompts = [3]", ["'models.kad.prompts'", "text in quotes"]),
+        ("[models.kad]\noptions = 3", ["'models.kad.options' must be a table"]),
+        ("[models.kad.options]\ncheckpoint = 'x'", ["'checkpoint'", "write it in [models.kad] itself"]),
+        ("[models.kad", ["is not a TOML file"]),
+    ],
+)
+def test_mistakes_name_the_key(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_models(write(tmp_path, text))
+    assert [word for word in [*words, "xbench.toml"] if word not in str(raised.value)] == []
+
+
+def test_modules_beside_the_file_come_after_installed_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "")
+    (tmp_path / "beside_the_file.py").write_text("VALUE = 3")
+    (tmp_path / "json.py").write_text("raise SystemExit")
+    before = list(sys.path)
+    with importable(path):
+        assert importlib.import_module("beside_the_file").VALUE == 3
+        assert importlib.reload(importlib.import_module("json")).loads("3") == 3
+    monkeypatch.chdir(tmp_path)
+    with importable(None):
+        assert sys.path == [*before, str(tmp_path)]
+    assert sys.path == before
+    del sys.modules["beside_the_file"]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "status", "words"),
+    [
+        ("", ["--model", "mine", "--out", "x"], 1, "Unknown model 'mine'"),
+        ("", ["--model", "kad"], 2, "Give --model and --out"),
+        ("bundles = 'made'", ["--model", "kad"], 2, "Give --checkpoint FILE"),
+        ("bundles = 'made'\n[models.kad]\ncheckpoint = 'a.pt'", ["--model", "kad"], 1, "There is no file a.pt"),
+        ("[models.kad]\nweights = 'random'", ["--model", "kad", "--out", "x"], 1, "'models.kad.weights'"),
+        ("[models.kad]\nseed = -1", ["--model", "kad", "--out", "x"], 1, "'models.kad.seed'"),
+        (
+            "[models.kad]\nweights = 'stand-in'",
+            ["--model", "kad", "--out", "x", "--checkpoint", "b.pt"],
+            1,
+            "There is no file b.pt",
+        ),
+        (
+            "[models.kad]\ncheckpoint = 'a.pt'\nresolution = 512",
+            ["--model", "kad", "--out", "x", "--weights", "stand-in", "--resolution", "3000"],
+            2,
+            "--resolution belongs to a checkpoint",
+        ),
+        ("[models.kad]\nx = 1", ["--list"], 1, "unknown key 'x'"),
+    ],
+)
+def test_a_flag_goes_over_the_table(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    arguments: list[str],
+    status: int,
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, text)
+    assert main(arguments) == status
+    assert words in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", "kad", "--out", "x", "--config", "absent.toml"]) == 1
+    assert "absent.toml does not exist; check --config" in capsys.readouterr().err
+
+
+def test_the_list_has_the_files_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, WHOLE)
+    (tmp_path / "weights.pt").touch()
+    assert main(["--list", "--config", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert f"mine: {tmp_path}/code/mine.py:Mine (from {path})" in printed
+    assert f"{tmp_path}/weights.pt: found" in printed and f"{tmp_path}/best_valid.pt: not found" in printed

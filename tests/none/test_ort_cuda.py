@@ -1,0 +1,162 @@
+"""The onnxruntime CUDA engine, over a module that checks its calls and a device made of arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+
+import device_on_cpu
+import fake_onnxruntime
+import numpy as np
+import pytest
+import synthetic
+from xbench_fast.engines.base import EngineOptions
+from xbench_fast.engines.device import DeviceEngine
+from xbench_fast.engines.errors import EngineError
+from xbench_fast.engines.select import backend_status, choose, open_engine
+
+TEXT = np.array([[1, 0], [-1, 3], [2, 1]], np.float32)
+FULL = "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer of size 939524096"
+
+
+class World:
+    def __init__(self, folder, patch):
+        self.bundle = synthetic.make_bundle(folder / "blocks")
+        self.patch, self.said = patch, []
+        self.cupy = device_on_cpu.fake_device()
+        patch.setitem(sys.modules, "cupy", self.cupy)
+        for name in ("tensorrt", "tensorrt_rtx"):
+            patch.setitem(sys.modules, name, None)
+        self.install()
+
+    def install(self, **behaviour):
+        self.ort = fake_onnxruntime.make(self.cupy.streams, **behaviour)
+        self.patch.setitem(sys.modules, "onnxruntime", self.ort)
+
+    def open(self, **options):
+        return open_engine(
+            self.bundle, "onnxruntime-cuda", threads=2, options=EngineOptions(say=self.said.append, **options)
+        )
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    return World(tmp_path, monkeypatch)
+
+
+def check(engine, count, seed=0, text=TEXT):
+    pixels = np.random.default_rng(seed).integers(0, 256, (count, 1, 32, 32), dtype=np.uint8)
+    scores = engine.run(pixels, text)
+    logits, saliency = synthetic.model(pixels, text)
+    np.testing.assert_array_equal(scores.logits, logits)
+    np.testing.assert_array_equal(scores.saliency, saliency)
+
+
+def test_scores_are_the_models_and_nothing_is_copied(world):
+    with world.open(max_batch=4) as engine:
+        assert isinstance(engine, DeviceEngine)
+        for count in (1, 4, 3, 11):
+            check(engine, count, seed=count)
+        check(engine, 2, text=TEXT[:1])
+        info = engine.info
+    assert (info.backend, info.device, info.precision) == ("onnxruntime-cuda", "cuda:0", "fp32")
+    assert info.detail == "onnxruntime 1.31.1" and not world.said and not world.ort.log["host_runs"]
+    settings = world.ort.log["sessions"][-1].settings
+    assert settings["use_tf32"] == "0" and settings["device_id"] == "0"
+    assert settings["user_compute_stream"] == str(engine.stream.ptr)
+    with world.open(tf32=True) as engine:
+        assert engine.info.precision == "tf32" and world.ort.log["sessions"][-1].settings["use_tf32"] == "1"
+
+
+def test_pointers_are_bound_once_per_slot_and_shape(world):
+    with world.open(max_batch=4) as engine:
+        for seed in range(4):
+            check(engine, 4, seed)
+        assert world.ort.log["bound"] == 4, "two inputs and two outputs, once"
+        check(engine, 4, text=TEXT.copy() + 1)  # other features live elsewhere
+        assert world.ort.log["bound"] == 8
+        pixels = np.full((3, 1, 32, 32), 7, np.uint8)
+        for slot in (0, 1):
+            buffer = engine.input(slot, len(TEXT))
+            buffer[:3].set(pixels, stream=engine.stream)
+            scores = engine.submit(buffer[:3], TEXT, slot)
+            engine.submit(world.cupy.asarray(pixels[:2]), TEXT, 1 - slot)
+            np.testing.assert_array_equal(scores.saliency.get(), synthetic.model(pixels, TEXT)[1])
+
+
+@pytest.mark.parametrize("words", [FULL, "CUDA failure 2: out of memory ; GPU=0", "CUBLAS_STATUS_ALLOC_FAILED"])
+def test_too_little_memory_halves_the_batch(world, words):
+    world.install(run_errors=[None, words, words])
+    with world.open(max_batch=8) as engine:
+        check(engine, 8)
+        check(engine, 8, seed=1)
+        assert engine.max_batch == 2
+    assert world.said[-1] == "blocks: out of GPU memory, going on with batches of 2"
+
+
+def test_another_failure_is_one_sentence(world):
+    world.install(run_errors=["Non-zero status code\nreturned while running Conv node"])
+    with (
+        pytest.raises(EngineError, match=r"blocks failed on onnxruntime-cuda: Non-zero status code returned") as raised,
+        world.open() as engine,
+    ):
+        check(engine, 1)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_session_without_cuda_is_refused_and_operations_on_the_cpu_are_named(world):
+    world.install(left=["Shape", "Gather", "MatMul", "NonZero", "MatMul"])
+    with world.open() as engine:
+        check(engine, 2)
+    assert world.said == [
+        "blocks: not all of it runs on the GPU, ONNX Runtime leaves to the CPU: 2 MatMul, 1 NonZero",
+    ]
+    world.install(providers=["CPUExecutionProvider"])
+    with pytest.raises(EngineError, match="its CUDA provider does not start"), world.open():
+        pass
+    world.install(available=["CPUExecutionProvider"])
+    status = {s.name: s for s in backend_status()}
+    assert "CPU build" in status["onnxruntime-cuda"].reason
+    world.install()
+    assert choose("auto")[0] == "onnxruntime-cuda"
+
+
+def test_a_library_that_cannot_tell_where_nodes_run_is_fine(world):
+    del world.ort.InferenceSession.get_provider_graph_assignment_info
+    with world.open() as engine:
+        check(engine, 2)
+    assert not world.said
+
+
+def test_without_cupy_batches_are_copied_and_that_is_said(world, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    world.install(run_errors=[None, FULL])
+    with world.open(max_batch=4) as engine:
+        assert not isinstance(engine, DeviceEngine)
+        check(engine, 6)
+        check(engine, 3)
+        assert engine.info.backend == "onnxruntime-cuda"
+    assert world.ort.log["host_runs"] == [4, 2, 2, 1]
+    assert len(world.said) == 2 and "CuPy cannot be used: CuPy is not installed" in world.said[0]
+    world.install(run_errors=[FULL, FULL])
+    with pytest.raises(EngineError, match="failed on onnxruntime-cuda"), world.open(max_batch=2) as engine:
+        check(engine, 2)
+
+
+def test_tf32_needs_a_float32_graph(world):
+    world.bundle.manifest = dataclasses.replace(world.bundle.manifest, precision="bf16")
+    with pytest.raises(EngineError, match="TF32 is for float32 graphs, blocks holds bf16"), world.open(tf32=True):
+        pass
+
+
+def test_the_calls_are_those_of_the_library():
+    real = pytest.importorskip("onnxruntime")
+    fake = fake_onnxruntime.make([])
+    for owner, names in {"IOBinding": ["bind_input", "bind_output"], "InferenceSession": ["io_binding", "run"]}.items():
+        for name in [*names, "run_with_iobinding"] if owner == "InferenceSession" else names:
+            ours, theirs = (inspect.signature(getattr(getattr(m, owner), name)) for m in (fake, real))
+            assert list(ours.parameters) == list(theirs.parameters), name
+    for owner, name in (("SessionOptions", "add_session_config_entry"), ("RunOptions", "add_run_config_entry")):
+        assert hasattr(getattr(real, owner)(), name)
+    assert hasattr(real.InferenceSession, "get_provider_graph_assignment_info") or real.__version__ < "1.24"

@@ -1,0 +1,125 @@
+"""The maps and regions that a run directory keeps: with them a finished cell can be swept again without its model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from evaluation_world import World
+from synthetic import make_bundle, make_dataset, model, prompt_set, reference_sweep
+from xbench_fast.engines.errors import RunError
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.metrics_gpu import unpack_masks
+from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.evaluation.storage import write_json
+from xbench_fast.runtime.reporting.load import load_run
+from xbench_fast.runtime.reporting.maps import load_maps
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DatasetConfig:
+    return DatasetConfig("coco", make_dataset(tmp_path / "data", missing=(4,)), "coco")
+
+
+@pytest.fixture
+def world(tmp_path: Path, data: DatasetConfig) -> World:
+    """A model that sees a crop, so that frames matter, and two baselines."""
+    world = World(tmp_path)
+    bundle = make_bundle(tmp_path / "crop-32", geometry=Geometry("crop", 32, 36, "bilinear"), several=True)
+    assert world.run([bundle.path], [data], baselines=["baseline:ones", "baseline:chance"]).computed == 3
+    return world
+
+
+def test_a_cell_is_swept_again_from_what_is_kept(world: World) -> None:
+    run = load_run(world.out)
+    cell = next(cell for cell in run.cells() if cell.model == "crop-32")
+    kept = load_maps(run, "crop-32", "coco")
+    assert kept.saliency is not None and kept.saliency.shape == (len(cell.counts), 4, 4) and len(kept) == 11
+    again = reference_sweep(kept.saliency, kept.masks, frames=kept.frames)
+    for name in ("area", "overlap", "region", "argmax", "hit", "degenerate"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(cell.counts, name))
+    for name in ("argmax", "hit", "degenerate"):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(cell.counts, name))
+    np.testing.assert_array_equal(kept.class_of, cell.class_of)
+    assert kept.finding[:3] == ("Mass", "Effusion", "Mass") and kept.case_id[:3] == ("case0000", "case0000", "case0003")
+    assert kept.patient_id[2] == "p1" and kept.frames[0].tolist() == [2 / 36, 9 / 50, 34 / 36, 41 / 50]
+
+
+def test_the_map_is_the_mean_over_prompts_before_normalisation(world: World, data: DatasetConfig) -> None:
+    from PIL import Image
+
+    kept = load_maps(load_run(world.out), "crop-32", "coco")
+    picture = Image.open(data.root / "images" / "case0000.png").resize((50, 36), Image.Resampling.BILINEAR)
+    _, maps = model(np.asarray(picture)[None, None, 2:34, 9:41], prompt_set(several=True).features)
+    assert kept.saliency is not None
+    np.testing.assert_array_equal(kept.saliency[0], maps[0, :2].astype(np.float64).mean(0).astype(np.float32))
+
+
+def test_the_regions_are_those_of_the_annotation(world: World, data: DatasetConfig) -> None:
+    kept = load_maps(load_run(world.out), "baseline:ones", "coco")
+    document = json.loads((data.root / "annotations.json").read_text())
+    x, y, w, h = document["annotations"][0]["bbox"]
+    i, j = np.arange(224) * 40 // 224, np.arange(224) * 56 // 224
+    expected = ((i >= y) & (i < y + h))[:, None] & ((j >= x) & (j < x + w))[None, :]
+    np.testing.assert_array_equal(unpack_masks(kept.masks, 224)[0], expected)
+    assert len(kept) == 12  # a baseline needs no image
+
+
+def test_baselines_keep_maps_only_where_they_differ(world: World) -> None:
+    run = load_run(world.out)
+    assert load_maps(run, "baseline:ones", "coco").saliency is None
+    chance = load_maps(run, "baseline:chance", "coco")
+    assert chance.saliency is not None and chance.saliency.shape == (12, 14, 14)
+    assert len(np.unique(chance.saliency[:, 0, 0])) > 6
+    assert (world.entry("crop-32--coco")["grid"], world.entry("baseline:ones--coco")["grid"]) == ([4, 4], None)
+
+
+def test_rows_without_a_region_keep_nothing(world: World) -> None:
+    rows = world.table("crop-32--coco").to_pylist()
+    for row in rows:
+        empty = row["area"] is None
+        assert all((row[name] is None) == empty for name in ("saliency", "region", "frame"))
+    assert sum(row["area"] is None for row in rows) == 29
+
+
+def test_numbers_are_read_without_the_maps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = pq.read_table
+
+    def table(path: Path, **options: list[str]) -> object:
+        read.extend(options["columns"])
+        return real(path, **options)
+
+    monkeypatch.setattr(pq, "read_table", table)
+    assert len(list(load_run(world.out).cells())) == 3
+    assert "area" in read and not {"saliency", "region", "frame"} & set(read)
+
+
+def test_what_cannot_be_read_is_said(world: World) -> None:
+    run = load_run(world.out)
+    with pytest.raises(RunError, match="has no result of other on coco: not evaluated"):
+        load_maps(run, "other", "coco")
+    path = world.out / world.entry("crop-32--coco")["file"]
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["saliency", "region", "frame"]), path)
+    with pytest.raises(RunError, match="kept no maps; run the same eval command again"):
+        load_maps(run, "crop-32", "coco")
+    path.write_bytes(b"PAR1")
+    with pytest.raises(RunError, match="cannot be read"):
+        load_maps(run, "crop-32", "coco")
+    with pytest.raises(RunError, match="missing or damaged"):
+        load_maps(load_run(world.out), "crop-32", "coco")
+
+
+def test_results_of_an_older_version_are_made_anew(world: World, data: DatasetConfig, tmp_path: Path) -> None:
+    document = json.loads((world.out / "run.json").read_text())
+    document["cells"]["crop-32--coco"]["ingredients"]["result_version"] = 1
+    document["cells"]["crop-32--coco"]["key"] = "0" * 64
+    write_json(world.out / "run.json", document)
+    old = world.out / world.entry("crop-32--coco")["file"]
+    old.unlink()
+    assert world.run([tmp_path / "crop-32"], [data]).computed == 1
+    assert any("computed again, because this changed: result_version" in line for line in world.lines)

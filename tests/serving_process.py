@@ -1,0 +1,78 @@
+"""A server as a process of its own, and V2 requests to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+COMMAND = [sys.executable, "-m", "xbench_fast.runtime.cli", "serve"]
+
+
+class ServerProcess:
+    """`xbench-fast serve` on a free port; `url` is "http://host:port". Its log goes to `folder`/log.txt."""
+
+    def __init__(
+        self, bundles: Path, folder: Path, *arguments: object, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.log = folder / "log.txt"
+        line = [*COMMAND, "--bundles", str(bundles), "--port", "0", "--threads", "1"]
+        line += ["--engine", "onnxruntime-cpu", *map(str, arguments)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                line, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(environment or {})}
+            )
+        assert self.process.stdout is not None
+        self.banner = [self.process.stdout.readline().rstrip("\n")]
+        assert self.banner[0].startswith("http://"), self.log.read_text()
+        self.url = self.banner[0].split()[0]
+
+    @property
+    def address(self) -> str:
+        """host:port, as tritonclient wants it."""
+        return self.url.removeprefix("http://")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Sends a signal and returns the exit status; the rest of the output goes to `banner`."""
+        self.process.send_signal(number)
+        status = self.process.wait(timeout=60)
+        assert self.process.stdout is not None
+        # Not communicate(): it reads the pipe itself, and loses the lines that readline() buffered.
+        self.banner += self.process.stdout.read().splitlines()
+        return status
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The access log so far."""
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def image_request(
+    *files: bytes, outputs: tuple[str, ...] = (), parameters: Mapping[str, Any] | None = None
+) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of a binary inference request with these files; answers come as JSON."""
+    raw = b"".join(struct.pack("<I", len(file)) + file for file in files)
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [len(files)], "parameters": {"binary_data_size": len(raw)}}
+    content: dict[str, Any] = {"inputs": [tensor], "parameters": dict(parameters or {})}
+    if outputs:
+        content["outputs"] = [{"name": name} for name in outputs]
+    text = json.dumps(content).encode()
+    return text + raw, {"Inference-Header-Content-Length": str(len(text))}
