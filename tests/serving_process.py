@@ -65,6 +65,17 @@ class ServerProcess:
         self.process.stdout.close()
 
 
+def stopped(process: subprocess.Popen[str], seconds: float = 60) -> str:
+    """Standard error of a process after SIGTERM; one that does not end is killed, which its exit status shows."""
+    process.terminate()
+    try:
+        _, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, errors = process.communicate()
+    return errors
+
+
 def image_request(
     *files: bytes, outputs: tuple[str, ...] = (), parameters: Mapping[str, Any] | None = None
 ) -> tuple[bytes, dict[str, str]]:

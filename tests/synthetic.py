@@ -134,8 +134,8 @@ def model(pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> tuple[NDArray
 class BlockEngine(Engine):
     """Runs the model above; `calls` are the batch sizes it met. After `fail_after` calls it raises `error`."""
 
-    def __init__(self, bundle: Bundle, *, threads: int | None = None) -> None:
-        super().__init__(bundle, threads=threads)
+    def __init__(self, bundle: Bundle, **how: Any) -> None:
+        super().__init__(bundle, **how)
         self.calls: list[int] = []
         self.fail_after: int | None = None
         self.error: BaseException | None = None

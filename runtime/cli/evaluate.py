@@ -245,7 +245,8 @@ def _evaluate(
     for model, dataset, reason in outcome.failed:
         click.echo(f"Error: {model} on {dataset}: {reason}", err=True)
     if done:
-        progress.say(f"next: xbench-fast report {config.eval.out}")
+        merging = "merge, when all shards are finished" if options.shard else f"report {config.eval.out}"
+        progress.say(f"next: xbench-fast {merging}")
     return outcome
 
 

@@ -100,6 +100,7 @@ def serve(
     For research only: not a medical device. The server answers this machine alone unless --host says otherwise.
     SIGTERM or Ctrl-C stops it after the requests it accepted are answered.
     """
+    from ...engines.base import EngineOptions
     from ..evaluation.pairing import select_bundles
     from ..machine import usable_cores
     from ..serving.access_log import AccessLog
@@ -121,7 +122,13 @@ def serve(
     listener = bind(host, port)
     with (
         listener,
-        Catalogue(bundles, engine=engine or config.eval.engine, threads=cores, default_set=prompt_set) as catalogue,
+        Catalogue(
+            bundles,
+            engine=engine or config.eval.engine,
+            threads=cores,
+            options=EngineOptions(max_batch),
+            default_set=prompt_set,
+        ) as catalogue,
     ):
         log = AccessLog(enabled=access_log)
         extras = [] if grpc_port is None else [_grpc(host, grpc_port, settings, log)]

@@ -54,7 +54,7 @@ def signed(value: float | None, *, points: bool = False) -> str:
 
 def comparable(cell: CellValues) -> bool:
     """Whether a difference to the paper means anything: published weights on a whole dataset."""
-    return cell.weights == "published" and cell.limit is None
+    return cell.weights == "published" and cell.limit is None and not cell.shard
 
 
 def compared(found: Entry, number: Number, printed: Printed | None, means: bool, *, points: bool = False) -> Entry:

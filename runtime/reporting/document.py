@@ -60,6 +60,7 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         "engine": cell.engine,
         "protocol": cell.protocol,
         "limit": cell.limit,
+        "shard": cell.shard,
         "cases": cell.cases,
         "patients": cell.patients,
         "missing": cell.missing,

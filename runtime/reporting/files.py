@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .cells import comparable
@@ -17,6 +17,10 @@ from .values import CellValues
 __all__ = ["csv_files"]
 
 _POINTS = ("delta_dice", "delta_honest")
+# Columns of tables that can be empty: one model differs from no other.
+_DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_holm", "datasets")
+_AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference_points", "low", "high", "p_delong",
+                    "p_holm")  # fmt: skip
 _METRICS = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 
 
@@ -26,8 +30,8 @@ def csv_files(results: Results, differences: Differences) -> dict[str, str]:
         "table1.csv": _csv(_table_1(results)),
         "classes.csv": _csv(_classes(results)),
         "recognition.csv": _csv(_recognition(results)),
-        "differences.csv": _csv(_differences(differences)),
-        "auc_differences.csv": _csv(_auc_differences(differences)),
+        "differences.csv": _csv(_differences(differences), _DIFFERENCES),
+        "auc_differences.csv": _csv(_auc_differences(differences), _AUC_DIFFERENCES),
         "paper.csv": _csv(_paper(results)),
         "coverage.csv": _csv(_coverage(results)),
     }
@@ -202,12 +206,13 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _csv(rows: Iterator[dict[str, Any]]) -> str:
+def _csv(rows: Iterator[dict[str, Any]], columns: Sequence[str] = ()) -> str:
+    """`columns`: those of rows of which there may be none; else they are the first row's."""
+    table = list(rows)
+    columns = columns or (list(table[0]) if table else ())
     stream = io.StringIO()
-    writer: csv.DictWriter[str] | None = None
-    for row in rows:
-        if writer is None:
-            writer = csv.DictWriter(stream, list(row), lineterminator="\n")
-            writer.writeheader()
-        writer.writerow(row)
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
+    if columns:
+        writer.writeheader()
+    writer.writerows(table)
     return stream.getvalue()

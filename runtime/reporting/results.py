@@ -58,12 +58,13 @@ class Results:
         """The lines that belong above a table of `cells`."""
         limits = {cell.title: cell.limit for cell in cells if cell.limit is not None}
         short = tuple(f"{title}: only the first {limit} cases were evaluated" for title, limit in limits.items())
+        parts = {f"{cell.title}: only shard {cell.shard} was evaluated; merge them all" for cell in cells if cell.shard}
         holes = {
             f"{cell.title}: {cell.lost} of {cell.cases} images are missing or unreadable and not counted"
             for cell in cells
             if cell.lost
         }
-        return stamps((cell.model, cell.weights) for cell in cells) + short + tuple(sorted(holes))
+        return stamps((cell.model, cell.weights) for cell in cells) + short + tuple(sorted(parts | holes))
 
     def mean(self, model: str) -> tuple[dict[str, float | None], int]:
         """A model's mean over its datasets that have pairs, and how many datasets that is."""

@@ -42,7 +42,8 @@ class CellValues:
     `grounding`: by the report's choices; `honest`: the same with each threshold found on the other half of the
     patients, whatever the choices say. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and
     the negative prompt, for the classes that have a negative prompt (metrics specification §7). `limit`: the number of
-    cases the evaluation stopped at, None when it saw the whole dataset. `rescued`: regions per class that were kept by
+    cases the evaluation stopped at, None when it saw the whole dataset; `shard`: the part of the dataset that was
+    evaluated, "2 of 4", empty when it was not divided. `rescued`: regions per class that were kept by
     their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that have
     pairs; empty where there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty where
     the run does not say. `fixed`: whether threshold 0.5 means something in the cell's `protocol`; if not, the fields
@@ -56,6 +57,7 @@ class CellValues:
     weights: str
     engine: str
     limit: int | None
+    shard: str
     cases: int
     missing: int
     unreadable: int
@@ -170,7 +172,7 @@ def cell_values(
 
     pairs: those that count. patients: of the dataset. levels: for a threshold per model, from all its datasets.
     """
-    limit = cell.entry["ingredients"]["limit"]
+    limit, shard = cell.entry["ingredients"]["limit"], cell.entry.get("shard")
     scored = cell.findings if cell.scored else ()  # without a score nothing is recognised
     paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0)) if len(cell.negatives) else np.zeros(0, np.intp)
     recognised: dict[str, Recognised] = {
@@ -209,6 +211,7 @@ def cell_values(
         weights=str(cell.entry["weights"]),
         engine=str(cell.entry["ingredients"]["engine"]),
         limit=limit if limit == cell.cases else None,
+        shard="{index} of {of}".format(**shard) if shard else "",
         cases=cell.cases,
         missing=cell.missing,
         unreadable=cell.unreadable,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...engines.base import EngineOptions
 from ...engines.bundle import find_bundles
 from ...engines.errors import ConfigError, MissingExtraError, XBenchError
 from ..serving.access_log import AccessLog
@@ -76,6 +77,7 @@ class Replica:
                     settings.bundles,
                     engine=settings.engine,
                     threads=settings.threads,
+                    options=EngineOptions(settings.service.max_batch),
                     default_set=settings.prompt_set,
                 )
             )

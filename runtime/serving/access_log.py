@@ -16,6 +16,11 @@ class AccessLog:
     def __init__(self, stream: TextIO | None = None, *, enabled: bool = True) -> None:
         self._stream = (sys.stderr if stream is None else stream) if enabled else None
 
+    @property
+    def enabled(self) -> bool:
+        """Whether lines are written."""
+        return self._stream is not None
+
     def write(self, **fields: Any) -> None:
         """Adds the time to `fields` and writes them. Requests are answered even when the log cannot be written."""
         if self._stream is None:

@@ -38,10 +38,19 @@ class Admission:
 
     @contextmanager
     def admit(self, images: int) -> Iterator[None]:
-        """Holds room for `images` while the request is worked on.
+        """Holds room for `images` while the request is worked on. Raises as `check`."""
+        self.check(images)
+        self.on_their_way += images
+        self._empty.clear()
+        try:
+            yield
+        finally:
+            self.on_their_way -= images
+            if self.on_their_way == 0:
+                self._empty.set()
 
-        Raises TooLarge when they never fit, Overloaded when they do not fit now, Draining after `close`.
-        """
+    def check(self, images: int) -> None:
+        """Raises TooLarge when `images` never fit, Overloaded when they do not fit now, Draining after `close`."""
         if self._closed:
             raise Draining("The server is shutting down; ask another one.", retry_after=5)
         if images > self.capacity:
@@ -51,14 +60,6 @@ class Admission:
                 f"{self._name} has {self.on_their_way} of {self.capacity} images on their way; try again later.",
                 retry_after=self.retry_after,
             )
-        self.on_their_way += images
-        self._empty.clear()
-        try:
-            yield
-        finally:
-            self.on_their_way -= images
-            if self.on_their_way == 0:
-                self._empty.set()
 
     @property
     def full(self) -> bool:

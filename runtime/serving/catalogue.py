@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...engines.base import Engine
+from ...engines.base import Engine, EngineOptions
 from ...engines.bundle import Bundle
 from .errors import NotFound
 from .models import VERSION, ServedModel
@@ -22,8 +22,9 @@ OpenEngine = Callable[..., AbstractContextManager[Engine]]
 class Catalogue:
     """Opens the engines of bundles on entering and closes them on leaving.
 
-    engine: a name `engines.select` knows, or "auto"; threads: those of each engine; default_set: prompt set that
-    answers where a request names none. Entering raises BundleError, ConfigError, EngineError or MissingExtraError.
+    engine: a name `engines.select` knows, or "auto"; threads: those of each engine; options: how each runs;
+    default_set: prompt set that answers where a request names none. Entering raises BundleError, ConfigError,
+    EngineError or MissingExtraError.
     """
 
     def __init__(
@@ -32,12 +33,14 @@ class Catalogue:
         *,
         engine: str = "auto",
         threads: int | None = None,
+        options: EngineOptions | None = None,
         default_set: str | None = None,
         open_engine: OpenEngine | None = None,
     ) -> None:
         self._bundles = tuple(bundles)
         self._engine = engine
         self._threads = threads
+        self._options = options
         self._default_set = default_set
         self._open_engine = open_engine
         self._stack = ExitStack()
@@ -50,7 +53,7 @@ class Catalogue:
         with ExitStack() as stack:
             for path in self._bundles:
                 bundle = Bundle.load(path)
-                engine = stack.enter_context(opener(bundle, self._engine, threads=self._threads))
+                engine = stack.enter_context(opener(bundle, self._engine, threads=self._threads, options=self._options))
                 self._models[bundle.name] = ServedModel(bundle, engine, default_set=self._default_set)
             self._stack = stack.pop_all()
         return self

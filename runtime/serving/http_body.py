@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import BadRequest, Overloaded, RequestError, TooLarge
 
-__all__ = ["BodyReader", "Disconnected"]
+__all__ = ["BodyReader", "Disconnected", "Share"]
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -29,9 +29,9 @@ class BodyReader:
         self.held = 0
 
     @contextmanager
-    def account(self) -> Iterator[_Share]:
+    def account(self) -> Iterator[Share]:
         """Counts what is read in it, until it is left."""
-        share = _Share(self)
+        share = Share(self)
         try:
             yield share
         finally:
@@ -46,7 +46,7 @@ class BodyReader:
             raise BadRequest("Content-Length is not a number.")
         self._check_size(int(content_length))
 
-    async def read(self, receive: Receive, share: _Share, content_length: str | None) -> bytes:
+    async def read(self, receive: Receive, share: Share, content_length: str | None) -> bytes:
         """The whole body. Raises Disconnected, the errors above, Overloaded when all bodies together take too much, or
         an error of status 408 when the bytes come too slowly."""
         self.check_length(content_length)
@@ -74,7 +74,7 @@ class BodyReader:
             raise TooLarge(f"The body has more than the {self._limit} bytes this server takes (--max-body).")
 
 
-class _Share:
+class Share:
     """What one request holds of the budget, in bytes."""
 
     def __init__(self, reader: BodyReader) -> None:

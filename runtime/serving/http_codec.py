@@ -86,13 +86,13 @@ def encode_infer(answer: Answer, binary: frozenset[str]) -> tuple[bytes, int | N
     if answer.id:
         head["id"] = answer.id
     head["parameters"] = {"prompt_set": answer.prompt_set, "tau": answer.tau}
-    text = json.dumps({**head, "outputs": outputs}, separators=(",", ":"), allow_nan=False).encode()
+    text = _JSON_OUT.encode({**head, "outputs": outputs}).encode()
     return b"".join((text, *raw)), len(text) if raw else None
 
 
 def _json_object(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data.decode(), object_pairs_hook=_distinct, parse_constant=_no_constant)
+        found = _JSON_IN.decode(data.decode())
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"The request is not valid JSON: {str(error)[:200]}.") from error
     if not isinstance(found, dict):
@@ -111,6 +111,11 @@ def _no_constant(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
+# Made once: json.loads and json.dumps make them anew at every call that has options.
+_JSON_IN: Final = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_constant)
+_JSON_OUT: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def _list(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     value = content.get(key)
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
@@ -127,20 +132,20 @@ def _input(item: Mapping[str, Any], raw: memoryview) -> tuple[Tensor, int]:
         raise BadRequest("Every input needs a 'name' and a 'datatype'.")
     if datatype != "BYTES" and datatype not in DATATYPES:
         raise BadRequest(f"The datatype '{datatype[:40]}' of '{name[:200]}' is unknown.")
-    shape = check_shape(name[:200], item.get("shape"))
     parameters = item.get("parameters", {})
     if not isinstance(parameters, dict):
         raise BadRequest(f"The parameters of '{name[:200]}' must be an object.")
     if any(key.startswith("shared_memory") for key in parameters):
         raise BadRequest("Shared memory is not offered; send the tensor itself.")
     if "binary_data_size" not in parameters:
+        shape = check_shape(name[:200], item.get("shape"))
         return Tensor(name, datatype, _from_json(name[:200], datatype, shape, item.get("data"), parameters)), 0
     size = parameters["binary_data_size"]
     if "data" in item:
         raise BadRequest(f"'{name[:200]}' has both 'data' and 'binary_data_size'.")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(raw):
         raise BadRequest(f"binary_data_size of '{name[:200]}' does not fit the {len(raw)} bytes that are left.")
-    return Tensor(name, datatype, raw_to_array(name[:200], datatype, shape, raw[:size])), size
+    return Tensor(name, datatype, raw_to_array(name[:200], datatype, item.get("shape"), raw[:size])), size
 
 
 def _from_json(

@@ -78,6 +78,8 @@ class Guard:
 
     def _note(self, scope: Message, seen: dict[str, int], seconds: float) -> None:
         self._metrics.http(seen["status"])
+        if not self._log.enabled:
+            return
         client = scope.get("client") or ("", 0)
         self._log.write(
             client=client[0],
@@ -103,7 +105,10 @@ def is_loopback(name: str) -> bool:
 
 
 def _header(headers: Collection[tuple[bytes, bytes]], name: bytes) -> bytes:
-    return next((value for key, value in headers if key == name), b"")
+    for key, value in headers:
+        if key == name:
+            return value
+    return b""
 
 
 def _host_name(value: bytes) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .access_log import AccessLog
 from .errors import BadRequest, Internal, NotFound, RequestError
-from .http_body import BodyReader, Disconnected
+from .http_body import BodyReader, Disconnected, Share
 from .http_codec import HEADER_LENGTH, decode_infer, encode_infer, json_length
 from .http_errors import error_body, error_headers
 from .http_guard import Application, Guard, Message, Receive, Send
@@ -20,7 +21,6 @@ from .pipeline import Service
 from .requests import OUTPUTS
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import BaseRoute, Route
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["HttpSettings", "create_app"]
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+_HEADER_LENGTH = HEADER_LENGTH.encode()
 _SHORT = 1 << 16  # bytes or numbers of JSON that take about as long as handing them to a thread
 Endpoint = Callable[["Request"], Awaitable["Response"]]
 
@@ -46,11 +48,15 @@ class HttpSettings:
     open_paths: tuple[str, ...] = ("/", "/v2/health/live", "/v2/health/ready")
 
 
-def create_app(service: Service, settings: HttpSettings, log: AccessLog, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """The application for an entered service; `routes` are added to those of the protocol and of /metrics."""
+def create_app(
+    service: Service, settings: HttpSettings, log: AccessLog, routes: Sequence[BaseRoute] = ()
+) -> Application:
+    """The ASGI application for an entered service; `routes` are added to those of the protocol and of /metrics.
+
+    Requests that infer, most of all, do not pass through Starlette.
+    """
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
     from starlette.routing import Route
 
     api = _Api(service, settings)
@@ -66,25 +72,22 @@ def create_app(service: Service, settings: HttpSettings, log: AccessLog, routes:
         ("GET", "/metrics", api.metrics),
     ]
     infer = [Route(f"{path}/infer", _Infer(service, api.bodies), methods=["POST"]) for path in (model, version)]
-    return Starlette(
+    app = Starlette(
         routes=infer + [Route(path, endpoint, methods=[method]) for method, path, endpoint in table] + list(routes),
-        middleware=[
-            Middleware(
-                Guard,
-                log=log,
-                metrics=service.metrics,
-                token=settings.token,
-                open_paths=settings.open_paths,
-                local_only=settings.local_only,
-            ),
-            Middleware(_Direct, routes=infer),
-        ],
         exception_handlers={
             RequestError: _told,
             HTTPException: _told_by_starlette,
             Disconnected: _nobody,
             Exception: _told,
         },
+    )
+    return Guard(
+        _Direct(app, infer),
+        log=log,
+        metrics=service.metrics,
+        token=settings.token,
+        open_paths=settings.open_paths,
+        local_only=settings.local_only,
     )
 
 
@@ -105,15 +108,15 @@ class _Api:
         return _json({"ready": self._service.ready}, 200 if self._service.ready else 503)
 
     async def model(self, request: Request) -> Response:
-        return _json(model_metadata(self._service.catalogue.get(*_address(request))))
+        return _json(model_metadata(self._service.catalogue.get(*_address(request.scope))))
 
     async def model_ready(self, request: Request) -> Response:
-        model = self._service.catalogue.get(*_address(request))
+        model = self._service.catalogue.get(*_address(request.scope))
         return _json({"name": model.name, "ready": self._service.ready}, 200 if self._service.ready else 503)
 
     async def index(self, request: Request) -> Response:
         with self.bodies.account() as share:
-            await _read(request, self.bodies, share)
+            await _read(request.scope, _headers(request.scope), request.receive, self.bodies, share)
         return _json(repository_index(self._service))
 
     async def metrics(self, request: Request) -> Response:
@@ -148,54 +151,66 @@ class _Infer:
         self._bodies = bodies
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        from starlette.requests import Request
-
-        request = Request(scope, receive)
         try:
-            data, head = await self._answer(request)
+            data, head = await self._answer(scope, receive)
         except RequestError as error:
-            await _told(request, error)(scope, receive, send)
+            await _told(scope, error)(scope, receive, send)
             return
         except Disconnected as error:
-            await _nobody(request, error)(scope, receive, send)
+            await _nobody(scope, error)(scope, receive, send)
+            return
+        # A fault of this code: the client is told that there was one, the log which.
+        except Exception as error:
+            _LOG.exception("A request to infer failed unexpectedly")
+            await _told(scope, error)(scope, receive, send)
             return
         headers = [(b"content-length", b"%d" % len(data))]
         if head is None:
             headers.append((b"content-type", b"application/json"))
         else:
             headers.append((b"content-type", b"application/octet-stream"))
-            headers.append((HEADER_LENGTH.encode(), b"%d" % head))
+            headers.append((_HEADER_LENGTH, b"%d" % head))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": data})
 
-    async def _answer(self, request: Request) -> tuple[bytes, int | None]:
+    async def _answer(self, scope: Message, receive: Receive) -> tuple[bytes, int | None]:
         """The body, and the length of its JSON part where raw bytes follow it."""
-        name, version = _address(request)
+        name, version = _address(scope)
         self._service.catalogue.get(name, version)
         noted: dict[str, Any] = {"model": name}
-        request.scope["xbench.log"] = noted
+        scope["xbench.log"] = noted
         # A full queue is told before the images are read.
         self._service.check_room(name)
+        headers = _headers(scope)
         with self._bodies.account() as share:
-            body = await _read(request, self._bodies, share)
-            length = request.headers.get(HEADER_LENGTH)
-            short = json_length(length, len(body)) < _SHORT
-            decoded = await self._service.work(partial(decode_infer, name, body, length), short=short)
+            body = await _read(scope, headers, receive, self._bodies, share)
+            length = headers.get(_HEADER_LENGTH)
+            told = None if length is None else length.decode("latin-1")
+            short = json_length(told, len(body)) < _SHORT
+            decoded = await self._service.work(partial(decode_infer, name, body, told), short=short)
             noted |= {"images": decoded.request.count, "outputs": sorted(decoded.request.outputs & OUTPUTS.keys())}
-            answer = await _unless_gone(self._service.infer(decoded.request), request)
+            answer = await _unless_gone(self._service.infer(decoded.request), scope, receive)
         in_json = sum(array.size for key, array in answer.outputs.items() if key not in decoded.binary)
         return await self._service.work(partial(encode_infer, answer, decoded.binary), short=in_json < _SHORT)
 
 
-async def _read(request: Request, bodies: BodyReader, share: Any) -> bytes:
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+async def _read(
+    scope: Message, headers: Mapping[bytes, bytes], receive: Receive, bodies: BodyReader, share: Share
+) -> bytes:
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise BadRequest("Compressed bodies are not taken; send it without Content-Encoding.", status=415)
-    body = await bodies.read(request.receive, share, request.headers.get("content-length"))
-    request.scope["xbench.bytes_in"] = len(body)
+    length = headers.get(b"content-length")
+    body = await bodies.read(receive, share, None if length is None else length.decode("latin-1"))
+    scope["xbench.bytes_in"] = len(body)
     return body
 
 
-async def _unless_gone(answering: Coroutine[Any, Any, T], request: Request) -> T:
+def _headers(scope: Message) -> dict[bytes, bytes]:
+    """Headers by name; of those that stand twice, the first."""
+    return dict(reversed(scope["headers"]))
+
+
+async def _unless_gone(answering: Coroutine[Any, Any, T], scope: Message, receive: Receive) -> T:
     """The result of `answering`, which is given up when the client goes away: nobody waits for it any more."""
     this = asyncio.current_task()
     assert this is not None
@@ -206,7 +221,7 @@ async def _unless_gone(answering: Coroutine[Any, Any, T], request: Request) -> T
         if not over:
             given_up = this.cancel()
 
-    forget = _when_gone(request, give_up)
+    forget = _when_gone(scope, receive, give_up)
     try:
         return await answering
     except asyncio.CancelledError:
@@ -219,24 +234,24 @@ async def _unless_gone(answering: Coroutine[Any, Any, T], request: Request) -> T
         forget()
 
 
-def _when_gone(request: Request, tell: Callable[..., None]) -> Callable[[], object]:
+def _when_gone(scope: Message, receive: Receive, tell: Callable[..., None]) -> Callable[[], object]:
     """Has `tell` called once the client is gone, until what is returned is called."""
-    when_lost: Callable[[Callable[[], None] | None], None] | None = request.scope.get(WHEN_LOST)
+    when_lost: Callable[[Callable[[], None] | None], None] | None = scope.get(WHEN_LOST)
     if when_lost is not None:
         when_lost(tell)
         return partial(when_lost, None)
-    watch = asyncio.create_task(_gone(request))
+    watch = asyncio.create_task(_gone(receive))
     watch.add_done_callback(tell)
     return watch.cancel
 
 
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _address(request: Request) -> tuple[str, str]:
-    return request.path_params["model"], request.path_params.get("version", "")
+def _address(scope: Message) -> tuple[str, str]:
+    return scope["path_params"]["model"], scope["path_params"].get("version", "")
 
 
 def _json(content: Any, status: int = 200) -> Response:
@@ -245,7 +260,7 @@ def _json(content: Any, status: int = 200) -> Response:
     return JSONResponse(content, status)
 
 
-def _told(request: Request, error: Exception) -> Response:
+def _told(_: object, error: Exception) -> Response:
     from starlette.responses import Response
 
     if not isinstance(error, RequestError):
@@ -262,7 +277,7 @@ def _told_by_starlette(request: Request, error: Exception) -> Response:
     return response
 
 
-def _nobody(request: Request, error: Exception) -> Response:
+def _nobody(_: object, error: Exception) -> Response:
     """The client is gone; the status is only noted."""
     from starlette.responses import Response
 

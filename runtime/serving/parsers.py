@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ it; it saves a task that waits for that. Not every server has it."""
 
 _HEAD: Final = 1 << 16  # bytes of a request's line and headers, or of trailers; as h11 has it
 _SLICE: Final = 1 << 12  # bytes parsed at once between requests: what follows may be many
-_BODY_SLICE: Final = 1 << 14
+_BODY_SLICE: Final = 1 << 14  # the same within a body of unknown length
 _QUEUED: Final = 256  # requests of a connection that wait behind another
 
 
@@ -60,6 +60,7 @@ def with_httptools() -> Any:
             self._part = ""
             self._number = 0
             self._unread = 0  # bytes since a head was complete or a piece of a body came
+            self._left = 0  # bytes of this body that are still to come, where its length was announced
             self._held = bytearray()
             self._tell: Callable[[], None] | None = None
 
@@ -83,9 +84,10 @@ def with_httptools() -> Any:
             return ("", 0) if not self._part or self._busy() else (self._part, self._number)
 
         def data_received(self, data: bytes) -> None:
-            if self._held or len(data) > _SLICE or self._busy():
-                self._held += data
-                self._feed()
+            if self._held:
+                data, self._held = bytes(self._held) + data, bytearray()
+            if len(data) > _SLICE or self._busy():
+                self._feed(data)
             else:
                 self._parse(data)
 
@@ -112,11 +114,13 @@ def with_httptools() -> Any:
                 raise ValueError("not one Host header")
             self._part = "body"
             self._unread = 0
+            self._left = _announced(self.headers)
             self.scope[WHEN_LOST] = self.when_lost  # type: ignore[typeddict-unknown-key]
             super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
             self._unread = 0
+            self._left = max(0, self._left - len(body))
             super().on_body(body)
 
         def on_message_complete(self) -> None:
@@ -135,17 +139,17 @@ def with_httptools() -> Any:
             if self._held and not self.transport.is_closing():
                 self.data_received(b"")
 
-        def _feed(self) -> None:
-            """Parses what is held, until a request is complete."""
-            position, held = 0, self._held
-            self._held = bytearray()
-            with memoryview(held) as view:
+        def _feed(self, data: bytes) -> None:
+            """Parses until a request is complete, and holds the rest."""
+            position = 0
+            with memoryview(data) as view:
                 while position < len(view) and not self._busy() and not self.transport.is_closing():
-                    piece = view[position : position + (_BODY_SLICE if self._part == "body" else _SLICE)]
+                    length = self._left or _BODY_SLICE if self._part == "body" else _SLICE
+                    piece = view[position : position + length]
                     position += len(piece)
                     self._parse(piece)
-            if position < len(held) and not self.transport.is_closing():
-                self._held = held[position:]
+            if position < len(data) and not self.transport.is_closing():
+                self._held += data[position:]
                 self.flow.pause_reading()
             else:
                 self._flow_on()
@@ -162,6 +166,13 @@ def with_httptools() -> Any:
                 self.send_400_response("The headers are too long.")
 
     return HttpTools
+
+
+def _announced(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """Bytes of a body whose head was accepted; 0 when it comes in chunks, or there is none."""
+    lengths = [value for name, value in headers if name == b"content-length"]
+    chunked = any(name == b"transfer-encoding" for name, _ in headers)
+    return 0 if chunked or not lengths or not lengths[0].isdigit() else int(lengths[0])
 
 
 def _unwatched(protocol: Any) -> bool:

@@ -109,8 +109,7 @@ class Service:
         For a transport that can tell before it has read the images.
         """
         self.catalogue.get(model)
-        with self._lanes[model].admission.admit(1):
-            return
+        self._lanes[model].admission.check(1)
 
     async def infer(self, request: Request) -> Answer:
         """The answer to a request. Raises RequestError, and nothing else but CancelledError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -101,6 +102,10 @@ async def serve(
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=int(settings.service.timeout) + 5,
         )
+        # What is loaded by now stays: the collector need not look at it again and again while requests are answered.
+        gc.collect()
+        gc.freeze()
+        stack.callback(gc.unfreeze)
         await _make_server(uvicorn, config, service, announce).serve(sockets=[listener])
 
 

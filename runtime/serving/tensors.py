@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,16 +52,18 @@ def check_shape(name: str, shape: object) -> tuple[int, ...]:
     if not isinstance(shape, list | tuple) or len(shape) > _MOST_AXES:
         raise BadRequest(f"The shape of '{name}' must be a list of at most {_MOST_AXES} whole numbers.")
     sizes = tuple(shape)
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < _MOST_ELEMENTS for n in sizes):
-        raise BadRequest(f"The shape of '{name}' must hold whole numbers that are not negative.")
+    for size in sizes:
+        if type(size) is not int or not 0 <= size < _MOST_ELEMENTS:
+            raise BadRequest(f"The shape of '{name}' must hold whole numbers that are not negative.")
     if math.prod(sizes) >= _MOST_ELEMENTS:
         raise BadRequest(f"The shape of '{name}' has too many elements.")
     return sizes
 
 
-def raw_to_array(name: str, datatype: str, shape: Sequence[int], raw: bytes | memoryview) -> NDArray[Any]:
+def raw_to_array(name: str, datatype: str, shape: object, raw: bytes | memoryview) -> NDArray[Any]:
     """The array of a tensor from its raw bytes: row-major, little-endian; each element of BYTES is preceded by its
-    length, a 32-bit number. Raises BadRequest when the bytes do not fit the shape, or the datatype is unknown."""
+    length, a 32-bit number. Raises BadRequest as `check_shape`, when the bytes do not fit the shape, or the datatype is
+    unknown."""
     sizes = check_shape(name, shape)
     if datatype == "BYTES":
         items = _split(name, memoryview(raw), math.prod(sizes))

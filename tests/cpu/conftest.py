@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from report_world import chromium
+from serving_pages import Visit, visiting
+from serving_process import ServerProcess
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.pipeline import ExportResult, export_adapter
@@ -64,6 +69,20 @@ def exported(request: pytest.FixtureRequest) -> Exported:
     """Each of the exports in turn."""
     found: Exported = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium; skips where there is none."""
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def visit(browser: Any, server: ServerProcess) -> Iterator[Visit]:
+    """The page of the test file's server, just loaded."""
+    with visiting(browser, server.url) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_world import MODELS, Made, chromium, drawn, make_page, row_of, to_gallery, visits
+from report_world import MODELS, Made, drawn, make_page, row_of, to_gallery, visits
 from xbench_fast.metrics_gpu import MODES, pack_masks, protocol, sweep, threshold_table
 from xbench_fast.runtime.reporting.page import PageContent, write_page
 from xbench_fast.runtime.viewing.assets import shared_asset
@@ -21,12 +21,6 @@ from xbench_fast.runtime.viewing.assets import shared_asset
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make_page(tmp_path_factory.mktemp("page"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -8,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_world import Made, chromium, drawn, make_page, to_gallery, visits
+from report_world import Made, drawn, make_page, to_gallery, visits
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make_page(tmp_path_factory.mktemp("page"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from serving_process import stopped
 from synthetic import make_bundle, save_graph
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
@@ -46,8 +47,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             assert process.stdout is not None
             yield int(process.stdout.readline())
         finally:
-            process.terminate()
-            _, errors = process.communicate(timeout=60)
+            errors = stopped(process)
         assert process.returncode == 0 and "Traceback" not in errors, errors
 
 

@@ -43,8 +43,8 @@ def run(folder: Path, test: Any, *, delay: float = 0.002, **settings: Any) -> li
 
     stream = io.StringIO()
 
-    def open_block(bundle: Bundle, name: str, *, threads: int | None = None) -> BlockEngine:
-        return BlockEngine(bundle, threads=threads)
+    def open_block(bundle: Bundle, name: str, **how: Any) -> BlockEngine:
+        return BlockEngine(bundle, **how)
 
     async def body() -> None:
         bundle = make_bundle(folder / "blocks-32")

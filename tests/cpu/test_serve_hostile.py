@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from serving_process import ServerProcess, image_request
+from serving_process import ServerProcess, image_request, stopped
 from synthetic import SIZE, make_bundle, make_dataset, save_graph
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
@@ -75,8 +75,7 @@ def impatient(folder: Path) -> Iterator[tuple[str, int]]:
             host, _, port = process.stdout.readline().strip().removeprefix("http://").partition(":")
             yield host, int(port)
         finally:
-            process.terminate()
-            _, errors = process.communicate(timeout=60)
+            errors = stopped(process)
         assert process.returncode == 0 and "Traceback" not in errors, errors
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from report_world import chromium
-from serving_pages import GEOMETRIES, PROMPTS, WEIGHTS, Visit, answered, drop, film, make_models, maps, visiting
+from serving_pages import GEOMETRIES, PROMPTS, WEIGHTS, Visit, answered, drop, film, make_models, maps
 from serving_process import ServerProcess, image_request
 from synthetic import model, reference_sweep
 from xbench_fast.runtime.images.geometry import field_of_view, to_model
@@ -38,18 +37,6 @@ def server(folder: Path) -> Iterator[ServerProcess]:
     (folder / "server").mkdir()
     with ServerProcess(folder / "models", folder / "server") as process:
         yield process
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture
-def visit(browser: Any, server: ServerProcess) -> Iterator[Visit]:
-    with visiting(browser, server.url) as made:
-        yield made
 
 
 @dataclass

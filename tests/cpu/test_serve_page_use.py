@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_world import chromium
 from serving_pages import Visit, answered, drop, film, make_models, maps, visiting
 from serving_process import ServerProcess
 from xbench_fast.runtime.serving.page import page_policy, page_text
@@ -37,18 +36,6 @@ def server(folder: Path) -> Iterator[ServerProcess]:
     (folder / "server").mkdir()
     with ServerProcess(folder / "models", folder / "server") as process:
         yield process
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture
-def visit(browser: Any, server: ServerProcess) -> Iterator[Visit]:
-    with visiting(browser, server.url) as made:
-        yield made
 
 
 def chooser_by_enter(page: Any) -> Any:

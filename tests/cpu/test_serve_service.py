@@ -40,8 +40,8 @@ def serve(
 ) -> None:
     from xbench_fast.runtime.serving.metrics import Metrics
 
-    def open_block(bundle: Bundle, name: str, *, threads: int | None = None) -> BlockEngine:
-        return BlockEngine(bundle, threads=threads)
+    def open_block(bundle: Bundle, name: str, **how: Any) -> BlockEngine:
+        return BlockEngine(bundle, **how)
 
     async def body() -> None:
         with Catalogue(bundles, engine="onnxruntime-cpu", threads=1, open_engine=None if real else open_block) as open_:
@@ -212,13 +212,11 @@ def test_the_room_is_for_accepted_requests_and_draining_answers_them(blocks: Pat
 
 
 def test_the_set_that_answers_by_default(blocks: Path, tmp_path: Path) -> None:
-    with Catalogue(
-        [blocks], open_engine=lambda bundle, name, threads: BlockEngine(bundle), default_set="other"
-    ) as found:
+    with Catalogue([blocks], open_engine=lambda bundle, name, **how: BlockEngine(bundle), default_set="other") as found:
         assert found.get("blocks-32").default_set == "other"
     with (
         pytest.raises(ConfigError, match="no prompt set 'othr': did you mean 'other'"),
-        Catalogue([blocks], open_engine=lambda bundle, name, threads: BlockEngine(bundle), default_set="othr"),
+        Catalogue([blocks], open_engine=lambda bundle, name, **how: BlockEngine(bundle), default_set="othr"),
     ):
         pytest.fail("opened")
     assert not found.models

@@ -41,7 +41,9 @@ def test_shards_merged_are_a_run_that_eval_goes_on_with(tmp_path: Path) -> None:
         subprocess.Popen([*COMMAND, *map(str, [*line, "--out", out, "--shard", f"{index}/2"])], stdout=subprocess.PIPE)
         for index in (1, 2)
     ]
-    assert [process.communicate()[0] and process.returncode for process in processes] == [0, 0]
+    said = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert all(b"next: xbench-fast merge" in text for text in said)
     early = command("merge", out / "shard-1-of-2", "--out", out)
     assert early.returncode == 1 and early.stderr.startswith("Error: 1 shard is missing, of 2: 2/2")
     merged = command("merge", out / "shard-2-of-2", out / "shard-1-of-2", "--out", out)

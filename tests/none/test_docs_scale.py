@@ -60,6 +60,7 @@ def test_the_deployment_takes_these_settings(text: str, tmp_path: Path) -> None:
         ("88 s", 1e5 * 14.0e-3 / 16),
         ("2.3 h **in one process", 1e8 * 82e-6 / 3600),
         ("390,625 chunks", 1e8 / 256),
+        ("3.9 h, if none", 1e8 / 256 * 36e-3 / 3600),
         ("24,414 parts", 1e8 / 4096),
         ("33,000 images/s", 0.4 * 788e12 / (2 * 4.78e9)),
     ],

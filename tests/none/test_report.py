@@ -48,6 +48,23 @@ def report(path: Path, choices: Choices | None = None) -> tuple[dict[str, Any], 
     return data, {table.title: table for table in made.tables}, (path / "report" / "tables.md").read_text()
 
 
+def test_one_model_differs_from_no_other_in_tables_that_say_so(tmp_path: Path) -> None:
+    heads = {}
+    for models in (("kad",), ("kad", "clip")):
+        with RunDirectory(tmp_path / models[-1]) as made:
+            made.begin({})
+            for name in models:
+                add_cell(made, name, "one", random_rows(1))
+        report(tmp_path / models[-1])
+        for file in ("differences.csv", "auc_differences.csv"):
+            head, *rows = (tmp_path / models[-1] / "report" / file).read_text().splitlines()
+            assert (
+                heads.setdefault(file, head) == head
+                and head.startswith("dataset,")
+                and bool(rows) == (models[1:] != ())
+            )
+
+
 def texts(row: tuple[Item, ...]) -> tuple[str, ...]:
     return tuple(map(plain, row))
 
@@ -219,6 +236,16 @@ def test_limits_and_holes_are_stamped(run: Path) -> None:
     stamps = tables["Table 1: grounding"].stamps
     assert "The one: only the first 30 cases were evaluated" in stamps
     assert "The two: 2 of 30 images are missing or unreadable and not counted" in stamps
+
+
+def test_a_part_of_a_dataset_is_stamped_and_not_held_against_the_paper(tmp_path: Path) -> None:
+    with RunDirectory(tmp_path / "run") as made:
+        made.begin({})
+        add_cell(made, "kad", "one", random_rows(1), shard={"index": 2, "of": 4, "cases": [8, 16, 32]})
+    data, tables, _ = report(tmp_path / "run")
+    wanted = "The one: only shard 2 of 4 was evaluated; merge them all"
+    assert all(wanted in tables[title].stamps for title in ("Table 1: grounding", "Recognition"))
+    assert [cell["shard"] for cell in data["cells"]] == ["2 of 4"]
 
 
 def test_coverage_counts_everything(run: Path) -> None:

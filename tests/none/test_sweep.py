@@ -320,11 +320,10 @@ def test_packing_refuses_other_types():
         pack_masks(np.zeros((2, 2), bool))
 
 
-@settings(max_examples=150, deadline=None)
-@given(data=st.data())
-def test_any_grid_any_frame_any_mode(data):
+def any_case(data, widest):
+    """A grid, a mask of at most `widest` columns, a frame and a mode."""
     cells = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
-    size = data.draw(st.tuples(st.integers(1, 24), st.integers(1, 40)))
+    size = data.draw(st.tuples(st.integers(1, 24), st.integers(1, widest)))
     mode = data.draw(st.sampled_from(["bilinear", "align_corners", "nearest"]))
     values = data.draw(
         st.sampled_from(
@@ -341,5 +340,12 @@ def test_any_grid_any_frame_any_mode(data):
     edge, length = st.floats(-0.5, 0.9), st.floats(0.05, 2.0)
     y, x = data.draw(edge), data.draw(edge)
     frame = np.array([[y, x, y + data.draw(length), x + data.draw(length)]])
+    return grid, mask, frame, mode
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_grid_any_frame_any_mode(data):
+    grid, mask, frame, mode = any_case(data, 40)
     counts = sweep(grid[None], mask[None], frames=frame, upsample=mode)
     assert_equal(counts, grid[None], mask[None], frame, mode)

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from test_sweep import F, assert_equal, frames_of, naive_map, random_masks
+from test_sweep import F, any_case, assert_equal, frames_of, naive_map, random_masks
 from xbench_fast.metrics_gpu import Counts, pack_masks, sweep, sweep_cupy, threshold_table
 
 FIELDS = ("area", "overlap", "region", "argmax", "hit", "degenerate")
@@ -224,24 +223,7 @@ def test_the_other_kernel_and_the_default_one_agree(cupy):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_grid_any_frame_any_mode(cupy, data):
-    cells = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
-    size = data.draw(st.tuples(st.integers(1, 24), st.integers(1, 70)))
-    mode = data.draw(st.sampled_from(MODES))
-    values = data.draw(
-        st.sampled_from(
-            [
-                st.floats(width=32),
-                st.floats(0, 1, width=32),
-                st.integers(0, 100).map(lambda k: k / 100),
-                st.sampled_from([0.0, -0.0, 0.29, 1.0, 1.0000001]),
-            ]
-        )
-    )
-    grid = data.draw(hnp.arrays(F, cells, elements=values.map(lambda v: float(F(v)))))
-    mask = data.draw(hnp.arrays(np.bool_, size))
-    edge, length = st.floats(-0.5, 0.9), st.floats(0.05, 2.0)
-    y, x = data.draw(edge), data.draw(edge)
-    frame = np.array([[y, x, y + data.draw(length), x + data.draw(length)]])
+    grid, mask, frame, mode = any_case(data, 70)
     counts = gpu_sweep(cupy, grid[None], mask[None], frames=frame, upsample=mode)
     assert_equal(counts, grid[None], mask[None], frame, mode)
 
