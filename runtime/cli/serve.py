@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,7 +127,7 @@ def serve(
             bundles,
             engine=engine or config.eval.engine,
             threads=cores,
-            options=EngineOptions(max_batch),
+            options=EngineOptions(max_batch, say=partial(click.echo, err=True)),
             default_set=prompt_set,
         ) as catalogue,
     ):

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over HTTP, as a Starlette application."""
+"""The Open Inference Protocol over HTTP, as an ASGI application."""
 
 from __future__ import annotations
 

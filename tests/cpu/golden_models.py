@@ -14,10 +14,12 @@ import torch
 from numpy.typing import NDArray
 from xbench_fast.export import Adapter
 from xbench_fast.export.graph import ImageGraph, export_image, export_text
+from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.standin import fill, image
 
 TOLERANCE = 2e-5  # of the golden's largest value
 EXPORT_TOLERANCE = 1e-4
+TINY_BERT = BertConfig(vocabulary=30, width=768, layers=1, heads=12, hidden=8, positions=64, pooler=False)
 
 
 @dataclass(repr=False)

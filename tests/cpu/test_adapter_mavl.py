@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from golden_models import (
+    TINY_BERT,
     Golden,
     boxes_mask,
     check_image_graph,
@@ -27,14 +28,11 @@ from xbench_fast.engines.errors import CheckpointError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.models import clinical_bert
-from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.standin import image
 from xbench_fast.metrics_gpu.sampling import axis
 from xbench_fast.runtime.images.geometry import to_model
 
 torch.set_num_threads(2)
-
-TINY = BertConfig(vocabulary=30, width=768, layers=1, heads=12, hidden=8, positions=64, pooler=False)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +165,7 @@ def test_the_enlarged_map(golden: Golden) -> None:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clinical_bert, "BERT", TINY)
+    monkeypatch.setattr(clinical_bert, "BERT", TINY_BERT)
 
 
 def test_forms_of_the_names(shared: Path, tmp_path: Path, tiny: None) -> None:

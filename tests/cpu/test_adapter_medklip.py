@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from golden_models import (
+    TINY_BERT,
     Golden,
     boxes_mask,
     check_image_graph,
@@ -26,14 +27,11 @@ from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.models import clinical_bert
-from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.standin import image
 from xbench_fast.metrics_gpu.sampling import axis
 from xbench_fast.runtime.images.geometry import to_model
 
 torch.set_num_threads(2)
-
-TINY = BertConfig(vocabulary=30, width=768, layers=1, heads=12, hidden=8, positions=64, pooler=False)
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +131,7 @@ def test_stand_in_equals_the_filled_files(golden: Golden) -> None:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
     """Makes Bio_ClinicalBERT small; returns its tensors under BertModel's names. No cache is looked into."""
-    monkeypatch.setattr(clinical_bert, "BERT", TINY)
+    monkeypatch.setattr(clinical_bert, "BERT", TINY_BERT)
     monkeypatch.setattr(clinical_bert, "_cached", lambda: None)
     state = stand_in_adapter("medklip", seed=3).module.state_dict()
     return {n.removeprefix("text_encoder."): x for n, x in state.items() if n.startswith("text_encoder.")}

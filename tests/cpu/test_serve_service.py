@@ -211,6 +211,32 @@ def test_the_room_is_for_accepted_requests_and_draining_answers_them(blocks: Pat
     serve([blocks], test, queue=4, max_delay=0.3)
 
 
+def test_a_fault_while_answering_is_told_and_logged(
+    blocks: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    httpx = pytest.importorskip("httpx")
+    from xbench_fast.runtime.serving import http_v2
+    from xbench_fast.runtime.serving.access_log import AccessLog
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("secret detail")
+
+    pixels = {"name": "pixels", "datatype": "UINT8", "shape": [1, 1, SIZE, SIZE], "data": [0] * SIZE * SIZE}
+
+    async def test(service: Service) -> None:
+        app = http_v2.create_app(service, http_v2.HttpSettings(), AccessLog(enabled=False))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(http_v2, "encode_infer", broken)
+                told = await client.post("/v2/models/blocks-32/infer", json={"inputs": [pixels]})
+            assert told.status_code == 500 and told.json()["code"] == "INTERNAL" and "secret" not in told.text
+            again = await client.post("/v2/models/blocks-32/infer", json={"inputs": [pixels]})
+            assert again.status_code == 200
+
+    serve([blocks], test)
+    assert "secret detail" in caplog.text
+
+
 def test_the_set_that_answers_by_default(blocks: Path, tmp_path: Path) -> None:
     with Catalogue([blocks], open_engine=lambda bundle, name, **how: BlockEngine(bundle), default_set="other") as found:
         assert found.get("blocks-32").default_set == "other"
