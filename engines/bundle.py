@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import BundleError
-from .manifest import MAX_JSON_BYTES, FileRecord, GraphSpec, Manifest, safe_relative
+from .manifest import FileRecord, GraphSpec, Manifest
+from .manifest_json import MAX_JSON_BYTES, parse_manifest, safe_relative
 from .prompts import PromptSet
 
 __all__ = ["Bundle", "find_bundles", "sha256_of", "write_bundle"]
@@ -56,7 +57,7 @@ class Bundle:
                 data = stream.read(MAX_JSON_BYTES + 1)
         except OSError as error:
             raise BundleError(f"{source} cannot be read: {error.strerror}.") from error
-        manifest = Manifest.parse(data, str(path))
+        manifest = parse_manifest(data, str(path))
         for name, record in manifest.files.items():
             _verify(path, name, record, check_hashes)
         return Bundle(path, manifest, hashlib.sha256(data).hexdigest())

@@ -1,24 +1,19 @@
-"""bundle.json: what it says, and how it is read without trusting it (format: engines/README.md)."""
+"""What bundle.json says (format: engines/README.md); manifest_json reads it."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 from .errors import BundleError
 from .geometry import Geometry
-from .rounding import PRECISIONS
 
 __all__ = ["SCHEMA", "FileRecord", "GraphSpec", "Manifest", "PromptRecord", "TensorSpec", "Weights"]
 
 SCHEMA = 1
-MAX_JSON_BYTES = 16 * 2**20
 Weights = Literal["published", "stand-in", "demo"]
-DTYPES = frozenset({"uint8", "int64", "float16", "float32"})
-_SAFE_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 
 
 @dataclass(frozen=True)
@@ -142,171 +137,3 @@ class Manifest:
         except (TypeError, ValueError) as error:
             raise BundleError(f"bundle.json cannot be written: {error}.") from error
         return (text + "\n").encode()
-
-    @staticmethod
-    def parse(data: bytes, where: str) -> Manifest:
-        """Reads bundle.json; `where` names the bundle in messages. Raises BundleError, never another exception."""
-        if len(data) > MAX_JSON_BYTES:
-            raise BundleError(f"{where}: bundle.json has {len(data)} bytes, more than any bundle needs; export again.")
-        try:
-            raw = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            raise BundleError(f"{where}: bundle.json is not valid JSON ({error}); export the bundle again.") from error
-        if not isinstance(raw, dict):
-            raise BundleError(f"{where}: bundle.json is not an object; export the bundle again.")
-        schema = raw.get("schema")
-        if schema != SCHEMA or isinstance(schema, bool):
-            raise BundleError(
-                f"{where}: schema {schema!r} is not {SCHEMA}, the one this version reads; export the bundle again "
-                "with this version, or install the version that wrote it."
-            )
-        try:
-            return _manifest(raw)
-        except BundleError as error:
-            raise BundleError(f"{where}: {error}") from error
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise BundleError(
-                f"{where}: bundle.json does not follow the format ({error!r}); export it again."
-            ) from error
-
-
-def safe_relative(name: str) -> str:
-    """`name` if it is a plain relative path that cannot leave its directory. Raises BundleError."""
-    if not isinstance(name, str) or not all(_SAFE_PART.fullmatch(part) for part in name.split("/")):
-        raise BundleError(f"the file name {name!r} is not a plain path inside the bundle; do not use this bundle.")
-    return name
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number")
-
-
-def _strings(value: Any, key: str) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-        raise BundleError(f"the key '{key}' must map names to strings.")
-    return value
-
-
-def _string(value: Any, key: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise BundleError(f"the key '{key}' must be a non-empty string.")
-    return value
-
-
-def _integer(value: Any, key: str, low: int, high: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise BundleError(f"the key '{key}' must be a whole number from {low} to {high}, it is {value!r}.")
-    return value
-
-
-def _tensor(value: Any, graph: str) -> TensorSpec:
-    name, dtype = _string(value["name"], f"graphs.{graph}"), _string(value["dtype"], f"graphs.{graph}")
-    if dtype not in DTYPES:
-        raise BundleError(f"tensor '{name}' of graph '{graph}' has the unknown type {dtype!r}.")
-    shape: list[int | str] = [
-        _string(size, f"graphs.{graph}.{name}")
-        if isinstance(size, str)
-        else _integer(size, f"{graph}.{name}", 1, 2**31)
-        for size in value["shape"]
-    ]
-    return TensorSpec(name, dtype, tuple(shape))
-
-
-def _graph(value: Any, name: str) -> GraphSpec:
-    return GraphSpec(
-        file=safe_relative(value["file"]),
-        inputs=tuple(_tensor(t, name) for t in value["inputs"]),
-        outputs=tuple(_tensor(t, name) for t in value["outputs"]),
-    )
-
-
-def _prompts(value: Any, name: str) -> PromptRecord:
-    def texts(key: str) -> tuple[str, ...]:
-        return tuple(_string(item, f"prompt_sets.{name}.{key}") for item in value[key])
-
-    findings, words, status = texts("findings"), texts("texts"), texts("status")
-    finding_of = tuple(_integer(i, f"prompt_sets.{name}.finding_of", 0, len(findings) - 1) for i in value["finding_of"])
-    polarity = tuple(_integer(p, f"prompt_sets.{name}.polarity", -1, 1) for p in value["polarity"])
-    if not findings or len(set(findings)) != len(findings) or len(status) != len(findings):
-        raise BundleError(f"prompt set '{name}': findings must be distinct, at least one, with one status each.")
-    if not len(words) == len(finding_of) == len(polarity) or 0 in polarity:
-        raise BundleError(
-            f"prompt set '{name}': texts, finding_of and polarity (+1 or -1) must have one entry a query."
-        )
-    if {f for f, p in zip(finding_of, polarity, strict=True) if p == 1} != set(range(len(findings))):
-        raise BundleError(f"prompt set '{name}': every finding needs at least one positive prompt.")
-    return PromptRecord(safe_relative(value["file"]), findings, words, finding_of, polarity, status)
-
-
-def _file(value: Any, name: str) -> FileRecord:
-    digest = value["sha256"]
-    if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise BundleError(f"the sha256 of '{name}' is not 64 lower-case hexadecimal digits.")
-    return FileRecord(digest, _integer(value["bytes"], f"files.{name}.bytes", 0, 2**40))
-
-
-def _manifest(raw: dict[str, Any]) -> Manifest:
-    weights = raw["weights"]
-    if weights not in get_args(Weights):
-        raise BundleError(f"the key 'weights' is {weights!r}, not one of {', '.join(get_args(Weights))}.")
-    grid = raw["grid"]
-    if not isinstance(grid, list) or len(grid) != 2:
-        raise BundleError("the key 'grid' must be [rows, columns].")
-    graphs = {name: _graph(value, name) for name, value in raw["graphs"].items()}
-    prompt_sets = {safe_relative(name): _prompts(value, name) for name, value in raw["prompt_sets"].items()}
-    files = {safe_relative(name): _file(value, name) for name, value in raw["files"].items()}
-    manifest = Manifest(
-        model=_string(raw["model"], "model"),
-        variant=_string(raw["variant"], "variant"),
-        weights=cast(Weights, weights),
-        checkpoint=None if raw["checkpoint"] is None else _strings(raw["checkpoint"], "checkpoint"),
-        geometry=Geometry.from_json(raw["geometry"]),
-        grid=(_integer(grid[0], "grid", 1, 1024), _integer(grid[1], "grid", 1, 1024)),
-        saliency=_strings(raw["saliency"], "saliency"),
-        logit_scale=float(raw["logit_scale"]),
-        text=dict(raw["text"]),
-        graphs=graphs,
-        prompt_sets=prompt_sets,
-        opset=_integer(raw["opset"], "opset", 1, 1000),
-        exporter=_strings(raw["exporter"], "exporter"),
-        parity=dict(raw["parity"]),
-        files=files,
-        precision=raw.get("precision", "fp32"),
-    )
-    if manifest.precision not in PRECISIONS:
-        raise BundleError(f"the key 'precision' is {manifest.precision!r}, not one of {', '.join(PRECISIONS)}.")
-    _check_image_graph(manifest)
-    for name in [g.file for g in graphs.values()] + [p.file for p in prompt_sets.values()]:
-        if name not in files:
-            raise BundleError(f"'{name}' is used but not listed under 'files', so it cannot be verified.")
-    return manifest
-
-
-def _check_image_graph(manifest: Manifest) -> None:
-    """The promise every engine keeps: uint8 pixels and text features in, logits and saliency out."""
-    graph = manifest.graphs.get("image")
-    if graph is None:
-        raise BundleError("graphs.image is missing.")
-    size, (rows, columns) = manifest.geometry.size, manifest.grid
-    names = ([t.name for t in graph.inputs], [t.name for t in graph.outputs])
-    if names != (["pixels", "text"], ["logits", "saliency"]):
-        raise BundleError(f"graphs.image must have inputs pixels, text and outputs logits, saliency, it has {names}.")
-    pixels, text, logits, saliency = (*graph.inputs, *graph.outputs)
-    wanted = (
-        pixels.dtype == "uint8" and pixels.shape == ("batch", 1, size, size),
-        text.dtype == "float32" and len(text.shape) >= 2 and text.shape[0] == "findings",
-        all(isinstance(n, int) for n in text.shape[1:]),
-        logits.dtype == "float32" and logits.shape == ("batch", "findings"),
-        saliency.dtype == "float32" and saliency.shape == ("batch", "findings", rows, columns),
-    )
-    if not all(wanted):
-        raise BundleError(
-            f"the tensors of graphs.image do not fit a {size} x {size} input with a {rows} x {columns} saliency grid."
-        )

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import BundleError, ConfigError, EngineError, ExportError, MissingExtraError
-from xbench_fast.engines.manifest import Manifest
+from xbench_fast.engines.manifest_json import parse_manifest
 from xbench_fast.engines.ort import TextEncoder
 from xbench_fast.engines.rounding import stated_precision, with_rounding
 from xbench_fast.engines.select import open_engine
@@ -274,10 +274,10 @@ def test_wrong_precision_and_data_are_said_before_the_work(kad_demo: Any, tmp_pa
 def test_a_manifest_with_another_precision_is_refused_and_an_old_one_is_fp32(half: Bundle) -> None:
     content = half.manifest.to_json()
     del content["precision"]
-    assert Manifest.parse(json.dumps(content).encode(), "old").precision == "fp32"
+    assert parse_manifest(json.dumps(content).encode(), "old").precision == "fp32"
     content["precision"] = "int8"
     with pytest.raises(BundleError, match="'precision' is 'int8'"):
-        Manifest.parse(json.dumps(content).encode(), "new")
+        parse_manifest(json.dumps(content).encode(), "new")
 
 
 def test_bf16_on_the_cpu_without_onnx_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from xbench_fast.engines.bundle import Bundle, find_bundles, sha256_of, write_bu
 from xbench_fast.engines.errors import BundleError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
+from xbench_fast.engines.manifest_json import parse_manifest
 from xbench_fast.engines.prompts import PromptSet
 
 
@@ -179,6 +180,9 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         "plain path",
     ),
     "missing key": (lambda d: d.pop("parity"), "parity"),
+    "logit scale of zero": (_set("logit_scale", value=0), "above 0"),
+    "logit scale without end": (_set("logit_scale", value=1e999), "not valid JSON"),
+    "logit scale as text": (_set("logit_scale", value="1"), "above 0"),
     "graphs as list": (_set("graphs", value=[]), "format"),
 }
 
@@ -285,6 +289,6 @@ def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(data: st.Data
             break
     target[key] = value
     try:
-        Manifest.parse(json.dumps(raw).encode(), "test")
+        parse_manifest(json.dumps(raw).encode(), "test")
     except BundleError as error:
         assert str(error).startswith("test: ")
