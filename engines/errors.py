@@ -9,6 +9,7 @@ XBenchError
 ├── EngineError         an engine that cannot run here, or failed while running
 ├── DataError           a dataset's folder or annotation files
 │   └── ImageError      one image that cannot be read
+│       └── ImageAccessError    not because of what it holds: it may be readable another time
 ├── RunError            a run directory, its results, the disk under them
 ├── ServingError        a request to the server, or the server itself (runtime/serving/errors.py)
 └── MissingExtraError   an optional package that is not installed
@@ -26,6 +27,7 @@ __all__ = [
     "DataError",
     "EngineError",
     "ExportError",
+    "ImageAccessError",
     "ImageError",
     "MissingExtraError",
     "ParityError",
@@ -69,6 +71,13 @@ class DataError(XBenchError):
 
 class ImageError(DataError):
     """One image cannot be read; the case is recorded as unreadable and the run goes on."""
+
+
+class ImageAccessError(ImageError):
+    """One image could not be read this time: no permission, a failing disk, too many open files, no memory.
+
+    Its content was not judged, so the failure must not be remembered beyond the present run.
+    """
 
 
 class RunError(XBenchError):

@@ -7,6 +7,7 @@ is never touched either, so a wrong path costs nothing.
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -15,17 +16,22 @@ from pathlib import Path
 import numpy as np
 
 from ..engines.errors import RunError
+from .images.dali import dali_reader
 from .images.decode import reader_version
 from .prepared_files import RECORD, read_meaning
 from .prepared_locks import GRAVE, STORE_FILES, in_use, remove_store
+from .presence import has_folder
 
 __all__ = ["StoreInfo", "clear", "list_stores", "make_room"]
+
+_NAME = re.compile(r".+-[a-z_]+-(?P<side>[0-9]{1,6})-[0-9]{1,6}-[a-z]+-(?P<key>[0-9a-f]{16})")  # as `store_folder`
 
 
 @dataclass(frozen=True)
 class StoreInfo:
     """One store: `images` of its `cases` are prepared, `bytes` on the disk, `used`: when it was last opened (seconds
-    since 1970). `outdated`: made by another version of the reader, so nobody will read it again."""
+    since 1970). `in_use`: or of another user, so that this is not known. `outdated`: made by another version of the
+    reader or of DALI than is installed, so nothing here will read it again."""
 
     path: Path
     dataset: str
@@ -78,14 +84,35 @@ def clear(root: Path, *, outdated_only: bool = False) -> tuple[list[StoreInfo], 
 
 def _folders(root: Path) -> Iterator[Path]:
     try:
-        found = sorted(root.iterdir()) if root.is_dir() else []
+        found = sorted(root.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return
     except OSError as error:
         raise RunError(f"The cache {root} cannot be read: {error.strerror}.") from error
     for folder in found:
         with contextlib.suppress(OSError):
-            names = {item.name for item in folder.iterdir()} if folder.is_dir() else set()
-            if not folder.name.startswith(GRAVE) and names & {"lock", "use"} and names <= STORE_FILES:
+            if _is_store(folder):
                 yield folder
+
+
+def _is_store(folder: Path) -> bool:
+    """Whether a folder has the name of a store, holds nothing but its files, and was certainly made as one.
+
+    That is told by its index; where that is missing or damaged, by pixels and records of the sizes that belong to its
+    name. Raises OSError where it cannot be looked at.
+    """
+    named = _NAME.fullmatch(folder.name)
+    if named is None or not has_folder(folder):
+        return False
+    names = {item.name for item in folder.iterdir()}
+    if not names & {"lock", "use"} or not names <= STORE_FILES:
+        return False
+    meaning = read_meaning(folder)
+    if meaning is not None:
+        return str(meaning.get("key")).startswith(named["key"])
+    pixels, records = ((folder / name).stat().st_size for name in ("pixels.bin", "records.bin"))
+    cases, rest = divmod(records, RECORD.itemsize)
+    return rest == 0 and pixels == cases * int(named["side"]) ** 2
 
 
 def _describe(folder: Path) -> StoreInfo:
@@ -109,7 +136,7 @@ def _describe(folder: Path) -> StoreInfo:
         bytes=size,
         used=used,
         in_use=in_use(folder),
-        outdated=reader_version() not in str(meaning.get("reader", "")),
+        outdated=meaning.get("reader") not in (reader_version(), dali_reader()),
     )
 
 
@@ -122,6 +149,9 @@ def _remove(store: StoreInfo) -> bool:
 
 def _finish_deleting(root: Path) -> None:
     """Deletes what a killed process left half deleted."""
-    if root.is_dir():
-        for grave in root.glob(f"{GRAVE}*"):
-            shutil.rmtree(grave, ignore_errors=True)
+    if not has_folder(root):
+        return
+    for grave in root.glob(f"{GRAVE}[0-9]*-*"):
+        with contextlib.suppress(OSError):
+            if {item.name for item in grave.iterdir()} <= STORE_FILES:
+                shutil.rmtree(grave, ignore_errors=True)

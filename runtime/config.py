@@ -24,12 +24,14 @@
     build = true                          # may a TensorRT plan be built
     tf32 = false                          # may float32 products on a GPU round their inputs to TF32
 
-Relative paths are relative to the file. Every key is also a flag of `xbench-fast`, and a flag wins.
+Relative paths are relative to the file, but those among the options of a reader (such as `annotations` or `list`),
+which are relative to the dataset's root. Every key is also a flag of `xbench-fast`, and a flag wins.
 """
 
 from __future__ import annotations
 
 import difflib
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.errors import ConfigError
+from .presence import has_file
 from .sizes import parse_bytes
 
 __all__ = ["DEFAULT_FILE", "Config", "DatasetConfig", "EvalConfig", "find_config", "load_config", "parse_config"]
@@ -90,13 +93,22 @@ class Config:
 
 
 def find_config(path: Path | None) -> Path | None:
-    """The file to read: `path`, else ./xbench.toml where there is one. Raises ConfigError if `path` is not a file."""
+    """The file to read: `path`, else ./xbench.toml where there is one.
+
+    Raises ConfigError if `path` is not a file, or may not be looked at.
+    """
     if path is not None:
-        if not path.is_file():
+        try:
+            is_file = stat.S_ISREG(path.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            is_file = False
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}; check --config.") from error
+        if not is_file:
             raise ConfigError(f"The configuration file {path} does not exist; check --config.")
         return path
     default = Path(DEFAULT_FILE)
-    return default if default.is_file() else None
+    return default if has_file(default) else None
 
 
 def load_config(path: Path | None = None) -> Config:
@@ -109,7 +121,7 @@ def load_config(path: Path | None = None) -> Config:
         return Config()
     try:
         data = tomllib.loads(found.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
         raise ConfigError(f"{found} is not a TOML file: {error}.") from error
     except OSError as error:
         raise ConfigError(f"{found} cannot be read: {error.strerror}.") from error

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.errors import ImageError
+from ..engines.errors import ImageAccessError, ImageError
 from ..engines.geometry import Geometry
 from .datasets.base import Case
 from .images.decode import read_grey
@@ -60,6 +60,7 @@ class PreparedStore:
         self._sizes = np.zeros((len(cases), 2), np.int32)
         self._checked = np.zeros(len(cases), np.bool_)
         self._reasons: dict[int, str] = files.reasons() if files and files.writes else {}
+        self._skipped: dict[int, str] = {}
 
     @classmethod
     def open(
@@ -118,7 +119,7 @@ class PreparedStore:
         """Pixels [S, S], native height and width of a case: from the store, or decoded and put into it.
 
         Raises FileNotFoundError for a missing image, ImageError for one that cannot be read (remembered until the
-        file changes), RunError when the disk is full.
+        file changes, unless it is an ImageAccessError), RunError when the disk is full.
         """
         return load_once(index, self)
 
@@ -137,8 +138,11 @@ class PreparedStore:
     def find(self, index: int, identity: Identity) -> tuple[Pixels, int, int] | None:
         """Pixels [S, S], native height and width of a case whose file has this identity; None: it must be decoded.
 
-        Raises ImageError when the file, as it is, was found to be unreadable before.
+        Raises ImageError when the file, as it is, was found to be unreadable before, ImageAccessError when it was
+        skipped.
         """
+        if index in self._skipped:
+            raise ImageAccessError(self._skipped[index])
         pixels = self._ready(index, identity)
         if pixels is None:
             if self._state(index) == UNREADABLE:
@@ -149,7 +153,9 @@ class PreparedStore:
 
     def lacks(self, index: int, identity: Identity) -> bool:
         """Whether the case is neither prepared nor known to be unreadable, and this process could change that."""
-        return self.is_kept and self._ready(index, identity) is None and self._state(index) == EMPTY
+        if not self.is_kept or index in self._skipped:
+            return False
+        return self._ready(index, identity) is None and self._state(index) == EMPTY
 
     def keep(self, index: int, grey: Pixels, identity: Identity) -> tuple[Pixels, int, int]:
         """Brings a decoded image, uint8 [H, W], to the geometry and keeps it. Raises ImageError, RunError."""
@@ -164,6 +170,10 @@ class PreparedStore:
     def refuse(self, index: int, reason: str, identity: Identity) -> None:
         """Remembers why the image of a case, as it is, cannot be read. Raises RunError."""
         self._mark(index, reason, identity)
+
+    def skip(self, index: int, reason: str) -> None:
+        """Leaves a case out while the store is open: what failed was not the image, so nothing is kept about it."""
+        self._skipped[index] = reason
 
     def get(self, index: int) -> Pixels | None:
         """Read-only view [S, S] of a prepared case; None: empty, unreadable, missing, or its file has changed."""
@@ -263,7 +273,8 @@ def load_once(index: int, wanted: PreparedStore, others: Sequence[PreparedStore]
     """A case from the store `wanted`; where it must be decoded, it is decoded once and kept in `others` as well.
 
     `others` are stores of the same cases in other geometries. Raises FileNotFoundError for a missing image, ImageError
-    for one that cannot be read (remembered until the file changes), RunError when the disk is full.
+    for one that cannot be read (remembered until the file changes, unless it is an ImageAccessError), RunError when
+    the disk is full.
     """
     index = wanted.slot(index)
     path = wanted.path(index)
@@ -274,10 +285,11 @@ def load_once(index: int, wanted: PreparedStore, others: Sequence[PreparedStore]
     missing = [store for store in others if store.lacks(index, identity)]
     try:
         grey = read_grey(path)
+    except ImageAccessError:
+        raise  # another time, or another user, may read it
     except ImageError as error:
-        if path.is_file():
-            for store in (wanted, *missing):
-                store.refuse(index, str(error), identity)
+        for store in (wanted, *missing):
+            store.refuse(index, str(error), identity)
         raise
     for store in missing:
         with contextlib.suppress(ImageError):  # remembered; it concerns that geometry only

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..engines.errors import ImageError, RunError
+from ..engines.errors import ImageAccessError, RunError
 from ..engines.geometry import Geometry
 from .datasets.base import Case
 from .images.decode import reader_version
@@ -40,13 +40,13 @@ def store_bytes(count: int, geometry: Geometry) -> int:
 
 
 def file_identity(path: Path) -> Identity:
-    """Size in bytes and modification time in nanoseconds. Raises FileNotFoundError, ImageError."""
+    """Size in bytes and modification time in nanoseconds. Raises FileNotFoundError, ImageAccessError."""
     try:
         found = path.stat()
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise ImageError(f"{path} cannot be read: {error}.") from error
+        raise ImageAccessError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     return found.st_size, found.st_mtime_ns
 
 

@@ -8,6 +8,7 @@ however it ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -22,6 +23,8 @@ GRAVE = ".removed-"
 STORE_FILES = frozenset(
     {"index.json", "index.json.new", "lock", "pixels.bin", "reasons.jsonl", "records.bin", "use"},
 )
+
+_FOREIGN = (errno.EACCES, errno.EPERM, errno.EROFS)  # another user's store, or a disk that is only read
 
 
 class Hold:
@@ -45,7 +48,7 @@ class Hold:
         while True:
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                use = os.open(folder / "use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                use = _open(folder / "use", os.O_CREAT)
             except FileNotFoundError:
                 continue  # deleted in between
             try:
@@ -69,20 +72,37 @@ class Hold:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process has the store open at this moment."""
-    found = _alone(folder)
+    """Whether a process has the store open at this moment, or may have: of another user's store that is not known.
+
+    Writes nothing.
+    """
+    try:
+        found = _alone(folder)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
     if found is None:
-        return (folder / "use").exists()
+        return True
     os.close(found)
     return False
 
 
 def remove_store(folder: Path) -> bool:
-    """Deletes a store; False: a process has it open, and it stays. Raises OSError when it cannot be deleted.
+    """Deletes a store; False: it is `in_use`, and stays. Raises OSError when it cannot be deleted.
 
     The folder gets another name first: a process that is killed here leaves a name that nobody opens.
     """
-    found = _alone(folder)
+    try:
+        # Without this file a process that opens the store meanwhile would not be noticed.
+        os.close(_open(folder / "use", os.O_CREAT))
+        found = _alone(folder)
+    except FileNotFoundError:
+        return True  # another process was faster
+    except OSError as error:
+        if error.errno in _FOREIGN:
+            return False
+        raise
     if found is None:
         return False
     try:
@@ -95,23 +115,30 @@ def remove_store(folder: Path) -> bool:
 
 
 def _alone(folder: Path) -> int | None:
-    """The file `use`, held exclusively; None: another process holds it, or the store is gone."""
-    try:
-        use = os.open(folder / "use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except FileNotFoundError:
-        return None
+    """The file `use`, held exclusively; None: another process holds it, or the store is gone.
+
+    Raises FileNotFoundError where there is no such file, and OSError where it cannot be opened or held.
+    """
+    use = _open(folder / "use")
     try:
         fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _same_file(use, folder / "use"):
             return use
     except BlockingIOError:
         pass
+    except BaseException:
+        os.close(use)
+        raise
     os.close(use)
     return None
 
 
+def _open(path: Path, how: int = 0) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o644)
+
+
 def _writer(path: Path, wait: Callable[[], None] | None) -> int | None:
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = _open(path, os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -60,6 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(_run(arguments))
 
 
+def _silence(stream: TextIO) -> None:
+    """Has what is still to be written go nowhere, or Python complains once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _run(arguments: Sequence[str] | None) -> int:
     try:
         result: Any = app.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
@@ -75,6 +80,15 @@ def _run(arguments: Sequence[str] | None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe (head, less) went away; without this Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence(sys.stdout)
+        return 1
+    except OSError as error:
+        # Files of one's own that may not be read, a full disk behind the output: a user's matter, wherever it shows.
+        if error.filename is None:
+            _silence(sys.stdout)
+        what = f"{error.filename} cannot be used" if error.filename is not None else "The output cannot be written"
+        click.echo(
+            f"Error: {what}: {error.strerror or error}; check its permissions and the room on its disk.", err=True
+        )
         return 1
     return result if isinstance(result, int) else 0

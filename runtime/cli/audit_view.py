@@ -52,6 +52,7 @@ def _print(audit: Audit) -> None:
         ("unreadable images", audit.unreadable_reasons),
         ("files without annotation", audit.unannotated),
         ("degenerate regions", audit.degenerate_regions),
+        ("regions beyond their image", audit.misfit_regions),
         ("unknown classes", tuple(f"{name}: {count} times" for name, count in audit.unknown_classes.items())),
         ("notes", audit.note_texts),
     ):
@@ -77,6 +78,7 @@ def _counts(audit: Audit) -> list[tuple[str, int | str]]:
         ("boxes", audit.boxes),
         ("degenerate regions", audit.degenerate),
         ("regions rescued on the 224 grid", audit.rescued),
+        ("regions beyond their image", audit.misfits),
         ("regions of unknown image size", audit.regions_unchecked),
     ]
     return [(name, "not decoded (--decode)" if value is None else value) for name, value in seen]

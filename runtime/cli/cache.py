@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,24 @@ if TYPE_CHECKING:
 __all__ = ["cache"]
 
 
+@dataclass(frozen=True)
+class _Flags:
+    """The flags that may stand before or after the word `clear` or `prune`."""
+
+    cache: Path | None
+    config_file: Path | None
+    as_json: bool
+
+    def with_later(self, cache: Path | None, config_file: Path | None, as_json: bool) -> _Flags:
+        """These, but what was given after the word wins."""
+        return _Flags(cache or self.cache, config_file or self.config_file, as_json or self.as_json)
+
+    def folder(self) -> tuple[Path, int | None]:
+        """The folder of prepared images and the configured limit. Raises ConfigError."""
+        config = resolve_config(self.config_file)
+        return self.cache or config.cache or config.eval.out / "prepared", config.cache_limit
+
+
 @click.group("cache", invoke_without_command=True, short_help="List or delete prepared images.")
 @cache_option
 @config_option
@@ -24,30 +42,33 @@ __all__ = ["cache"]
 @click.pass_context
 def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
     """List the stores of prepared images; `clear` and `prune` delete some. Results are never touched."""
-    config = resolve_config(config_file)
-    folder = cache or config.cache or config.eval.out / "prepared"
-    ctx.obj = (folder, config.cache_limit)
+    ctx.obj = _Flags(cache, config_file, as_json)
     if ctx.invoked_subcommand is not None:
         return 0
     from ..cache import list_stores
 
+    folder, _ = ctx.obj.folder()
     stores = list_stores(folder)
     if as_json:
-        rows = [{**asdict(store), "path": str(store.path)} for store in stores]
         total = sum(store.bytes for store in stores)
-        click.echo(json.dumps({"cache": str(folder), "bytes": total, "stores": rows}, indent=1))
+        click.echo(json.dumps({"cache": str(folder), "bytes": total, "stores": _rows(stores)}, indent=1))
     else:
         _print(folder, stores)
     return 0
 
 
 @cache.command()
+@cache_option
+@config_option
+@json_option
 @click.pass_obj
-def clear(settings: tuple[Path, int | None]) -> int:
+def clear(above: _Flags, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
     """Delete all prepared images but those in use; they are decoded again when they are needed."""
     from ..cache import clear as clear_stores
 
-    _tell(settings[0], *clear_stores(settings[0]))
+    flags = above.with_later(cache, config_file, as_json)
+    folder, _ = flags.folder()
+    _tell(folder, *clear_stores(folder), flags.as_json)
     return 0
 
 
@@ -55,29 +76,40 @@ def clear(settings: tuple[Path, int | None]) -> int:
 @click.option(
     "--limit", metavar="SIZE", help="Also delete the longest unused until at most this much stays, e.g. 20GB."
 )
+@cache_option
+@config_option
+@json_option
 @click.pass_obj
-def prune(settings: tuple[Path, int | None], limit: str | None) -> int:
+def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
     """Delete what other reader versions made, which nobody reads any more; with a limit, then the longest unused."""
     from ..cache import clear as clear_stores
     from ..cache import make_room
     from ..sizes import parse_bytes
 
-    folder, configured = settings
+    flags = above.with_later(cache, config_file, as_json)
+    folder, configured = flags.folder()
     most = configured if limit is None else parse_bytes(limit, "--limit")
     removed, stayed = clear_stores(folder, outdated_only=True)
     fits = True
     if most is not None:
         more, fits = make_room(folder, most)
         removed += more
-    _tell(folder, removed, stayed)
+    _tell(folder, removed, stayed, flags.as_json)
     if not fits:
         click.echo("Error: what is left is in use and larger than the limit.", err=True)
     return 0 if fits else 1
 
 
-def _tell(folder: Path, removed: list[StoreInfo], stayed: list[StoreInfo]) -> None:
+def _rows(stores: list[StoreInfo]) -> list[dict[str, object]]:
+    return [{**asdict(store), "path": str(store.path)} for store in stores]
+
+
+def _tell(folder: Path, removed: list[StoreInfo], stayed: list[StoreInfo], as_json: bool) -> None:
     from ..sizes import format_bytes
 
+    if as_json:
+        click.echo(json.dumps({"cache": str(folder), "deleted": _rows(removed), "kept": _rows(stayed)}, indent=1))
+        return
     for store in removed:
         click.echo(f"deleted: {store.path.name} ({format_bytes(store.bytes)})")
     for store in stayed:

@@ -10,6 +10,7 @@ import click
 
 from ...engines.errors import ConfigError, XBenchError
 from ..config import DatasetConfig
+from ..presence import has_folder
 from .options import config_option, data_options, json_option, resolve_config
 
 __all__ = ["datasets"]
@@ -25,7 +26,7 @@ def datasets(
 ) -> int:
     """List known readers and configured datasets; `check NAME` audits one."""
     if ctx.invoked_subcommand is not None:
-        ctx.obj = (config_file, data, data_options)
+        ctx.obj = (config_file, data, data_options, as_json)
         return 0
     from ..datasets.registry import DATASETS
 
@@ -47,7 +48,7 @@ def datasets(
 @json_option
 @click.pass_obj
 def check(
-    above: tuple[Path | None, tuple[str, ...], tuple[str, ...]],
+    above: tuple[Path | None, tuple[str, ...], tuple[str, ...], bool],
     name: str,
     decode: bool,
     data: tuple[str, ...],
@@ -67,7 +68,7 @@ def check(
     from ..evaluation.pairing import load_dataset
     from .audit_view import show_audit
 
-    return show_audit(audit(load_dataset(config.datasets[name]).dataset, decode=decode), as_json)
+    return show_audit(audit(load_dataset(config.datasets[name]).dataset, decode=decode), as_json or above[3])
 
 
 def _describe(item: DatasetConfig) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def _describe(item: DatasetConfig) -> dict[str, Any]:
         "name": item.name,
         "root": str(item.root),
         "reader": item.reader,
-        "found": item.root.is_dir(),
+        "found": has_folder(item.root),
     }
     if not row["found"]:
         return row

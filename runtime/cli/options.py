@@ -85,7 +85,8 @@ def data_options(function: F) -> F:
         "data_options",
         metavar="NAME.KEY=VALUE",
         multiple=True,
-        help="Option of a dataset: reader, prompts, or an option of its reader; can be repeated.",
+        help="Option of a dataset: reader, prompts, or an option of its reader, whose paths are relative to the "
+        "dataset's folder; can be repeated.",
     )(function)
     return click.option(
         "--data", "data", metavar="NAME=PATH", multiple=True, help="A dataset and its folder; can be repeated."
@@ -145,5 +146,5 @@ def _value(text: str) -> Any:
     """A number, truth value or list as TOML writes it; anything else is text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # ValueError also for a number of thousands of digits
         return text

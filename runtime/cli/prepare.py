@@ -41,7 +41,11 @@ __all__ = ["prepare"]
     multiple=True,
     help="Prepare for this geometry instead of those of bundles, e.g. squash-224-224-bicubic; can be repeated.",
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of decoding.  [default: all cores]")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Threads of decoding.  [default: those of [eval], else all cores]",
+)
 @cache_option
 @cache_limit_option
 @decoder_option
@@ -75,6 +79,7 @@ def prepare(
     from ..evaluation.progress import progress_for
     from ..images.decoders import choose_decoder
     from ..machine import usable_cores
+    from ..presence import has_folder
     from .terminal import make_console
 
     fixed = [_geometry(text) for text in geometry_texts]
@@ -89,8 +94,8 @@ def prepare(
         progress.say(line)
     rows: list[dict[str, Any]] = []
     for item in datasets:
-        if not names and not item.root.is_dir():
-            progress.say(f"{item.name}: skipped, its folder {item.root} does not exist")
+        if not names and not has_folder(item.root):
+            progress.say(f"{item.name}: skipped, its folder {item.root} does not exist or may not be entered")
             continue
         try:
             loaded = load_dataset(item)
@@ -98,8 +103,8 @@ def prepare(
             if not geometries:
                 progress.say(f"{item.name}: skipped, no bundle has a prompt set for it")
                 continue
-            limit = config.cache_limit
-            rows.append(_one(folder, loaded, geometries, threads or usable_cores(), limit, chosen, progress))
+            workers, limit = threads or config.eval.threads or usable_cores(), config.cache_limit
+            rows.append(_one(folder, loaded, geometries, workers, limit, chosen, progress))
         except RunError:
             raise
         except XBenchError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.errors import ImageError
-from ..images.decode import read_grey
+from ...engines.errors import ImageAccessError, ImageError
+from ..images.decode import is_there, read_grey
 from ..images.masks import region_grid
-from .base import Case, Dataset, OfficialCounts
-from .regions import Boxes
+from ..machine import usable_cores
+from ..presence import has_file, has_folder
+from .base import Case, Dataset, OfficialCounts, Region
+from .regions import AtLeast, Boxes, Union
 
 __all__ = ["Audit", "Check", "audit"]
 
@@ -45,10 +46,11 @@ class Audit:
     pairs: (image, class) pairs with a region, in total and per class; positives, negatives, unknown: image labels per
     class. boxes_per_class counts boxes of box annotations. degenerate: regions that cover no pixel of the image, plus
     boxes without area; rescued: regions that vanish on the 224 grid but for their centroid. regions_unchecked: regions
-    whose grid is unknown because no size is stated and the image was not decoded. size_differs: images that are not as
-    large as the grid of their regions. notes: kind -> number. checks: empty unless the specification states counts;
-    is_official: the number of cases is that of the complete set, so that the other counts must fit too. card: source,
-    terms and citation of the dataset.
+    whose grid is unknown because no size is stated and the image was not decoded. misfits: regions of which a box
+    reaches beyond its image by more than rounding, so that it seems to be drawn on another size of it; not told where
+    the annotation states a size. size_differs: images that are not as large as the grid of their regions.
+    notes: kind -> number. checks: empty unless the specification states counts; is_official: the number of cases is
+    that of the complete set, so that the other counts must fit too. card: source, terms and citation of the dataset.
     """
 
     dataset: str
@@ -78,6 +80,8 @@ class Audit:
     degenerate_regions: tuple[str, ...]
     rescued: int
     regions_unchecked: int
+    misfits: int
+    misfit_regions: tuple[str, ...]
     unknown_classes: Mapping[str, int]
     notes: Mapping[str, int]
     note_texts: tuple[str, ...]
@@ -86,9 +90,9 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether every image is there and readable, nothing is unknown, and the official counts fit where due."""
+        """Whether all images are there and readable, boxes fit them, no class is unknown, and official counts fit."""
         counts_fit = not self.is_official or all(check.passed for check in self.checks)
-        return counts_fit and not (self.images_missing or self.unreadable or self.unknown_classes)
+        return counts_fit and not (self.images_missing or self.unreadable or self.unknown_classes or self.misfits)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON, with `passed` for the whole and for each check."""
@@ -108,14 +112,14 @@ class _Images:
 
 
 def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None) -> Audit:
-    """Counts what a dataset has; `decode` reads every image too, with `threads` threads (default: one per core).
+    """Counts what a dataset has; `decode` reads every image too, with `threads` threads (default: the usable cores).
 
     Raises DataError when the annotation files cannot be read.
     """
     cases = dataset.cases()
-    missing = [case for case in cases if not case.image.is_file()]
-    absent = {case.case_id for case in missing}
-    present = [case for case in cases if case.case_id not in absent]
+    why = {case.case_id: _absence(case) for case in cases}
+    missing = [text for text in why.values() if text is not None]
+    present = [case for case in cases if why[case.case_id] is None]
     images = _decode(present, threads) if decode else _Images()
     extra = _unannotated(dataset, cases)
     regions = _Regions.of(cases, images.sizes)
@@ -131,7 +135,7 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         images_expected=len(cases),
         images_present=len(present),
         images_missing=len(missing),
-        missing=tuple(str(case.image) for case in missing[:_NAMED]),
+        missing=tuple(missing[:_NAMED]),
         unreadable=len(images.reasons) if decode else None,
         unreadable_reasons=tuple(images.reasons[:_NAMED]),
         constant=images.constant if decode else None,
@@ -151,6 +155,8 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         degenerate_regions=tuple([*regions.empty, *map(str, flat)][:_NAMED]),
         rescued=regions.rescued,
         regions_unchecked=regions.unchecked,
+        misfits=len(regions.misfits),
+        misfit_regions=tuple(regions.misfits[:_NAMED]),
         unknown_classes=dict(sorted(unknown.items())),
         notes=dict(sorted(Counter(note.kind for note in dataset.notes).items())),
         note_texts=tuple(str(note) for note in dataset.notes[:_NAMED]),
@@ -164,6 +170,7 @@ class _Regions:
     pairs: Counter[str] = field(default_factory=Counter)
     boxes: Counter[str] = field(default_factory=Counter)
     empty: list[str] = field(default_factory=list)
+    misfits: list[str] = field(default_factory=list)
     rescued: int = 0
     unchecked: int = 0
 
@@ -179,6 +186,13 @@ class _Regions:
                 if size is None:
                     found.unchecked += 1
                     continue
+                excess = max((boxes.excess(*size) for boxes in _boxes(region)), default=0.0)
+                exact = any(boxes.exact for boxes in _boxes(region))
+                if excess and (exact or case.size is None):
+                    text = f"a box of '{finding}' reaches {excess:.0f} pixels beyond {size[1]} x {size[0]}"
+                    found.misfits.append(f"{case.case_id}: {text}; the image seems to be resized")
+                    if exact:  # it cannot be drawn
+                        continue
                 grid, rescued = region_grid(region, *size, _GRID)
                 found.rescued += rescued
                 if not grid.any():
@@ -186,9 +200,26 @@ class _Regions:
         return found
 
 
+def _boxes(region: Region) -> Iterator[Boxes]:
+    """The boxes a region is made of; none for a mask or a polygon."""
+    if isinstance(region, Boxes):
+        yield region
+    elif isinstance(region, AtLeast | Union):
+        for part in region.parts:
+            yield from _boxes(part)
+
+
+def _absence(case: Case) -> str | None:
+    """What stands in the list of missing images: the path, or why it cannot be reached; None: the file is there."""
+    try:
+        return None if is_there(case.image) else str(case.image)
+    except ImageAccessError as error:
+        return str(error)
+
+
 def _decode(cases: Sequence[Case], threads: int | None) -> _Images:
     images = _Images()
-    for case, outcome in _decoded(cases, threads or os.cpu_count() or 1):
+    for case, outcome in _decoded(cases, threads or usable_cores()):
         if isinstance(outcome, str):
             images.reasons.append(outcome)
         else:
@@ -223,8 +254,8 @@ def _unannotated(dataset: Dataset, cases: Sequence[Case]) -> list[str]:
     known = {case.image.absolute() for case in cases}
     found = []
     for folder in dataset.image_folders():
-        if folder.is_dir():
-            found += [str(p) for p in folder.rglob("*") if p.absolute() not in known and p.is_file()]
+        if has_folder(folder):
+            found += [str(p) for p in folder.rglob("*") if p.absolute() not in known and has_file(p)]
     return sorted(found)
 
 

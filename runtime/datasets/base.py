@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, DataError
+from ..presence import has_file, has_folder
 
 __all__ = ["Case", "Dataset", "Note", "OfficialCounts", "Region"]
 
@@ -101,8 +102,11 @@ class Dataset(ABC):
                 guess = f"did you mean '{close[0]}'? " if close else ""
                 known = ", ".join(self.option_help) or "none"
                 raise ConfigError(f"The dataset '{self.name}' has no option '{key}': {guess}known are {known}.")
-        if not self.root.is_dir():
-            raise DataError(f"The folder {self.root} of the dataset '{self.name}' does not exist; correct its root.")
+        if not has_folder(self.root):
+            raise DataError(
+                f"The folder {self.root} of the dataset '{self.name}' does not exist or may not be entered; correct "
+                "its root."
+            )
         self.options = {key: value for key, value in options.items() if value is not None}
 
     @abstractmethod
@@ -154,7 +158,8 @@ class Dataset(ABC):
         """The file or folder named by the option `key`, else the first of `defaults` that exists, else the first."""
         if key in self.options:
             return self.path_option(key, "")
-        return next((self.root / name for name in defaults if (self.root / name).exists()), self.root / defaults[0])
+        places = [self.root / name for name in defaults]
+        return next((path for path in places if has_file(path) or has_folder(path)), places[0])
 
     def text_option(self, key: str, default: str) -> str:
         """The value of the option `key`, a text that is not blank. Raises ConfigError."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from ..presence import has_file, has_folder
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import ImageTree, fail, inside, number, read_rows
 from .regions import Boxes
@@ -57,10 +58,10 @@ are mined from reports and noisy, and none of the 880 films is healthy; recognit
         self.recognition_images = self.choice_option("recognition_images", ("boxes", "test_list"), "boxes")
         self.annotations = self.path_option("annotations", "BBox_List_2017.csv")
         self.entries: Path | None = self.first_path("entries", *_ENTRY_FILES)
-        if "entries" not in self.options and self.recognition_images == "boxes" and not self.entries.is_file():
+        if "entries" not in self.options and self.recognition_images == "boxes" and not has_file(self.entries):
             self.entries = None
         self.test_list = self.path_option("test_list", "test_list.txt")
-        found = [p for p in sorted(self.root.glob("images*")) if p.is_dir()] or [self.root / "images"]
+        found = [p for p in sorted(self.root.glob("images*")) if has_folder(p)] or [self.root / "images"]
         self.images = [self.path_option("images", "")] if "images" in self.options else found
 
     def sources(self) -> Sequence[Path]:

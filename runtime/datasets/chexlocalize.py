@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from ..presence import has_file
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .chexlocalize_shapes import compare, read_polygons, read_segmentations
 from .files import fail, read_csv
@@ -17,7 +18,7 @@ Labels = dict[str, int | None]
 
 _OPACITY = "Airspace Opacity"
 _VIEW = re.compile(r"(patient[0-9]{1,9})[/_](study[0-9]{1,9})(?:[/_](view[0-9]{1,9}_(?:frontal|lateral)))?")
-_PATH = re.compile(_VIEW.pattern + r"(?:\.jpe?g)?/?", re.ASCII)
+_PATH = re.compile(_VIEW.pattern + r"(?:\.jpe?g)?", re.ASCII)
 
 
 class CheXlocalize(Dataset):
@@ -60,8 +61,8 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         source = self.choice_option("regions", ("segmentations", "polygons"), "segmentations")
         masks = self.path_option("segmentations", f"CheXlocalize/gt_segmentations_{self.split}.json")
         polygons = self.path_option("polygons", f"CheXlocalize/gt_annotations_{self.split}.json")
-        self.polygons = polygons if source == "polygons" or "polygons" in self.options or polygons.is_file() else None
-        fallback = not masks.is_file() and self.polygons is not None and "segmentations" not in self.options
+        self.polygons = polygons if source == "polygons" or "polygons" in self.options or has_file(polygons) else None
+        fallback = not has_file(masks) and self.polygons is not None and "segmentations" not in self.options
         self.segmentations = None if source == "polygons" or fallback else masks
         self.is_fallback = fallback and source != "polygons"
         also = ("CheXpert/valid", "CheXpert/valid.csv") if self.split == "val" else ()
@@ -144,7 +145,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         films: dict[str, tuple[int, Labels]] = {}
         studies: dict[tuple[str, str], tuple[int, Labels]] = {}
         for row, cells in read_csv(file, ("Path", *wanted)):
-            path = cells["Path"]
+            path = cells["Path"].rstrip("/")
             tail = "/".join(path.split("/")[-3 if "view" in path.rpartition("/")[2] else -2 :])
             found = _PATH.fullmatch(tail)
             if found is None:

@@ -32,7 +32,7 @@ class Coco(Dataset):
         "annotations": "the JSON file, default annotations.json",
         "images": "the folder of the images, default images",
         "name": "the dataset's name in results and prompt sets, default coco",
-        "title": "the dataset's name in tables, default its name",
+        "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
         "split": "the name of the split in results, default all",
     }
 
@@ -157,7 +157,7 @@ class Coco(Dataset):
     def _run_lengths(self, shape: dict[str, Any], row: int, image: dict[str, Any]) -> Rle:
         file, counts = self.annotations, shape.get("counts")
         height, width = (int(v) for v in numbers(shape.get("size"), 2, file, row, "the size of a run-length mask"))
-        if (image.get("height", height), image.get("width", width)) != (height, width):
+        if self._size(image, row) not in (None, (height, width)):
             raise fail(file, row, f"the run-length mask is {height} x {width}, its image is not")
         try:
             if isinstance(counts, str):

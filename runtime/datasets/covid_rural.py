@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...engines.errors import DataError
+from ..presence import has_folder
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import ImageTree, fail, inside, read_csv
 from .mask_files import read_mask
@@ -93,7 +94,7 @@ percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. 
 
     def _mask_files(self) -> dict[str, Path]:
         # A missing folder must not turn every film into a negative.
-        if not self.masks.is_dir():
+        if not has_folder(self.masks):
             raise DataError(
                 f"The folder {self.masks} of the masks does not exist; correct the root or the option masks."
             )

@@ -54,7 +54,7 @@ class CsvBoxes(Dataset):
         "classes": "a list of the classes, in this order; default those of the file, sorted",
         "split": "keep only rows with this value in the column split, default all",
         "name": "the dataset's name in results and prompt sets, default csv",
-        "title": "the dataset's name in tables, default its name",
+        "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
     }
 
     def __init__(self, root: Path, **options: object) -> None:

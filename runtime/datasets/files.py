@@ -6,11 +6,13 @@ import csv
 import json
 import math
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...engines.errors import DataError
+from ..presence import has_folder
 from .base import Note
 
 __all__ = ["ImageFolder", "ImageTree", "fail", "inside", "number", "numbers", "read_csv", "read_json", "read_rows"]
@@ -133,28 +135,26 @@ class ImageTree:
     def __init__(self, folders: Sequence[Path], suffixes: Sequence[str], notes: list[Note]) -> None:
         """Lists all files with one of `suffixes`; of two with one stem the earlier suffix, then the earlier path wins.
 
-        The second is noted as a duplicate, as is a folder that does not exist.
+        The second is noted as a duplicate, as is a folder that does not exist. Links to folders are followed.
         """
         self.folder, self._suffix = folders[0], suffixes[0]
         self._paths: dict[str, Path] = {}
+        ranks: dict[str, int] = {}
         rank = {suffix: order for order, suffix in enumerate(suffixes)}
         for folder in folders:
-            if not folder.is_dir():
+            if not has_folder(folder):
                 text = "the folder of the images does not exist"
                 notes.append(Note("no_images_folder", str(folder), folder, None, text))
-            for place, inner, names in os.walk(folder):
-                inner.sort()
-                for name in sorted(names):
-                    stem, dot, suffix = name.rpartition(".")
-                    suffix = (dot + suffix).lower()
-                    if suffix not in rank:
-                        continue
-                    path, other = Path(place, name), self._paths.get(stem)
-                    if other is not None and rank[other.suffix.lower()] == rank[suffix]:
-                        text = f"there is also {path}; the first is used"
-                        notes.append(Note("duplicate", stem, other, None, text))
-                    elif other is None or rank[suffix] < rank[other.suffix.lower()]:
-                        self._paths[stem] = path
+            for path in _tree(folder):
+                stem, dot, suffix = path.name.rpartition(".")
+                order = rank.get((dot + suffix).lower())
+                if order is None or not stem:  # a hidden file called .dcm is no image
+                    continue
+                if stem in ranks and ranks[stem] == order:
+                    text = f"there is also {path}; the first is used"
+                    notes.append(Note("duplicate", stem, self._paths[stem], None, text))
+                elif order < ranks.get(stem, len(rank)):
+                    self._paths[stem], ranks[stem] = path, order
 
     def stems(self) -> set[str]:
         """The stems of all images found."""
@@ -164,6 +164,29 @@ class ImageTree:
         """The image called `stem`; where there is none, a path in the first folder. Raises DataError."""
         found = self._paths.get(stem)
         return found if found is not None else inside(self.folder, stem + self._suffix, file, row)
+
+
+def _tree(folder: Path) -> Iterator[Path]:
+    """All files below a folder in order of their paths, those behind links to folders after the others.
+
+    A folder is entered once, so links that lead in a circle, or to a folder that is there anyway, do no harm.
+    """
+    seen: set[tuple[int, int]] = set()
+    starts = deque([folder])
+    while starts:
+        for name, inner, names in os.walk(starts.popleft()):
+            place = Path(name)
+            try:
+                found = place.stat()
+            except OSError:  # removed while it was listed
+                continue
+            if (found.st_dev, found.st_ino) in seen:
+                inner.clear()
+                continue
+            seen.add((found.st_dev, found.st_ino))
+            inner.sort()
+            starts += [path for path in map(place.joinpath, inner) if path.is_symlink()]
+            yield from map(place.joinpath, sorted(names))
 
 
 def inside(folder: Path, name: str, file: Path, row: int | None) -> Path:

@@ -24,17 +24,19 @@ def needed(readers: int) -> int:
     return readers // 2 + 1
 
 
-def merge(boxes: Mapping[str, Mapping[Corners, None]], rule: str, readers: int) -> Region | None:
+def merge(
+    boxes: Mapping[str, Mapping[Corners, None]], rule: str, readers: int, *, exact: bool = False
+) -> Region | None:
     """The region of one class in one image; None where the rule leaves nothing.
 
-    boxes: reader -> boxes. readers: how many looked at the image. rule: `majority`, the union of all boxes if more
-    than half of the readers name the class; `any`, the union in any case; `pixels`, the pixels that more than half of
-    the readers cover; `fused`, the union of averaged boxes: each box joins the mean box it overlaps most, if their
-    intersection over union is above 0.5, and mean boxes of more than half of the readers are kept.
+    boxes: reader -> boxes. readers: how many looked at the image. exact: as of `Boxes`. rule: `majority`, the union of
+    all boxes if more than half of the readers name the class; `any`, the union in any case; `pixels`, the pixels that
+    more than half of the readers cover; `fused`, the union of averaged boxes: each box joins the mean box it overlaps
+    most, if their intersection over union is above 0.5, and mean boxes of more than half of the readers are kept.
     Raises DataError when there are too many boxes to fuse.
     """
     least = needed(readers)
-    everything = Boxes(tuple(box for mine in boxes.values() for box in mine))
+    everything = Boxes(tuple(box for mine in boxes.values() for box in mine), exact)
     if rule == "any":
         return everything
     if len(boxes) < least:
@@ -42,11 +44,11 @@ def merge(boxes: Mapping[str, Mapping[Corners, None]], rule: str, readers: int) 
     if rule == "majority" or least == 1:
         return everything
     if rule == "pixels":
-        return AtLeast(tuple(Boxes(tuple(mine)) for mine in boxes.values()), least)
-    return _fused(boxes, least)
+        return AtLeast(tuple(Boxes(tuple(mine), exact) for mine in boxes.values()), least)
+    return _fused(boxes, least, exact)
 
 
-def _fused(boxes: Mapping[str, Mapping[Corners, None]], least: int) -> Boxes | None:
+def _fused(boxes: Mapping[str, Mapping[Corners, None]], least: int, exact: bool) -> Boxes | None:
     flat = [(reader, np.array(box)) for reader, mine in boxes.items() for box in mine]
     if len(flat) > _MAX_FUSED:
         raise DataError(f"One image has {len(flat)} boxes of one class, too many to fuse; use another rule of readers.")
@@ -61,7 +63,7 @@ def _fused(boxes: Mapping[str, Mapping[Corners, None]], least: int) -> Boxes | N
         groups[best].append((reader, box))
         means[best] = np.mean([member for _, member in groups[best]], axis=0)
     kept = [means[i] for i, group in enumerate(groups) if len({reader for reader, _ in group}) >= least]
-    return Boxes(tuple((float(b[0]), float(b[1]), float(b[2]), float(b[3])) for b in kept)) if kept else None
+    return Boxes(tuple((float(b[0]), float(b[1]), float(b[2]), float(b[3])) for b in kept), exact) if kept else None
 
 
 def _overlap(many: np.ndarray, one: np.ndarray) -> np.ndarray:

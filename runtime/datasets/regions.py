@@ -13,9 +13,12 @@ from ...engines.errors import DataError
 from .base import Region
 from .runlengths import MAX_PIXELS, MAX_SIDE, check_grid, check_runs, decode_coco, decode_pairs, encode_runs, paint
 
-__all__ = ["AtLeast", "Boxes", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "union"]
+__all__ = ["ROUNDING", "AtLeast", "Boxes", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "union"]
 
 Corners = tuple[float, float, float, float]
+
+ROUNDING = 2.0
+"""Pixels by which a box may reach beyond its image without being drawn on another one."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +26,34 @@ class Boxes:
     """The union of boxes (x1, y1, x2, y2) in native pixels.
 
     A box covers rows int(y1) .. int(y2)-1 and columns int(x1) .. int(x2)-1, truncated towards zero, at least one pixel
-    in each direction, clipped to the image. A box wholly outside the image covers nothing.
+    in each direction, clipped to the image. A box wholly outside the image covers nothing. `exact`: drawing raises
+    DataError when a box does not fit the image (`excess`), for copies of images that may have been resized.
     """
 
     corners: tuple[Corners, ...]
+    exact: bool = False
 
     @staticmethod
     def from_sizes(boxes: Iterable[Sequence[float]]) -> Boxes:
         """Boxes given as (x, y, width, height): rows int(y) .. int(y)+int(height)-1, columns alike."""
         return Boxes(tuple((int(x), int(y), int(x) + int(w), int(y) + int(h)) for x, y, w, h in boxes))
 
+    def excess(self, height: int, width: int) -> float:
+        """By how many pixels a box reaches beyond a [height, width] image; up to `ROUNDING` is rounding, and 0."""
+        x1, y1, x2, y2 = np.array(self.corners or ((0.0,) * 4,), np.float64).T
+        most = float(max(-x1.min(), -y1.min(), x2.max() - width, y2.max() - height))
+        return most if most > ROUNDING else 0.0
+
     def spans(self, height: int, width: int) -> list[tuple[int, int, int, int]]:
-        """Half-open pixel ranges (row0, row1, column0, column1) of the boxes that meet a [height, width] image."""
+        """Half-open pixel ranges (row0, row1, column0, column1) of the boxes that meet a [height, width] image.
+
+        Raises DataError when the boxes are `exact` and do not fit the image.
+        """
+        if self.exact and (excess := self.excess(height, width)):
+            raise DataError(
+                f"A box reaches {excess:.0f} pixels beyond an image of {width} x {height}; the image seems to be "
+                "resized, so name the file of the native sizes in the reader's option sizes, or use the native images."
+            )
         found = []
         for x1, y1, x2, y2 in self.corners:
             row, column = int(y1), int(x1)
@@ -193,7 +212,9 @@ def union(parts: Sequence[Region]) -> Region:
         raise ValueError("union() needs at least one region")
     boxes = [part for part in parts if isinstance(part, Boxes)]
     if len(boxes) == len(parts):
-        return boxes[0] if len(boxes) == 1 else Boxes(tuple(corner for box in boxes for corner in box.corners))
+        if len(boxes) == 1:
+            return boxes[0]
+        return Boxes(tuple(corner for box in boxes for corner in box.corners), any(box.exact for box in boxes))
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
 

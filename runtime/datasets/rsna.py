@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from ..presence import has_file
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import ImageFolder, fail, number, read_csv
 from .regions import Boxes
@@ -58,7 +59,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         self.annotations = self.path_option("annotations", "stage_2_train_labels.csv")
         self.images = self.path_option("images", "stage_2_train_images")
         class_file = self.path_option("classes", "stage_2_detailed_class_info.csv")
-        self.class_file = class_file if "classes" in self.options or class_file.is_file() else None
+        self.class_file = class_file if "classes" in self.options or has_file(class_file) else None
 
     def sources(self) -> Sequence[Path]:
         """The label file, and the list where one is given."""
@@ -87,9 +88,9 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         source, row = (self.annotations, rows[0]) if rows else (self.list or self.annotations, listed)
         image = folder.find(key, (".dcm", ".png", ".jpg", ".jpeg"), source, row)
         tail = [part for part in path.split("/") if part][-3:]
-        if len(tail) == 3 and not image.is_file():
+        if len(tail) == 3 and not has_file(image):
             original = folder.path("/".join(tail), self.list or source, listed)
-            image = original if original.is_file() else image
+            image = original if has_file(original) else image
         return Case(
             case_id=key,
             image=image,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...engines.errors import ConfigError, DataError
+from ..presence import has_folder
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageTree, fail, inside, read_csv
 from .mask_files import MaskFile
@@ -62,7 +63,7 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
         self.unit = self.choice_option("unit", ("image", "row"), "row" if self.split == "paper" else "image")
         self.annotations = self._annotation_files()
         self.masks = self.path_option("masks", "") if "masks" in self.options else None
-        known = [self.root / name for name in _FOLDERS if (self.root / name).is_dir()]
+        known = [self.root / name for name in _FOLDERS if has_folder(self.root / name)]
         self.images = [self.path_option("images", "")] if "images" in self.options else known or [self.root]
 
     def _annotation_files(self) -> list[Path]:

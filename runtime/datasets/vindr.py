@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from ..presence import has_file
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageFolder, fail, number, read_csv
 from .readers import RULES, Corners, merge, needed
@@ -27,6 +28,8 @@ _GLOBAL = {"COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other disease", "
 _NOTHING = "No finding"
 _BOX = ("x_min", "y_min", "x_max", "y_max")
 _SUFFIXES = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
+_COPIES = (".png", ".jpg", ".jpeg")
+_SIZES = (("dim0", "dim1"), ("image_height", "image_width"))  # height and width, as copies on Kaggle call them, or csv
 
 
 @dataclass
@@ -42,6 +45,9 @@ class Vindr(Dataset):
 
     The test set is a consensus: the union of a class's boxes. The training set has three readers per image, merged by
     `readers`; its label is the majority's. Labels come from the label file, where that is absent from the boxes.
+
+    Boxes are in pixels of the DICOM images. PNG and JPEG copies may be resized: then `sizes` must name the native ones,
+    and without it drawing raises DataError where a box reaches more than 2 pixels beyond its image.
     """
 
     name = "vindr"
@@ -60,6 +66,7 @@ are the paper's, six of them with fewer than 12 positives."""
         "annotations": "the box file, default annotations_<split>.csv in annotations, the root or the image folder",
         "labels": "the label file, default image_labels_<split>.csv in the same places",
         "images": "the folder of the images, default <split>",
+        "sizes": "for resized copies: a CSV file with image_id and dim0, dim1 (native height, width), default none",
     }
 
     def __init__(self, root: Path, **options: object) -> None:
@@ -69,7 +76,8 @@ are the paper's, six of them with fewer than 12 positives."""
         self.images = self.path_option("images", self.split)
         self.annotations = self.first_path("annotations", *self._places("annotations"))
         labels = self.first_path("labels", *self._places("image_labels"))
-        self.labels = labels if "labels" in self.options or labels.is_file() else None
+        self.labels = labels if "labels" in self.options or has_file(labels) else None
+        self.sizes = self.path_option("sizes", "") if "sizes" in self.options else None
 
     def _split(self) -> str:
         return self.choice_option("split", ("test", "train"), "test")
@@ -79,8 +87,8 @@ are the paper's, six of them with fewer than 12 positives."""
         return f"annotations/{name}", name, f"{self.split}/{name}"
 
     def sources(self) -> Sequence[Path]:
-        """The box file, and the label file where there is one."""
-        return [self.annotations, *([self.labels] if self.labels else [])]
+        """The box file, the label file where there is one, and that of the sizes where it is given."""
+        return [self.annotations, *(file for file in (self.labels, self.sizes) if file is not None)]
 
     def image_folders(self) -> Sequence[Path]:
         """The folder of the images, unless the annotations lie in it too."""
@@ -95,23 +103,27 @@ are the paper's, six of them with fewer than 12 positives."""
         films: dict[str, _Film] = {}
         self._read_boxes(films, notes)
         labelled = self._read_labels(films, notes)
+        sizes = self._read_sizes(films)
         folder = ImageFolder(self.images, notes)
         cases = []
         for key, film in films.items():
+            image = folder.find(key, _SUFFIXES, self.annotations, film.rows[0] if film.rows else None)
             regions: dict[str, Region] = {}
             for finding in self.classes:
                 if finding in film.boxes:
-                    region = merge(film.boxes[finding], self._rule(), len(film.readers))
+                    exact = self.sizes is not None or image.suffix in _COPIES
+                    region = merge(film.boxes[finding], self._rule(), len(film.readers), exact=exact)
                     if region is not None:
                         regions[finding] = region
             cases.append(
                 Case(
                     case_id=key,
-                    image=folder.find(key, _SUFFIXES, self.annotations, film.rows[0] if film.rows else None),
+                    image=image,
                     labels=self._labels(key, film, regions, labelled, notes),
                     regions=regions,
                     split=self.split,
                     rows=tuple(film.rows),
+                    size=sizes.get(key),
                 )
             )
         return cases
@@ -195,6 +207,25 @@ are the paper's, six of them with fewer than 12 positives."""
                     raise fail(file, row, f"'{cells['image_id']}' has another label of '{finding}' in a row before")
         return found
 
+    def _read_sizes(self, films: Mapping[str, _Film]) -> dict[str, tuple[int, int]]:
+        """Native (height, width) by image id. Raises DataError where one is odd, or that of a film is missing."""
+        file, found = self.sizes, dict[str, tuple[int, int]]()
+        if file is None:
+            return found
+        for row, cells in read_csv(file, ("image_id",)):
+            names = next((names for names in _SIZES if all(name in cells for name in names)), None)
+            if names is None:
+                raise fail(file, 1, "the header needs dim0, dim1 or image_height, image_width")
+            height, width = (number(cells[name], file, row, name) for name in names)
+            if not 1 <= height == int(height) or not 1 <= width == int(width):
+                raise fail(file, row, f"the size {height:g} x {width:g} is not in whole pixels")
+            if found.setdefault(cells["image_id"], (int(height), int(width))) != (height, width):
+                raise fail(file, row, f"'{cells['image_id']}' has another size than in a row before")
+        lacking = next((key for key in films if key not in found), None)
+        if lacking is not None:
+            raise fail(file, None, f"it has no size for the image '{lacking}'")
+        return found
+
 
 class VindrKaggle(Vindr):
     """`<root>/train.csv` beside `<root>/train/<id>.dicom`: 14 of the 22 local classes, three readers, no label file."""
@@ -211,6 +242,7 @@ Split: its test part has no labels, so it cannot stand for the benchmark's VinDr
         "readers": Vindr.option_help["readers"].removeprefix("train only: "),
         "annotations": "the box file, default train.csv",
         "images": "the folder of the images, default train",
+        "sizes": Vindr.option_help["sizes"],
     }
 
     def _split(self) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, ImageError
+from ..presence import has_file
 from .decoding import Decoded, region_masks
 from .measure import Measure, Pair
 from .schema import GRID, THRESHOLD_COUNT
@@ -88,7 +89,7 @@ def draw_case(case: Case, findings: Sequence[str]) -> Decoded:
         return Decoded(case, "ok")
     size = case.size or _own_size(case)
     if size is None:
-        if not case.image.is_file():
+        if not has_file(case.image):
             return Decoded(case, "missing", "the image file does not exist, and the size of its regions is unknown")
         try:
             size = image_size(case.image)

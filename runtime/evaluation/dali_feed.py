@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageError, RunError
 from ...engines.geometry import Geometry
 from ..images.dali import DaliDecoder
+from ..presence import has_file
 from .decoding import Decoded, region_masks
 from .feeding import Batch
 
@@ -76,7 +77,7 @@ class DaliFeed:
 
     def _decode(self, chunk: int, last: bool, cases: Sequence[Case], buffer: Any) -> Batch:
         cupy = self._cupy
-        present = [place for place, case in enumerate(cases) if case.image.is_file()]
+        present = [place for place, case in enumerate(cases) if has_file(case.image)]
         errors: dict[int, ImageError] = {}
         sizes: dict[int, tuple[int, int]] = {}
         for decoded in self._decoder.batches([cases[place].image for place in present], errors):

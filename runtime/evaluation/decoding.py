@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ImageError
+from ...engines.errors import DataError, ImageError
 from .schema import GRID
 
 if TYPE_CHECKING:
@@ -67,11 +67,12 @@ def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: I
 
     Raises DataError when a region cannot be drawn: an annotation is wrong then, and no number should hide it.
     """
+    from ..images.decode import is_there
     from ..images.geometry import field_of_view
 
-    if not case.image.is_file():
-        return Decoded(case, "missing", "the image file does not exist")
     try:
+        if not is_there(case.image):
+            return Decoded(case, "missing", "the image file does not exist")
         pixels, height, width = source(case)
     except FileNotFoundError:
         return Decoded(case, "missing", "the image file does not exist")
@@ -96,7 +97,10 @@ def region_masks(
         region = case.regions.get(finding)
         if region is None:
             continue
-        mask, was_rescued = region_grid(region, *size, GRID)
+        try:
+            mask, was_rescued = region_grid(region, *size, GRID)
+        except DataError as error:
+            raise DataError(f"The region of '{finding}' in {case.image} cannot be drawn: {error}") from error
         if mask.any():
             masks[finding] = pack_masks(mask[None])[0]
             if was_rescued:

@@ -26,14 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, DataError, ImageError
+from ..presence import has_file, has_folder
 
 if TYPE_CHECKING:
     from ..datasets.base import Case
 
-__all__ = ["KEPT_CELLS", "PREFIX", "MapFile", "MapFolder", "split_maps"]
+__all__ = ["KEPT_CELLS", "KEPT_SIDE", "PREFIX", "MapFile", "MapFolder", "split_maps"]
 
 PREFIX = "maps:"
-KEPT_CELLS = 64 * 64  # what larger maps would take in a result is more than all the rest of it
+KEPT_SIDE = 64
+KEPT_CELLS = KEPT_SIDE * KEPT_SIDE  # what larger maps would take in a result is more than all the rest of it
 _SUFFIXES = (".npy", ".npz", ".png")
 
 
@@ -68,7 +70,7 @@ class MapFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if not folder.is_dir():
+        if not has_folder(folder):
             raise ConfigError(f"The folder {folder} of {PREFIX}{folder} does not exist; give the folder of the maps.")
 
     @property
@@ -96,17 +98,16 @@ class MapFolder:
         known = [case.case_id for case in cases]
         return [name for name in classes if any(self.find(case, name) is not None for case in known)]
 
-    def grid(self, cases: Iterable[Case], findings: Iterable[str]) -> tuple[int, int] | None:
-        """Height and width of the maps of regions if they are all alike and small enough to be kept, else None."""
+    def size(self, cases: Iterable[Case], findings: Iterable[str]) -> tuple[int, int] | None:
+        """Height and width of the maps of regions if they are all alike, else None."""
         wanted = list(findings)
         found = (self.find(case.case_id, name) for case in cases for name in wanted if name in case.regions)
         shapes = {item.shape for item in found if item is not None and not item.problem}
-        shape = shapes.pop() if len(shapes) == 1 else (0, 0)
-        return shape if 0 < shape[0] * shape[1] <= KEPT_CELLS else None
+        return shapes.pop() if len(shapes) == 1 else None
 
     @cached_property
     def _paths(self) -> list[Path]:
-        found = sorted(path for path in self.folder.rglob("*") if _kind(path) in _SUFFIXES and path.is_file())
+        found = sorted(path for path in self.folder.rglob("*") if _kind(path) in _SUFFIXES and has_file(path))
         if not found:
             pickled = sum(1 for _ in self.folder.rglob("*.pkl"))
             more = f"; it has {pickled} pickles, which are not read: save their maps with numpy.save" if pickled else ""

@@ -17,6 +17,7 @@ from ...engines.geometry import Geometry
 from ..config import Config, DatasetConfig
 from ..datasets.base import Case, Dataset
 from ..datasets.registry import DATASETS
+from ..presence import has_file, has_folder
 from .content import dataset_digest
 from .options import Options
 from .sharding import Shard
@@ -78,9 +79,12 @@ def load_dataset(config: DatasetConfig, options: Options | None = None) -> Loade
         raise ConfigError(
             f"The reader '{config.reader}' of dataset '{config.name}' is not a class derived from Dataset."
         )
-    if not config.root.is_dir():
-        raise DataError(f"The folder {config.root} of dataset '{config.name}' does not exist; correct its root.")
-    dataset = reader(config.root, **config.options)
+    if not has_folder(config.root):
+        raise DataError(
+            f"The folder {config.root} of dataset '{config.name}' does not exist or may not be entered; correct its "
+            "root."
+        )
+    dataset = reader(config.root, **_named_options(reader, config))
     if options is None:
         loaded = LoadedDataset(config, dataset)
     else:
@@ -88,6 +92,13 @@ def load_dataset(config: DatasetConfig, options: Options | None = None) -> Loade
     if not loaded.all_cases:
         raise DataError(f"The dataset '{config.name}' in {config.root} has no cases; check its root and its options.")
     return loaded
+
+
+def _named_options(reader: type[Dataset], config: DatasetConfig) -> dict[str, Any]:
+    """The options, and what tables call the data of a reader for everybody's files: two of them may stand in one."""
+    if "title" in reader.option_help and not config.options.keys() & {"name", "title"}:
+        return {**config.options, "title": config.name}
+    return dict(config.options)
 
 
 def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]:
@@ -166,7 +177,7 @@ def shared_findings(findings: Sequence[str], classes: Sequence[str]) -> dict[str
 
 
 def _named(name: str, found: Sequence[Path]) -> list[Path]:
-    if (Path(name) / "bundle.json").is_file():
+    if has_file(Path(name) / "bundle.json"):
         return [Path(name).resolve()]
     exact = [path for path in found if path.name == name]
     if exact:

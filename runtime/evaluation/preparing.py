@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from ...engines.errors import ImageError
+from ...engines.errors import ImageAccessError, ImageError
 from ..images.decoders import CPU, Decoder
 from ..prepared_keys import Identity, file_identity
 from ..prepared_set import Filled, PreparedSet
@@ -84,7 +84,10 @@ def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decod
                 wanted, dali.decode([stores[0].path(slot) for slot, _ in wanted]), strict=True
             ):
                 for place, store in enumerate(stores):
-                    if isinstance(made, ImageError):
+                    if isinstance(made, ImageAccessError):
+                        # Not left to the exact decoder either: a store holds the pixels of one decoder.
+                        store.skip(slot, str(made))
+                    elif isinstance(made, ImageError):
                         store.refuse(slot, str(made), identity)
                     else:
                         store.put(slot, made[0][place], made[1:], identity)

@@ -28,6 +28,7 @@ from .headers import check_pixels, jpeg_size, png_size
 
 __all__ = ["DaliDecoder", "DeviceBatch", "dali_reader", "dali_version", "supports"]
 
+_REVISION = "2"  # raise it whenever the pixels that DALI makes of any file change
 _DISTRIBUTIONS = ("nvidia-dali-cuda120", "nvidia-dali-cuda130", "nvidia-dali-cuda110")
 
 
@@ -61,7 +62,7 @@ def dali_version() -> str | None:
 
 def dali_reader() -> str:
     """Names everything that decides the pixels, as `decode.reader_version` does for the exact path."""
-    return f"dali-{dali_version()}+{reader_version()}"
+    return f"dali-{dali_version()}-{_REVISION}+{reader_version()}"
 
 
 def supports(geometry: Geometry) -> bool:
@@ -181,7 +182,9 @@ def _pipeline(geometries: Sequence[Geometry], batch: int, threads: int, device: 
     with pipeline:
         image = fn.external_source(name="image", dtype=types.UINT8, ndim=1 if encoded else 3)
         if encoded:
-            image = fn.decoders.image(image, device="cpu" if device is None else "mixed", output_type=types.GRAY)
+            place = "cpu" if device is None else "mixed"
+            # An EXIF orientation is not applied: sizes and regions are those of the pixels as they are stored.
+            image = fn.decoders.image(image, device=place, output_type=types.GRAY, adjust_orientation=False)
         elif device is not None:
             image = image.gpu()
         image = fn.reinterpret(image, layout="HWC")

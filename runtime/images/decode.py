@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import stat
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ImageError
+from ...engines.errors import ImageAccessError, ImageError
 from .headers import check_pixels, jpeg_size, png_size
 
-__all__ = ["decode_grey", "read_bytes", "read_grey", "reader_version"]
+__all__ = ["decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
 
 _MAX_BYTES = 1 << 29
 _REVISION = "1"  # raise it whenever the pixels of any file change
@@ -21,13 +22,26 @@ def read_grey(path: Path) -> NDArray[np.uint8]:
     """The image in `path`, uint8 [H, W], native size, contiguous. Safe to call from several threads.
 
     The kind of file (PNG, JPEG, DICOM) is told by its content, not its name. Raises ImageError, and nothing else,
-    naming the file and the cause.
+    naming the file and the cause; it is an ImageAccessError where the cause is not the content of the file.
     """
     return decode_grey(read_bytes(path), str(path))
 
 
+def is_there(path: Path) -> bool:
+    """Whether `path` is a file. Raises ImageAccessError where the system does not say, as in a folder of others."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError as error:
+        raise ImageAccessError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
 def read_bytes(path: Path) -> bytes:
-    """The content of an image file. Raises ImageError where it cannot be read or is too large for a radiograph."""
+    """The content of an image file.
+
+    Raises ImageError for one that is too large for a radiograph, ImageAccessError where the system does not give it.
+    """
     path = Path(path)
     try:
         size = path.stat().st_size
@@ -36,22 +50,25 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except ImageError as error:
         raise ImageError(f"{path} cannot be read: {error}.") from None
-    except (OSError, ValueError) as error:
-        cause = getattr(error, "strerror", None) or str(error)
-        raise ImageError(f"{path} cannot be read: {cause}.") from error
+    except (OSError, MemoryError) as error:
+        cause = getattr(error, "strerror", None) or str(error) or "not enough memory"
+        raise ImageAccessError(f"{path} cannot be read: {cause}.") from error
+    except ValueError as error:
+        raise ImageError(f"{path} cannot be read: {error}.") from error
 
 
 def decode_grey(data: bytes, name: str) -> NDArray[np.uint8]:
     """As `read_grey`, from the bytes of a file; `name` is used in messages only. Raises ImageError."""
     try:
-        grey = _decode(data)
+        return np.ascontiguousarray(_decode(data))
     except ImageError as error:
         raise ImageError(f"{name} cannot be read: {error}.") from error.__cause__
     # The one border to three libraries that raise whatever they meet on a damaged file.
     except Exception as error:
         cause = " ".join(str(error).split()) or type(error).__name__
+        if _is_of_the_machine(error):
+            raise ImageAccessError(f"{name} cannot be read on this machine at this time: {cause[:300]}.") from error
         raise ImageError(f"{name} cannot be read: it is damaged or of an unknown kind ({cause[:300]}).") from error
-    return np.ascontiguousarray(grey)
 
 
 def reader_version() -> str:
@@ -63,6 +80,11 @@ def reader_version() -> str:
         except PackageNotFoundError:
             parts.append(f"{package}-none")
     return "+".join(parts)
+
+
+def _is_of_the_machine(error: Exception) -> bool:
+    """Whether memory, open files or a package ran short; libraries raise an OSError without number for damage."""
+    return isinstance(error, MemoryError | ImportError) or (isinstance(error, OSError) and error.errno is not None)
 
 
 def _decode(data: bytes) -> NDArray[np.uint8]:

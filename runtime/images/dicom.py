@@ -10,14 +10,19 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ImageError
 from .headers import check_pixels, codestream_size
+from .run_length import decode_run_lengths
 from .voi import grey_table
 
 __all__ = ["decode_dicom"]
 
-_IMPLICIT, _EXPLICIT = "1.2.840.10008.1.2", "1.2.840.10008.1.2.1"
-_DEFLATED = b"1.2.840.10008.1.2.1.99"
+_LITTLE_ENDIAN = frozenset({"1.2.840.10008.1.2", "1.2.840.10008.1.2.1"})  # implicit and explicit VR
+_BIG_ENDIAN = "1.2.840.10008.1.2.2"
+_DEFLATED = "1.2.840.10008.1.2.1.99"
 _JPEG_8BIT = "1.2.840.10008.1.2.4.50"
 _RLE = "1.2.840.10008.1.2.5"
+# JPEG, lossless JPEG, JPEG-LS, JPEG 2000, high-throughput JPEG 2000
+_STREAMS = {f"1.2.840.10008.1.2.4.{kind}" for kind in (50, 51, 57, 70, 80, 81, 90, 91, 201, 202, 203)}
+_READABLE = _LITTLE_ENDIAN | _STREAMS | {_BIG_ENDIAN, _RLE}
 
 
 def decode_dicom(data: bytes) -> NDArray[np.uint8]:
@@ -28,9 +33,10 @@ def decode_dicom(data: bytes) -> NDArray[np.uint8]:
     """
     import pydicom
 
-    if _is_deflated(data):
-        raise ImageError("its data set is deflated as a whole; store it with another transfer syntax")
-    dataset = pydicom.dcmread(io.BytesIO(data))
+    file = io.BytesIO(data)
+    syntax = _transfer_syntax(file)
+    file.seek(0)
+    dataset = pydicom.dcmread(file)
     rows, columns = _integer(dataset, "Rows"), _integer(dataset, "Columns")
     check_pixels((rows, columns))
     photometric = str(dataset.get("PhotometricInterpretation", "")).strip()
@@ -40,7 +46,7 @@ def decode_dicom(data: bytes) -> NDArray[np.uint8]:
         raise ImageError("it has more than one sample per pixel")
     if _integer(dataset, "NumberOfFrames", 1) > 1:
         raise ImageError(f"it has {dataset.NumberOfFrames} frames, a radiograph has one")
-    stored = _stored_values(dataset, rows, columns)
+    stored = _stored_values(dataset, syntax, rows, columns)
     low, high = int(stored.min()), int(stored.max())
     table = grey_table(dataset, stored, low, high, inverted=photometric == "MONOCHROME1")
     if table is None:
@@ -50,7 +56,7 @@ def decode_dicom(data: bytes) -> NDArray[np.uint8]:
     return np.asarray(np.take(table, indices))
 
 
-def _stored_values(dataset: Any, rows: int, columns: int) -> NDArray[np.integer]:
+def _stored_values(dataset: Any, syntax: str, rows: int, columns: int) -> NDArray[np.integer]:
     """The stored values [rows, columns], integers of 8 or 16 bits, with BitsStored, HighBit and sign applied."""
     allocated = _integer(dataset, "BitsAllocated")
     bits = _integer(dataset, "BitsStored", allocated)
@@ -60,17 +66,19 @@ def _stored_values(dataset: Any, rows: int, columns: int) -> NDArray[np.integer]
         raise ImageError(f"BitsAllocated {allocated}, BitsStored {bits} and HighBit {high_bit} do not fit together")
     if "PixelData" not in dataset:
         raise ImageError("it has no PixelData")
-    syntax = str(dataset.file_meta.TransferSyntaxUID)
-    if syntax in (_IMPLICIT, _EXPLICIT):
+    if syntax in _LITTLE_ENDIAN:
         size = rows * columns * allocated // 8
         if len(dataset.PixelData) < size:
             raise ImageError(f"its PixelData has {len(dataset.PixelData)} bytes instead of {size}, it is truncated")
         words = np.frombuffer(dataset.PixelData, f"<u{allocated // 8}", rows * columns).reshape(rows, columns)
         return _bits(words, bits, high_bit, signed)
-    if high_bit != bits - 1:
-        raise ImageError(f"its HighBit is {high_bit} although its pixels are compressed")
-    if dataset.file_meta.TransferSyntaxUID.is_encapsulated:
-        return _compressed(dataset, syntax, rows, columns, bits)
+    if syntax != _BIG_ENDIAN:
+        if high_bit != bits - 1:
+            raise ImageError(f"its HighBit is {high_bit} although its pixels are compressed")
+        frame = _only_frame(dataset)
+        if syntax != _RLE:
+            return _from_stream(dataset, syntax, frame, rows, columns, bits)
+        return _bits(decode_run_lengths(frame, rows, columns, allocated), bits, high_bit, signed)
     from pydicom.pixels import get_decoder
 
     values = get_decoder(syntax).as_array(dataset, index=0)[0]
@@ -78,10 +86,17 @@ def _stored_values(dataset: Any, rows: int, columns: int) -> NDArray[np.integer]
     return _bits(values.view(f"u{values.itemsize}"), bits, high_bit, signed)
 
 
-def _compressed(dataset: Any, syntax: str, rows: int, columns: int, bits: int) -> NDArray[np.integer]:
-    from pydicom.encaps import generate_frames
+def _only_frame(dataset: Any) -> bytes:
+    """The compressed frame, found as pydicom's decoders find it: what is checked is then what they decode."""
+    from pydicom.encaps import get_frame
 
-    frame = next(generate_frames(dataset.PixelData, number_of_frames=1))
+    # A second table of offsets could lead the decoders to bytes that nobody looked at; one frame needs none.
+    for keyword in ("ExtendedOffsetTable", "ExtendedOffsetTableLengths"):
+        dataset.pop(keyword, None)
+    return bytes(get_frame(dataset.PixelData, 0, number_of_frames=1))
+
+
+def _from_stream(dataset: Any, syntax: str, frame: bytes, rows: int, columns: int, bits: int) -> NDArray[np.integer]:
     size = codestream_size(frame)
     if size is not None and size != (rows, columns):
         raise ImageError(f"its header says {columns} x {rows} pixels, its compressed stream {size[1]} x {size[0]}")
@@ -95,9 +110,7 @@ def _compressed(dataset: Any, syntax: str, rows: int, columns: int, bits: int) -
             return np.asarray(image)
     from pydicom.pixels import get_decoder
 
-    # pylibjpeg's run-length decoder leaves Python's exceptions behind when it meets a damaged frame.
-    plugin = "pydicom" if syntax == _RLE else "pylibjpeg"
-    values: NDArray[np.integer] = get_decoder(syntax).as_array(dataset, index=0, decoding_plugin=plugin)[0]
+    values: NDArray[np.integer] = get_decoder(syntax).as_array(dataset, index=0, decoding_plugin="pylibjpeg")[0]
     if values.shape != (rows, columns) or values.dtype.itemsize > 2:
         raise ImageError(f"its pixels decode to {values.shape} {values.dtype}, not to {rows} x {columns} grey values")
     return values
@@ -124,7 +137,23 @@ def _integer(dataset: Any, keyword: str, default: int | None = None) -> int:
     return int(value)
 
 
-def _is_deflated(data: bytes) -> bool:
-    """Whether the file is compressed as a whole; pydicom would inflate it without any limit on its size."""
-    start = data.find(b"\x02\x00\x10\x00UI", 132)  # (0002,0010) TransferSyntaxUID; its group is always explicit VR
-    return start >= 0 and data[start + 8 : start + 8 + len(_DEFLATED)] == _DEFLATED
+def _transfer_syntax(file: io.BytesIO) -> str:
+    """The transfer syntax of a DICOM file, as pydicom will understand it. Raises ImageError for one not read here.
+
+    Asked before the data set is read: pydicom would inflate a deflated one without any limit on its size.
+    """
+    # pydicom offers this with a path only. Another reading of the group than its own could be led astray.
+    from pydicom.filereader import _read_file_meta_info
+
+    file.seek(132)
+    value = _read_file_meta_info(file).get("TransferSyntaxUID")
+    syntax = str(value)
+    if syntax in _READABLE:
+        return syntax
+    if value is None:
+        raise ImageError("it lacks the tag TransferSyntaxUID")
+    if syntax == _DEFLATED:
+        raise ImageError("its data set is deflated as a whole; store it with another transfer syntax")
+    raise ImageError(
+        f"its transfer syntax {syntax[:64]!r} is not read; store it uncompressed, or as JPEG, JPEG-LS, JPEG 2000 or RLE"
+    )

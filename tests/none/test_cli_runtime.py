@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydicom.pixels import get_decoder
 from synthetic import make_bundle, make_dataset
 from xbench_fast.runtime import doctor
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.cli.app import COMMANDS, app
+from xbench_fast.runtime.images.samples import SYNTAXES, sample_pixels
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +54,15 @@ def test_help_imports_nothing_heavy() -> None:
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
     ran = Ran(capsys, *command, "--help")
     assert ran.status == 0 and ran.out.startswith("Usage:")
+
+
+def test_help_says_what_paths_are_relative_to(capsys: pytest.CaptureFixture[str]) -> None:
+    """And it is so: the file of an option lies in the dataset's folder, not beside xbench.toml."""
+    assert "whose paths are relative to the dataset's folder" in " ".join(Ran(capsys, "datasets", "--help").out.split())
+    root = make_dataset(Path("data"), 4)
+    (root / "annotations.json").rename(root / "mine.json")
+    Path("xbench.toml").write_text("[datasets.coco]\nroot = 'data'\nannotations = 'mine.json'\n")
+    assert Ran(capsys, "datasets", "check", "coco").status == 0
 
 
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,6 +160,8 @@ def test_the_audit_decides_the_exit_status(capsys: pytest.CaptureFixture[str], t
     (tmp_path / "whole" / "images" / "case0005.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     found = Ran(capsys, "datasets", "--data", f"coco={tmp_path / 'whole'}", "check", "coco", "--decode", "--json")
     assert found.status == 1 and found.json["unreadable"] == 1 and "case0005.png" in found.json["unreadable_reasons"][0]
+    early = Ran(capsys, "datasets", "--json", "--data", f"coco={tmp_path / 'whole'}", "check", "coco", "--decode")
+    assert early.status == 1 and early.json == found.json
 
 
 def test_doctor_says_what_works(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +177,23 @@ def test_doctor_says_what_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert ran.json["ready"] is usable and ran.status == (0 if usable else 1)
     text = Ran(capsys, "doctor").out
     assert "why not" in text and ("ready to evaluate" in text) is usable
+
+
+@pytest.mark.parametrize("name", ["JPEG lossless", "JPEG-LS", "JPEG 2000"])
+def test_doctor_tries_the_plugin_that_the_reader_uses(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Pillow can decode JPEG 2000 for pydicom too, but the reader does not use it."""
+    decoder = get_decoder(SYNTAXES[name])
+    monkeypatch.setitem(decoder._available, "other", decoder._available["pylibjpeg"])
+    monkeypatch.delitem(decoder._available, "pylibjpeg")
+    found = {check.name: check for check in doctor._decoders()}
+    assert decoder.is_available and not found[f"DICOM {name}"].usable and found[f"DICOM {name}"].reason
+    assert found["DICOM RLE"].usable and found["DICOM JPEG baseline"].usable
+
+
+def test_doctor_compares_the_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xbench_fast.runtime.images.decode._decode", lambda data: 255 - sample_pixels())
+    found = {check.name: check for check in doctor._decoders()}
+    assert "decoded to wrong values" in found["DICOM RLE"].reason and not any(check.usable for check in found.values())
 
 
 def test_a_sweep_that_miscounts_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,8 @@ def test_the_file_of_the_working_directory_is_found(tmp_path: Path, monkeypatch:
         ("bundles = 3", ["'bundles' must be a list"]),
         ("bundles = [3]", ["'bundles' must be a text"]),
         ("bundles = [", ["is not a TOML file"]),
+        ("[eval]\nbatch = " + "9" * 5000, ["is not a TOML file"]),
+        ("cache_limit = " + "9" * 400, ["cache_limit is larger than any disk"]),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, words: list[str]) -> None:
@@ -104,6 +106,11 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert config.datasets["rsna"].options == {"csv": "test.csv", "limit": 3}
     assert config.datasets["coco"] == DatasetConfig("coco", Path("there"), "coco", "rsna", {"images": "pictures"})
     assert (config.datasets["mine"].reader, config.datasets["mine"].root) == ("coco", Path("/moved"))
+
+
+def test_a_number_of_thousands_of_digits_is_text() -> None:
+    config = resolve_config(None, (), ["csv=x"], ["csv.title=" + "9" * 5000])
+    assert config.datasets["csv"].options == {"title": "9" * 5000}
 
 
 @pytest.mark.parametrize("flag", ["rsna", "=x", "rsna="])

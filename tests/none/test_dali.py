@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from make_images import dicom, encode
-from xbench_fast.engines.errors import EngineError, ImageError, MissingExtraError, RunError
+from PIL import Image
+from xbench_fast.engines.errors import EngineError, ImageAccessError, ImageError, MissingExtraError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime import doctor
 from xbench_fast.runtime.datasets.base import Case
@@ -119,6 +122,9 @@ class Stand:
         return [to_model(grey, geometry) ^ 1 for geometry in self.geometries], *grey.shape
 
 
+STAND_ONE = Stand._one
+
+
 def test_the_cache_is_filled_by_the_decoder_and_kept_apart(
     tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +171,46 @@ def test_an_evaluation_names_the_decoder_and_needs_the_cache(tmp_path: Path, mon
         pytest.raises(RunError, match="needs room for the prepared images of coco"),
     ):
         source(loaded.cases[0])
+
+
+def test_the_pipeline_leaves_an_exif_orientation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = MagicMock()
+    for name in ("nvidia", "nvidia.dali", "nvidia.dali.fn", "nvidia.dali.types"):
+        monkeypatch.setitem(sys.modules, name, package if name == "nvidia.dali.fn" else MagicMock())
+    DaliDecoder([SQUASH])
+    assert package.decoders.image.call_args.kwargs["adjust_orientation"] is False
+
+
+def test_a_file_that_fails_by_chance_is_left_out_of_the_run_and_tried_in_the_next(
+    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does the exact decoder fill the gap: a store holds the pixels of one decoder."""
+    monkeypatch.setattr(dali, "DaliDecoder", Stand)
+    decoder, case = Decoder("dali"), Case("c", files[0], {}, {}, "all")
+    busy = ImageAccessError("too many open files")
+    for turn in range(2):
+        monkeypatch.setattr(Stand, "_one", (lambda self, path: busy) if turn == 0 else STAND_ONE)
+        with PreparedSet.open(tmp_path / "cache", "films", [case], [SQUASH], reader=decoder.reader) as images:
+            done = prepare(images, range(1), 1, lambda count: None, decoder)
+            assert (done.decoded, done.ready, done.unreadable) == ((0, 0, 1) if turn == 0 else (1, 0, 0))
+            if turn == 0:
+                with pytest.raises(ImageAccessError, match="too many open files"):
+                    images.source(SQUASH)(case)
+            else:
+                expected = to_model(read_grey(files[0]), SQUASH) ^ 1
+                np.testing.assert_array_equal(images.source(SQUASH)(case)[0], expected)
+
+
+@needs_dali
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_an_exif_orientation_is_not_applied(tmp_path: Path, kind: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = tmp_path / "turned"
+    path.write_bytes(encode(film(), kind, exif=exif, **({"quality": 97} if kind == "JPEG" else {})))
+    with DaliDecoder([SQUASH], device=None) as decoder:
+        (found,) = decoder.decode([path])
+    assert not isinstance(found, ImageError) and found[1:] == (300, 260) and close(found[0][0], path, SQUASH)
 
 
 @needs_dali

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +74,42 @@ def test_without_decoding_what_needs_pixels_is_not_claimed(tmp_path: Path) -> No
     found = audit(demo(tmp_path))
     assert (found.unreadable, found.constant, found.size_differs) == (None, None, None)
     assert found.regions_unchecked == 1 and found.images_missing == 1
+
+
+def test_decoding_uses_the_cores_this_process_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("xbench_fast.runtime.datasets.audit")
+    used: list[int] = []
+
+    def noting(threads: int, **options: str) -> ThreadPoolExecutor:
+        used.append(threads)
+        return ThreadPoolExecutor(threads, **options)
+
+    monkeypatch.setattr(module, "ThreadPoolExecutor", noting)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    audit(demo(tmp_path), decode=True)
+    audit(Coco(tmp_path), decode=True, threads=2)
+    assert used == [3, 2]
+
+
+def test_a_box_beyond_an_image_of_unknown_annotation_size_fails_the_audit(tmp_path: Path) -> None:
+    """Where the annotation states a size, images may be of another one, and a box outside is only counted."""
+    image = {"id": 0, "file_name": "a.png"}
+    document = {
+        "categories": [{"id": 1, "name": "Disc"}],
+        "images": [image],
+        "annotations": [{"image_id": 0, "category_id": 1, "bbox": [10, 10, 12, 12]}],
+    }
+    (tmp_path / "images").mkdir()
+    found = []
+    for side, size in ((20, {}), (19, {}), (19, {"height": 19, "width": 19})):
+        (tmp_path / "images/a.png").write_bytes(encode(np.eye(side, dtype=np.uint8), "PNG"))
+        (tmp_path / "annotations.json").write_text(json.dumps({**document, "images": [{**image, **size}]}))
+        found.append(audit(Coco(tmp_path), decode=True, threads=1))
+    assert [(a.misfits, a.passed, a.pairs) for a in found] == [(0, True, 1), (1, False, 1), (0, True, 1)]
+    assert found[1].misfit_regions == (
+        "0: a box of 'Disc' reaches 3 pixels beyond 19 x 19; the image seems to be resized",
+    )
 
 
 class Mine(Dataset):

@@ -169,6 +169,16 @@ def test_validation_layout(tmp_path: Path) -> None:
     assert official is not None and (official.cases, official.pairs) == (234, 643)
 
 
+@pytest.mark.parametrize("end", ["", "/", "//"])
+def test_the_path_of_a_study_may_end_with_a_slash(tmp_path: Path, end: str) -> None:
+    film = tmp_path / "CheXpert/test/patient9/study1/view1_frontal.jpg"
+    film.parent.mkdir(parents=True)
+    film.touch()
+    labels = labels_csv((f"CheXpert-v1.0/test/patient9/study1{end}", "Fracture"))
+    cases = make(tmp_path, {}, {}, labels).cases()
+    assert [(case.image, case.labels["Fracture"]) for case in cases] == [(film, 1)]
+
+
 def test_labels_given_per_study_find_its_views_on_disk(tmp_path: Path) -> None:
     for place in (
         "patient1/study1/view1_frontal.jpg",

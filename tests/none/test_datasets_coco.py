@@ -115,3 +115,15 @@ def test_a_box_without_area_is_noted(tmp_path: Path) -> None:
     dataset = make(tmp_path, changed("annotations", 0, "bbox", value=[1, 2, 0, 4]))
     assert len(dataset.cases()) == 3
     assert [(note.kind, note.subject, note.row) for note in dataset.notes] == [("degenerate", "Disc", 1)]
+
+
+@pytest.mark.parametrize(("height", "width"), [(None, None), ("10", "12"), (10.0, 12.0), (None, 12)])
+def test_a_run_length_mask_beside_any_form_of_the_images_size(tmp_path: Path, height: Any, width: Any) -> None:
+    document = changed("images", 0, "height", value=height)
+    document["images"][0]["width"] = width
+    case = make(tmp_path, document).cases()[0]
+    assert case.regions["Bar"].mask(10, 12).sum() == 2
+    assert case.size == (None if height is None else (10, 12))
+    document["images"][0].update(height="11", width=12)
+    with pytest.raises(DataError, match="the run-length mask is 10 x 12, its image is not"):
+        make(tmp_path, document).cases()

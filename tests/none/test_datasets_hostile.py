@@ -71,7 +71,10 @@ WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
         "vindr", {"split": "train", "readers": "pixels"},
         {"annotations_train.csv": VINDR, "image_labels_train.csv": "image_id,rad_id,ILD\na,R1,1\na,R2,0\n"},
     ),
-    "vindr_kaggle": ("vindr_kaggle", {"readers": "fused"}, {"train.csv": VINDR}),
+    "vindr_kaggle": (
+        "vindr_kaggle", {"readers": "fused", "sizes": "train_meta.csv"},
+        {"train.csv": VINDR, "train_meta.csv": "image_id,dim0,dim1\na,10,12\nb,10,12\n"},
+    ),
     "coco": ("coco", {}, {"annotations.json": json.dumps(COCO)}),
     "csv": (
         "csv", {"labels": "labels.csv"},

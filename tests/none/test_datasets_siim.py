@@ -124,6 +124,32 @@ def test_both_trees_are_found_by_file_stem(tmp_path: Path) -> None:
     assert [n.kind for n in make(tmp_path).notes] == ["duplicate"]
 
 
+def test_hidden_files_are_no_images(tmp_path: Path) -> None:
+    for place in "xy":
+        (tmp_path / "dicom-images-train" / place).mkdir(parents=True)
+        (tmp_path / "dicom-images-train" / place / ".dcm").touch()
+    (tmp_path / "dicom-images-train/1.2.a.DCM").touch()
+    dataset = make(tmp_path)
+    assert dataset.cases()[0].image.name == "1.2.a.DCM" and not dataset.notes
+    assert audit(dataset).images_missing == 3
+
+
+def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
+    images, far = tmp_path / "dicom-images-train", tmp_path / "far"
+    for place in (images / "z", far / "inner"):
+        place.mkdir(parents=True)
+    for place in (images / "z/1.2.a.dcm", far / "inner/1.2.b.dcm"):
+        place.touch()
+    for name, target in (("part1", far), ("again", far / "inner"), ("b_loop", images), ("a_copy", images / "z")):
+        (images / name).symlink_to(target)
+    (far / "inner/back").symlink_to(images)
+    (images / "nowhere").symlink_to(tmp_path / "none")
+    dataset = make(tmp_path)
+    found = {case.case_id: case.image for case in dataset.cases()}
+    assert found["1.2.a"] == images / "z/1.2.a.dcm" and found["1.2.b"].is_file()
+    assert not dataset.notes and audit(dataset).images_missing == 2
+
+
 def test_a_row_is_a_case_with_the_whole_images_region(tmp_path: Path) -> None:
     dataset = make(tmp_path, unit="row")
     cases = dataset.cases()

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from make_images import dicom
+from make_images import dicom, encode
 from xbench_fast.engines.errors import ConfigError, DataError
+from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.readers import merge
 from xbench_fast.runtime.datasets.regions import Boxes
 from xbench_fast.runtime.datasets.vindr import Vindr, VindrKaggle
+from xbench_fast.runtime.evaluation.decoding import decode_case, direct_source
 from xbench_fast.runtime.images.decode import read_grey
 
 TEST = """image_id,class_name,x_min,y_min,x_max,y_max
@@ -184,6 +186,85 @@ def test_a_monochrome1_film_of_12_bits_is_windowed_first_and_inverted_once(tmp_p
     np.testing.assert_allclose(grey, (1 - windowed) * 255, atol=0.51)
     found = audit(dataset, decode=True, threads=1)
     assert (found.images_missing, found.pairs, found.degenerate, found.unannotated_files) == (1, 2, 0, 0)
+
+
+def copies(root: Path, suffix: str = ".png", **options: Any) -> Vindr:
+    """Two films of 100 x 60 in the annotation, copied at half their size."""
+    make(root, "image_id,class_name,x_min,y_min,x_max,y_max\na,ILD,10,20,90,50\na,Edema,2,2,9,9\nb,ILD,1,1,8,8\n")
+    half = np.arange(30 * 50, dtype=np.uint16).astype(np.uint8).reshape(30, 50)
+    for name in "ab":
+        data = dicom(half) if suffix == ".dicom" else encode(half, "PNG" if suffix == ".png" else "JPEG")
+        (root / f"test/{name}{suffix}").write_bytes(data)
+    (root / "train_meta.csv").write_text("image_id,dim0,dim1\na,60,100\nb,60,100\nother,3,3\n")
+    return Vindr(root, **options)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".jpeg"])
+def test_boxes_of_native_size_are_not_drawn_on_a_resized_copy(tmp_path: Path, suffix: str) -> None:
+    dataset = copies(tmp_path, suffix)
+    found = audit(dataset, decode=True, threads=1)
+    assert found.misfits == 1 and not found.passed and found.pairs == 3
+    assert "a: a box of 'ILD' reaches 40 pixels beyond 50 x 30; the image seems to be resized" in found.misfit_regions
+    geometry = Geometry("squash", 32, 32, "bicubic")
+    with pytest.raises(DataError, match=r"'ILD' in .*a\.\w+ cannot be drawn: .* 40 pixels beyond .* option sizes"):
+        decode_case(dataset.cases()[0], direct_source(geometry), geometry, ["ILD"])
+    assert decode_case(dataset.cases()[1], direct_source(geometry), geometry, ["ILD"]).status == "ok"
+
+
+def test_with_the_native_sizes_a_resized_copy_is_as_good(tmp_path: Path) -> None:
+    dataset = copies(tmp_path, sizes="train_meta.csv")
+    first = dataset.cases()[0]
+    assert first.size == (60, 100) and dataset.sources()[-1] == tmp_path / "train_meta.csv"
+    expected = np.zeros((60, 100), bool)
+    expected[20:50, 10:90] = True
+    np.testing.assert_array_equal(first.regions["ILD"].mask(60, 100), expected)
+    found = audit(dataset, decode=True, threads=1)
+    assert found.misfits == 0 and found.passed and found.size_differs == 2
+    geometry = Geometry("squash", 32, 32, "bicubic")
+    assert decode_case(first, direct_source(geometry), geometry, ["ILD"]).size == (60, 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("image_id,dim0,dim1\na,60,100\n", "it has no size for the image 'b'"),
+        ("image_id,dim0,dim1\na,0,100\nb,1,1\n", "row 2: the size 0 x 100 is not in whole pixels"),
+        ("image_id,dim0,dim1\na,1.5,100\nb,1,1\n", "not in whole pixels"),
+        ("image_id,dim0,dim1\na,x,100\nb,1,1\n", "not a number"),
+        ("image_id,dim0,dim1\na,1,1\na,1,2\nb,1,1\n", "row 3: 'a' has another size"),
+        ("image_id,height\na,1\n", "row 1: the header needs dim0, dim1 or image_height, image_width"),
+        ("image_id,image_height,image_width\na,60,80\nb,60,100\n", None),
+    ],
+)
+def test_the_file_of_sizes_is_checked(tmp_path: Path, text: str, cause: str | None) -> None:
+    dataset = copies(tmp_path, sizes="mine.csv")
+    (tmp_path / "mine.csv").write_text(text)
+    if cause is not None:
+        with pytest.raises(DataError, match=rf"mine\.csv.*{cause}"):
+            dataset.cases()
+        return
+    found = audit(dataset)
+    assert found.misfits == 1 and not found.passed and "reaches 10 pixels beyond 80 x 60" in found.misfit_regions[0]
+
+
+@pytest.mark.parametrize("rule", ["majority", "pixels", "fused"])
+def test_every_rule_of_readers_refuses_a_resized_copy(tmp_path: Path, rule: str) -> None:
+    rows = "".join(f"R{n},ILD,a,0,30,0,10\n" for n in (1, 2, 3))
+    dataset = make(tmp_path, "rad_id,class_name,image_id,x_min,x_max,y_min,y_max\n" + rows, split="train", readers=rule)
+    (tmp_path / "train/a.png").write_bytes(encode(np.eye(20, dtype=np.uint8), "PNG"))
+    region = dataset.cases()[0].regions["ILD"]
+    assert region.mask(10, 28).all()  # two pixels are rounding
+    with pytest.raises(DataError, match="reaches 3 pixels beyond an image of 27 x 10"):
+        region.mask(10, 27)
+    assert audit(dataset, decode=True, threads=1).misfits == 1
+
+
+def test_a_native_film_is_drawn_whatever_its_boxes_and_the_audit_tells(tmp_path: Path) -> None:
+    dataset = copies(tmp_path, ".dicom")
+    geometry = Geometry("squash", 32, 32, "bicubic")
+    assert decode_case(dataset.cases()[0], direct_source(geometry), geometry, ["ILD"]).masks
+    found = audit(dataset, decode=True, threads=1)
+    assert found.misfits == 1 and not found.passed
 
 
 @pytest.mark.parametrize(

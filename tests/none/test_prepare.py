@@ -186,6 +186,30 @@ def test_sizes() -> None:
     for text in ("", "GB", "-3", "3 QB", True):
         with pytest.raises(ConfigError, match="x must be an amount of data"):
             parse_bytes(text, "x")
+    for text in ("9" * 400, "9" * 5000 + "TB", f"{'9' * 307}TB"):
+        with pytest.raises(ConfigError, match="x is larger than any disk"):
+            parse_bytes(text, "x")
+
+
+@pytest.mark.parametrize(("flags", "threads"), [((), 3), (("--threads", 2), 2)])
+def test_the_threads_of_the_configuration_are_used(
+    data: DatasetConfig,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[object, ...],
+    threads: int,
+) -> None:
+    import xbench_fast.runtime.evaluation.preparing as module
+
+    used, real = [], module.prepare
+
+    def noting(images: Any, cases: range, threads: int, *rest: Any) -> Any:
+        used.append(threads)
+        return real(images, cases, threads, *rest)
+
+    monkeypatch.setattr(module, "prepare", noting)
+    Path("xbench.toml").write_text(f"[eval]\nthreads = 3\n[datasets.coco]\nroot = '{data.root}'\n")
+    assert ran(capsys, "prepare", "--geometry", SQUASH.key, *flags)[0] == 0 and used == [threads]
 
 
 def fill(cache: Path, data: DatasetConfig, name: str, geometry: Geometry = SQUASH, used: float | None = None) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from make_images import encode
-from xbench_fast.engines.errors import ImageError, RunError
+from xbench_fast.engines.errors import ImageAccessError, ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.images.decode import read_grey
@@ -74,6 +74,51 @@ def test_unreadable_and_missing_images(tmp_path: Path) -> None:
     cases[5].image.write_bytes(picture(10))
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         assert store.load(4)[1:] == (40, 50) and store.load(5)[1:] == (40, 50) and store.reason(4) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "cause"),
+    [
+        ("pathlib.Path.read_bytes", OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        ("pathlib.Path.read_bytes", OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+        ("pathlib.Path.read_bytes", MemoryError(), "not enough memory"),
+        ("xbench_fast.runtime.images.decode._decode", MemoryError(), "MemoryError"),
+        ("xbench_fast.runtime.images.decode._decode", OSError(errno.EMFILE, "Too many open files"), "Too many"),
+        ("xbench_fast.runtime.images.decode._decode", ImportError("no codec"), "no codec"),
+    ],
+)
+def test_what_is_not_the_fault_of_the_image_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, error: Exception, cause: str
+) -> None:
+    cases = make_cases(tmp_path / "images")
+
+    def failing(*_: object) -> None:
+        raise error
+
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(place, failing)
+            with pytest.raises(ImageAccessError, match=rf"0\.png cannot be read.*{cause}"):
+                store.load(0)
+        assert store.reason(0) is None
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.load(0)[1:] == (40, 50)
+
+
+def test_what_is_the_fault_of_the_image_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too large a file, a file cut short (an OSError without number in Pillow), and an empty one."""
+    cases = make_cases(tmp_path / "images")
+    cases[0].image.write_bytes(encode(np.eye(90, dtype=np.uint8), "JPEG")[:-60])
+    cases[1].image.write_bytes(b"")
+    with cases[2].image.open("wb") as stream:
+        stream.truncate((1 << 29) + 1)
+    for _ in range(2):
+        with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+            for number in range(3):
+                with pytest.raises(ImageError) as caught:
+                    store.load(number)
+                assert not isinstance(caught.value, ImageAccessError) and store.reason(number)
+        monkeypatch.setattr("xbench_fast.runtime.prepared.read_grey", lambda path: pytest.fail("decoded again"))
 
 
 def test_put_and_mark_by_hand(tmp_path: Path) -> None:

@@ -1,0 +1,181 @@
+"""What counts as a store of prepared images, what is never touched, and the flags of `xbench-fast cache`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from locked import locked, open_folder
+from make_images import encode
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime import cache as caches
+from xbench_fast.runtime.cli import main
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.images import dali
+from xbench_fast.runtime.images.decode import reader_version
+from xbench_fast.runtime.prepared import PreparedStore
+from xbench_fast.runtime.prepared_locks import in_use, remove_store
+
+SQUASH = Geometry("squash", 32, 32, "bilinear")
+
+
+def make_store(root: Path, name: str = "demo", reader: str | None = None) -> Path:
+    """A store of one image."""
+    film = root.parent / "film.png"
+    film.write_bytes(encode(np.eye(40, dtype=np.uint8), "PNG"))
+    with PreparedStore.open(root, name, [Case("a", film, {}, {}, "all")], SQUASH, reader=reader) as store:
+        store.load(0)
+    return next(path for path in root.iterdir() if path.name.startswith(name))
+
+
+def listed(root: Path) -> set[Path]:
+    return {info.path for info in caches.list_stores(root)}
+
+
+def tree(root: Path) -> dict[str, int]:
+    return {path.relative_to(root).as_posix(): path.stat().st_size for path in root.rglob("*")}
+
+
+def ran(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return int(str(caught.value.code)), capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"lock": ""},
+        {"use": "", "lock": ""},
+        {"index.json": '{"pages": 3}', "lock": ""},
+        {"index.json": '{"meaning": {"key": "0123"}}', "use": ""},
+        {"pixels.bin": "x" * 1024, "records.bin": "y" * 32, "use": ""},
+        {},
+    ],
+)
+@pytest.mark.parametrize("name", ["notes", "demo-squash-32-32-bilinear-0123456789abcdeg", ".removed-1-notes.txt"])
+def test_a_folder_of_somebody_else_is_not_touched(tmp_path: Path, name: str, files: dict[str, str]) -> None:
+    """A wrong --cache costs nothing, whatever its files are called."""
+    folder = tmp_path / "cache" / name
+    folder.mkdir(parents=True)
+    for file, text in {**files, **({"diary.txt": "dear"} if name.startswith(".") else {})}.items():
+        (folder / file).write_text(text)
+    before = tree(tmp_path)
+    assert not listed(tmp_path / "cache") and caches.make_room(tmp_path / "cache", 0) == ([], True)
+    assert caches.clear(tmp_path / "cache") == ([], []) and tree(tmp_path) == before
+
+
+def test_a_folder_with_a_stores_name_needs_a_stores_content(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "demo-squash-32-32-bilinear-0123456789abcdef"
+    folder.mkdir(parents=True)
+    (folder / "lock").touch()
+    for pixels, records in ((None, None), (1024, None), (1023, 32), (1024, 33), (1024, 64)):
+        for name, size in (("pixels.bin", pixels), ("records.bin", records)):
+            if size is not None:
+                (folder / name).write_bytes(bytes(size))
+        assert not listed(tmp_path / "cache") and not (folder / "use").exists()
+    (folder / "records.bin").write_bytes(bytes(32))
+    assert listed(tmp_path / "cache") == {folder}
+
+
+@pytest.mark.parametrize("index", [None, "", '{"meaning": 3}'])
+def test_a_store_with_a_damaged_index_can_be_deleted(tmp_path: Path, index: str | None) -> None:
+    folder = make_store(tmp_path / "cache")
+    (folder / "index.json").unlink() if index is None else (folder / "index.json").write_text(index)
+    assert listed(tmp_path / "cache") == {folder}
+    assert [info.path for info in caches.clear(tmp_path / "cache")[0]] == [folder] and not folder.exists()
+
+
+def test_a_store_whose_index_is_of_another_one_is_left_alone(tmp_path: Path) -> None:
+    folder = make_store(tmp_path / "cache")
+    index = json.loads((folder / "index.json").read_text())
+    index["meaning"]["key"] = "0" * 64
+    (folder / "index.json").write_text(json.dumps(index))
+    assert not listed(tmp_path / "cache")
+
+
+def test_a_store_without_the_file_use_is_not_in_use(tmp_path: Path) -> None:
+    folder = make_store(tmp_path / "cache")
+    (folder / "use").unlink()
+    assert not in_use(folder) and not (folder / "use").exists()
+    assert not caches.list_stores(tmp_path / "cache")[0].in_use and not (folder / "use").exists()
+    assert remove_store(folder) and not list((tmp_path / "cache").iterdir())
+    assert remove_store(folder) and not in_use(folder)
+
+
+def test_a_store_is_in_use_while_another_process_holds_it(tmp_path: Path) -> None:
+    folder = make_store(tmp_path / "cache")
+    held = os.open(folder / "use", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    assert in_use(folder) and not remove_store(folder) and folder.is_dir()
+    os.close(held)
+    assert not in_use(folder) and remove_store(folder) and not folder.exists()
+
+
+def test_a_store_of_another_user_is_kept() -> None:
+    with open_folder() as home:
+        folder = make_store(home / "cache")
+        with locked(folder, 0o755):
+            assert in_use(folder) and not remove_store(folder)
+            assert [info.in_use for info in caches.list_stores(home / "cache")] == [True]
+            assert [info.path for info in caches.clear(home / "cache")[1]] == [folder]
+        (folder / "use").unlink()
+        with locked(folder, 0o755):
+            assert not remove_store(folder)
+        with locked(folder):
+            assert in_use(folder) and caches.clear(home / "cache") == ([], [])
+        assert (folder / "pixels.bin").exists()
+
+
+def test_stores_of_other_readers_are_outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dali, "dali_version", lambda: "2.0")
+    readers = {
+        "exact": reader_version(),
+        "dali": dali.dali_reader(),
+        "older": dali.dali_reader().replace("2.0", "1.50"),
+        "former": f"dali-2.0+{reader_version()}",
+        "longer": reader_version() + "1",
+    }
+    for name, reader in readers.items():
+        make_store(tmp_path / "cache", name, reader)
+    found = {info.dataset: info.outdated for info in caches.list_stores(tmp_path / "cache")}
+    assert found == {"exact": False, "dali": False, "older": True, "former": True, "longer": True}
+
+
+def test_flags_stand_before_or_after_the_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "kept"
+    Path("my.toml").write_text("cache = 'kept'\ncache_limit = '1 GB'\n")
+
+    def deleted(*line: object) -> Any:
+        status, out = ran(capsys, "cache", *line)
+        found = json.loads(out)
+        assert status == 0 and found["cache"] == str(root) and set(found) == {"cache", "deleted", "kept"}
+        return [row["dataset"] for row in found["deleted"]], [row["dataset"] for row in found["kept"]]
+
+    for line in (
+        ["--cache", root, "--json", "clear"],
+        ["clear", "--cache", root, "--json"],
+        ["--config", tmp_path / "my.toml", "clear", "--json"],
+        ["--json", "clear", "--config", tmp_path / "my.toml"],
+        ["--cache", tmp_path / "other", "clear", "--cache", root, "--json"],
+        ["prune", "--cache", root, "--json", "--limit", "0"],
+        ["--json", "prune", "--cache", root, "--limit", "0"],
+    ):
+        folder = make_store(root)
+        assert deleted(*line) == (["demo"], []) and not folder.exists()
+    folder = make_store(root)
+    assert deleted("prune", "--config", tmp_path / "my.toml", "--json") == ([], []) and folder.exists()
+    held = os.open(folder / "use", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    assert deleted("clear", "--cache", root, "--json") == ([], ["demo"]) and folder.exists()
+    os.close(held)
+    status, out = ran(capsys, "cache", "clear", "--cache", root)
+    assert status == 0 and out.startswith("deleted: demo-squash")
