@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ...engines.errors import ConfigError
 from ..sizes import parse_bytes
 from .options import bundle_options, config_option, resolve_config
 
@@ -23,9 +21,7 @@ if TYPE_CHECKING:
     from ..serving.models import ServedModel
     from ..serving.server import ServerSettings
 
-__all__ = ["TOKEN_VARIABLE", "serve"]
-
-TOKEN_VARIABLE = "XBENCH_FAST_TOKEN"
+__all__ = ["serve"]
 
 
 @click.command("serve", short_help="Answer requests for exported models over HTTP and gRPC.")
@@ -68,7 +64,7 @@ TOKEN_VARIABLE = "XBENCH_FAST_TOKEN"
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help=f"File with the token clients must send; the variable {TOKEN_VARIABLE} does the same.",
+    help="File with the token clients must send; the variable XBENCH_FAST_TOKEN does the same.",
 )
 @click.option("--prompt-set", help="Set that answers where a request names none.  [default: the one of most findings]")
 @click.option("--engine", default=None, help="Engine, or auto for the best that runs here.  [default: auto]")
@@ -105,6 +101,7 @@ def serve(
     from ..evaluation.pairing import select_bundles
     from ..machine import usable_cores
     from ..serving.access_log import AccessLog
+    from ..serving.bearer import read_token
     from ..serving.catalogue import Catalogue
     from ..serving.http_v2 import HttpSettings
     from ..serving.page import page_routes
@@ -113,7 +110,7 @@ def serve(
     from ..serving.server import serve as run
 
     config = resolve_config(config_file, bundle_folders)
-    token = _token(token_file)
+    token = read_token(token_file)
     cores = threads or config.eval.threads or usable_cores()
     settings = ServerSettings(
         service=ServiceSettings(max_batch, max_delay_ms / 1e3, queue, timeout, workers=cores),
@@ -164,19 +161,6 @@ def _grpc(host: str, port: int, settings: ServerSettings, log: AccessLog) -> Grp
         ),
         log,
     )
-
-
-def _token(file: Path | None) -> str | None:
-    """The token of the file, else of the environment; it is not a flag, since others can read a process's flags."""
-    if file is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The token file {file} cannot be read: {error}.") from error
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError(f"The token in {file} must be printable characters without spaces, at least one.")
-    return token
 
 
 def _banner(listener: socket.socket, models: Mapping[str, ServedModel], *, exposed: bool, guarded: bool) -> list[str]:

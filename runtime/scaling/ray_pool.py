@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from ...engines.errors import ConfigError, EngineError, MissingExtraError, XBenchError
 from .jobs import ChunkJob, Described, Part, WorkPlan
+from .placement import Node, place
 from .worker import ChunkWorker, describe
 
 __all__ = ["RayWorkers"]
@@ -27,6 +28,7 @@ _ATTEMPTS = 3  # at a chunk: one that kills its worker each time must not go rou
 _IN_FLIGHT = 2  # the next chunk waits at the worker, not at the driver
 _OBJECT_STORE = 512 << 20  # bytes, of a cluster that is started here: parts are small
 _TIMEOUT = 10.0  # seconds to reach a cluster
+_PATIENCE = 600.0  # seconds for the cluster to find room for a worker; one that grows by itself takes minutes
 
 
 class RayWorkers:
@@ -34,8 +36,8 @@ class RayWorkers:
 
     workers: their number, default one for each share of a GPU, or for each node of a cluster without GPUs.
     gpus_per_worker: default 1, or 0 in a cluster without GPUs. threads: of each worker, which are CPUs to Ray; default
-    the cluster's divided among the workers. Use as a context manager; entering raises MissingExtraError or ConfigError.
-    A Ray connection this process has already is used and left open.
+    the most with which all workers have room, each on one node (`placement.place`). Use as a context manager; entering
+    raises MissingExtraError or ConfigError. A Ray connection this process has already is used and left open.
     """
 
     def __init__(
@@ -76,8 +78,7 @@ class RayWorkers:
 
     def describe(self, plan: WorkPlan) -> Described:
         """What a worker runs with, from a task with a worker's resources. Raises EngineError."""
-        task = self._ray.remote(describe).options(num_cpus=self.threads, num_gpus=self.gpus, max_retries=1)
-        found: Described = _told(lambda: self._ray.get(task.remote(plan)))
+        found: Described = _told(lambda: self._described(plan))
         if found.error:
             raise EngineError(found.error)
         return found
@@ -89,6 +90,24 @@ class RayWorkers:
         stream = self._stream(plan, jobs, tally)
         while (batch := _told(lambda: next(stream, None))) is not None:
             yield from (Part(**row) for row in batch.to_pylist())
+
+    def _described(self, plan: WorkPlan) -> Described:
+        task = self._ray.remote(_begin_and_describe).options(
+            num_cpus=self.threads, num_gpus=self.gpus, max_retries=1, num_returns="streaming"
+        )
+        answers = task.remote(plan)
+        begun, _ = self._ray.wait([answers], timeout=_PATIENCE, fetch_local=False)
+        if not begun:
+            self._ray.cancel(answers)
+            gpus = f" and {self.gpus:g} GPU" if self.gpus else ""
+            cpus = f"{self.threads} CPU{'s' if self.threads != 1 else ''}"
+            raise EngineError(
+                f"The Ray cluster had no room for a worker of {cpus}{gpus} for {_PATIENCE / 60:g} minutes; see with "
+                "ray status what holds it, and run the same command again."
+            )
+        next(answers)
+        found: Described = self._ray.get(next(answers))
+        return found
 
     def _stream(self, plan: WorkPlan, jobs: Sequence[ChunkJob], tally: Any) -> Iterator[Any]:
         import ray.data
@@ -113,21 +132,10 @@ class RayWorkers:
 
     def _size(self) -> None:
         """Settles number and resources of the workers. Raises ConfigError when the cluster is too small for them."""
-        have = self._ray.cluster_resources()
-        cpus, gpus = int(have.get("CPU", 0)), float(have.get("GPU", 0))
-        workers, share, threads = self._given
-        self.gpus = share if share is not None else float(gpus > 0)
-        nodes = sum(1 for node in self._ray.nodes() if node["Alive"])
-        self.workers = workers or max(1, int(gpus / self.gpus) if self.gpus else nodes)
-        self.threads = threads or max(1, cpus // self.workers)
-        for what, need, there in (
-            ("GPUs (--workers x --gpus-per-worker)", self.workers * self.gpus, gpus),
-            ("CPUs (--workers x --threads)", self.workers * self.threads, cpus),
-        ):
-            if need > there:
-                raise ConfigError(
-                    f"{self.workers} workers need {need:g} {what}, and the cluster has {there:g}; ask for less."
-                )
+        living = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        nodes = [Node(int(have.get("CPU", 0)), int(have.get("GPU", 0))) for have in living]
+        found = place(nodes, *self._given)
+        self.workers, self.threads, self.gpus = found.workers, found.threads, found.gpus
 
     def _leave(self) -> None:
         if self._owns:
@@ -169,6 +177,12 @@ class _Tally:
     def begin(self, number: int) -> int:
         self._begun[number] += 1
         return self._begun[number]
+
+
+def _begin_and_describe(plan: WorkPlan) -> Iterator[Described | None]:
+    """`describe` as a task that first says that it runs: only the wait for room has an end, building plans may last."""
+    yield None
+    yield describe(plan)
 
 
 def _import_ray() -> Any:

@@ -8,6 +8,8 @@ Addresses, bodies and answers are those of `xbench-fast serve`. V2 over gRPC is 
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from ...engines.base import EngineOptions
 from ...engines.bundle import find_bundles
 from ...engines.errors import ConfigError, MissingExtraError, XBenchError
 from ..serving.access_log import AccessLog
+from ..serving.bearer import TOKEN_VARIABLE, read_token
 from ..serving.catalogue import Catalogue
 from ..serving.http_v2 import HttpSettings, create_app
 from ..serving.metrics import Metrics
@@ -109,7 +112,8 @@ def build(args: Mapping[str, str]) -> Any:
     """The application from KEY=VALUE pairs, as `serve run` and its configuration files hand them over.
 
     bundles (folder), model (names with commas; default: all), engine, threads, prompt_set, max_batch, max_delay_ms,
-    queue, timeout, token_file, replicas, gpus. Raises ConfigError for an unknown key or a value that does not fit.
+    queue, timeout, token_file (else the variable XBENCH_FAST_TOKEN), replicas, gpus. Raises ConfigError for an unknown
+    key or a value that does not fit.
     """
     known: dict[str, Any] = {
         "bundles": "",
@@ -132,16 +136,22 @@ def build(args: Mapping[str, str]) -> Any:
             known[key] = type(known[key])(text)
         except ValueError as error:
             raise ConfigError(f"{key}={text} is not a number.") from error
+    for key, least in (("threads", 1), ("replicas", 1), ("gpus", 0)):
+        if not least <= known[key] < math.inf:
+            raise ConfigError(f"{key}={known[key]} must be at least {least}.")
     service = ServiceSettings(
         known["max_batch"], known["max_delay_ms"] / 1e3, known["queue"], known["timeout"], workers=known["threads"]
     )
+    token = read_token(Path(known["token_file"]) if known["token_file"] else None)
+    if token is None:
+        print(f"No token is asked for; see token_file and {TOKEN_VARIABLE}.", file=sys.stderr)
     settings = ReplicaSettings(
         bundles=_bundles(known["bundles"], [name for name in known["model"].split(",") if name]),
         engine=known["engine"],
         threads=known["threads"],
         prompt_set=known["prompt_set"] or None,
         service=service,
-        http=HttpSettings(local_only=False, token=_token(known["token_file"])),
+        http=HttpSettings(local_only=False, token=token),
     )
     return application(settings, replicas=known["replicas"], gpus=known["gpus"])
 
@@ -154,18 +164,6 @@ def _bundles(folder: str, names: Sequence[str]) -> tuple[Path, ...]:
         if name not in found:
             raise ConfigError(f"There is no bundle called '{name}' in {folder} (found: {', '.join(found)}).")
     return tuple(path for name, path in found.items() if not names or name in names)
-
-
-def _token(file: str) -> str | None:
-    if not file:
-        return None
-    try:
-        token = Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The token file {file} cannot be read: {error}.") from error
-    if not token:
-        raise ConfigError(f"The token file {file} is empty.")
-    return token
 
 
 def _import_serve() -> Any:

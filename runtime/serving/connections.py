@@ -43,7 +43,7 @@ def guarded_protocol(limits: Limits) -> type[asyncio.Protocol]:
             self._phase: tuple[str, Hashable] = ("", 0)
 
         def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(Joined(transport, self.loop))
+            super().connection_made(Joined(transport, self.loop, self._await_reader))
             if len(self.connections) > limits.connections:
                 self.transport.write(_BUSY)
                 self.transport.close()
@@ -51,6 +51,8 @@ def guarded_protocol(limits: Limits) -> type[asyncio.Protocol]:
                 self._watch(starting=True)
 
         def data_received(self, data: bytes) -> None:
+            if not (self.flow.write_paused or self.transport.is_closing()):
+                self._forget_reader()  # a client that asks on reads
             super().data_received(data)
             self._watch()
 
@@ -66,18 +68,32 @@ def guarded_protocol(limits: Limits) -> type[asyncio.Protocol]:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._outgoing = self.loop.call_later(limits.reading, self.transport.abort)
+            self._await_reader()
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            if self._outgoing is not None:
-                self._outgoing.cancel()
+            if not self.transport.is_closing():
+                self._forget_reader()
 
         def timeout_keep_alive_handler(self) -> None:
             if self.transport.get_write_buffer_size():
-                self.transport.abort()
+                # Not idle: uvicorn's time runs from when the answer was handed over, not from when it was read.
+                self._await_reader()
+                self.timeout_keep_alive_task = self.loop.call_later(
+                    self.timeout_keep_alive, self.timeout_keep_alive_handler
+                )
             else:
                 super().timeout_keep_alive_handler()
+
+        def _await_reader(self) -> None:
+            """Starts the timer of a client that must take what was written, unless it runs."""
+            if self._outgoing is None:
+                self._outgoing = self.loop.call_later(limits.reading, self.transport.abort)
+
+        def _forget_reader(self) -> None:
+            if self._outgoing is not None:
+                self._outgoing.cancel()
+                self._outgoing = None
 
         def _watch(self, *, starting: bool = False) -> None:
             """Starts the timer of the part that is awaited, if it is not that of before."""

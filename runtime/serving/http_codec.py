@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from .errors import BadRequest
 from .requests import TEXT_LIMIT, Answer, Request
-from .tensors import DATATYPES, Tensor, array_to_raw, check_shape, raw_to_array
+from .tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
 from .v2 import to_request, to_tensors
 
 __all__ = ["HEADER_LENGTH", "Decoded", "decode_infer", "encode_infer", "json_length"]
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 _JSON_ELEMENTS: Final = 1 << 21  # JSON takes about ten bytes and a microsecond a number; beyond it is not for JSON
+_JSON_MARKS: Final = 1 << 21  # commas and brackets: each costs a parser time, which other requests wait for
 _BASE64: Final = {"content_type": "base64"}
 
 
@@ -91,6 +92,8 @@ def encode_infer(answer: Answer, binary: frozenset[str]) -> tuple[bytes, int | N
 
 
 def _json_object(data: bytes) -> dict[str, Any]:
+    if len(data) > _JSON_MARKS and sum(map(data.count, (b",", b"[", b"{"))) > _JSON_MARKS:
+        raise BadRequest(f"The JSON has more than {_JSON_MARKS} elements; send tensors as binary data.")
     try:
         found = _JSON_IN.decode(data.decode())
     except (ValueError, RecursionError) as error:
@@ -157,6 +160,7 @@ def _from_json(
     if len(flat) != math.prod(shape):
         raise BadRequest(f"'{name}' has {len(flat)} elements, its shape {list(shape)} takes {math.prod(shape)}.")
     if datatype == "BYTES":
+        check_items(name, len(flat))
         array = np.empty(len(flat), object)
         array[:] = [_to_bytes(item, name, parameters.get("content_type") == "base64") for item in flat]
         return array.reshape(shape)
@@ -184,10 +188,21 @@ def _flatten(data: object, flat: list[Any], name: str, depth: int) -> None:
 def _to_bytes(item: object, name: str, is_base64: bool) -> bytes:
     if not isinstance(item, str):
         raise BadRequest(f"'{name}' holds something that is no text.")
+    if not is_base64 and _is_file_in_base64(item):
+        raise BadRequest(f'\'{name}\' holds a file in base64; say so: "parameters": {{"content_type": "base64"}}.')
     try:
         return base64.b64decode(item, validate=True) if is_base64 else item.encode()
     except (binascii.Error, ValueError) as error:
         raise BadRequest(f"'{name}' holds text that is not {'base64' if is_base64 else 'valid'}.") from error
+
+
+def _is_file_in_base64(text: str) -> bool:
+    """Whether a text begins as the base64 of a PNG, JPEG or DICOM file does, which is no text anybody means."""
+    try:
+        start = base64.b64decode(text[:176])
+    except ValueError:
+        return False
+    return start.startswith((b"\x89PNG", b"\xff\xd8\xff")) or start[128:132] == b"DICM"
 
 
 def _parameters(content: Mapping[str, Any]) -> dict[str, Any]:

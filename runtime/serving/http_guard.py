@@ -65,12 +65,14 @@ class Guard:
             self._check(scope)
             await self._app(scope, receive, noted)
         except RequestError as error:
-            await _refuse(noted, error)
+            await _refuse(noted, error, close=_has_two_lengths(scope))
         finally:
             self._note(scope, seen, time.perf_counter() - start)
 
     def _check(self, scope: Message) -> None:
         headers = scope["headers"]
+        if _has_two_lengths(scope):
+            raise BadRequest("Content-Length and Transfer-Encoding stand together; send one of them.")
         if self._local_only and not is_loopback(_host_name(_header(headers, b"host"))):
             raise BadRequest("This server answers under the name localhost only; start it with --host to expose it.")
         if scope["path"] not in self._open_paths:
@@ -119,9 +121,16 @@ def _host_name(value: bytes) -> str:
     return text.rpartition(":")[0] if text.count(":") == 1 else text
 
 
-async def _refuse(send: Send, error: RequestError) -> None:
+def _has_two_lengths(scope: Message) -> bool:
+    """Whether a body's end is ambiguous: a proxy may take for a request what another one takes for a body."""
+    return bool(_header(scope["headers"], b"transfer-encoding") and _header(scope["headers"], b"content-length"))
+
+
+async def _refuse(send: Send, error: RequestError, *, close: bool = False) -> None:
     body = error_body(error)
     headers = [(key.encode(), value.encode()) for key, value in error_headers(error).items()]
     headers += [(b"content-length", str(len(body)).encode())]
+    if close:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

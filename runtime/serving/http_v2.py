@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...engines.errors import ConfigError
 from .access_log import AccessLog
 from .errors import BadRequest, Internal, NotFound, RequestError
 from .http_body import BodyReader, Disconnected, Share
@@ -31,6 +32,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _HEADER_LENGTH = HEADER_LENGTH.encode()
 _SHORT = 1 << 16  # bytes or numbers of JSON that take about as long as handing them to a thread
+_SMALL = 1 << 20  # the same of raw bytes
 Endpoint = Callable[["Request"], Awaitable["Response"]]
 
 
@@ -46,6 +48,11 @@ class HttpSettings:
     token: str | None = None
     local_only: bool = True
     open_paths: tuple[str, ...] = ("/", "/v2/health/live", "/v2/health/ready")
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a limit that lets no request in."""
+        if self.max_body < 1:
+            raise ConfigError(f"The largest request (--max-body) is {self.max_body} bytes; it must be at least 1.")
 
 
 def create_app(
@@ -176,18 +183,20 @@ class _Infer:
     async def _answer(self, scope: Message, receive: Receive) -> tuple[bytes, int | None]:
         """The body, and the length of its JSON part where raw bytes follow it."""
         name, version = _address(scope)
-        self._service.catalogue.get(name, version)
-        noted: dict[str, Any] = {"model": name}
-        scope["xbench.log"] = noted
-        # A full queue is told before the images are read.
-        self._service.check_room(name)
-        headers = _headers(scope)
+        noted: dict[str, Any] = {}
         with self._bodies.account() as share:
-            body = await _read(scope, headers, receive, self._bodies, share)
-            length = headers.get(_HEADER_LENGTH)
-            told = None if length is None else length.decode("latin-1")
-            short = json_length(told, len(body)) < _SHORT
-            decoded = await self._service.work(partial(decode_infer, name, body, told), short=short)
+            with self._service.counted(name):
+                self._service.catalogue.get(name, version)
+                noted["model"] = name
+                scope["xbench.log"] = noted
+                # A full queue is told before the images are read.
+                self._service.check_room(name)
+                headers = _headers(scope)
+                body = await _read(scope, headers, receive, self._bodies, share)
+                length = headers.get(_HEADER_LENGTH)
+                told = None if length is None else length.decode("latin-1")
+                short = json_length(told, len(body)) < _SHORT and len(body) < _SMALL
+                decoded = await self._service.work(partial(decode_infer, name, body, told), short=short)
             noted |= {"images": decoded.request.count, "outputs": sorted(decoded.request.outputs & OUTPUTS.keys())}
             answer = await _unless_gone(self._service.infer(decoded.request), scope, receive)
         in_json = sum(array.size for key, array in answer.outputs.items() if key not in decoded.binary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 __all__ = ["Joined"]
@@ -12,12 +13,15 @@ _SMALL: Final = 1 << 16
 
 class Joined:
     """A transport whose small writes leave together, at the latest when the event loop turns. Everything else is the
-    transport's own."""
+    transport's own. `lingers` is called when it was closed with bytes the client has not taken yet."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, lingers: Callable[[], None]
+    ) -> None:
         self._transport = transport
         self._loop = loop
         self._held = b""
+        self._lingers = lingers
         self.is_closing = transport.is_closing
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
@@ -36,6 +40,8 @@ class Joined:
     def close(self) -> None:
         self._flush()
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._lingers()
 
     def abort(self) -> None:
         self._held = b""

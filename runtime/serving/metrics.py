@@ -53,6 +53,10 @@ class Metrics:
         if code == "OK":
             self._child(self._images, model).inc(images)
 
+    def refused(self, model: str, code: str) -> None:
+        """A request that ended with `code` before it was a whole one."""
+        self._child(self._requests, model, code).inc()
+
     def batch(self, model: str, images: int, seconds: float) -> None:
         """An engine call."""
         self._child(self._batches, model).observe(images)

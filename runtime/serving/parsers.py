@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
@@ -49,7 +50,9 @@ def with_h11() -> Any:
 @cache
 def with_httptools() -> Any:
     """uvicorn's protocol with httptools, `awaited`, and the bounds that h11 has by itself: on heads and trailers, on
-    requests that are sent before the last one was answered, and one Host header. Raises ImportError."""
+    requests that are sent before the last one was answered, and one Host header. As with h11, an Upgrade that is
+    offered is not taken, and the request is answered as any other (RFC 9110, 7.8). Raises ImportError."""
+    import httptools
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class HttpTools(HttpToolsProtocol):
@@ -63,6 +66,8 @@ def with_httptools() -> Any:
             self._left = 0  # bytes of this body that are still to come, where its length was announced
             self._held = bytearray()
             self._tell: Callable[[], None] | None = None
+            self._declining = False  # the parser takes what follows this head for another protocol, but it is a body
+            self._deaf = False  # to the head that a parser is told anew
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
@@ -98,15 +103,23 @@ def with_httptools() -> Any:
                 self.loop.call_soon(self._go_on)
 
         def on_message_begin(self) -> None:
+            if self._deaf:
+                return
             self._part = "headers"
             self._number += 1
             super().on_message_begin()
+
+        def on_url(self, url: bytes) -> None:
+            if not self._deaf:
+                super().on_url(url)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             if self._part == "headers":  # trailers are not used
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
+            if self._deaf:
+                return
             if len(self.pipeline) >= _QUEUED:
                 raise ValueError("too many requests at once")
             hosts = [value for name, value in self.headers if name == b"host"]
@@ -116,6 +129,7 @@ def with_httptools() -> Any:
             self._unread = 0
             self._left = _announced(self.headers)
             self.scope[WHEN_LOST] = self.when_lost  # type: ignore[typeddict-unknown-key]
+            self._declining = self.parser.should_upgrade() and bool(_framing(self.headers))
             super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
@@ -124,6 +138,8 @@ def with_httptools() -> Any:
             super().on_body(body)
 
         def on_message_complete(self) -> None:
+            if self._declining:
+                return
             self._part = ""
             self._unread = 0
             super().on_message_complete()
@@ -139,7 +155,7 @@ def with_httptools() -> Any:
             if self._held and not self.transport.is_closing():
                 self.data_received(b"")
 
-        def _feed(self, data: bytes) -> None:
+        def _feed(self, data: bytes | memoryview) -> None:
             """Parses until a request is complete, and holds the rest."""
             position = 0
             with memoryview(data) as view:
@@ -161,11 +177,39 @@ def with_httptools() -> Any:
 
         def _parse(self, data: bytes | memoryview) -> None:
             self._unread += len(data)
-            super().data_received(data)  # type: ignore[arg-type]
+            self._unset_keepalive_if_required()
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                self._decline()
+                self._feed(data[offer.args[0] :])
+                return
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
             if self._part and self._unread > _HEAD and not self.transport.is_closing():
                 self.send_400_response("The headers are too long.")
 
+        def _decline(self) -> None:
+            """Goes on with the body of a request that offers another protocol, which the parser would skip."""
+            if not self._declining:
+                return
+            self._declining = False
+            self.parser = httptools.HttpRequestParser(self)
+            with suppress(AttributeError):  # httptools before 0.6.3, as uvicorn has it
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            self._deaf = True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\nHost: _\r\n" + _framing(self.headers) + b"\r\n")
+            self._deaf = False
+
     return HttpTools
+
+
+def _framing(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The lines of a head that say how long the body is; empty: there is none."""
+    return b"".join(
+        name + b": " + value + b"\r\n" for name, value in headers if name in (b"content-length", b"transfer-encoding")
+    )
 
 
 def _announced(headers: Iterable[tuple[bytes, bytes]]) -> int:

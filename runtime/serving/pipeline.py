@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -14,12 +16,12 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from ...engines.errors import XBenchError
+from ...engines.errors import ConfigError, XBenchError
 from .admission import Admission
 from .answers import build_answer, check_answer_size
 from .batcher import Batcher
 from .catalogue import Catalogue
-from .errors import DeadlineExceeded, Internal, as_request_error
+from .errors import DeadlineExceeded, Internal, RequestError, as_request_error
 from .inputs import prepare_request
 from .metrics import Metrics
 from .models import ServedModel
@@ -45,6 +47,19 @@ class ServiceSettings:
     timeout: float = 30.0
     workers: int = 2
 
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a value that no server can run with."""
+        for name, least, most in (
+            ("max_batch", 1, math.inf),
+            ("max_delay", 0, 3600),
+            ("queue", 1, math.inf),
+            ("timeout", 1e-3, 86_400),
+            ("workers", 1, math.inf),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:  # not a number fits nowhere
+                raise ConfigError(f"The server's {name} is {value:g}; it must be from {least:g} to {most:g}.")
+
 
 @dataclass(frozen=True)
 class _Lane:
@@ -67,6 +82,8 @@ class Service:
         self.metrics = metrics
         self._lanes: dict[str, _Lane] = {}
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="serve")
+        self._free = asyncio.Semaphore(settings.workers)
+        self._counting = False
         self._draining = False
 
     async def __aenter__(self) -> Self:
@@ -76,6 +93,7 @@ class Service:
             lane.batcher.start()
             size = model.geometry.size
             await lane.batcher.submit(np.zeros((1, 1, size, size), np.uint8), model.prompt_sets[model.default_set])
+        self._counting = True
         return self
 
     async def __aexit__(
@@ -111,10 +129,19 @@ class Service:
         self.catalogue.get(model)
         self._lanes[model].admission.check(1)
 
+    @contextmanager
+    def counted(self, model: str) -> Iterator[None]:
+        """Counts a request that is refused within, before `infer` is asked; `model`: whatever the client called it."""
+        try:
+            yield
+        except RequestError as error:
+            self.metrics.refused(self._known(model), error.code)
+            raise
+
     async def infer(self, request: Request) -> Answer:
         """The answer to a request. Raises RequestError, and nothing else but CancelledError."""
         start = time.perf_counter()
-        known = request.model if request.model in self._lanes else "unknown"
+        known = self._known(request.model)
         code = "CANCELLED"
         try:
             answer = await self._infer(request)
@@ -162,15 +189,33 @@ class Service:
         return await self.work(build, short=request.outputs <= _CHEAP and request.count <= 4)
 
     async def work(self, function: Callable[[], T], *, short: bool) -> T:
-        """Runs what takes longer than a thread costs in the pool, the rest at once."""
+        """Runs what takes longer than a thread costs in the pool, the rest at once.
+
+        What waits for a thread waits here and not in the pool, which would keep a request's images after its time.
+        """
         if short:
             return function()
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+        loop = asyncio.get_running_loop()
+        await self._free.acquire()
+
+        def ended(_: Future[T]) -> None:
+            with suppress(RuntimeError):  # the loop was closed before the thread was through
+                loop.call_soon_threadsafe(self._free.release)
+
+        future = self._pool.submit(function)
+        future.add_done_callback(ended)
+        return await asyncio.wrap_future(future)
+
+    def _known(self, model: str) -> str:
+        """The model's name as a label of metrics, which no client can make up."""
+        return model if model in self._lanes else "unknown"
 
     def _open(self, model: ServedModel) -> _Lane:
         admission = Admission(self.settings.queue, model.name)
 
         def observe(images: int, seconds: float) -> None:
+            if not self._counting:
+                return  # a first call tells nothing of those that follow
             admission.took(seconds, images)
             self.metrics.batch(model.name, images, seconds)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .errors import BadRequest
 
-__all__ = ["DATATYPES", "Tensor", "array_to_raw", "check_shape", "raw_to_array"]
+__all__ = ["DATATYPES", "MOST_ITEMS", "Tensor", "array_to_raw", "check_items", "check_shape", "raw_to_array"]
 
 DATATYPES: Final[dict[str, str]] = {
     "BOOL": "?",
@@ -29,6 +29,9 @@ DATATYPES: Final[dict[str, str]] = {
     "FP64": "<f8",
 }
 """V2 datatype -> NumPy's; BYTES, whose elements differ in length, is not among them."""
+
+MOST_ITEMS: Final = 1 << 14
+"""Elements of a BYTES tensor: files, names, texts. Each costs time of its own, however short it is."""
 
 _MOST_AXES = 8
 _MOST_ELEMENTS = 1 << 31
@@ -60,12 +63,19 @@ def check_shape(name: str, shape: object) -> tuple[int, ...]:
     return sizes
 
 
+def check_items(name: str, count: int) -> None:
+    """BadRequest when a BYTES tensor has more elements than any request needs."""
+    if count > MOST_ITEMS:
+        raise BadRequest(f"'{name}' has {count} elements; a BYTES tensor may have {MOST_ITEMS}.")
+
+
 def raw_to_array(name: str, datatype: str, shape: object, raw: bytes | memoryview) -> NDArray[Any]:
     """The array of a tensor from its raw bytes: row-major, little-endian; each element of BYTES is preceded by its
     length, a 32-bit number. Raises BadRequest as `check_shape`, when the bytes do not fit the shape, or the datatype is
     unknown."""
     sizes = check_shape(name, shape)
     if datatype == "BYTES":
+        check_items(name, math.prod(sizes))
         items = _split(name, memoryview(raw), math.prod(sizes))
         array = np.empty(len(items), object)
         array[:] = items

@@ -46,7 +46,7 @@ def to_request(
     request_id: str = "",
 ) -> Request:
     """A request from its tensors; no `outputs`: the default ones. The parameters prompt_set, tau and timeout
-    (microseconds, as Triton has it) are read; those of sequences and priorities are ignored.
+    (microseconds, 0 for none, as Triton has it) are read; those of sequences and priorities are ignored.
 
     Raises BadRequest, naming the tensor or parameter.
     """
@@ -62,7 +62,7 @@ def to_request(
     tau = parameters.get("tau", 0.5)
     if "tau" in tensors:
         tau = float(_single(tensors["tau"]))
-    timeout = parameters.get("timeout")
+    timeout = _number(parameters.get("timeout", 0), "timeout")
     return Request(
         model=model,
         images=() if image is None else _files(image),
@@ -72,7 +72,7 @@ def to_request(
         prompts=None if own is None else own_prompts(_single(own)),
         outputs=frozenset(outputs) if outputs else DEFAULT_OUTPUTS,
         tau=_number(tau, "tau"),
-        timeout=None if timeout is None else _number(timeout, "timeout") / 1e6,
+        timeout=timeout / 1e6 or None,
         id=request_id,
     )
 

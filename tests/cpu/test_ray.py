@@ -24,6 +24,7 @@ from xbench_fast.engines.select import open_engine
 from xbench_fast.metrics_gpu.sweep import sweep
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.scaling import ray_serve
 from xbench_fast.runtime.scaling.jobs import Part, WorkPlan
 from xbench_fast.runtime.scaling.ray_pool import RayWorkers
 from xbench_fast.runtime.scaling.ray_serve import ReplicaSettings, application, build
@@ -173,8 +174,8 @@ def test_the_command_on_a_cluster(
 
 def test_a_cluster_too_small(cluster: RayWorkers) -> None:
     for more, sentence in (
-        ({"workers": 9, "threads": 1}, "9 workers need 9 CPUs"),
-        ({"workers": 2, "gpus_per_worker": 0.5}, r"need 1 GPUs"),
+        ({"workers": 9, "threads": 1}, r"room for 2 workers of 1 CPU each, not for 9 \(1 node of 2 CPUs\)"),
+        ({"workers": 2, "gpus_per_worker": 0.5}, "room for 0 workers of 1 CPU and 0.5 GPU each, not for 2"),
     ):
         with pytest.raises(ConfigError, match=sentence), RayWorkers("local", **more):
             pass
@@ -225,7 +226,22 @@ def test_settings_of_the_deployment(folder: Path) -> None:
         ({"bundles": str(folder / "models"), "model": "absent"}, "no bundle called 'absent'"),
         ({"bundles": str(folder / "models"), "replicas": "two"}, "is not a number"),
         ({"bundles": str(folder / "models"), "token_file": str(folder / "none")}, "cannot be read"),
+        ({"bundles": str(folder / "models"), "threads": "0"}, "threads=0 must be at least 1"),
+        ({"bundles": str(folder / "models"), "replicas": "0"}, "replicas=0 must be at least 1"),
+        ({"bundles": str(folder / "models"), "gpus": "nan"}, "gpus=nan must be at least 0"),
+        ({"bundles": str(folder / "models"), "max_batch": "0"}, "max_batch is 0"),
+        ({"bundles": str(folder / "models"), "timeout": "nan"}, "timeout is nan"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             build(args)
     assert build({"bundles": str(folder / "models"), "model": "blocks-32", "replicas": "2"}) is not None
+
+
+def test_the_deployment_asks_for_the_token_of_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ray_serve, "application", lambda settings, **_: settings.http.token)
+    bundles = {"bundles": str(folder / "models")}
+    assert build(bundles) is None and "No token is asked for" in capsys.readouterr().err
+    monkeypatch.setenv("XBENCH_FAST_TOKEN", "secret\n")
+    assert build(bundles) == "secret" and not capsys.readouterr().err

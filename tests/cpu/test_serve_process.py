@@ -98,6 +98,22 @@ def test_over_capacity_is_told_at_once_and_what_was_accepted_is_answered(folder:
             timeout=60,
         )
         assert late.status_code == 504 and late.json()["code"] == "DEADLINE_EXCEEDED"
+        absent = httpx.post(process.url + INFER.replace("blocks-32", "absent"), content=content, headers=headers)
+        assert absent.status_code == 404
+        lines = httpx.get(process.url + "/metrics").text.splitlines()
+        told = dict(line.rsplit(" ", 1) for line in lines if line.startswith("xbench_"))
+        for code, model, count in (
+            ("OK", "blocks-32", len(by_status[200])),
+            ("RESOURCE_EXHAUSTED", "blocks-32", len(by_status[429])),
+            ("DEADLINE_EXCEEDED", "blocks-32", 1),
+            ("NOT_FOUND", "unknown", 1),
+        ):
+            assert float(told[f'xbench_requests_total{{code="{code}",model="{model}"}}']) == count
+        # The first run, which only makes the engine ready, is no traffic.
+        assert float(told['xbench_batch_images_sum{model="blocks-32"}']) in (
+            len(by_status[200]),
+            len(by_status[200]) + 1,
+        )
         assert process.stop() == 0
 
 
@@ -140,10 +156,15 @@ def test_what_cannot_be_served_is_one_sentence(folder: Path, tmp_path: Path) -> 
         (tmp_path / "token").write_text(content)
         assert "printable characters" in refused(*bundles, "--token-file", tmp_path / "token")
     assert "amount of data" in refused(*bundles, "--max-body", "much")
+    assert "it must be at least 1" in refused(*bundles, "--max-body", "0")
+    for value in ("inf", "nan"):
+        assert f"timeout is {value}" in refused(*bundles, "--timeout", value)
+    assert "max_delay is nan" in refused(*bundles, "--max-delay-ms", "nan")
 
 
 def test_the_token_may_come_from_the_environment(folder: Path, tmp_path: Path) -> None:
-    with ServerProcess(folder / "models", tmp_path, environment={"XBENCH_FAST_TOKEN": TOKEN}) as process:
+    """With the line end that a secret made from a file has."""
+    with ServerProcess(folder / "models", tmp_path, environment={"XBENCH_FAST_TOKEN": TOKEN + "\n"}) as process:
         assert httpx.get(process.url + "/v2", timeout=60).status_code == 401
         given = {"Authorization": f"bearer {TOKEN}"}
         assert httpx.get(process.url + "/v2", headers=given, timeout=60).status_code == 200

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
+import threading
+import time
+import weakref
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +214,45 @@ def test_the_room_is_for_accepted_requests_and_draining_answers_them(blocks: Pat
         await draining
 
     serve([blocks], test, queue=4, max_delay=0.3)
+
+
+def test_who_gave_up_leaves_nothing_behind(blocks: Path) -> None:
+    """An image that waits for a thread is dropped when its request is over, whoever holds the threads."""
+
+    class Image:
+        """Something that tells when it is gone."""
+
+    async def test(service: Service) -> None:
+        hold = threading.Event()
+        try:
+            busy = [asyncio.create_task(service.work(hold.wait, short=False)) for _ in range(2)]
+            await asyncio.sleep(0.05)
+            image = Image()
+            kept = weakref.ref(image)
+            waiting = asyncio.create_task(service.work(partial(id, image), short=False))
+            del image
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            del waiting
+            gc.collect()
+            assert kept() is None
+            busy[0].cancel()  # its thread goes on, and is free again when it is through
+            await asyncio.wait([busy[0]])
+        finally:
+            hold.set()
+        await asyncio.gather(*(service.work(partial(time.sleep, 0), short=False) for _ in range(9)), busy[1])
+
+    serve([blocks], test, workers=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_batch", 0), ("max_delay", float("nan")), ("queue", 0), ("timeout", float("inf")), ("workers", 0)],
+)
+def test_settings_that_no_server_can_run_with(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is {value:g}"):
+        ServiceSettings(**{name: value})
 
 
 def test_a_fault_while_answering_is_told_and_logged(

@@ -52,7 +52,7 @@ def test_where_results_and_prepared_images_go(tmp_path: Path) -> None:
 @pytest.fixture
 def fake_ray(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A Ray that reaches what it is asked for, or raises `error`; `asked` are the calls of init."""
-    fake = SimpleNamespace(asked=[], error=None, have={"CPU": 8.0, "GPU": 2.0}, closed=0)
+    fake = SimpleNamespace(asked=[], error=None, nodes_have=[{"CPU": 8.0, "GPU": 2.0}], closed=0)
 
     def init(**how: Any) -> None:
         fake.asked.append(how)
@@ -64,8 +64,8 @@ def fake_ray(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     fake.init, fake.shutdown = init, shutdown
     fake.is_initialized = lambda: False
-    fake.cluster_resources = lambda: fake.have
-    fake.nodes = lambda: [{"Alive": True}, {"Alive": True}, {"Alive": False}]
+    gone = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
+    fake.nodes = lambda: [{"Alive": True, "Resources": have} for have in fake.nodes_have] + [gone]
     fake.data = SimpleNamespace()
     monkeypatch.setitem(sys.modules, "ray", fake)
     monkeypatch.setitem(sys.modules, "ray.data", fake.data)
@@ -107,13 +107,13 @@ def test_a_cluster_of_its_own_is_closed_again(fake_ray: SimpleNamespace) -> None
         assert (workers.workers, workers.gpus, workers.threads) == (2, 1.0, 4)
         assert str(workers) == "2 workers, 4 threads each, 1 GPU each"
     assert fake_ray.closed == 1 and fake_ray.asked[0]["include_dashboard"] is False
-    fake_ray.have = {"CPU": 6.0}
-    with RayWorkers("local") as workers:  # one for each living node
+    fake_ray.nodes_have = [{"CPU": 3.0}, {"CPU": 3.0}, {"memory": 1e9}]
+    with RayWorkers("local") as workers:  # one for each living node with CPUs
         assert (workers.workers, workers.gpus, workers.threads) == (2, 0.0, 3)
-    fake_ray.have = {"CPU": 6.0, "GPU": 1.0}
+    fake_ray.nodes_have = [{"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}]
     with RayWorkers("local", gpus_per_worker=0.25) as workers:
         assert (workers.workers, workers.threads) == (4, 1)
-    with pytest.raises(ConfigError, match="3 workers need 3 GPUs"), RayWorkers("local", workers=3):
+    with pytest.raises(ConfigError, match=r"room for 1 worker of .* not for 3"), RayWorkers("local", workers=3):
         pass
     assert fake_ray.closed == 4
 
@@ -122,7 +122,6 @@ def test_what_ray_raises_is_a_sentence(fake_ray: SimpleNamespace) -> None:
     def fail(*arguments: Any) -> None:
         raise OSError("The node died.\nA long story.")
 
-    fake_ray.get = lambda found: found
     fake_ray.remote = lambda function: SimpleNamespace(options=lambda **how: SimpleNamespace(remote=fail))
     with (
         RayWorkers("local") as workers,
@@ -130,3 +129,18 @@ def test_what_ray_raises_is_a_sentence(fake_ray: SimpleNamespace) -> None:
     ):
         workers.describe(None)  # type: ignore[arg-type]
     assert "\n" not in str(told.value)
+
+
+def test_a_cluster_that_never_has_room_is_not_waited_for_without_end(fake_ray: SimpleNamespace) -> None:
+    waited, cancelled = [], []
+
+    def wait(asked: list[Any], *, timeout: float | None = None, **how: Any) -> tuple[list[Any], list[Any]]:
+        waited.append(timeout)
+        return [], asked
+
+    task = SimpleNamespace(remote=lambda plan: iter(()))
+    fake_ray.remote = lambda function: SimpleNamespace(options=lambda **how: task)
+    fake_ray.wait, fake_ray.cancel = wait, cancelled.append
+    with RayWorkers("local") as workers, pytest.raises(EngineError, match="no room for a worker of 4 CPUs and 1 GPU"):
+        workers.describe(None)  # type: ignore[arg-type]
+    assert waited[0] is not None and waited[0] >= 60 and len(waited) == len(cancelled) == 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from xbench_fast.runtime.serving.errors import BadRequest, RequestError
 from xbench_fast.runtime.serving.http_codec import decode_infer, encode_infer
 from xbench_fast.runtime.serving.requests import DEFAULT_OUTPUTS, Answer, check_request
-from xbench_fast.runtime.serving.tensors import DATATYPES, Tensor, array_to_raw, raw_to_array
+from xbench_fast.runtime.serving.tensors import DATATYPES, MOST_ITEMS, Tensor, array_to_raw, raw_to_array
 
 EXAMPLES = 60 * int(os.environ.get("XBENCH_FUZZ", "1"))
 PIXELS = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 1, 8, 8)
@@ -184,6 +184,39 @@ def test_lengths_of_elements_must_fit(declared: int) -> None:
         return
     with pytest.raises(BadRequest):
         decode_infer("kad", *body(head, raw))
+
+
+def test_many_elements_are_refused_before_any_is_looked_at() -> None:
+    """Each costs time, and there are hundreds of thousands in a megabyte."""
+    count = MOST_ITEMS + 1
+    raw = bytes(4 * count - 4) + b"\xff\xff\xff\xff"  # the last would be refused for its length
+    head = {"name": "findings", "datatype": "BYTES", "shape": [count], "parameters": {"binary_data_size": len(raw)}}
+    with pytest.raises(BadRequest, match=f"'findings' has {count} elements"):
+        decode_infer("kad", *body({"inputs": [image(), head]}, raw))
+    listed = {"name": "findings", "datatype": "BYTES", "shape": [count], "data": [7] * count}
+    with pytest.raises(BadRequest, match=f"'findings' has {count} elements"):
+        decode_infer("kad", *body({"inputs": [image(), listed]}))
+    with pytest.raises(BadRequest, match=r"JSON has more than \d+ elements; send tensors as binary data"):
+        decode_infer("kad", b'{"inputs":[' + b"[]," * 2_100_000 + b"0]}", None)
+
+
+@pytest.mark.parametrize("start", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", bytes(128) + b"DICM"])
+def test_base64_that_does_not_say_so_is_told(start: bytes) -> None:
+    item = {**image(), "data": [base64.b64encode(start + bytes(200)).decode()]}
+    with pytest.raises(BadRequest, match="'image' holds a file in base64; say so"):
+        decode_infer("kad", *body({"inputs": [item]}))
+    told = {**item, "parameters": {"content_type": "base64"}}
+    assert decode_infer("kad", *body({"inputs": [told]})).request.images == (start + bytes(200),)
+
+
+def test_a_timeout_of_nothing_is_none() -> None:
+    """As Triton has it; tritonclient sends it when it is asked for."""
+    for wanted, seconds in ((0, None), (2_000_000, 2.0)):
+        request = decode_infer("kad", *body({"inputs": [image()], "parameters": {"timeout": wanted}})).request
+        assert request.timeout == seconds
+    for wrong in ("", "0", False, -1):
+        with pytest.raises(BadRequest):
+            check_request(decode_infer("kad", *body({"inputs": [image()], "parameters": {"timeout": wrong}})).request)
 
 
 def test_bytes_that_belong_to_no_input_are_refused() -> None:

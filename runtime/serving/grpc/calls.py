@@ -65,7 +65,8 @@ class Calls:
             else:
                 return
         if refused is not None:
-            raise refused
+            with self._service.counted(""):
+                raise refused
 
     async def answer(self, method: str, call: Call) -> bytes:
         """The reply to a call."""
@@ -106,17 +107,19 @@ class Calls:
     async def _model_infer(self, call: Call) -> bytes:
         service = self._service
         short = len(call.data) < _SHORT
-        message = await service.work(partial(self._messages.parse, "ModelInferRequest", call.data), short=short)
-        model = service.catalogue.get(message.model_name, message.model_version)
-        call.noted["model"] = model.name
-        service.check_room(model.name)
-        request = await service.work(partial(decode_infer, message), short=short)
-        call.noted |= {"images": request.count, "outputs": sorted(request.outputs & OUTPUTS.keys())}
-        if call.remaining is not None:
-            if call.remaining <= 0:
-                raise DeadlineExceeded("The client's deadline is over.")
-            wanted = call.remaining if request.timeout is None else min(request.timeout, call.remaining)
-            request = dataclasses.replace(request, timeout=wanted)
+        with service.counted(""):
+            message = await service.work(partial(self._messages.parse, "ModelInferRequest", call.data), short=short)
+        with service.counted(message.model_name):
+            model = service.catalogue.get(message.model_name, message.model_version)
+            call.noted["model"] = model.name
+            service.check_room(model.name)
+            request = await service.work(partial(decode_infer, message), short=short)
+            call.noted |= {"images": request.count, "outputs": sorted(request.outputs & OUTPUTS.keys())}
+            if call.remaining is not None:
+                if call.remaining <= 0:
+                    raise DeadlineExceeded("The client's deadline is over.")
+                wanted = call.remaining if request.timeout is None else min(request.timeout, call.remaining)
+                request = dataclasses.replace(request, timeout=wanted)
         answer = await service.infer(request)
         size = sum(array.nbytes for array in answer.outputs.values())
         return await service.work(partial(encode_infer, answer, self._messages), short=size < _SHORT)

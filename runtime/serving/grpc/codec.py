@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import BadRequest
 from ..requests import TEXT_LIMIT, Answer, Request
-from ..tensors import DATATYPES, Tensor, array_to_raw, check_shape, raw_to_array
+from ..tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
 from ..v2 import Parameter, to_request, to_tensors
 from .messages import Messages
 
@@ -85,6 +85,8 @@ def _typed(name: str, datatype: str, shape: tuple[int, ...], given: Mapping[str,
     for other in given:
         if other != field:
             raise BadRequest(f"'{name}' is {datatype} and needs {field}, not {other}.")
+    if datatype == "BYTES":
+        check_items(name, len(given.get(field, ())))
     values = list(given.get(field, ()))
     wanted = int(np.prod(shape, dtype=np.int64))
     if len(values) != wanted:

@@ -1,0 +1,61 @@
+"""docs/serve.md says what is so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving_process import ServerProcess
+from synthetic import make_bundle, save_graph
+from xbench_fast.runtime.serving.connections import Limits
+from xbench_fast.runtime.serving.http_codec import _JSON_MARKS
+from xbench_fast.runtime.serving.requests import OUTPUTS
+from xbench_fast.runtime.serving.tensors import MOST_ITEMS
+from xbench_fast.runtime.serving.v2 import INPUTS
+
+for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client", "tritonclient.http"):
+    pytest.importorskip(package)
+
+
+@pytest.fixture(scope="module")
+def page(root: Path) -> str:
+    return (root / "docs" / "serve.md").read_text()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    make_bundle(tmp_path / "models" / "blocks-32", graph=save_graph(tmp_path / "blocks.onnx"))
+    with ServerProcess(tmp_path / "models", tmp_path) as process:
+        yield process
+        assert process.stop() == 0
+
+
+def test_the_examples_run(page: str, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(np.arange(4096, dtype=np.uint8).reshape(64, 64)).save("film.png")
+    by_json, by_client = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, object] = {"SERVER": server.url, "MODEL": "blocks-32"}
+    exec(compile(by_json, "serve.md", "exec"), names)
+    answer = names["answer"]
+    assert isinstance(answer, dict) and [item["name"] for item in answer["outputs"]] == ["probabilities", "boxes"]
+    exec(compile(by_client, "serve.md", "exec"), names)
+    assert np.shape(names["saliency"])[0] == 1  # type: ignore[arg-type]
+
+
+def test_inputs_outputs_and_limits(page: str) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) ", page, re.MULTILINE)
+    assert rows == [(name, datatypes[0]) for name, datatypes in INPUTS.items()]
+    listed = page.partition("with their shapes and meanings:")[2].partition(". Numbers")[0]
+    assert re.findall(r"`(\w+)`", listed) == list(OUTPUTS)
+    limits = Limits()
+    for words in (
+        f"at most {MOST_ITEMS:,} elements",
+        f"{_JSON_MARKS:,} commas and brackets",
+        f"{limits.headers:g} s for its headers, {limits.body:g} s for its body, {limits.reading:g} s to read",
+    ):
+        assert words in re.sub(r"\s+", " ", page), words
