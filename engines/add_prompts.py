@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .bundle import Bundle, write_bundle
+from .bundle import Bundle, change_bundle
 from .errors import BundleError
+from .manifest import Manifest
 from .ort import TextEncoder
 from .prompt_encoding import encode_sets, texts_per_query
 from .prompt_files import PromptSets
@@ -30,19 +31,35 @@ def encode_for(bundle: Bundle, sets: PromptSets, *, threads: int | None = None) 
 
 
 def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = False) -> Bundle:
-    """Writes `bundle` again with `sets` in it, whole or not at all; returns it with its new digest.
+    """Writes `bundle` again with `sets`, encoded for it, and returns it with its new digest; whole or not at all.
 
-    Everything else stays byte for byte. Raises BundleError when a set of that name is there and `replace` is false.
+    Sets that came to the bundle since it was loaded stay, as does everything else byte for byte. Raises BundleError
+    when a set of that name is there and `replace` is false, or when the bundle is no longer the one that was loaded.
     """
-    manifest = bundle.manifest
-    if not replace and (taken := sorted({found.name for found in sets} & set(manifest.prompt_sets))):
-        raise BundleError(
-            f"{bundle.path} already has a prompt set '{taken[0]}'; rename yours or replace that one with --replace."
-        )
-    prompt_sets = {**manifest.prompt_sets, **{found.name: found.record() for found in sets}}
     with tempfile.TemporaryDirectory(prefix="xbench-prompts-") as folder:
-        files = {name: bundle.path / name for name in manifest.files}
-        for found in sets:
-            found.save(Path(folder) / found.file)
-            files[found.file] = Path(folder) / found.file
-        return write_bundle(bundle.path, dataclasses.replace(manifest, prompt_sets=prompt_sets), files, replace=True)
+
+        def added(now: Bundle) -> tuple[Manifest, Mapping[str, Path]]:
+            if _without_prompts(now.manifest) != _without_prompts(bundle.manifest):
+                raise BundleError(
+                    f"{bundle.path} was exported again while the prompts were encoded; run the same command again."
+                )
+            have = now.manifest.prompt_sets
+            if not replace and (taken := sorted({found.name for found in sets} & set(have))):
+                raise BundleError(
+                    f"{bundle.path} already has a prompt set '{taken[0]}'; rename yours or replace that one with "
+                    "--replace."
+                )
+            files = {name: now.path / name for name in now.manifest.files}
+            for found in sets:
+                found.save(Path(folder) / found.file)
+                files[found.file] = Path(folder) / found.file
+            prompt_sets = {**have, **{found.name: found.record() for found in sets}}
+            return dataclasses.replace(now.manifest, prompt_sets=prompt_sets), files
+
+        return change_bundle(bundle.path, added)
+
+
+def _without_prompts(manifest: Manifest) -> Manifest:
+    features = {record.file for record in manifest.prompt_sets.values()}
+    files = {name: record for name, record in manifest.files.items() if name not in features}
+    return dataclasses.replace(manifest, prompt_sets={}, files=files)

@@ -8,8 +8,7 @@ import hashlib
 import os
 import shutil
 import stat
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,8 +16,12 @@ from .errors import BundleError
 from .manifest import FileRecord, GraphSpec, Manifest
 from .manifest_json import MAX_JSON_BYTES, parse_manifest, safe_relative
 from .prompts import PromptSet
+from .replacing import put, sibling, turn
 
-__all__ = ["Bundle", "find_bundles", "sha256_of", "write_bundle"]
+__all__ = ["PLANS", "Bundle", "change_bundle", "find_bundles", "sha256_of", "write_bundle"]
+
+PLANS = "plans"
+"""Folder of a bundle that the bundle does not list: TensorRT plans of its image graph."""
 
 _MANIFEST = "bundle.json"
 
@@ -26,8 +29,8 @@ _MANIFEST = "bundle.json"
 class Bundle:
     """A verified bundle on disk.
 
-    `name` is the directory's name, `digest` the sha256 of bundle.json, which lists the hash of every file: equal
-    digests mean equal bundles.
+    `name` is the directory's name, `digest` the sha256 of bundle.json, which lists the hash of every file but the
+    plans: equal digests mean equal bundles.
     """
 
     def __init__(self, path: Path, manifest: Manifest, digest: str) -> None:
@@ -89,30 +92,32 @@ def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, Path], *, r
     """Writes a bundle at `path`, whole or not at all, and returns it verified.
 
     `files` maps names inside the bundle to existing files; they are copied into a directory beside `path`, hashed
-    (`manifest.files` is filled in here) and the directory is renamed. Raises BundleError when `path` exists and
-    `replace` is false, or when the disk refuses.
+    (`manifest.files` is filled in here) and the directory is renamed. A bundle that it replaces leaves its plans to it
+    if both have the same image graph. Raises BundleError when `path` exists and `replace` is false, is no bundle, or
+    when the disk refuses.
     """
     path = path.resolve()
-    if path.exists() and not replace:
-        raise BundleError(f"{path} already exists; choose another place or replace it with --force.")
-    try:
+    _check_place(path, replace)  # before anything slow
+    with _disk_reasons(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _sibling(path) as draft:
-            records = {}
-            for name, source in sorted(files.items()):
-                target = draft / safe_relative(name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
-                records[name] = FileRecord(sha256_of(target), target.stat().st_size)
-                _sync(target)
-            whole = dataclasses.replace(manifest, files=records)
-            (draft / _MANIFEST).write_bytes(whole.dump())
-            _sync(draft / _MANIFEST)
-            Bundle.load(draft)
-            _swap(draft, path)
-    except OSError as error:
-        raise BundleError(f"The bundle {path} cannot be written: {_disk_reason(error)}.") from error
-    return Bundle.load(path, check_hashes=False)
+        with sibling(path) as draft:
+            _fill(draft, manifest, files)
+            with turn(path):
+                _check_place(path, replace)
+                return _put(draft, path)
+
+
+def change_bundle(path: Path, change: Callable[[Bundle], tuple[Manifest, Mapping[str, Path]]]) -> Bundle:
+    """Replaces the bundle at `path` by the manifest and files that `change` makes of it, as `write_bundle` does.
+
+    No other writer comes between the two. Raises BundleError, and whatever `change` raises.
+    """
+    path = path.resolve()
+    with _disk_reasons(path), turn(path):
+        manifest, files = change(Bundle.load(path))
+        with sibling(path) as draft:
+            _fill(draft, manifest, files)
+            return _put(draft, path)
 
 
 def find_bundles(folder: Path) -> list[Path]:
@@ -151,27 +156,41 @@ def _verify(root: Path, name: str, record: FileRecord, check_hash: bool) -> None
         )
 
 
-@contextmanager
-def _sibling(path: Path) -> Iterator[Path]:
-    """A temporary directory on the same file system, removed unless it was renamed away."""
-    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".part", dir=path.parent))
-    draft.chmod(0o755)
+def _check_place(path: Path, replace: bool) -> None:
+    if not path.exists():
+        return
+    if not replace:
+        raise BundleError(f"{path} already exists; choose another place or replace it with --force.")
+    if not (path / _MANIFEST).is_file():
+        raise BundleError(f"{path} exists and is no bundle; it is not replaced. Choose another place.")
+
+
+def _fill(draft: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
+    records = {}
+    for name, source in sorted(files.items()):
+        target = draft / safe_relative(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        records[name] = FileRecord(sha256_of(target), target.stat().st_size)
+        _sync(target)
+    (draft / _MANIFEST).write_bytes(dataclasses.replace(manifest, files=records).dump())
+    _sync(draft / _MANIFEST)
+    Bundle.load(draft)
+
+
+def _put(draft: Path, path: Path) -> Bundle:
+    same = _image_hash(path) == _image_hash(draft)
+    put(draft, path, keep=PLANS if same else None)
+    return Bundle.load(path, check_hashes=False)
+
+
+def _image_hash(path: Path) -> str | None:
+    """The sha256 of the image graph as bundle.json has it, None if there is no bundle that can be read."""
     try:
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _swap(draft: Path, path: Path) -> None:
-    if path.exists():
-        if not (path / _MANIFEST).is_file():
-            raise BundleError(f"{path} exists and is no bundle; it is not replaced. Choose another place.")
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".old", dir=path.parent))
-        path.rename(old / path.name)
-        draft.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        draft.rename(path)
+        manifest = Bundle.load(path, check_hashes=False).manifest
+    except BundleError:
+        return None
+    return manifest.files[manifest.graphs["image"].file].sha256
 
 
 def _sync(path: Path) -> None:
@@ -179,7 +198,12 @@ def _sync(path: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def _disk_reason(error: OSError) -> str:
-    if error.errno == errno.ENOSPC:
-        return "the disk is full; free some space and run the same command again"
-    return error.strerror or str(error)
+@contextmanager
+def _disk_reasons(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.ENOSPC:
+            reason = "the disk is full; free some space and run the same command again"
+        raise BundleError(f"The bundle {path} cannot be written: {reason}.") from error

@@ -7,7 +7,8 @@ return to the host; `run`, as of every engine, copies them back.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -15,10 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Engine, EngineInfo, Scores
+from .bundle import Bundle
 from .errors import EngineError, MissingExtraError
 from .plans.key import Gpu
 
-__all__ = ["SLOTS", "DeviceEngine", "DeviceScores", "current_gpu", "gpu_reason", "load_cupy"]
+__all__ = [
+    "SLOTS",
+    "DeviceEngine",
+    "DeviceScores",
+    "OutOfMemory",
+    "current_gpu",
+    "does_not_fit",
+    "gpu_reason",
+    "load_cupy",
+]
 
 SLOTS: Final = 2
 """Batches that may be under way at once: one computing, one being filled or read."""
@@ -39,6 +50,14 @@ class DeviceScores:
     saliency: Any
 
 
+def does_not_fit(bundle: Bundle) -> EngineError:
+    """For a model that runs out of memory even with the smallest batch."""
+    return EngineError(
+        f"{bundle.name} does not fit the memory of the GPU, not even one image at a time; free the GPU, or use "
+        "--engine onnxruntime-cpu."
+    )
+
+
 class DeviceEngine(Engine):
     """Base of the GPU backends: memory, slots and out-of-memory handling; a subclass fills `_load` and `_enqueue`.
 
@@ -51,13 +70,16 @@ class DeviceEngine(Engine):
 
     def _open(self) -> EngineInfo:
         cupy = load_cupy()
+        reason = gpu_reason()
+        if reason is not None:
+            raise EngineError(f"No GPU can be used: {reason}; use --engine onnxruntime-cpu.")
         self._cupy = cupy
         self._device = cupy.cuda.Device(self.options.device)
         self.max_batch = self.options.max_batch
         self._text: tuple[NDArray[np.float32], Any] | None = None
         self._buffers: list[tuple[Any, Any, Any]] = []
         self._queries = 0
-        with self._device:
+        with self._entered():
             self.stream = cupy.cuda.Stream(non_blocking=True)
             return self.within_memory(self._load)
 
@@ -67,12 +89,25 @@ class DeviceEngine(Engine):
         while start < len(pixels):
             chunk = pixels[start : start + self.max_batch]
             scores = self.submit(chunk, text, 0)
-            with self._device:
+            with self._entered():
                 # Copies to pageable memory return when they are done, so the slot may be used again.
                 parts.append((scores.logits.get(stream=self.stream), scores.saliency.get(stream=self.stream)))
                 self.stream.synchronize()
             start += len(scores.logits)
         return Scores(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        """In the device; what CUDA refuses there is an EngineError."""
+        try:
+            with self._device:
+                yield
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            words = " ".join(str(error).split())
+            raise EngineError(
+                f"The GPU failed while {self.bundle.name} ran ({words}); run the same command again, or use --engine "
+                "onnxruntime-cpu."
+            ) from error
 
     @property
     def device(self) -> Any:
@@ -90,7 +125,7 @@ class DeviceEngine(Engine):
             self._reserve(queries)
             return self._buffers[slot][0]
 
-        with self._device:
+        with self._entered():
             return self.within_memory(reserved)
 
     def submit(self, pixels: Any, text: NDArray[np.float32], slot: int) -> DeviceScores:
@@ -98,9 +133,10 @@ class DeviceEngine(Engine):
 
         pixels: uint8 [B, 1, S, S], a NumPy array or a CuPy array of this device, which must stay as it is until the
         stream has got there. text: float32 [Q, D...]; uploaded when it is another array than before. slot: 0 or 1.
-        When memory runs out only the first `max_batch` images are taken: the scores say how many. Raises EngineError.
+        When memory runs out only the first `max_batch` images are taken: the scores say how many. Raises EngineError,
+        also for what CUDA refuses.
         """
-        with self._device:
+        with self._entered():
             return self.within_memory(lambda: self._submit(pixels[: self.max_batch], text, slot))
 
     def _submit(self, pixels: Any, text: NDArray[np.float32], slot: int) -> DeviceScores:
@@ -160,10 +196,7 @@ class DeviceEngine(Engine):
                 return attempt()
             except (OutOfMemory, self._cupy.cuda.memory.OutOfMemoryError) as error:
                 if self.max_batch == 1:
-                    raise EngineError(
-                        f"{self.bundle.name} does not fit the memory of the GPU, not even one image at a time; free "
-                        "the GPU, or use --engine onnxruntime-cpu."
-                    ) from error
+                    raise does_not_fit(self.bundle) from error
                 self.max_batch //= 2
                 self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self.max_batch}")
                 # What is under way still uses the memory that is given back here.
@@ -172,11 +205,13 @@ class DeviceEngine(Engine):
                 self._cupy.get_default_memory_pool().free_all_blocks()
 
     def _close(self) -> None:
-        with self._device:
-            self.stream.synchronize()
-            self._unload()
-            self._buffers.clear()
-            self._text = None
+        with self._entered():
+            try:
+                self.stream.synchronize()
+            finally:
+                self._unload()
+                self._buffers.clear()
+                self._text = None
 
     @abstractmethod
     def _load(self) -> EngineInfo:

@@ -47,7 +47,10 @@ class Geometry:
 
     @staticmethod
     def from_json(data: object) -> Geometry:
-        """Reads what `to_json` wrote. Raises BundleError when a key is missing or of the wrong type."""
+        """Reads what `to_json` wrote; sizes may also be the words of a command line.
+
+        Raises BundleError when a key is missing or no size can be made of it.
+        """
         if not isinstance(data, dict):
             raise BundleError("The key 'geometry' of bundle.json is not an object; export the bundle again.")
         try:

@@ -85,6 +85,30 @@ def _positive(value: Any, key: str) -> float:
     return float(value)
 
 
+def _geometry(value: Any) -> Geometry:
+    if not isinstance(value, dict):
+        raise BundleError("the key 'geometry' must be an object.")
+    for key in ("mode", "interpolation"):
+        _string(value[key], f"geometry.{key}")
+    for key in ("size", "resize"):
+        _integer(value[key], f"geometry.{key}", 1, 8192)
+    return Geometry.from_json(value)
+
+
+def _parity(value: Any) -> dict[str, Any]:
+    """The parity report. Only what is read from it later is looked at, and only where it is there."""
+    if not isinstance(value, dict):
+        raise BundleError("the key 'parity' must be an object.")
+    if not isinstance(value.get("passed", False), bool):
+        raise BundleError(f"the key 'parity.passed' must be true or false, it is {value['passed']!r}.")
+    if "compared" in value:
+        _integer(value["compared"], "parity.compared", 0, 2**31)
+    for key in {"needed", "tolerance"} & value.keys():
+        if value[key] != 0 or isinstance(value[key], bool):
+            _positive(value[key], f"parity.{key}")
+    return value
+
+
 def _tensor(value: Any, graph: str) -> TensorSpec:
     name, dtype = _string(value["name"], f"graphs.{graph}"), _string(value["dtype"], f"graphs.{graph}")
     if dtype not in _DTYPES:
@@ -146,7 +170,7 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         variant=_string(raw["variant"], "variant"),
         weights=cast(Weights, weights),
         checkpoint=None if raw["checkpoint"] is None else _strings(raw["checkpoint"], "checkpoint"),
-        geometry=Geometry.from_json(raw["geometry"]),
+        geometry=_geometry(raw["geometry"]),
         grid=(_integer(grid[0], "grid", 1, 1024), _integer(grid[1], "grid", 1, 1024)),
         saliency=_strings(raw["saliency"], "saliency"),
         logit_scale=_positive(raw["logit_scale"], "logit_scale"),
@@ -155,13 +179,15 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         prompt_sets=prompt_sets,
         opset=_integer(raw["opset"], "opset", 1, 1000),
         exporter=_strings(raw["exporter"], "exporter"),
-        parity=dict(raw["parity"]),
+        parity=_parity(raw["parity"]),
         files=files,
         precision=raw.get("precision", "fp32"),
     )
     if manifest.precision not in PRECISIONS:
         raise BundleError(f"the key 'precision' is {manifest.precision!r}, not one of {', '.join(PRECISIONS)}.")
     _check_image_graph(manifest)
+    if "text" in graphs:
+        _check_text_graph(graphs["text"])
     for name in [g.file for g in graphs.values()] + [p.file for p in prompt_sets.values()]:
         if name not in files:
             raise BundleError(f"'{name}' is used but not listed under 'files', so it cannot be verified.")
@@ -189,3 +215,21 @@ def _check_image_graph(manifest: Manifest) -> None:
         raise BundleError(
             f"the tensors of graphs.image do not fit a {size} x {size} input with a {rows} x {columns} saliency grid."
         )
+
+
+def _check_text_graph(graph: GraphSpec) -> None:
+    """The promise of the text tower: token ids, and a mask where it takes one, in; features of known size out."""
+    names = ([t.name for t in graph.inputs], [t.name for t in graph.outputs])
+    if names[0] not in (["input_ids"], ["input_ids", "attention_mask"]) or names[1] != ["features"]:
+        raise BundleError(
+            f"graphs.text must have inputs input_ids, or input_ids and attention_mask, and the output features, it has "
+            f"{names}."
+        )
+    features = graph.outputs[0]
+    wanted = (
+        all(t.dtype == "int64" and len(t.shape) == 2 for t in graph.inputs),
+        features.dtype == "float32" and len(features.shape) >= 2,
+        isinstance(features.shape[0], str) and all(isinstance(n, int) for n in features.shape[1:]),
+    )
+    if not all(wanted):
+        raise BundleError("the tensors of graphs.text do not fit: int64 ids [texts, tokens], float32 features.")

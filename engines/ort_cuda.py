@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
 from .bundle import Bundle
-from .device import DeviceEngine, DeviceScores, OutOfMemory, gpu_reason
+from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit, gpu_reason
 from .errors import EngineError, MissingExtraError
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 
@@ -130,7 +130,10 @@ class HostCudaEngine(Engine):
 
     def _open(self) -> EngineInfo:
         info = _cuda_info(self, self.backend)
-        self._session = _cuda_session(self)
+        try:
+            self._session = _cuda_session(self)
+        except OutOfMemory as error:  # weights do not get smaller with the batch
+            raise does_not_fit(self.bundle) from error
         self._batch = self.options.max_batch
         self.options.say(
             f"{self.bundle.name}: batches are copied to the GPU and back, because CuPy cannot be used: {self._reason}"
@@ -170,7 +173,7 @@ def _cuda_info(engine: Engine, backend: str) -> EngineInfo:
 
 
 def _cuda_session(engine: Engine, **more: str) -> Any:
-    """A session of the image graph that really is on the GPU. Raises EngineError."""
+    """A session of the image graph that really is on the GPU. Raises OutOfMemory or EngineError."""
     bundle, options = engine.bundle, engine.options
     settings = {
         "device_id": str(options.device),
@@ -179,12 +182,15 @@ def _cuda_session(engine: Engine, **more: str) -> Any:
         "arena_extend_strategy": "kSameAsRequested",
         **more,
     }
-    session = open_session(
-        bundle.file("image"),
-        [(_CUDA, settings), CPU_PROVIDER],
-        engine.threads,
-        entries={"session.record_ep_graph_assignment_info": "1"},
-    )
+    try:
+        session = open_session(
+            bundle.file("image"),
+            [(_CUDA, settings), CPU_PROVIDER],
+            engine.threads,
+            entries={"session.record_ep_graph_assignment_info": "1"},
+        )
+    except EngineError as error:
+        raise _failure(bundle, "onnxruntime-cuda", error) from error
     if _CUDA not in session.get_providers():
         raise EngineError(f"ONNX Runtime loaded {bundle.name} without CUDA; use --engine onnxruntime-cpu.")
     check_interface(session, bundle.graph("image"), bundle)

@@ -45,7 +45,8 @@ def open_session(
     """A session of the graph in a file, or of its bytes.
 
     providers: as onnxruntime takes them, best first. entries: session configuration. optimise: may it rewrite it.
-    Raises MissingExtraError, and EngineError with the library's reason.
+    A provider that fails is an error, at creation and while running: by itself the library would print a banner and go
+    on on the CPU. Raises MissingExtraError, and EngineError with the library's reason.
     """
     ort = load_onnxruntime()
     options = ort.SessionOptions()
@@ -56,14 +57,15 @@ def open_session(
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     for name, value in (entries or {}).items():
         options.add_session_config_entry(name, value)
+    source = graph if isinstance(graph, bytes) else str(graph)
     try:
-        return ort.InferenceSession(
-            graph if isinstance(graph, bytes) else str(graph), options, providers=list(providers)
-        )
+        session = ort.InferenceSession(source, options, providers=list(providers), enable_fallback=0)
     except Exception as error:  # the library raises its own classes, which share no base but Exception
         raise EngineError(
             f"ONNX Runtime cannot load {graph if isinstance(graph, Path) else 'a graph'}: {error}"
         ) from error
+    session.disable_fallback()  # version 1.22 does not know the keyword
+    return session
 
 
 def check_interface(session: Any, spec: GraphSpec, bundle: Bundle) -> None:

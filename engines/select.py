@@ -32,6 +32,8 @@ _REASONS = Registry(
         "onnxruntime-cpu": f"{_PACKAGE}.ort:cpu_reason",
     },
 )
+# Why `auto` passes over an engine that can be tried.
+_DOUBTS = Registry("engine", {"tensorrt-rtx": f"{_PACKAGE}.tensorrt:tensorrt_rtx_doubt"})
 PREFERENCE = ("tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu")
 
 
@@ -48,20 +50,23 @@ def backend_status() -> list[BackendStatus]:
     """Every built-in backend, best first, each really started once."""
     found = []
     for name in PREFERENCE:
-        probe: Callable[[], str | None] = _REASONS.load(name)
-        reason = probe()
+        reason = _asked(_REASONS, name)
         found.append(BackendStatus(name, reason is None, reason or ""))
     return found
 
 
 def choose(name: str = "auto") -> tuple[str, str]:
-    """The backend's name and one line that says why. Raises EngineError when `auto` finds none."""
+    """The backend's name and one line that says why. Raises EngineError when `auto` finds none.
+
+    `auto` takes the first of `PREFERENCE` that can run here and is made for this GPU; a name is taken as it is.
+    """
     if name != "auto":
         return name, f"engine {name} (as asked)"
     refused: list[tuple[str, str]] = []
     for candidate in PREFERENCE:
-        probe: Callable[[], str | None] = _REASONS.load(candidate)
-        reason = probe()
+        reason = _asked(_REASONS, candidate)
+        if reason is None and candidate in _DOUBTS.names():
+            reason = _asked(_DOUBTS, candidate)
         if reason is None:
             return candidate, f"engine {candidate}" + "".join(f"; not {n}: {why}" for n, why in refused)
         refused.append((candidate, reason))
@@ -75,3 +80,8 @@ def open_engine(
     chosen, _ = choose(name)
     engine: Engine = ENGINES.load(chosen)(bundle, threads=threads, options=options)
     return engine
+
+
+def _asked(registry: Registry, name: str) -> str | None:
+    probe: Callable[[], str | None] = registry.load(name)
+    return probe()

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from .base import EngineInfo
-from .device import DeviceEngine, DeviceScores, OutOfMemory, current_gpu, gpu_reason
+from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory, current_gpu, gpu_reason
 from .errors import EngineError, MissingExtraError
 from .plans.family import Family, load_family
 from .plans.key import Profile
 from .plans.provide import plan_key, provide_plan
 
-__all__ = ["TensorRtEngine", "TensorRtRtxEngine", "tensorrt_reason", "tensorrt_rtx_reason"]
+__all__ = ["TensorRtEngine", "TensorRtRtxEngine", "tensorrt_reason", "tensorrt_rtx_doubt", "tensorrt_rtx_reason"]
 
 _TENSORS = ("pixels", "text", "logits", "saliency")
 
 
+@dataclass
+class _Slot:
+    """An execution context, the batch, queries and addresses it was given last, and what was captured from it since."""
+
+    context: Any
+    bound: tuple[int, ...] = ()
+    graph: Any = None
+
+
 class TensorRtEngine(DeviceEngine):
-    """The image graph as a TensorRT plan, in the graph's own types; `options.tf32` lets float32 products use TF32."""
+    """The image graph as a TensorRT plan, in the graph's own types; `options.tf32` lets float32 products use TF32.
+
+    Each slot has an execution context of its own, since a captured CUDA graph is valid only while nothing changes the
+    context it was captured from. A context holds the plan's scratch memory for its largest batch, so two take twice as
+    much as one; the weights are there once.
+    """
 
     backend = "tensorrt"
 
     def _load(self) -> EngineInfo:
+        self._unload()  # what an attempt left that ran out of memory
         family = load_family(self.backend)
         gpu = current_gpu(self.options.device)
         key = plan_key(self.bundle, family, gpu, Profile.of(self.bundle, self.max_batch), tf32=self.options.tf32)
@@ -32,16 +48,17 @@ class TensorRtEngine(DeviceEngine):
         self._engine = self._runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
             raise self._failure(f"cannot load the plan of {self.bundle.name}")
-        self._context = self._engine.create_execution_context()
-        if self._context is None:
-            raise self._failure(f"cannot start the plan of {self.bundle.name}")
         self._check_interface()
+        self._slots = [_Slot(self._context()) for _ in range(SLOTS)]
         self._profile = key.profile
-        self._graphs: dict[tuple[int, int, int, int], Any] = {}
         self._capture = True
-        self._shape: tuple[int, int] | None = None
-        self._context.set_optimization_profile_async(0, self.stream.ptr)
         return EngineInfo(self.backend, f"cuda:{self.options.device}", key.precision, f"{family.name} {family.version}")
+
+    def _context(self) -> Any:
+        context = self._engine.create_execution_context()
+        if context is None or not context.set_optimization_profile_async(0, self.stream.ptr):
+            raise self._failure(f"cannot start the plan of {self.bundle.name}")
+        return context
 
     def _enqueue(self, pixels: Any, text: Any, scores: DeviceScores, slot: int) -> None:
         batch, queries = scores.logits.shape
@@ -51,39 +68,45 @@ class TensorRtEngine(DeviceEngine):
                 f"The plan of {self.bundle.name} takes {low} to {high} queries, not {queries}; add these prompts to "
                 "the bundle with xbench-fast prompts encode, and the plan will be built for them."
             )
-        # A captured graph holds addresses and shapes; pixels of the caller's own come from a new address each time.
-        captured = (slot, batch, queries, pixels.data.ptr)
-        graph = self._graphs.get(captured)
-        if graph is not None:
-            graph.launch(self.stream)
+        own = self._slots[slot]
+        arrays = (pixels, text, scores.logits, scores.saliency)
+        bound = (batch, queries, *(array.data.ptr for array in arrays))
+        if own.bound != bound:
+            self._bind(own, bound, arrays)
+            self._execute(own)
             return
-        self._bind(pixels, text, scores)
-        self._execute()
-        if self._capture and pixels.data.ptr == self._buffers[slot][0].data.ptr:
-            self._record(captured)
+        # The same again: what comes twice comes often, and TensorRT wants a launch of its own before a capture.
+        if own.graph is None and self._capture:
+            self._record(own)
+        if own.graph is None:
+            self._execute(own)
+        else:
+            own.graph.launch(self.stream)
 
-    def _bind(self, pixels: Any, text: Any, scores: DeviceScores) -> None:
-        context = self._context
-        shape = scores.logits.shape
-        if shape != self._shape:
-            for name, array in (("pixels", pixels), ("text", text)):
-                if not context.set_input_shape(name, tuple(array.shape)):
-                    raise self._failure(f"refuses {name} of shape {tuple(array.shape)}")
-            self._shape = shape
-        for name, array in zip(_TENSORS, (pixels, text, scores.logits, scores.saliency), strict=True):
-            if not context.set_tensor_address(name, array.data.ptr):
+    def _bind(self, own: _Slot, bound: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
+        if own.graph is not None:
+            # It reads the context while it runs, and is worth nothing once that has changed.
+            self.stream.synchronize()
+            own.graph = None
+        own.bound = ()
+        for name, array in zip(_TENSORS[:2], arrays[:2], strict=True):
+            if not own.context.set_input_shape(name, tuple(array.shape)):
+                raise self._failure(f"refuses {name} of shape {tuple(array.shape)}")
+        for name, array in zip(_TENSORS, arrays, strict=True):
+            if not own.context.set_tensor_address(name, array.data.ptr):
                 raise self._failure(f"refuses the address of {name}")
+        own.bound = bound
 
-    def _execute(self) -> None:
-        if not self._context.execute_async_v3(self.stream.ptr):
+    def _execute(self, own: _Slot) -> None:
+        if not own.context.execute_async_v3(self.stream.ptr):
             raise self._failure(f"failed on {self.bundle.name}")
 
-    def _record(self, captured: tuple[int, int, int, int]) -> None:
-        """Captures the launch that was just made (TensorRT wants one before a capture); later ones replay it."""
+    def _record(self, own: _Slot) -> None:
+        """Captures a launch, which is not made: the graph is for this one and those that follow."""
         runtime_error = self._cupy.cuda.runtime.CUDARuntimeError
         try:
             self.stream.begin_capture()
-            started = self._context.execute_async_v3(self.stream.ptr)
+            started = own.context.execute_async_v3(self.stream.ptr)
             graph = self.stream.end_capture()
         except runtime_error as error:
             self._no_capture(str(error))
@@ -91,14 +114,15 @@ class TensorRtEngine(DeviceEngine):
         if not started:
             self._no_capture(self._family.explain())
             return
-        self._graphs[captured] = graph
+        own.graph = graph
 
     def _no_capture(self, reason: str) -> None:
         self._capture = False
         self.options.say(f"{self.bundle.name}: runs without CUDA graphs, because capturing one failed ({reason})")
 
     def _moved(self) -> None:
-        self._graphs.clear()
+        for own in self._slots:
+            own.bound = ()
 
     def _check_interface(self) -> None:
         found = {self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)}
@@ -115,9 +139,8 @@ class TensorRtEngine(DeviceEngine):
         return EngineError(f"{self._family.name} {self._family.version} {what}: {words}.")
 
     def _unload(self) -> None:
-        self._graphs.clear()
         # In this order: a context belongs to its engine, an engine to its runtime.
-        for name in ("_context", "_engine", "_runtime"):
+        for name in ("_slots", "_engine", "_runtime"):
             if hasattr(self, name):
                 delattr(self, name)
 
@@ -134,8 +157,17 @@ def tensorrt_reason() -> str | None:
 
 
 def tensorrt_rtx_reason() -> str | None:
-    """None if TensorRT for RTX can run here, else why not."""
+    """None if TensorRT for RTX can be tried here, else why not."""
     return _reason("tensorrt-rtx")
+
+
+def tensorrt_rtx_doubt() -> str | None:
+    """Why TensorRT for RTX is not chosen unasked where it can be tried: it does not name this GPU. None if it does."""
+    gpu = current_gpu()
+    named = getattr(load_family("tensorrt-rtx").module, "ComputeCapability", None)
+    if hasattr(named, f"SM{gpu.capability.replace('.', '')}"):
+        return None
+    return f"its makers do not name {gpu.name} (compute capability {gpu.capability}); ask for it to try it"
 
 
 def _reason(name: str) -> str | None:

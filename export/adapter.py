@@ -20,7 +20,16 @@ from .models import MODELS
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Adapter", "CheckpointRecord", "Saliency", "TokenizerSpec", "Weights", "load_adapter", "stand_in_adapter"]
+__all__ = [
+    "Adapter",
+    "CheckpointRecord",
+    "Saliency",
+    "TokenizerSpec",
+    "Weights",
+    "adapter_class",
+    "load_adapter",
+    "stand_in_adapter",
+]
 
 Weights = Literal["published", "stand-in", "demo"]
 
@@ -144,6 +153,10 @@ class Adapter(ABC):
         """Gives the model the name its user chose; the built-in prompts stay those of the name it had."""
         self.prompt_style, self.name = self.prompt_style or self.name, name
 
+    def cautions(self) -> tuple[str, ...]:
+        """Lines for whoever exports the weights: what the adapter had to assume of them."""
+        return ()
+
     def wording(self) -> Mapping[str, tuple[str, ...]]:
         """Finding -> texts the model itself comes with (a config's), which replace the built-in ones."""
         return {}
@@ -170,7 +183,7 @@ def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:
     Options that are None count as not given; `resolution` is KAD's. Raises CheckpointError (file), ConfigError
     (unknown model or option) and MissingExtraError (torch is not installed).
     """
-    adapter = _adapter_class(name)
+    adapter = adapter_class(name)
     return adapter.load(Path(checkpoint), **_known(name, adapter.load, options))
 
 
@@ -180,7 +193,7 @@ def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **opt
     The default variant is the model's first; options are DeViDe's (`config`) or those a user's class takes. Raises
     ConfigError and MissingExtraError.
     """
-    adapter = _adapter_class(name)
+    adapter = adapter_class(name)
     if not adapter.variants:
         raise ConfigError(f"The model '{name}' names no 'variants', so it has no stand-in weights; give a checkpoint.")
     chosen = variant or adapter.variants[0]
@@ -198,7 +211,8 @@ def _known(name: str, function: Callable[..., Any], options: Mapping[str, Any]) 
     return given
 
 
-def _adapter_class(name: str) -> type[Adapter]:
+def adapter_class(name: str) -> type[Adapter]:
+    """The class of the model `name`. Raises ConfigError (unknown, or no adapter) and MissingExtraError (no torch)."""
     try:
         import torch  # noqa: F401
     except ImportError as error:

@@ -24,6 +24,7 @@ from ..engines.errors import CheckpointError
 from .adapter import CheckpointRecord
 from .checkpoint_inert import read_inert
 from .checkpoint_match import identify
+from .checkpoint_names import renamed
 from .checkpoint_torchscript import RefusedCode, is_torchscript, read_torchscript
 
 __all__ = ["Checkpoint", "read_checkpoint"]
@@ -49,18 +50,24 @@ class Checkpoint:
             raise CheckpointError(f"The checkpoint {self.path} cannot be read: {error.strerror}.") from error
 
     def tensors(self) -> dict[str, Tensor]:
-        """A flat checkpoint's tensors by name, out of a `state_dict` wrapper and without a `module.` prefix."""
+        """A flat checkpoint's tensors by name, out of a `state_dict` wrapper and without a `module.` prefix.
+
+        Raises CheckpointError for a name that is there with the prefix and without.
+        """
         content = self.content
         for wrapper in WRAPPERS:
             if isinstance(content.get(wrapper), Mapping):
                 content = content[wrapper]
-        return _unprefixed(content)
+        return _unprefixed(content, self.path)
 
     def part(self, key: str, model: str) -> dict[str, Tensor]:
-        """The tensors under the top-level `key` of `model`'s files. Raises CheckpointError if there is none."""
+        """The tensors under the top-level `key` of `model`'s files.
+
+        Raises CheckpointError as `tensors`, and if there is no such key.
+        """
         part = self.content.get(key)
         if isinstance(part, Mapping):
-            return _unprefixed(part)
+            return _unprefixed(part, self.path)
         names = [str(name) for name in self.content]
         other = identify(self.names())
         guess = f"it looks like a checkpoint of {other}" if other else f"its keys are {', '.join(names[:5])}"
@@ -162,5 +169,6 @@ def _names(content: Mapping[Any, Any], prefix: str = "", depth: int = 3) -> list
     return found
 
 
-def _unprefixed(content: Mapping[Any, Any]) -> dict[str, Tensor]:
-    return {str(name).removeprefix("module."): value for name, value in content.items() if isinstance(value, Tensor)}
+def _unprefixed(content: Mapping[Any, Any], path: Path) -> dict[str, Tensor]:
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    return renamed(tensors, lambda name: name.removeprefix("module."), path=path)

@@ -96,21 +96,33 @@ def install(
 ) -> None:
     """Puts float32 copies of `found` into `module` (built on the meta device), checked, in evaluation mode.
 
-    Raises CheckpointError as `match_tensors`, and for a tensor that is sparse, does not own all its values, or holds a
-    value that is not finite.
+    Raises CheckpointError as `match_tensors`, and for a tensor that is sparse, does not own all its values, holds
+    numbers of another kind than the model's (whole or complex ones for real ones), or one that is not finite.
     """
-    needed = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    match_tensors(needed, found, path=path, model=model, names=names)
-    own = {name: _own(name, tensor, path) for name, tensor in found.items()}
+    needed = module.state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in needed.items()}
+    match_tensors(shapes, found, path=path, model=model, names=names)
+    own = {name: _own(name, tensor, needed[name], path) for name, tensor in found.items()}
     module.load_state_dict(own, strict=True, assign=True)
     module.eval().requires_grad_(False)
 
 
-def _own(name: str, tensor: Tensor, path: Path) -> Tensor:
+def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
     import torch
 
     if tensor.layout is not torch.strided or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
         raise CheckpointError(f"The tensor {name} of {path} is not stored as plain values; save the checkpoint again.")
+    if tensor.is_floating_point() and not wanted.is_floating_point() and bool((tensor == tensor.trunc()).all()):
+        # Counters and positions, cast along with the weights; infinity does not survive the way back.
+        whole = tensor.to(wanted.dtype)
+        if bool((whole == tensor).all()):
+            return whole
+    if tensor.is_complex() or tensor.is_floating_point() != wanted.is_floating_point():
+        found, own = (str(one.dtype).removeprefix("torch.") for one in (tensor, wanted))
+        raise CheckpointError(
+            f"The tensor {name} of {path} is {found}, the model's own is {own}; save the checkpoint again with numbers "
+            "of that kind (quantised weights cannot be exported)."
+        )
     if not tensor.is_floating_point():
         return tensor.clone()
     values = tensor.detach().to(torch.float32, copy=True, memory_format=torch.contiguous_format)

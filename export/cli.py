@@ -40,8 +40,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--model",
     metavar="NAME",
-    help="biomedclip, carzero, clip, devide, kad, mavl, medklip; all of them in turn (all); an installed one; one of "
-    "[models] in xbench.toml; module:Class; or path/to/file.py:Class.",
+    help="biomedclip, carzero, clip, devide, kad, mavl, medklip; all of these seven in turn (all); an installed one; "
+    "one of [models] in xbench.toml; module:Class; or path/to/file.py:Class.",
 )
 @click.option("--checkpoint", type=_FILE, help="The authors' weight file; see --list for where it is published.")
 @click.option(
@@ -100,7 +100,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     default="fp32",
     show_default=True,
     help="Type of weights and matrix products in both graphs; softmax, norms, reductions, inputs and outputs stay "
-    "fp32. The report says what it does to tensors and metrics. ONNX Runtime has no bf16 on the CPU and emulates it.",
+    "fp32. The report says what it does to tensors and metrics. For bf16 take TensorRT: ONNX Runtime emulates it on a "
+    "CPU, and with CUDA leaves the max pooling of KAD, MedKLIP and MAVL to the CPU.",
 )
 @click.option(
     "--backend",
@@ -154,8 +155,9 @@ def command(context: click.Context, **_: Any) -> int:
       class = "my_package.my_model:MyModel"        # or "path/to/file.py:Class"
       checkpoint = "weights.pt"
 
-    With --model all every file found in --checkpoints is exported, each in a process of its own; --tokenizer DIR and
-    --prompts DIR then mean the folder of the model's name inside DIR.
+    With --model all every file of the seven models found in --checkpoints is exported, each in a process of its own;
+    --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR. Other models, those of
+    [models] too, are exported by their own names.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -256,6 +258,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except XBenchError as error:
         click.echo(f"xbench-export: {error}", err=True)
+        return 1
+    except OSError as error:
+        where = error.filename if error.filename is not None else "the output"
+        click.echo(
+            f"xbench-export: {where} cannot be used: {error.strerror or error}; check it and its disk.", err=True
+        )
         return 1
     except (click.Abort, KeyboardInterrupt):
         click.echo("xbench-export: interrupted; nothing was left behind.", err=True)

@@ -113,6 +113,10 @@ class Flags:
             raise ConfigError(
                 f"There is no folder {self.checkpoints}; give the folder with the checkpoints (see --list)."
             )
+        if self.tokenizer is not None and not self.tokenizer.is_dir():
+            raise ConfigError(
+                f"There is no folder {self.tokenizer}; give --tokenizer a folder with one for each model."
+            )
 
     def common(self) -> list[str]:
         """The options that --model all hands to every export."""

@@ -5,6 +5,9 @@ made of where they are written out; the normalisation of the pixels; the last pr
 neither a score nor a map is rounded to a few digits; and whatever ONNX does not define for the lower type. Operations
 without arithmetic of their own follow their inputs, and where both types meet the result is float32. Inputs and outputs
 keep their types.
+
+In bf16 an operation for which ONNX Runtime has no CUDA kernel in bf16 (pooling, PRelu) stands in float32 between casts:
+one operation without a kernel keeps the whole graph from opening there.
 """
 
 from __future__ import annotations
@@ -27,12 +30,23 @@ _WRITTEN_OUT = {"Erf", "Exp", "Log", "Pow", "Reciprocal", "Sqrt"}
 KEPT = frozenset({"Softmax", "LogSoftmax", *_NORMS, *_REDUCTIONS, *_WRITTEN_OUT})
 """Operators that keep float32 wherever they stand."""
 
+_MOVES = {"Cast", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Shape"}
+_MOVES |= {"Slice", "Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"}
+_SIMPLE = {"Abs", "Add", "Div", "Gelu", "Max", "Min", "Mul", "Neg", "Relu", "Sigmoid", "Sub", "Sum", "Tanh"}
+_BF16_ON_CUDA = frozenset({"Conv", "Gemm", "MatMul", *_MOVES, *_SIMPLE})
+"""Those with a bfloat16 kernel in ONNX Runtime's table of CUDA kernels (its docs/OperatorKernels.md), as far as models
+need them. Pooling is not among them: average pooling has one in new versions only, maximum pooling in none."""
+
 _FLOAT = 1
 _NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 def opset_for(precision: str, least: int) -> int:
-    """The opset of a graph: ONNX defines convolution and pooling for bfloat16 from opset 22 on."""
+    """The opset of a graph: ONNX defines convolution for bfloat16 from opset 22 on.
+
+    ONNX Runtime's CUDA provider knows MaxPool up to opset 21 (microsoft/onnxruntime issue 26393), so that its CPU
+    provider pools in such a graph, until a release has it; TensorRT pools on the GPU.
+    """
     return max(least, 22) if precision == "bf16" else least
 
 
@@ -79,7 +93,10 @@ class _Lowering:
         """Rewrites the model."""
         heads = self._heads()
         for number, node in enumerate(self._graph.node):
-            self._add(node, _FLOAT if number in heads else self._type_of(node))
+            kind = _FLOAT if number in heads else self._type_of(node)
+            alone = kind == LOW_TYPES["bf16"] and node.op_type not in _BF16_ON_CUDA
+            add = self._add_between_casts if alone else self._add
+            add(node, kind)
         del self._graph.node[:]
         del self._graph.value_info[:]
         self._graph.node.extend(self._nodes)
@@ -161,6 +178,17 @@ class _Lowering:
             if name in self._floats:
                 self._now[name] = kind
         self._nodes.append(node)
+
+    def _add_between_casts(self, node: Any, kind: int) -> None:
+        """The node in float32; its results are rounded to `kind`, so that what follows stays in it."""
+        from onnx import helper
+
+        self._add(node, _FLOAT)
+        for place, name in enumerate(node.output):
+            if name in self._floats:
+                node.output[place] = f"{name}_exact"
+                self._nodes.append(helper.make_node("Cast", [node.output[place]], [name], to=kind))
+                self._now[name] = kind
 
     def _as(self, name: str, kind: int) -> str:
         """The name under which the tensor `name` is there in type `kind`."""

@@ -28,14 +28,14 @@ from typing import Any
 from ..engines.errors import ConfigError
 from .models import MODELS
 
-__all__ = ["DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "read_models"]
+__all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "read_models"]
 
 DEFAULT_FILE = "xbench.toml"
 _PATHS = ("checkpoint", "tokenizer", "text_encoder", "config", "parity_data")
 _TEXTS = ("weights", "variant", "saliency", "precision")
 _NUMBERS = ("resolution", "seed")
 _KEYS = ("class", *_PATHS, "prompts", *_TEXTS, *_NUMBERS, "options")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # it names the bundle's folder
+BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def importable(path: Path | None) -> Iterator[None]:
 def _entry(name: str, value: object, path: Path) -> ModelEntry:
     where = f"models.{name}"
     table = _table(value, where, path)
-    if not _NAME.fullmatch(name):
+    if not BUNDLE_NAME.fullmatch(name):
         raise ConfigError(f"{path}: '{name}' in [{where}] cannot name a bundle; use letters, digits, '_', '.' and '-'.")
     for key in table:
         if key not in _KEYS:

@@ -86,6 +86,8 @@ def export_bundle(
     if saliency is not None:
         adapter.choose_map(saliency)
     progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read")
+    for caution in adapter.cautions():
+        progress(f"caution: {caution}")
     elapsed = time.perf_counter() - start
     return export_adapter(
         adapter,

@@ -84,7 +84,8 @@ PUBLISHED = {
             "ViT-B-32.pt": "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af",
             "ViT-B-16.pt": "5806e77cd80f8b59890b7e101eabd078d9fb84e6937f9e85e4ecb61988df416f",
         },
-        where="openaipublic.azureedge.net/clip/models/<sha256>/<file>, and the Hugging Face repositories named",
+        where="openaipublic.azureedge.net/clip/models/<sha256>/<file>, and the Hugging Face repositories named; LAION "
+        "and DataComp weights need another activation and do not belong here",
         licence="stated in the openai/CLIP repository; read it before use",
         text="tokenizer bundled with open_clip_torch",
     ),

@@ -24,7 +24,8 @@ def select_tokenizer(
     """The model's tokenizer: bundled (CLIP), carried by the checkpoint (demo), from `folder`, or from the local cache.
 
     It has the model's rules and cleaning step. Stand-in weights fall back to a stand-in tokenizer, which is said and
-    recorded. Raises ConfigError when there is none, or when its vocabulary is not the model's.
+    recorded. Raises ConfigError when there is none, when `folder` is not there, or when its vocabulary is not the
+    model's.
     """
     spec = adapter.tokenizer
     found = _find(adapter, folder, progress)
@@ -42,6 +43,8 @@ def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]
         if folder is not None:
             raise ConfigError(f"{adapter.name} uses the tokenizer bundled with open_clip; leave out --tokenizer.")
         return ClipTokenizer(adapter.context)
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"There is no folder {folder}; give --tokenizer the folder with vocab.txt or tokenizer.json.")
     rules = {"lower_case": spec.lower_case, "separator": spec.separator, "special_words": spec.special_words}
     if spec.vocabulary is not None:
         pieces = {piece: number for number, piece in enumerate(spec.vocabulary)}

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.errors import ConfigError, EngineError
-from .adapter import Adapter, stand_in_adapter
+from ..engines.errors import EngineError
+from ..engines.rounding import PRECISIONS
+from .adapter import Adapter, adapter_class, stand_in_adapter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from torch import Tensor
 
@@ -93,13 +94,20 @@ def compiled_runner(model: str, variant: str, precision: str, device: str) -> To
 
 
 def _adapter(model: str, variant: str) -> Adapter:
-    """The adapter of a bundle's model; the variant's name may end in a saliency map's."""
-    try:
-        return stand_in_adapter(model, variant)
-    except ConfigError:
-        base, _, name = variant.rpartition("-")
-        if not base:
-            raise
-        adapter = stand_in_adapter(model, base)
+    """The adapter of a bundle's model: its own variant, then a saliency map and a precision, as the exporter names."""
+    kind = adapter_class(model)
+    base, name = _split(variant, kind.variants, kind.maps)
+    adapter = stand_in_adapter(model, base)
+    if name:
         adapter.choose_map(name)
-        return adapter
+    return adapter
+
+
+def _split(variant: str, variants: Collection[str], maps: Collection[str]) -> tuple[str, str]:
+    """The model's variant and its map; maps and variants have hyphens in their names, so each is tried."""
+    for precision in ("", *PRECISIONS):
+        for name in ("", *maps):
+            ending = "".join(f"-{part}" for part in (name, precision) if part)
+            if variant.endswith(ending) and variant.removesuffix(ending) in variants:
+                return variant.removesuffix(ending), name
+    return variant, ""

@@ -18,6 +18,8 @@ from ..engines.prompts import PromptSet
 
 __all__ = ["bake_set", "load_graph"]
 
+_LEAST: Final = 13  # the forms of the operators that are added here are those of this opset and of later ones
+
 _PREFIX: Final = "xbench_"
 _OUTPUTS: Final = ("logits", "saliency")
 
@@ -45,6 +47,8 @@ def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
     The features are then an input with a default value, since the library computes ahead what depends on constants
     alone, and rounds otherwise; a single image is run as two, as that engine does; means are taken in float64. Without
     it the features are a constant and all is float32: faster, and what TensorRT can read.
+
+    Raises ExportError for a graph with another interface or an old opset, and when the result is no valid graph.
     """
     graph = model.graph
     if [item.name for item in graph.input] != ["pixels", "text"] or [i.name for i in graph.output] != list(_OUTPUTS):
@@ -56,7 +60,7 @@ def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
     _rename(graph, renamed)
     known = [_renamed_value(value, renamed[value.name]) for value in (pixels, *graph.output)] if exact else []
     grid = [axis.dim_value for axis in graph.output[1].type.tensor_type.shape.dim][2:]
-    writer = _Writer()
+    writer = _Writer(_opset(model))
     writer.constant("text", prompts.features.astype(np.float32))
     nodes = [*(_pair_up(writer, seen) if exact else []), *graph.node]
     if exact:
@@ -79,6 +83,29 @@ def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
     graph.input.extend([make("pixels", 2, ["images", 1, size, size]), *([text] if exact else [])])
     for name, tail in outputs.items():
         graph.output.append(make(name, 1, ["images", len(prompts.findings), *tail]))
+    _check(model, prompts)
+
+
+def _opset(model: Any) -> int:
+    opset = max((int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    if opset < _LEAST:
+        raise ExportError(
+            f"The image graph has opset {opset}, a Triton model needs {_LEAST} or later; make the graph again with one."
+        )
+    return opset
+
+
+def _check(model: Any, prompts: PromptSet) -> None:
+    import onnx
+
+    try:
+        onnx.checker.check_model(model)
+    except Exception as error:  # the checker's and protobuf's own classes
+        reason = " ".join(str(error).split())[:300]
+        raise ExportError(
+            f"The image graph with the prompt set '{prompts.name}' inside is no valid ONNX graph ({reason}); make the "
+            "graph again with a later opset."
+        ) from error
 
 
 def _places(prompts: PromptSet, polarity: int) -> list[list[int]]:
@@ -91,10 +118,10 @@ def _places(prompts: PromptSet, polarity: int) -> list[list[int]]:
 class _Writer:
     """Makes nodes with names of their own, and the constants they need."""
 
-    def __init__(self) -> None:
+    def __init__(self, opset: int) -> None:
         import onnx
 
-        self.onnx = onnx
+        self.onnx, self._opset = onnx, opset
         self.constants: dict[str, Any] = {}
         self._count = 0
 
@@ -131,17 +158,22 @@ class _Writer:
             return add("Mul", chosen, self.constant(f"{_PREFIX}nan", np.float32(np.nan)))
         if len(queries) == 1:
             return chosen
-        if not exact:
-            return add("ReduceMean", chosen, self.integers(1), keepdims=1)
-        wide = add("Cast", chosen, to=11)
-        return add("Cast", add("ReduceMean", wide, self.integers(1), keepdims=1), to=1)
+        wide = add("Cast", chosen, to=11) if exact else chosen
+        if self._opset < 18:  # the axes of a mean became an input
+            mean = add("ReduceMean", wide, axes=[1], keepdims=1)
+        else:
+            mean = add("ReduceMean", wide, self.integers(1), keepdims=1)
+        return add("Cast", mean, to=1) if exact else mean
 
 
 def _pair_up(writer: _Writer, seen: str) -> list[Any]:
     """pixels -> repeated once if they are one image."""
-    count, spare, times, repeats = (f"{_PREFIX}{name}" for name in ("count", "spare", "times", "repeats"))
+    shape, count, spare, times, repeats = (
+        f"{_PREFIX}{name}" for name in ("shape", "count", "spare", "times", "repeats")
+    )
     return [
-        writer.node("Shape", ["pixels"], count, start=0, end=1),
+        writer.node("Shape", ["pixels"], shape),
+        writer.node("Gather", [shape, writer.integers(0)], count, axis=0),
         writer.node("Sub", [writer.integers(3), count], spare),
         writer.node("Max", [spare, writer.integers(1)], times),
         writer.node("Concat", [times, writer.integers(1, 1, 1)], repeats, axis=0),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..engines.errors import ConfigError
+from .model_table import BUNDLE_NAME
 
 __all__ = ["wrap_command"]
 
@@ -58,6 +59,10 @@ def wrap_command(
     model, _, variant = name.partition("-")
     if not model or not variant:
         raise ConfigError(f"--name {name} has no variant; give two words joined by '-', for example mine-224.")
+    if not BUNDLE_NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name {name} cannot name a bundle; use letters, digits, '_', '.' and '-', at most 64, as in mine-224."
+        )
     if not graph.is_file():
         raise ConfigError(f"There is no file {graph}; give the path of the ONNX file.")
     from ..engines.prompt_files import read_prompt_file

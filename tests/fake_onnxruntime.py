@@ -13,12 +13,22 @@ import synthetic
 from fake_tensorrt import run
 
 
+class EPFail(Exception):
+    """A provider that failed while running; the library's own has no other base either."""
+
+
 def make(streams: list[Any], **behaviour: Any) -> Any:
-    """A module. behaviour: providers (those that start), left (operations that stay on the CPU), run_errors (words that
-    the next runs fail with), version."""
+    """A module. behaviour: providers (those that start), left (operations that stay on the CPU), create_errors and
+    run_errors (words that the next sessions with CUDA, and the next runs, fail with; None for one that does not),
+    keyword (False: a version that does not know enable_fallback), version.
+
+    As the library does, a session falls back to the CPU with a banner on standard output, once, unless told not to:
+    when it cannot be made, and when `run` fails with EP_FAIL.
+    """
     log: dict[str, Any] = {"sessions": [], "runs": 0, "bound": 0, "host_runs": []}
     providers = behaviour.get("providers", ["CUDAExecutionProvider", "CPUExecutionProvider"])
     errors: list[str | None] = list(behaviour.get("run_errors", []))
+    refusals: list[str | None] = list(behaviour.get("create_errors", []))
 
     class SessionOptions:
         def __init__(self):
@@ -52,12 +62,25 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
             log["bound"] += 1
 
     class InferenceSession:
-        def __init__(self, path_or_bytes, sess_options=None, providers=None):
+        def __init__(self, path_or_bytes, sess_options=None, providers=None, provider_options=None, **kwargs):
             self.options = sess_options
+            self.fallback = not behaviour.get("keyword", True) or int(kwargs.get("enable_fallback", 1)) == 1
             asked = [p if isinstance(p, str) else p[0] for p in providers]
             self.settings = next((p[1] for p in providers if not isinstance(p, str)), {})
             self.providers = [p for p in asked if p in started] or ["CPUExecutionProvider"]
+            words = refusals.pop(0) if refusals and "CUDAExecutionProvider" in asked else None
+            if words is not None:
+                self.fall_back(RuntimeError(words))
             log["sessions"].append(self)
+
+        def fall_back(self, error):
+            if not self.fallback:
+                raise error
+            print(f"EP Error {error}\nFalling back to ['CPUExecutionProvider'] and retrying.")
+            self.providers, self.fallback = ["CPUExecutionProvider"], False
+
+        def disable_fallback(self):
+            self.fallback = False
 
         def get_providers(self):
             return self.providers
@@ -98,14 +121,17 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
 
         def run(self, output_names, input_feed, run_options=None):
             assert output_names == ["logits", "saliency"]
-            fail()
+            try:
+                fail()
+            except EPFail as error:
+                self.fall_back(error)
             log["host_runs"].append(len(input_feed["pixels"]))
             return list(synthetic.model(input_feed["pixels"], input_feed["text"]))
 
     def fail():
         words = errors.pop(0) if errors else None
         if words is not None:
-            raise RuntimeError(words)
+            raise (EPFail if "EP_FAIL" in words else RuntimeError)(words)
 
     started = set(providers)
     return SimpleNamespace(

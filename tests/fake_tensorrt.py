@@ -19,10 +19,15 @@ F32, U8 = np.dtype(np.float32), np.dtype(np.uint8)
 
 def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None = None, **behaviour: Any) -> Any:
     """A module. layers: (kind, type) of the network's layers. behaviour: parse_error, build_error, load_error (words),
-    start_failures (how many contexts run out of memory), run_error (words)."""
+    start_failures (how many contexts run out of memory), run_error (words).
+
+    A launch that was captured must not be replayed once its context was given a shape or an address: such a graph
+    may read what the context holds, which is why NVIDIA advises one context for each.
+    """
     layers = layers or [("CONVOLUTION", "FLOAT"), ("SOFTMAX", "FLOAT")]
     ten = version.startswith("10.")
     log: dict[str, Any] = {"created_with": None, "flags": {}, "profiles": [], "timing": None, "builds": 0}
+    log["contexts"] = []
     failures = [behaviour.get("start_failures", 0)]
 
     class Severity:
@@ -121,6 +126,7 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
         def __init__(self, logger, profile):
             self.logger, self.profile, self.executed = logger, profile, 0
             self.shapes, self.addresses = {}, {}
+            self.changes, self.settled = 0, False
 
         def set_optimization_profile_async(self, index, stream):
             assert index == 0
@@ -129,10 +135,12 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
         def set_input_shape(self, name, shape):
             low, _, high = self.profile[name]
             self.shapes[name] = shape
+            self.changes, self.settled = self.changes + 1, False
             return all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True))
 
         def set_tensor_address(self, name, address):
             self.addresses[name] = address
+            self.changes += 1
             return True
 
         def execute_async_v3(self, stream_handle):
@@ -140,8 +148,18 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
                 complain(self.logger, behaviour["run_error"])
                 return False
             stream = next(s for s in streams if s.ptr == stream_handle)
-            addresses, shapes = dict(self.addresses), dict(self.shapes)
-            stream.enqueue(lambda: run(addresses, shapes))
+            addresses, shapes, changes = dict(self.addresses), dict(self.shapes), self.changes
+            captured = stream.capturing is not None
+            if captured and not self.settled:
+                complain(self.logger, "a first launch with new shapes cannot be captured")
+                return False
+
+            def launch():
+                assert not captured or self.changes == changes, "a graph is replayed though its context has changed"
+                run(addresses, shapes)
+
+            stream.enqueue(launch)
+            self.settled = True
             self.executed += 1
             return True
 
@@ -159,8 +177,8 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
                 failures[0] -= 1
                 complain(self.logger, "Error Code 2: OutOfMemory (Requested size was 123 bytes.)")
                 return None
-            log["context"] = Context(self.logger, self.profile)
-            return log["context"]
+            log["contexts"].append(Context(self.logger, self.profile))
+            return log["contexts"][-1]
 
     class Runtime:
         def __init__(self, logger):
@@ -173,6 +191,12 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
             assert isinstance(plan, bytes)
             return Engine(self.logger, json.loads(plan)["profile"])
 
+    architectures = ("SM75", "SM80", "SM86", "SM89", "SM120", "SM121", "CURRENT")
+    rtx = (
+        {}
+        if int(version.split(".")[0]) >= 10
+        else {"ComputeCapability": SimpleNamespace(**dict.fromkeys(architectures))}
+    )
     creation = SimpleNamespace(STRONGLY_TYPED=1, EXPLICIT_BATCH=0) if ten else SimpleNamespace(STRONGLY_TYPED=0)
     flags = {"TF32": "TF32", "REFIT": "REFIT"} | ({"FP16": "FP16", "BF16": "BF16"} if ten else {})
     return SimpleNamespace(
@@ -183,6 +207,7 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
         Runtime=Runtime,
         NetworkDefinitionCreationFlag=creation,
         BuilderFlag=SimpleNamespace(**flags),
+        **rtx,
         log=log,
     )
 

@@ -1,6 +1,8 @@
 """Where plans are kept: beside the graph, in the bundle's `plans/`, or in the user's cache when that is read-only.
 
 A plan never stands alone: `<stem>.json` says what it was made for and its sha256. Nothing is glued to the plan itself.
+That finds damage, and plans made for something else; it does not find a plan that somebody put there with a description
+of his own, since bundle.json lists neither.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..bundle import Bundle
+from ..bundle import PLANS, Bundle
 from ..errors import EngineError
 from .build import BuiltPlan
 from .key import PlanKey
@@ -42,7 +44,7 @@ class PlanStore:
     @staticmethod
     def of(bundle: Bundle) -> PlanStore:
         """The store of `bundle`: `plans/` in it, or a folder of the user's cache where the bundle cannot be written."""
-        inside = bundle.path / "plans"
+        inside = bundle.path / PLANS
         if os.access(inside if inside.is_dir() else bundle.path, os.W_OK) and not inside.is_symlink():
             return PlanStore(inside)
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

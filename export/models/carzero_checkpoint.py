@@ -12,6 +12,7 @@ from ...engines.errors import CheckpointError
 from ..checkpoint import Checkpoint
 from ..checkpoint_inert import Record
 from ..checkpoint_match import Sizes
+from ..checkpoint_names import renamed
 from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.vit import ViTConfig
@@ -75,7 +76,7 @@ def read_tensors(source: Checkpoint, needed: Iterable[str]) -> dict[str, Tensor]
 
 
 def _short_names(source: Checkpoint) -> dict[str, Tensor]:
-    return {name.rpartition(PREFIX)[2]: tensor for name, tensor in source.tensors().items()}
+    return renamed(source.tensors(), lambda name: name.rpartition(PREFIX)[2], path=source.path)
 
 
 def _plain(value: Any, depth: int = 8) -> Any:

@@ -15,6 +15,7 @@ from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..checkpoint_match import install
+from ..checkpoint_names import renamed
 from ..standin import fill_module
 from .layers.bert import Bert, BertConfig
 from .layers.query_decoder import DecoderConfig
@@ -75,7 +76,7 @@ class ClinicalBertAdapter(Adapter):
         cache. Raises CheckpointError, and ConfigError when there is no text encoder.
         """
         source = read_checkpoint(checkpoint)
-        tensors = cls.select(_plain(source.part("model", cls.title)))
+        tensors = cls.select(_plain(source.part("model", cls.title), checkpoint))
         with torch.device("meta"):
             module = _Published(cls.network())
         install(module.model["module"], tensors, path=checkpoint, model=cls.title, names=source.names())
@@ -135,9 +136,9 @@ class ClinicalBertAdapter(Adapter):
         return states[:, 0]
 
 
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _plain(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Names without `module.`, wherever a wrapper of the training script put it."""
-    return {name.replace("module.", ""): tensor for name, tensor in tensors.items()}
+    return renamed(tensors, lambda name: name.replace("module.", ""), path=path)
 
 
 def _read_text_encoder(
@@ -146,7 +147,7 @@ def _read_text_encoder(
     """Path and tensors (BertModel's names) of the text encoder, and which file it is."""
     own = source.content.get("text_encoder")
     if given is None and isinstance(own, Mapping):
-        return (source.path, _bert_names(source.part("text_encoder", model))), source.record
+        return (source.path, _bert_names(source.part("text_encoder", model), source.path)), source.record
     path = _cached() if given is None else _file(given)
     if path is None:
         raise ConfigError(
@@ -155,7 +156,7 @@ def _read_text_encoder(
             "encoder (option text_encoder)."
         )
     file = read_checkpoint(path)
-    tensors = _bert_names(file.tensors())
+    tensors = _bert_names(file.tensors(), path)
     if "embeddings.word_embeddings.weight" not in tensors:
         raise CheckpointError(
             f"{path} is not a text encoder: it has no embeddings.word_embeddings.weight; give the weights of "
@@ -184,13 +185,15 @@ def _cached() -> Path | None:
     return next((Path(path) for path in found if isinstance(path, str)), None)
 
 
-def _bert_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _bert_names(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """BertModel's names: without `bert.`, the heads of pre-training, the unused pooler and the table of positions;
     files converted from TensorFlow call LayerNorm's tensors gamma and beta."""
-    found = {}
-    for name, tensor in tensors.items():
-        plain = name.removeprefix("bert.").replace("LayerNorm.gamma", "LayerNorm.weight")
-        plain = plain.replace("LayerNorm.beta", "LayerNorm.bias")
-        if not plain.startswith(("cls.", "pooler.")) and not plain.endswith("embeddings.position_ids"):
-            found[plain] = tensor
-    return found
+
+    def plain(name: str) -> str:
+        name = name.removeprefix("bert.").replace("LayerNorm.gamma", "LayerNorm.weight")
+        return name.replace("LayerNorm.beta", "LayerNorm.bias")
+
+    def used(name: str) -> bool:
+        return not name.startswith(("cls.", "pooler.")) and not name.endswith("embeddings.position_ids")
+
+    return renamed({name: tensor for name, tensor in tensors.items() if used(plain(name))}, plain, path=path)

@@ -2,7 +2,8 @@
 
 OpenAI publishes no maps: saliency here is the cosine between each projected patch and the prompt, the project's own
 definition. The checkpoint does not say which activation its weights were trained with; OpenAI's need QuickGELU, which
-is what this adapter computes, so weights of other trainings (LAION, DataComp) do not belong here.
+is what this adapter computes, so weights of other trainings (LAION, DataComp) do not belong here. Names and shapes do
+not tell them apart: who brings a file with another sha256 than OpenAI's is told.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoint import read_checkpoint
 from ..checkpoint_match import Sizes, install
+from ..published import PUBLISHED
 from ..standin import fill_module
 from .clip_checkpoint import canonical_tensors
 from .layers.attention import PackedAttention
@@ -73,7 +75,7 @@ class ClipAdapter(Adapter):
     def load(cls, checkpoint: Path) -> Self:
         """Reads OpenAI's TorchScript archive, open_clip's file or the transformers file. Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
-        tensors = canonical_tensors(source.tensors())
+        tensors = canonical_tensors(source.tensors(), checkpoint)
         patch = Sizes(tensors, path=checkpoint, model="CLIP", names=source.names())("visual.conv1.weight", 4)[-1]
         variant = next((name for name, size in PATCHES.items() if size == patch), None)
         if variant is None:
@@ -115,6 +117,16 @@ class ClipAdapter(Adapter):
             vocabulary_size=module.token_embedding.num_embeddings,
             tokenizer=TokenizerSpec("clip-bpe", ("open_clip",), cleaning="clip"),
             checkpoint=record,
+        )
+
+    def cautions(self) -> tuple[str, ...]:
+        """That QuickGELU is assumed, unless the file is one of OpenAI's own."""
+        if self.checkpoint is None or self.checkpoint.sha256 in PUBLISHED["clip"].sha256.values():
+            return ()
+        return (
+            f"{self.checkpoint.name} is none of OpenAI's own files (sha256), and no CLIP file states its activation: "
+            "QuickGELU is assumed, as OpenAI's weights need it; LAION and DataComp weights have the same names and "
+            "come out wrong, so do not export them",
         )
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:

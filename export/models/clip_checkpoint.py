@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from torch import Tensor
+
+from ..checkpoint_names import renamed
 
 __all__ = ["canonical_tensors"]
 
@@ -31,32 +34,33 @@ RENAMES = (
 TRANSPOSED = {"visual_projection.weight": "visual.proj", "text_projection.weight": "text_projection"}
 
 
-def canonical_tensors(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of any published CLIP file under OpenAI's names; unknown names pass unchanged."""
+def canonical_tensors(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The tensors of any published CLIP file under OpenAI's names; unknown names pass unchanged.
+
+    Raises CheckpointError when the file at `path` has one under two names.
+    """
     weights = {name: tensor for name, tensor in found.items() if name.rpartition(".")[2] not in NO_WEIGHTS}
     if any(name.startswith(("vision_model.", "text_model.")) for name in weights):
-        return _from_transformers(weights)
+        return _from_transformers(weights, path)
     return weights
 
 
-def _from_transformers(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _from_transformers(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     import torch
 
-    renamed: dict[str, Tensor] = {}
-    for name, tensor in found.items():
-        if name in TRANSPOSED:
-            renamed[TRANSPOSED[name]] = tensor.T
-        else:
-            renamed[_rename(name)] = tensor
-    for name in [name for name in renamed if ".attn.q_proj." in name]:
+    turned = {name: tensor.T if name in TRANSPOSED else tensor for name, tensor in found.items()}
+    tensors = renamed(turned, _rename, path=path)
+    for name in [name for name in tensors if ".attn.q_proj." in name]:
         trio = [name.replace("q_proj", f"{part}_proj") for part in "qkv"]
-        if all(part in renamed for part in trio):
-            packed = name.replace("q_proj.", "in_proj_")
-            renamed[packed] = torch.cat([renamed.pop(part) for part in trio])
-    return renamed
+        packed = name.replace("q_proj.", "in_proj_")
+        if all(part in tensors for part in trio) and packed not in tensors:
+            tensors[packed] = torch.cat([tensors.pop(part) for part in trio])
+    return tensors
 
 
 def _rename(name: str) -> str:
+    if name in TRANSPOSED:
+        return TRANSPOSED[name]
     for old, new in RENAMES:
         name = name.replace(old, new)
     return name

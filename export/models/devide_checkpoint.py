@@ -123,7 +123,7 @@ def _share_norm(source: Checkpoint, found: dict[str, Tensor]) -> None:
 def _resample(table: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The position table of another image size, as timm does it: the grid by bicubic interpolation, the first row (of
     the class token) as it is."""
-    if tuple(table.shape) == shape or table.ndim != 3 or table.shape[-1] != shape[-1]:
+    if tuple(table.shape) == shape or table.ndim != 3 or table.shape[-1] != shape[-1] or not table.is_floating_point():
         return table
     old, new = round((table.shape[1] - 1) ** 0.5), round((shape[1] - 1) ** 0.5)
     if old * old + 1 != table.shape[1]:

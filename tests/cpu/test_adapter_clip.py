@@ -14,9 +14,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from xbench_fast.engines.errors import CheckpointError
+from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
+from xbench_fast.export.adapter import CheckpointRecord
 from xbench_fast.export.models.clip import ClipAdapter
 from xbench_fast.export.models.clip_checkpoint import canonical_tensors
 from xbench_fast.export.standin import fill, image
@@ -238,8 +239,30 @@ def test_names_are_those_of_transformers() -> None:
     ours = stand_in_shapes()
     table = {name: tuple(tensor.shape) for name, tensor in transformers_names(ours).items()}
     assert table == {name: shape for name, shape in library.items() if not name.endswith("position_ids")}
-    back = canonical_tensors(transformers_names(ours))
+    back = canonical_tensors(transformers_names(ours), Path("clip.safetensors"))
     assert {name: x.shape for name, x in back.items()} == {name: x.shape for name, x in ours.items()}
+
+
+def test_weights_of_unknown_training_come_with_a_caution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names and shapes are LAION's too; only the sha256 of OpenAI's own files tells."""
+    from xbench_fast.export.pipeline import export_bundle
+
+    adapter = stand_in_adapter("clip")
+    assert adapter.cautions() == ()
+    adapter.checkpoint = CheckpointRecord("open_clip_model.safetensors", "0" * 64)
+    (line,) = adapter.cautions()
+    assert all(word in line for word in ("open_clip_model.safetensors", "QuickGELU", "LAION", "DataComp"))
+    monkeypatch.setattr(ClipAdapter, "stand_in", lambda variant, seed: adapter)
+    said: list[str] = []
+    with pytest.raises(ConfigError, match="leave out --tokenizer"):  # after the line, before the work
+        export_bundle("clip", tmp_path / "out", tokenizer=tmp_path, progress=said.append)
+    assert f"caution: {line}" in said
+    for digest in (
+        "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af",
+        "5806e77cd80f8b59890b7e101eabd078d9fb84e6937f9e85e4ecb61988df416f",
+    ):
+        adapter.checkpoint = CheckpointRecord("ViT.pt", digest)
+        assert adapter.cautions() == ()
 
 
 def stand_in_shapes() -> dict[str, Tensor]:

@@ -185,6 +185,16 @@ def test_files_that_do_not_fit(shared: Path, tmp_path: Path, tiny: dict[str, tor
         load_adapter("medklip", tmp_path / "mavl.pth", text_encoder=tmp_path / "other.bin")
 
 
+def test_a_text_encoder_with_a_tensor_under_two_names(
+    shared: Path, tmp_path: Path, tiny: dict[str, torch.Tensor]
+) -> None:
+    name = "embeddings.LayerNorm.weight"
+    torch.save(tiny | {"bert.embeddings.LayerNorm.gamma": torch.zeros(768)}, tmp_path / "twice.bin")
+    path = small_file(shared, tmp_path / "checkpoint_final.pth")
+    with pytest.raises(CheckpointError, match=rf"tensors {name} and bert.embeddings.LayerNorm.gamma, which are both"):
+        load_adapter("medklip", path, text_encoder=tmp_path / "twice.bin")
+
+
 def test_names_without_the_wrappers_prefix(shared: Path, tmp_path: Path, tiny: dict[str, torch.Tensor]) -> None:
     manifest, _ = read_golden(shared, "medklip")
     tensors = filled(manifest["tensors"]["model"], "model.")

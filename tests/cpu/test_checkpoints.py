@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import hashlib
 import io
+import math
 import os
 import pickle
 import zipfile
@@ -19,7 +20,7 @@ from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.export import Adapter, load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoint import read_checkpoint
-from xbench_fast.export.checkpoint_match import identify, match_tensors
+from xbench_fast.export.checkpoint_match import identify, install, match_tensors
 from xbench_fast.export.models.kad import Kad, KadConfig
 from xbench_fast.export.models.kad_checkpoint import as_checkpoint
 from xbench_fast.export.models.layers.bert import BertConfig
@@ -289,6 +290,67 @@ def test_a_tensor_that_does_not_own_its_values(tmp_path: Path) -> None:
         content["model"]["decoder.layers.0.linear1.weight"] = value
         message = refusal(save(content, tmp_path / "odd.pt"))
         assert expected in message and "linear1.weight" in message
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "dtype"),
+    [
+        ("model", "mlp_head.0.weight", torch.int8),
+        ("model", "mlp_head.0.weight", torch.complex64),
+        ("model", "mlp_head.0.weight", torch.bool),
+        ("image_encoder", "res_features.1.running_mean", torch.int64),
+    ],
+)
+def test_numbers_of_another_kind(tmp_path: Path, part: str, name: str, dtype: torch.dtype) -> None:
+    content = small_content()
+    own = str(content[part][name].dtype).removeprefix("torch.")
+    content[part][name] = content[part][name].to(dtype)
+    message = refusal(save(content, tmp_path / "odd.pt"))
+    assert f"{part}.{name} of {tmp_path / 'odd.pt'} is {str(dtype).removeprefix('torch.')}" in message
+    assert f"the model's own is {own}; save the checkpoint again" in message
+
+
+@pytest.mark.parametrize("value", [7.0, 7.5, math.inf, math.nan])
+def test_counters_that_were_cast_with_the_weights(tmp_path: Path, value: float) -> None:
+    """As by `{name: tensor.float() for ...}`; nothing is lost where the number is whole."""
+    with torch.device("meta"):
+        module = torch.nn.BatchNorm1d(2)
+    given = {name: torch.ones(2) for name in ("weight", "bias", "running_mean", "running_var")}
+    given["num_batches_tracked"] = torch.tensor(value)
+    if value == 7.0:
+        install(module, given, path=tmp_path / "x.pt", model="toy")
+        counter = module.num_batches_tracked
+        assert counter is not None and counter.dtype == torch.int64 and int(counter) == 7
+    else:
+        with pytest.raises(CheckpointError, match=r"num_batches_tracked of .* is float32, the model's own is int64"):
+            install(module, given, path=tmp_path / "x.pt", model="toy")
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_two_names_of_one_tensor(tmp_path: Path, same: bool) -> None:
+    content = small_content()
+    weight = content["model"]["mlp_head.0.weight"]
+    content["model"]["module.mlp_head.0.weight"] = weight.clone() if same else torch.zeros_like(weight)
+    message = refusal(save(content, tmp_path / "odd.pt"))
+    assert "holds the tensors mlp_head.0.weight and module.mlp_head.0.weight, which are both mlp_head" in message
+
+
+def two(*names: str) -> dict[str, Tensor]:
+    return {name: torch.full((2,), float(number)) for number, name in enumerate(names)}
+
+
+@pytest.mark.parametrize(
+    ("model", "content", "pair"),
+    [
+        ("clip", {"state_dict": two("a.weight", "module.a.weight")}, ("a.weight", "module.a.weight")),
+        ("clip", two("visual.ln_pre.bias", "vision_model.pre_layrnorm.bias"), ("visual.ln_", "vision_model.pre_lay")),
+        ("medklip", {"model": two("a.b", "a.module.b")}, ("a.b", "a.module.b")),
+        ("carzero", {"state_dict": two("a.b", "CARZero.a.b")}, ("a.b", "CARZero.a.b")),
+    ],
+)
+def test_names_that_meet_are_both_told(tmp_path: Path, model: str, content: Any, pair: tuple[str, str]) -> None:
+    message = refusal(save(content, tmp_path / "odd.pt"), model)
+    assert all(name in message for name in pair) and "save the checkpoint again with one of them" in message
 
 
 def test_differences_are_listed(tmp_path: Path) -> None:

@@ -91,8 +91,9 @@ def test_wrong_options_end_with_status_2(capsys: pytest.CaptureFixture[str], arg
         (["--model", "kad", "--weights", "stand-in", "--variant", "demo", "--prompts", "absent.yaml"], "absent.yaml"),
         (
             ["--model", "kad", "--weights", "stand-in", "--variant", "demo", "--tokenizer", "absent"],
-            "neither vocab.txt",
+            "There is no folder absent",
         ),
+        (["--model", "all", "--weights", "stand-in", "--tokenizer", "absent"], "There is no folder absent"),
         (["--model", "absent.py:Model", "--weights", "stand-in"], "absent.py"),
     ],
 )
@@ -104,6 +105,18 @@ def test_what_is_not_possible_is_one_sentence_and_status_1(
     error = capsys.readouterr().err
     assert words in error and error.splitlines()[-1].startswith("xbench-export: ") and "Traceback" not in error
     assert not (tmp_path / "out").exists()
+
+
+def test_a_vocabulary_that_is_not_there_is_said_although_the_checkpoint_has_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, root: Path
+) -> None:
+    for package in ("torch", "onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package)
+    demo = root / "demo"
+    options = ("--checkpoint", str(demo / "kad-demo.pt"), "--prompts", str(demo / "prompts.yaml"))
+    command = ["--model", "kad", *options, "--tokenizer", str(tmp_path / "vocab"), "--out", str(tmp_path / "out")]
+    assert main(command) == 1
+    assert f"There is no folder {tmp_path / 'vocab'}" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_a_file_that_is_no_checkpoint_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

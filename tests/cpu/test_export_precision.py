@@ -19,6 +19,7 @@ from xbench_fast.engines.ort import TextEncoder
 from xbench_fast.engines.rounding import stated_precision, with_rounding
 from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer
+from xbench_fast.export.graph import export_image, export_text
 from xbench_fast.export.lower import KEPT, PRODUCTS, lower
 from xbench_fast.export.parity import LOW_TOLERANCE
 from xbench_fast.export.parity_cases import probe_images
@@ -236,6 +237,84 @@ def test_what_onnx_does_not_define_for_bfloat16_stays_float32(tmp_path: Path) ->
         found, types = inferred(tmp_path / "low.onnx")
         first = next(node for node in found.node if node.op_type == "Conv")
         assert {types[name] for name in first.input} == wanted
+
+
+# Operators with a bfloat16 form in ONNX and, by ONNX Runtime's table of kernels, none in its CUDA provider (version 12
+# of MaxPool ends the list there), or one in the newest versions only (AveragePool).
+WITHOUT_A_KERNEL = {"MaxPool", "AveragePool", "GlobalMaxPool", "PRelu", "LeakyRelu", "Elu", "Selu", "Clip", "Ceil"}
+WITHOUT_A_KERNEL |= {"Floor", "Round", "Resize", "GridSample", "Pad", "ReduceMax", "ReduceMin", "ConvTranspose", "Less"}
+WITHOUT_A_KERNEL |= {"DepthToSpace", "SpaceToDepth", "Softplus", "Softsign", "Equal", "Greater", "ArgMax", "ArgMin"}
+
+
+def without_a_kernel(path: Path) -> list[tuple[str, set[int]]]:
+    """Each of those in the graph, with the types of its float tensors."""
+    graph, types = inferred(path)
+    nodes = [node for node in graph.node if node.op_type in WITHOUT_A_KERNEL]
+    return [(node.op_type, {types.get(name) for name in (*node.input, *node.output)} & {FLOAT, 16}) for node in nodes]
+
+
+@pytest.mark.parametrize("name", ["mavl", "medklip", "kad", "clip"])
+def test_no_bf16_operator_lacks_its_kernel_on_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """One such operator, and ONNX Runtime opens the whole graph on no GPU."""
+    if name == "clip":
+        pytest.importorskip("open_clip")
+    from small_models import small_adapter
+
+    adapter = small_adapter(name, monkeypatch)
+    found = []
+    for export in (export_image, export_text):
+        file = tmp_path / export(adapter, tmp_path, 22).file
+        lower(file, file, "bf16")
+        found += without_a_kernel(file)
+    assert all(kinds <= {FLOAT} for _, kinds in found)
+    wanted = {"mavl": {"MaxPool", "PRelu"}, "medklip": {"MaxPool"}, "kad": {"MaxPool"}, "clip": set()}[name]
+    assert {operator for operator, _ in found} >= wanted
+
+
+def test_pooling_in_bf16_stands_between_casts_and_keeps_the_flow(tmp_path: Path) -> None:
+    """What follows them stays bf16, and the values are those of bf16."""
+    h = onnx.helper
+    window = {"kernel_shape": [2, 2], "strides": [1, 1]}
+    nodes = [
+        h.make_node("Conv", ["x", "k"], ["a"]),
+        h.make_node("PRelu", ["a", "slope"], ["p"]),
+        h.make_node("MaxPool", ["p"], ["m"], **window),
+        h.make_node("AveragePool", ["m"], ["v"], **window),
+        h.make_node("Add", ["v", "v"], ["s"]),
+        h.make_node("Conv", ["s", "k"], ["y"]),
+    ]
+    tensors = [
+        onnx.numpy_helper.from_array(np.full(shape, value, np.float32), key)
+        for key, shape, value in (("k", (1, 1, 1, 1), 1.3), ("slope", (1,), 0.25))
+    ]
+    x, y = (h.make_tensor_value_info(key, FLOAT, [1, 1, side, side]) for key, side in (("x", 5), ("y", 3)))
+    graph = h.make_graph(nodes, "g", [x], [y], tensors)
+    onnx.save(
+        h.make_model(graph, opset_imports=[h.make_opsetid("", 22)], ir_version=10), path := tmp_path / "full.onnx"
+    )
+    lower(path, tmp_path / "low.onnx", "bf16")
+    assert without_a_kernel(tmp_path / "low.onnx") == [
+        ("PRelu", {FLOAT}),
+        ("MaxPool", {FLOAT}),
+        ("AveragePool", {FLOAT}),
+    ]
+    low, types = inferred(tmp_path / "low.onnx")
+    assert {types[n] for node in low.node if node.op_type == "Add" for n in node.input} == {16}
+    session = ort.InferenceSession(with_rounding(tmp_path / "low.onnx"), providers=["CPUExecutionProvider"])
+    picture = np.random.default_rng(2).normal(size=(1, 1, 5, 5)).astype(np.float32)
+    (found,) = session.run(None, {"x": picture})
+
+    def r(values: Any) -> Any:
+        return np.asarray(values, np.float32).astype(ml_dtypes.bfloat16).astype(np.float32)
+
+    a = r(r(picture[0, 0]) * r(1.3))
+    p = r(np.where(a < 0, a * np.float32(0.25), a))
+    m = np.array([[p[i : i + 2, j : j + 2].max() for j in range(4)] for i in range(4)])
+    v = r([[m[i : i + 2, j : j + 2].mean() for j in range(3)] for i in range(3)])
+    np.testing.assert_allclose(found[0, 0], r(v + v) * np.float32(1.3), rtol=1e-6)
+    lower(path, tmp_path / "low.onnx", "fp16")
+    low, types = inferred(tmp_path / "low.onnx")
+    assert {types[node.output[0]] for node in low.node if node.op_type in ("PRelu", "MaxPool")} == {TYPES["fp16"]}
 
 
 def test_a_graph_with_branches_is_refused(tmp_path: Path) -> None:

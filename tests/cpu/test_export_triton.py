@@ -128,6 +128,45 @@ def test_graphs_answer_for_their_set(bundles: Path, tmp_path: Path, device: str)
                         assert found.shape == (count,) and np.isnan(found).all()
 
 
+def older(graph: Path, opset: int) -> Path:
+    """The same graph with another opset; its own operators are the same from 13 to 18."""
+    loaded = onnx.load(str(graph))
+    loaded.opset_import[0].version = opset
+    onnx.save(loaded, str(graph))
+    return graph
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("opset", [13, 14, 15, 17, 18])
+def test_graphs_of_older_opsets_answer_as_well(tmp_path: Path, opset: int, device: str) -> None:
+    """A user's own graph, wrapped, need not be of the exporter's opset."""
+    (tmp_path / "models").mkdir()
+    graph = older(save_graph(tmp_path / "blocks.onnx"), opset)
+    make_bundle(tmp_path / "models" / "several-32", graph=graph, several=True)
+    assert export(tmp_path / "models", tmp_path / "out", "--model", "all", "--device", device) == 0
+    written = tmp_path / "out" / "several-32--coco" / "1" / "model.onnx"
+    session = onnxruntime.InferenceSession(str(written), providers=["CPUExecutionProvider"])
+    for count in (1, 3):
+        logits, _ = model(PIXELS[:count], prompt_set(several=True).features)
+        (found,) = session.run(["logits"], {"pixels": PIXELS[:count]})
+        wanted = np.stack([logits[:, queries].mean(1, dtype=np.float64) for queries in ([0, 1], [3], [5])], 1)
+        np.testing.assert_allclose(found, wanted.astype("f4"), rtol=1e-6)
+
+
+def test_a_graph_too_old_or_broken_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for opset, words in ((12, "has opset 12, a Triton model needs 13 or later"), (13, "is no valid ONNX graph")):
+        models = tmp_path / f"models-{opset}"
+        models.mkdir()
+        graph = older(save_graph(tmp_path / "blocks.onnx"), opset)
+        if opset == 13:
+            broken = onnx.load(str(graph))
+            broken.graph.node[0].op_type = "NoSuchOperator"
+            onnx.save(broken, str(graph))
+        make_bundle(models / "blocks-32", graph=graph)
+        assert words in refused(capsys, models, tmp_path / "out", "--model", "all")
+        assert not list((tmp_path / "out").iterdir())
+
+
 def test_the_graph_with_text_input_is_the_bundles(bundles: Path, tmp_path: Path) -> None:
     assert export(bundles, tmp_path, "--model", "blocks", "--text-input") == 0
     copied = (tmp_path / "blocks-32" / "1" / "model.onnx").read_bytes()

@@ -103,6 +103,9 @@ def test_another_interface_or_mixed_images_are_refused(
         ({"geometry": "squash:32:64"}, "sizes do not fit"),
         ({"geometry": "squash:64"}, "wanted are pixels uint8 [batch, 1, 64, 64]"),
         ({"name": "blocks"}, "has no variant"),
+        ({"name": "mine-a/b"}, "--name mine-a/b cannot name a bundle"),
+        ({"name": "../mine-32"}, "cannot name a bundle"),
+        ({"name": "mine-a b"}, "cannot name a bundle"),
         ({"graph": "absent.onnx"}, "There is no file absent.onnx"),
     ],
 )

@@ -11,6 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 from xbench_fast.engines.errors import ConfigError, EngineError  # noqa: E402
 from xbench_fast.export import torch_runner  # noqa: E402
+from xbench_fast.export.adapter import Adapter, Saliency  # noqa: E402
+from xbench_fast.export.models.maps import MAPS  # noqa: E402
 from xbench_fast.export.torch_runner import compiled_runner, eager_runner  # noqa: E402
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8)).astype(np.uint8)
@@ -36,6 +38,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             module=module, mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 1.0), forward=forward, choose_map=found["maps"].append
         )
 
+    kind = SimpleNamespace(variants=("224",), maps=MAPS["kad"])
+    monkeypatch.setattr(torch_runner, "adapter_class", lambda name: kind)
     monkeypatch.setattr(torch_runner, "stand_in_adapter", stand_in)
     return found
 
@@ -65,11 +69,42 @@ def test_compiling_is_asked_of_torch(seen: dict[str, Any], monkeypatch: pytest.M
     assert len(asked) == 1
 
 
-def test_a_variant_may_end_in_a_saliency_map(seen: dict[str, Any]) -> None:
-    eager_runner("any", "224-raw", "fp32", "cpu")
-    assert seen["maps"] == ["raw"]
-    with pytest.raises(ConfigError, match="no variant 512"):
-        eager_runner("any", "512", "fp32", "cpu")
+def test_a_variant_may_end_in_a_saliency_map_and_a_precision(seen: dict[str, Any]) -> None:
+    for name in list(MAPS["kad"])[1:]:
+        for ending in ("", "-fp16", "-bf16"):
+            eager_runner("any", f"224-{name}{ending}", "fp32", "cpu")
+            assert seen["maps"].pop() == name and not seen["maps"]
+    eager_runner("any", "224-bf16", "fp32", "cpu")
+    assert not seen["maps"]
+    for unknown in ("512", "512-layer-mean", "224-raw", "224-layer-mean-int8"):
+        with pytest.raises(ConfigError, match=f"no variant {unknown}"):
+            eager_runner("any", unknown, "fp32", "cpu")
+
+
+@pytest.mark.parametrize("model", MAPS)
+def test_every_name_the_exporter_gives_is_understood(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variant and map as `choose_map` joins them, precision as the export does."""
+    kind = torch_runner.adapter_class(model)
+    made: list[str] = []
+    monkeypatch.setattr(kind, "stand_in", lambda variant, seed: made.append(variant) or _Named(kind, variant))
+    for variant in kind.variants:
+        for name in kind.maps:
+            adapter = _Named(kind, variant)
+            adapter.choose_map(name)
+            for ending in ("", "-fp16", "-bf16"):
+                found = torch_runner._adapter(model, adapter.variant + ending)
+                assert made.pop() == variant
+                assert (found.variant, found.map_name) == (adapter.variant, adapter.map_name)
+
+
+class _Named:
+    """Of an adapter what names it; the network itself is left out."""
+
+    def __init__(self, kind: Any, variant: str) -> None:
+        self.name, self.variant, self.map_name, self.maps = "any", variant, "", kind.maps
+        self.saliency = Saliency("attention", "any")
+
+    choose_map = Adapter.choose_map
 
 
 def test_failures_are_one_sentence(seen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from pathlib import Path
 from typing import Any
 
-import cupy_on_cpu
-import device_on_cpu
-import fake_tensorrt
 import numpy as np
 import pytest
 from synthetic import SIZE, make_bundle
 from xbench_fast.engines.base import EngineOptions, Scores
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.tensorrt import TensorRtEngine
-from xbench_fast.metrics_gpu import sweep, sweep_cupy
+from xbench_fast.metrics_gpu import sweep
 from xbench_fast.runtime.benching import models, parts
 from xbench_fast.runtime.benching.ceilings import Ceilings
 from xbench_fast.runtime.benching.models import Subject, offline, single_stream
@@ -27,22 +22,9 @@ PLAN = Plan(("offline",), (4,), 12, 6, repeats=5)
 CEILINGS = Ceilings("cuda:0", 7874e3, {"fp32": 3e6, "fp16": 6e6})
 
 
-@pytest.fixture(scope="module")
-def library(root: Path, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    if cupy_on_cpu.compiler() is None:
-        pytest.skip("no g++ here to run the CUDA source on the CPU")
-    target = tmp_path_factory.mktemp("shim") / "sweep.so"
-    return ctypes.CDLL(str(cupy_on_cpu.build(target, root / "metrics_gpu/sweep.cu", "-O1", "-fPIC", "-shared")))
-
-
 @pytest.fixture
-def cupy(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Any:
-    fake = device_on_cpu.fake_device(library=library)
-    monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt.make("11.4.0.106", fake.streams))
-    sweep_cupy._kernels.cache_clear()
-    yield fake
-    sweep_cupy._kernels.cache_clear()
+def cupy(device: Any) -> Any:
+    return device
 
 
 def subject(engine: Any, monkeypatch: pytest.MonkeyPatch, factor: float = 1.0) -> Subject:

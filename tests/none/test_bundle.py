@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.bundle import Bundle, find_bundles, sha256_of, write_bundle
-from xbench_fast.engines.errors import BundleError
+from xbench_fast.engines.errors import BundleError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
 from xbench_fast.engines.manifest_json import parse_manifest
+from xbench_fast.engines.parity import parity_summary
+from xbench_fast.engines.prompt_encoding import texts_per_query
 from xbench_fast.engines.prompts import PromptSet
 
 
@@ -150,6 +153,21 @@ def _set(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+IDS = {"name": "input_ids", "dtype": "int64", "shape": ["texts", "tokens"]}
+FEATURES = {"name": "features", "dtype": "float32", "shape": ["texts", 4]}
+
+
+def _text_graph(data: dict[str, Any], **changed: Any) -> None:
+    data["graphs"]["text"] = {"file": "image.onnx", "inputs": [IDS], "outputs": [FEATURES], **changed}
+
+
+def test_a_text_graph_with_or_without_a_mask_is_read(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    for inputs in ([IDS], [IDS, {**IDS, "name": "attention_mask"}]):
+        edit(path, lambda data, inputs=inputs: _text_graph(data, inputs=inputs))  # type: ignore[misc]
+        assert [t.name for t in Bundle.load(path).graph("text").inputs] == [t["name"] for t in inputs]
+
+
 HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "parent path": (lambda d: _rename_file(d, "../image.onnx"), "plain path"),
     "absolute path": (lambda d: _rename_file(d, "/etc/hostname"), "plain path"),
@@ -184,6 +202,31 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "logit scale without end": (_set("logit_scale", value=1e999), "not valid JSON"),
     "logit scale as text": (_set("logit_scale", value="1"), "above 0"),
     "graphs as list": (_set("graphs", value=[]), "format"),
+    "size as text": (_set("geometry", "size", value="32"), "geometry.size"),
+    "size between two": (_set("geometry", "size", value=32.9), "geometry.size"),
+    "resize true": (_set("geometry", "resize", value=True), "geometry.resize"),
+    "mode as list": (_set("geometry", "mode", value=["squash"]), "geometry.mode"),
+    "geometry as list": (_set("geometry", value=[]), "geometry"),
+    "error as text": (_set("parity", "needed", value="inf"), "parity.needed"),
+    "error below zero": (_set("parity", "needed", value=-1e-6), "parity.needed"),
+    "error without a float": (_set("parity", "needed", value=10**400), "format"),
+    "tolerance as list": (_set("parity", "tolerance", value=[1e-4]), "parity.tolerance"),
+    "compared as text": (_set("parity", "compared", value="all"), "parity.compared"),
+    "passed as text": (_set("parity", "passed", value="yes"), "parity.passed"),
+    "parity as pairs": (_set("parity", value=[["passed", True]]), "parity"),
+    "text graph without outputs": (lambda d: _text_graph(d, outputs=[]), "graphs.text"),
+    "text graph with two outputs": (lambda d: _text_graph(d, outputs=[FEATURES, FEATURES]), "graphs.text"),
+    "text graph without inputs": (lambda d: _text_graph(d, inputs=[]), "graphs.text"),
+    "text graph with a mask only": (lambda d: _text_graph(d, inputs=[{**IDS, "name": "mask"}]), "graphs.text"),
+    "text features of unknown size": (
+        lambda d: _text_graph(d, outputs=[{**FEATURES, "shape": ["texts", "width"]}]),
+        "graphs.text do not fit",
+    ),
+    "text features without size": (
+        lambda d: _text_graph(d, outputs=[{**FEATURES, "shape": ["texts"]}]),
+        "graphs.text do not fit",
+    ),
+    "token ids as floats": (lambda d: _text_graph(d, inputs=[{**IDS, "dtype": "float32"}]), "graphs.text do not fit"),
 }
 
 
@@ -279,6 +322,8 @@ def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(data: st.Data
         "image.onnx": {"sha256": "0" * 64, "bytes": 1},
         "prompts/rsna.npz": {"sha256": "0" * 64, "bytes": 1},
     }
+    raw["parity"] = {"passed": True, "compared": 3, "needed": 1e-6, "tolerance": 1e-4}
+    _text_graph(raw)
     target = raw
     while True:
         keys: list[Any] = list(target) if isinstance(target, dict) else list(range(len(target)))
@@ -289,6 +334,11 @@ def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(data: st.Data
             break
     target[key] = value
     try:
-        parse_manifest(json.dumps(raw).encode(), "test")
+        found = parse_manifest(json.dumps(raw).encode(), "test")
     except BundleError as error:
         assert str(error).startswith("test: ")
+        return
+    assert parity_summary(found.parity)
+    if "text" in found.graphs:
+        with suppress(ConfigError):
+            texts_per_query(found.graphs["image"], found.graphs["text"])

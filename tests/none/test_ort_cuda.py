@@ -14,6 +14,7 @@ import synthetic
 from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.device import DeviceEngine
 from xbench_fast.engines.errors import EngineError
+from xbench_fast.engines.ort_session import IDENTITY, open_session
 from xbench_fast.engines.select import backend_status, choose, open_engine
 
 TEXT = np.array([[1, 0], [-1, 3], [2, 1]], np.float32)
@@ -122,6 +123,51 @@ def test_a_session_without_cuda_is_refused_and_operations_on_the_cpu_are_named(w
     assert choose("auto")[0] == "onnxruntime-cuda"
 
 
+@pytest.mark.parametrize("cupy", [True, False])
+def test_a_provider_that_fails_is_an_error_and_never_the_cpu(world, monkeypatch, capsys, cupy):
+    """By itself the library goes on on the CPU, and the engine's name would be a lie."""
+    if not cupy:
+        monkeypatch.setitem(sys.modules, "cupy", None)
+    world.install(run_errors=["[ONNXRuntimeError] : 11 : EP_FAIL : CUDNN_STATUS_INTERNAL_ERROR"])
+    with (
+        pytest.raises(EngineError, match=r"failed on onnxruntime-cuda: .*CUDNN_STATUS_INTERNAL_ERROR"),
+        world.open() as engine,
+    ):
+        check(engine, 1)
+    assert world.ort.log["sessions"][-1].providers[0] == "CUDAExecutionProvider"
+    world.install(create_errors=[None, "Could not find an implementation\nfor Foo"])
+    with pytest.raises(EngineError, match=r"failed on onnxruntime-cuda: .*an implementation for Foo"), world.open():
+        pass
+    world.install(create_errors=["CUBLAS_STATUS_NOT_INITIALIZED"])
+    assert "CUBLAS_STATUS_NOT_INITIALIZED" in {s.name: s.reason for s in backend_status()}["onnxruntime-cuda"]
+    assert not capsys.readouterr().out, "nothing is printed by the library"
+
+
+def test_a_model_too_large_for_the_gpu_is_said_and_tried_again(world, monkeypatch):
+    full = [None, FULL]  # the probe, and the session of the model
+    world.install(create_errors=[*full, *full])
+    with world.open(max_batch=8) as engine:
+        assert engine.max_batch == 2 and engine.info.backend == "onnxruntime-cuda"
+        check(engine, 4)
+    world.install(create_errors=[*full, *full])
+    with pytest.raises(EngineError, match="blocks does not fit the memory of the GPU"), world.open(max_batch=2):
+        pass
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    world.install(create_errors=full)
+    with pytest.raises(EngineError, match="blocks does not fit the memory of the GPU"), world.open(max_batch=2):
+        pass
+
+
+def test_a_version_that_falls_back_when_it_starts_is_refused(world):
+    world.install(keyword=False, create_errors=[None, FULL])
+    with pytest.raises(EngineError, match="loaded blocks without CUDA"), world.open():
+        pass
+    world.install(keyword=False)
+    with world.open() as engine:
+        assert not world.ort.log["sessions"][-1].fallback
+        check(engine, 2)
+
+
 def test_a_library_that_cannot_tell_where_nodes_run_is_fine(world):
     del world.ort.InferenceSession.get_provider_graph_assignment_info
     with world.open() as engine:
@@ -150,13 +196,32 @@ def test_tf32_needs_a_float32_graph(world):
         pass
 
 
-def test_the_calls_are_those_of_the_library():
+def fails_once_with(words):
+    real = pytest.importorskip("onnxruntime").InferenceSession._create_inference_session
+    left = [words]
+
+    def create(self, *arguments):
+        self._fallback_providers = ["CPUExecutionProvider"]
+        if left:
+            raise RuntimeError(left.pop())
+        return real(self, *arguments)
+
+    return create
+
+
+def test_the_calls_are_those_of_the_library(monkeypatch, capsys):
     real = pytest.importorskip("onnxruntime")
     fake = fake_onnxruntime.make([])
     for owner, names in {"IOBinding": ["bind_input", "bind_output"], "InferenceSession": ["io_binding", "run"]}.items():
         for name in [*names, "run_with_iobinding"] if owner == "InferenceSession" else names:
             ours, theirs = (inspect.signature(getattr(getattr(m, owner), name)) for m in (fake, real))
             assert list(ours.parameters) == list(theirs.parameters), name
+    with pytest.raises(EngineError, match="out of memory"), monkeypatch.context() as patch:
+        patch.setattr(
+            real.InferenceSession, "_create_inference_session", fails_once_with("CUDA failure 2: out of memory")
+        )
+        open_session(IDENTITY, ["CPUExecutionProvider"], 1)
+    assert not capsys.readouterr().out
     for owner, name in (("SessionOptions", "add_session_config_entry"), ("RunOptions", "add_run_config_entry")):
         assert hasattr(getattr(real, owner)(), name)
     assert hasattr(real.InferenceSession, "get_provider_graph_assignment_info") or real.__version__ < "1.24"

@@ -5,7 +5,6 @@ Not a run on a GPU: that is tests/gpu. What the shim cannot show is what the har
 
 from __future__ import annotations
 
-import ctypes
 import sys
 
 import cupy_on_cpu
@@ -20,19 +19,10 @@ FIELDS = ("area", "overlap", "region", "argmax", "hit", "degenerate")
 MODES = ("bilinear", "align_corners", "nearest")
 
 
-@pytest.fixture(scope="module")
-def library(root, tmp_path_factory):
-    if cupy_on_cpu.compiler() is None:
-        pytest.skip("no g++ here to run the CUDA source on the CPU")
-    target = tmp_path_factory.mktemp("shim") / "sweep.so"
-    built = cupy_on_cpu.build(target, root / "metrics_gpu/sweep.cu", "-O2", "-fPIC", "-shared")
-    return ctypes.CDLL(str(built))
-
-
 @pytest.fixture(scope="module", params=[None, 32])
-def cupy(request, library):
+def cupy(request, sweep_library):
     """CuPy on the CPU, with the launch's own block size and with a single warp."""
-    fake = cupy_on_cpu.fake_cupy(library, request.param)
+    fake = cupy_on_cpu.fake_cupy(sweep_library, request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "cupy", fake)
         sweep_cupy._kernels.cache_clear()

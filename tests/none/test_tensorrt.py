@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import device_on_cpu
+import fake_onnxruntime
 import fake_tensorrt
 import numpy as np
 import pytest
@@ -87,16 +88,34 @@ def test_scores_are_the_models(world, name, version):
     assert world.trt.log["profiles"][0]["text"] == ((1, 2), (3, 2), (3, 2))
 
 
-def test_launches_are_captured_once_per_shape_and_replayed(world):
+def test_launches_are_captured_when_they_come_again_and_replayed(world):
     with world.open(max_batch=4) as engine:
         for seed in range(5):
             check(engine, 4, seed)
-        context = world.trt.log["context"]
+        context, other = world.trt.log["contexts"]
         assert context.executed == 2  # the first run, and its capture
         assert [graph.launches for graph in world.cupy.streams[-1].graphs] == [4]
         check(engine, 2)
-        check(engine, 4, text=TEXT.copy() + 1)  # other features live at another address: captured anew
-        assert context.executed == 6 and len(world.said) == 1
+        check(engine, 4, text=TEXT.copy() + 1)  # other features live at another address
+        assert context.executed == 4 and len(world.said) == 1 and not other.executed
+
+
+def test_a_graph_is_not_replayed_once_its_context_has_changed(world):
+    """The stand-in refuses such a replay. Shapes, features and slots change between batches that were captured."""
+    with world.open(max_batch=4) as engine:
+        for count in (4, 4, 2, 2, 4, 4, 2, 4):
+            check(engine, count, seed=count)
+        buffers = [engine.input(slot, len(TEXT)) for slot in (0, 1)]
+        for turn, count in enumerate((4, 4, 4, 4, 3, 4, 4, 4, 4)):
+            pixels, slot = pictures(count, turn), turn % 2
+            buffers[slot][:count].set(pixels, stream=engine.stream)
+            scores = engine.submit(buffers[slot][:count], TEXT, slot)
+            np.testing.assert_array_equal(scores.saliency.get(), synthetic.model(pixels, TEXT)[1])
+        for _ in range(3):
+            check(engine, 4)
+            check(engine, 4, text=TEXT + 1)
+        assert sum(graph.launches for graph in world.cupy.streams[-1].graphs) > 4
+        assert all(context.executed for context in world.trt.log["contexts"])
 
 
 def test_without_captures_every_batch_is_enqueued(world):
@@ -104,7 +123,7 @@ def test_without_captures_every_batch_is_enqueued(world):
         engine.stream.captures_fail = True
         for seed in range(3):
             check(engine, 3, seed)
-        assert world.trt.log["context"].executed == 3
+        assert world.trt.log["contexts"][0].executed == 3
     assert sum("without CUDA graphs" in line for line in world.said) == 1
 
 
@@ -301,6 +320,55 @@ def test_what_is_missing_is_said(world, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(MissingExtraError, match="CuPy is not installed"), world.open():
         pass
+
+
+def test_a_gpu_that_cannot_be_used_is_one_sentence(world):
+    """An engine that is asked for by name is not probed before it is opened."""
+
+    def refuses(*_, **__):
+        raise device_on_cpu.CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver\nversion is insufficient")
+
+    with world.open(max_batch=4) as engine:
+        check(engine, 1)
+        engine.stream.enqueue = refuses
+        with pytest.raises(
+            EngineError, match=r"The GPU failed while blocks ran \(cudaErrorInsufficientDriver: .*--engine"
+        ) as no:
+            engine.submit(pictures(2), TEXT, 0)
+        assert "\n" not in str(no.value)
+        del engine.stream.enqueue
+        engine.stream.synchronize = refuses
+        with pytest.raises(EngineError, match="The GPU failed while blocks ran"):
+            engine.run(pictures(1), TEXT)
+        del engine.stream.synchronize
+    world.cupy.cuda.Stream = refuses
+    with pytest.raises(EngineError, match="The GPU failed while blocks ran"), world.open():
+        pass
+    world.cupy.cuda.runtime.getDeviceCount = refuses
+    with pytest.raises(EngineError, match=r"No GPU can be used: .*too old.*--engine onnxruntime-cpu"), world.open():
+        pass
+
+
+def test_a_fault_while_closing_is_one_sentence_too(world):
+    def refuses():
+        raise device_on_cpu.CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+    with pytest.raises(EngineError, match="an illegal memory access"), world.open(max_batch=4) as engine:
+        engine.stream.synchronize = refuses
+    assert not hasattr(engine, "_engine"), "what the engine took is released all the same"
+
+
+@pytest.mark.parametrize(("gpu", "capability", "wanted"), [("NVIDIA H200", (9, 0), False), ("NVIDIA L4", (8, 9), True)])
+def test_tensorrt_for_rtx_is_chosen_unasked_only_for_gpus_it_names(world, gpu, capability, wanted):
+    world.device(name=gpu, capability=capability)
+    world.install("tensorrt-rtx", "1.7.1.116")
+    world.patch.setitem(sys.modules, "onnxruntime", fake_onnxruntime.make(world.cupy.streams))
+    name, why = choose("auto")
+    assert name == ("tensorrt-rtx" if wanted else "onnxruntime-cuda")
+    assert wanted or f"not tensorrt-rtx: its makers do not name {gpu} (compute capability 9.0)" in why
+    assert next(s for s in backend_status() if s.name == "tensorrt-rtx").usable, "asked for, it may be tried"
+    with world.open(max_batch=4) as engine:
+        check(engine, 4)
 
 
 def test_plans_are_built_ahead_by_the_command(world, capsys):

@@ -1,0 +1,92 @@
+"""A directory put in the place of another: whole or not at all, and by one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+__all__ = ["put", "sibling", "turn"]
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+@contextmanager
+def turn(path: Path) -> Iterator[None]:
+    """Held while `path` is looked at and replaced: a second writer waits. Not to be entered twice by one writer.
+
+    The lock is a hidden file beside `path`, which goes with its last holder; one that a killed process leaves locks
+    nobody out. On a file system without locks nobody waits. Raises OSError.
+    """
+    lock = path.parent / f".{path.name}.lock"
+    held = _locked(lock)
+    try:
+        yield
+    finally:
+        # Before it is let go, so that whoever waits for it finds it gone and makes another.
+        lock.unlink(missing_ok=True)
+        held.close()
+
+
+def _locked(lock: Path) -> IO[bytes]:
+    import fcntl
+
+    while True:
+        held = lock.open("wb")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return held
+            held.close()
+            raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(held.fileno()), lock.stat()):
+                return held
+        held.close()  # its holder has removed it: what was locked here is no longer the file that others see
+
+
+@contextmanager
+def sibling(path: Path) -> Iterator[Path]:
+    """A temporary directory on the same file system, removed unless it was renamed away."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".part", dir=path.parent))
+    draft.chmod(0o755)
+    try:
+        yield draft
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def put(draft: Path, path: Path, keep: str | None = None) -> None:
+    """Renames `draft` to `path`. What was there is removed then, but for its folder `keep`, which moves to the new one;
+    it is put back if the renaming fails. Raises OSError, with the old directory's place where even that failed."""
+    if not path.exists():
+        draft.rename(path)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".old", dir=path.parent))
+    old = aside / path.name
+    try:
+        path.rename(old)
+        draft.rename(path)
+    except BaseException:
+        if old.exists() and not path.exists():
+            _put_back(old, path)
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    if keep is not None:
+        # Not worth failing for: someone may have made a folder of that name in the meantime.
+        with suppress(OSError):
+            (old / keep).rename(path / keep)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put_back(old: Path, path: Path) -> None:
+    try:
+        old.rename(path)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; what was there before is in {old}, move it back") from error
