@@ -21,7 +21,7 @@ from .search import model_levels, patient_halves
 from .strata import Stratum, size_strata, strata_of
 from .sweep import GRID, pack_masks, sweep, unpack_masks
 from .thresholds import LEVELS, THRESHOLDS, level, threshold_table
-from .tolerance import region_distance, tolerant_hits
+from .tolerance import region_distance, tolerant_hits, tolerant_share
 
 __all__ = [
     "GRID",
@@ -81,6 +81,7 @@ __all__ = [
     "sweep",
     "threshold_table",
     "tolerant_hits",
+    "tolerant_share",
     "unpack_masks",
     "wilson_interval",
 ]

@@ -21,8 +21,8 @@ from .counts import Counts
 from .curve_shape import LEVEL_VALUES, level_histogram
 from .curves import dice_curves
 from .options import GroundingOptions
-from .search import FIXED, best_levels
-from .thresholds import LEVELS
+from .search import FIXED, best_levels, macro_curve
+from .thresholds import LEVELS, level
 
 __all__ = ["EMPTY", "METHODS", "Method", "beta_map", "calibrated_levels", "cut", "dice_at", "half_dice", "isotonic_map"]
 
@@ -91,15 +91,23 @@ def half_dice(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> float
 
 
 def calibrated_levels(
-    counts: Counts, class_of: NDArray[np.integer], half_of: NDArray[np.integer], methods: Sequence[Method] = METHODS
+    counts: Counts,
+    class_of: NDArray[np.integer],
+    half_of: NDArray[np.integer],
+    methods: Sequence[Method] = METHODS,
+    options: GroundingOptions | None = None,
 ) -> dict[Method, NDArray[np.intp]]:
     """By method the level that cuts each pair, intp [P] in 0..101, fitted per class on the other half of the patients.
 
     class_of, half_of: integers [P]; halves as `search.patient_halves` gives them. `none` is tau = 0.5; `best` is the
-    best threshold of the class on these very pairs, so optimistic; the others are honest. A class whose pairs all lie
-    in one half stays at 0.5. Raises ValueError for another method, shapes that do not fit, and, for methods with a map,
-    as `level_histogram`.
+    best threshold on these very pairs, so optimistic; the others are honest. A class whose pairs all lie in one half
+    stays at 0.5. options: of `grounding`, whose scores `best` and (with `cross_fit`) `held_out` then agree with: no
+    level lies below `tau_from`, and `unit`, per_class or per_dataset, says what `best` is sought for. Raises ValueError
+    for another method or unit, shapes that do not fit, and, for methods with a map, as `level_histogram`.
     """
+    options = options or GroundingOptions()
+    if options.unit not in ("per_class", "per_dataset"):
+        raise ValueError(f"the best threshold is sought per_class or per_dataset, not {options.unit}")
     class_of, half_of = np.asarray(class_of), np.asarray(half_of)
     for method in methods:
         if method not in METHODS:
@@ -110,23 +118,28 @@ def calibrated_levels(
     dice = dice_curves(counts)
     maps = {name: fit for name, fit in _MAPS.items() if any(method.startswith(name) for method in methods)}
     pixels, inside = level_histogram(counts) if maps else (counts.area, counts.overlap)
-    for c in np.unique(class_of):
+    classes = np.unique(class_of)
+    shared = options.unit == "per_dataset" and len(classes) > 0
+    if shared and "best" in methods:
+        means = [dice[class_of == c].mean(axis=0) for c in classes]
+        levels["best"][:] = _best(macro_curve(means), options)
+    for c in classes:
         own = class_of == c
-        if "best" in methods:
-            levels["best"][own] = _best(dice[own])
+        if "best" in methods and not shared:
+            levels["best"][own] = _best(dice[own].mean(axis=0), options)
         for half in (0, 1):
             scored, fitting = own & (half_of == half), own & (half_of != half)
             if not (scored.any() and fitting.any()):
                 continue
             if "held_out" in methods:
-                levels["held_out"][scored] = _best(dice[fitting])
+                levels["held_out"][scored] = _best(dice[fitting].mean(axis=0), options)
             taught = pixels[fitting].sum(axis=0), inside[fitting].sum(axis=0)
             for name, fit in maps.items():
                 mapped = fit(*taught)
                 for method in methods:
                     if method.startswith(name):
                         at = half_dice(*taught) if method.endswith("half_dice") else 0.5
-                        levels[method][scored] = cut(mapped, at)
+                        levels[method][scored] = max(cut(mapped, at), level(options.tau_from))
     return levels
 
 
@@ -140,10 +153,9 @@ def dice_at(counts: Counts, levels: NDArray[np.intp]) -> Float:
 _MAPS: Final[Mapping[str, Callable[..., NDArray[np.float32]]]] = {"isotonic": isotonic_map, "beta": beta_map}
 
 
-def _best(dice: Float) -> int:
-    """The level of the best mean Dice of pairs [P, 101]."""
-    mean = dice.mean(axis=0)
-    return int(best_levels(mean, mean, GroundingOptions())[0])
+def _best(curve: Float, options: GroundingOptions) -> int:
+    """The level of the best Dice of a mean curve [101]."""
+    return int(best_levels(curve, curve, options)[0])
 
 
 def _check(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> tuple[Float, Float]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .counts import Counts
-from .thresholds import LEVELS
+from .thresholds import LEVELS, level
 
 __all__ = ["LEVEL_VALUES", "NearBest", "level_histogram", "map_entropy", "near_best"]
 
@@ -39,19 +39,21 @@ class NearBest:
     width: NDArray[np.float64]
 
 
-def near_best(curves: NDArray[np.float64], within: float = 0.05) -> NearBest:
+def near_best(curves: NDArray[np.float64], within: float = 0.05, tau_from: float = 0.0) -> NearBest:
     """Where curves float64 [..., 101] stay near their maximum (the smallest of equal ones).
 
-    within: the share of the best score that may be lost. A narrow range means that the threshold must be tuned well; a
-    range from 0 that the best is hardly above the all-ones mask. Raises ValueError unless 0 <= within < 1.
+    within: the share of the best score that may be lost. tau_from: the first threshold of the search, as in
+    `GroundingOptions`. A narrow range means that the threshold must be tuned well; a range from 0 that the best is
+    hardly above the all-ones mask. Raises ValueError unless 0 <= within < 1 and `tau_from` is a threshold.
     """
     if not 0 <= within < 1:
         raise ValueError(f"the share of the best score that may be lost lies in [0, 1), got {within}")
     defined: NDArray[np.bool_] = np.asarray(~np.isnan(curves).any(axis=-1))
     filled = np.where(defined[..., None], curves, 0.0)
-    best = np.argmax(filled, axis=-1)
-    enough = filled >= (1 - within) * filled.max(axis=-1, keepdims=True)
+    first = level(tau_from)
+    best = first + np.argmax(filled[..., first:], axis=-1)
     index = np.arange(curves.shape[-1])
+    enough = (filled >= (1 - within) * filled[..., first:].max(axis=-1, keepdims=True)) & (index >= first)
     short_before = np.where(~enough & (index < best[..., None]), index, -1)
     short_after = np.where(~enough & (index > best[..., None]), index, curves.shape[-1])
     low, high = short_before.max(axis=-1) + 1, short_after.min(axis=-1) - 1

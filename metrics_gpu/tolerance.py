@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .counts import Counts
 
-__all__ = ["region_distance", "tolerant_hits"]
+__all__ = ["region_distance", "tolerant_hits", "tolerant_share"]
 
 
 def region_distance(counts: Counts, masks: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> NDArray[np.float64]:
@@ -20,14 +20,12 @@ def region_distance(counts: Counts, masks: NDArray[np.bool_] | NDArray[np.uint8]
     masks: those of the sweep, bool [P, H, W] or packed uint8 [P, H, ceil(W / 8)]; width: W. 0 for a hit; infinite for
     a degenerate map or an empty region. Raises ValueError or TypeError if the masks are not those of P pairs.
     """
-    if masks.dtype not in (np.bool_, np.uint8):
-        raise TypeError(f"masks must be a bool or a packed uint8 array, got {masks.dtype}")
-    columns = width if masks.dtype == np.bool_ else (width + 7) // 8
-    if masks.ndim != 3 or len(masks) != len(counts) or masks.shape[2] != columns:
+    _check_masks(masks, width)
+    if len(masks) != len(counts):
         raise ValueError(f"masks of shape {masks.shape} do not fit {len(counts)} pairs of width {width}")
     distance = np.full(len(counts), np.inf)
     for p, mask in enumerate(masks):
-        region = mask if masks.dtype == np.bool_ else np.unpackbits(mask, axis=1, count=width, bitorder="little")
+        region = _region(mask, width)
         if counts.degenerate[p] or not region.any():
             continue
         row, column = divmod(int(counts.argmax[p]), width)
@@ -42,6 +40,64 @@ def tolerant_hits(distance: NDArray[np.float64], tolerance_px: float) -> NDArray
     The classical game's 15 pixels on images of about 500 pixels are 7 on the 224 grid. Raises ValueError for a negative
     or infinite tolerance.
     """
+    _check_tolerance(tolerance_px)
+    return (distance <= tolerance_px).astype(np.float64)
+
+
+def tolerant_share(
+    masks: NDArray[np.bool_] | NDArray[np.uint8], width: int, tolerance_px: float
+) -> NDArray[np.float64]:
+    """Share of all pixels that lie within `tolerance_px` of each region, float64 [P]: the expected hit of a random one.
+
+    masks, width: as `region_distance` takes them. 0 for an empty region. Raises ValueError or TypeError as
+    `region_distance` and `tolerant_hits`.
+    """
+    _check_masks(masks, width)
+    _check_tolerance(tolerance_px)
+    reach = int(tolerance_px)
+    # Of a row this far above or below the region's, so many columns to either side are near enough.
+    sides = [int(np.sqrt(tolerance_px**2 - y**2)) for y in range(reach + 1)]
+    share = np.zeros(len(masks))
+    for p, mask in enumerate(masks):
+        region = _region(mask, width)
+        rows, columns = (np.flatnonzero(region.any(axis=axis)) for axis in (1, 0))
+        if not len(rows):
+            continue
+        top, left = max(rows[0] - reach, 0), max(columns[0] - reach, 0)
+        part = region[top : rows[-1] + reach + 1, left : columns[-1] + reach + 1]
+        beside = _columns_away(part)
+        near = np.zeros_like(part)
+        for y in range(min(reach, len(part) - 1) + 1):
+            wide = beside <= sides[y]
+            near[: len(part) - y] |= wide[y:]
+            near[y:] |= wide[: len(part) - y]
+        share[p] = near.sum() / region.size
+    return share
+
+
+def _columns_away(part: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """int32 [H, W]: columns from each pixel to the nearest one of the region in its row; 2**29 or more without any."""
+    far = np.int32(2**30)
+    place = np.arange(part.shape[1], dtype=np.int32)
+    before = np.maximum.accumulate(np.where(part, place, -far), axis=1)
+    after = np.minimum.accumulate(np.where(part, place, far)[:, ::-1], axis=1)[:, ::-1]
+    return np.minimum(place - before, after - place)
+
+
+def _check_masks(masks: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> None:
+    if masks.dtype not in (np.bool_, np.uint8):
+        raise TypeError(f"masks must be a bool or a packed uint8 array, got {masks.dtype}")
+    if masks.ndim != 3 or masks.shape[2] != (width if masks.dtype == np.bool_ else (width + 7) // 8):
+        raise ValueError(f"masks of shape {masks.shape} do not fit a width of {width}")
+
+
+def _check_tolerance(tolerance_px: float) -> None:
     if not 0 <= tolerance_px < np.inf:
         raise ValueError(f"a tolerance is a finite number of pixels, got {tolerance_px}")
-    return (distance <= tolerance_px).astype(np.float64)
+
+
+def _region(mask: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> NDArray[np.bool_]:
+    """bool [H, W] of one mask bool [H, W] or packed uint8 [H, ceil(W / 8)]."""
+    if mask.dtype == np.bool_:
+        return np.asarray(mask, np.bool_)
+    return np.unpackbits(np.asarray(mask, np.uint8), axis=1, count=width, bitorder="little").view(np.bool_)

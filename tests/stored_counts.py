@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,27 @@ def random_rows(seed: int, *, negative: bool = False) -> list[Row]:
                 row.rescued = index == 11
                 row.keep(_square(row.region_area), (0.0, 0.0, 1.0, 1.0), maps.random((4, 4), np.float32))
     return rows
+
+
+def other_answers(rows: list[Row], seed: int, *, negative: bool = False) -> list[Row]:
+    """What another model says to the same images, labels and regions."""
+    rng = np.random.default_rng(seed)
+    answers = []
+    for row in rows:
+        other = replace(row)
+        if row.logit is not None:
+            other.logit = np.float32(rng.integers(-8, 8) / 4)
+            other.logit_negative = np.float32(rng.normal()) if negative else None
+        if row.area is not None and row.region_area is not None:
+            area = np.sort(rng.integers(1, PIXELS, 101))[::-1].astype(np.int32)
+            area[0] = PIXELS
+            low = np.maximum(0, row.region_area - (PIXELS - area))
+            other.overlap = rng.integers(low, np.minimum(area, row.region_area) + 1).astype(np.int32)
+            other.overlap[0] = row.region_area
+            other.area, other.argmax, other.hit = area, int(rng.integers(PIXELS)), bool(rng.random() < 0.4)
+            other.keep(_square(row.region_area), (0.0, 0.0, 1.0, 1.0), rng.random((4, 4), np.float32))
+        answers.append(other)
+    return answers
 
 
 def _square(pixels: int) -> NDArray[np.uint8]:

@@ -20,19 +20,23 @@ PIXELS = 224 * 224
 
 
 def make_runs(root: Path) -> Path:
-    """run/run: models a, b (a crop) and a baseline on two datasets; other/run: a with other prompts on the first,
-    which is read under two names there."""
+    """run/run: models a, b (a crop) and a baseline on two datasets that tables call alike; other/run: a with other
+    prompts on the first, which is read under two names there."""
     for folder in ("run", "other"):
         (root / folder).mkdir()
     first, second = make_dataset(root / "first", 30), make_dataset(root / "second", 20, seed=5, missing=(3,))
-    config = [DatasetConfig("coco", first, "coco"), DatasetConfig("second", second, "coco", prompts="coco")]
+    alike = {"title": "coco"}
+    config = [
+        DatasetConfig("coco", first, "coco", options=alike),
+        DatasetConfig("second", second, "coco", prompts="coco", options=alike),
+    ]
     one = make_bundle(root / "bundles" / "a")
     crop = make_bundle(root / "bundles" / "b", several=True, geometry=Geometry("crop", 32, 36, "bilinear"))
     made = World(root / "run")
     made.run([one.path, crop.path], config, baselines=["baseline:ones"])
     _configured(config, made.out)
     other = World(root / "other")
-    twice = [config[0], DatasetConfig("again", first, "coco", prompts="coco")]
+    twice = [config[0], DatasetConfig("again", first, "coco", prompts="coco", options=alike)]
     other.run([make_bundle(root / "others" / "a", several=True).path], twice)
     _configured(twice, other.out)
     return root
@@ -42,7 +46,9 @@ def _configured(config: list[DatasetConfig], run: Path) -> None:
     """Notes in run.json where the datasets are, as the command line does."""
     data = json.loads((run / "run.json").read_text())
     data["config"] = {
-        "datasets": {item.name: {"root": str(item.root), "reader": item.reader, "options": {}} for item in config}
+        "datasets": {
+            item.name: {"root": str(item.root), "reader": item.reader, "options": dict(item.options)} for item in config
+        }
     }
     (run / "run.json").write_text(json.dumps(data))
 

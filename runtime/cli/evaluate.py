@@ -43,8 +43,8 @@ __all__ = ["evaluate"]
 @click.option(
     "--engine",
     metavar="NAME",
-    help="tensorrt, tensorrt-rtx, onnxruntime-cuda, onnxruntime-cpu, or auto for the first of these that runs here.  "
-    "[default: auto]",
+    help="tensorrt, tensorrt-rtx, onnxruntime-cuda, onnxruntime-cpu, or auto for the first of these that runs here; "
+    "auto takes tensorrt-rtx on GPUs its makers name.  [default: auto]",
 )
 @click.option(
     "--build/--no-build",
@@ -67,7 +67,9 @@ __all__ = ["evaluate"]
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N cases of each dataset.")
 @click.option("--batch", type=click.IntRange(min=1), help="Images per batch.  [default: 16]")
 @click.option(
-    "--threads", type=click.IntRange(min=1), help="Threads of the engine and of decoding.  [default: all cores]"
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Threads of the engine and of decoding, with --cluster of each worker.  [default: all cores]",
 )
 @cache_option
 @cache_limit_option

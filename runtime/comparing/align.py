@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...metrics_gpu.options import GroundingOptions
 from ..reporting.choices import Choices
 from ..reporting.load import CellRows, Run
 from ..reporting.pairs import ScoredPairs, scored_pairs
+from ..reporting.shared import common_places, image_names, pair_keys
 from .matching import Match
 
 __all__ = ["Aligned", "OnlyIn", "Side", "align"]
@@ -102,12 +103,12 @@ def align(run_a: Run, run_b: Run, match: Match, choices: Choices) -> Aligned:
             f"by '{two.protocol}', and their numbers cannot be compared; evaluate both with the same --protocol."
         )
     scored_a, scored_b = scored_pairs(run_a, one, choices), scored_pairs(run_b, two, choices)
-    names_a, names_b = _image_names(one), _image_names(two)
-    images_a, images_b = _shared(names_a, names_b)
+    names_a, names_b = image_names(one), image_names(two)
+    images_a, images_b = common_places(names_a, names_b)
     findings = tuple(name for name in one.findings if name in two.findings)
     classes_a, classes_b = (np.array([cell.findings.index(name) for name in findings], np.intp) for cell in (one, two))
-    keys_a, keys_b = _pair_keys(scored_a, images_a, classes_a), _pair_keys(scored_b, images_b, classes_b)
-    pairs_a, pairs_b = _shared(keys_a, keys_b)
+    keys_a, keys_b = pair_keys(scored_a, images_a, classes_a), pair_keys(scored_b, images_b, classes_b)
+    pairs_a, pairs_b = common_places(keys_a, keys_b)
     cases = tuple(one.case_ids[index] for index in one.case_of[images_a])
     at = np.array([keys_a[p] for p in pairs_a], np.intp).reshape(-1, 2)
     label_a, label_b = one.labels[np.ix_(images_a, classes_a)], two.labels[np.ix_(images_b, classes_b)]
@@ -139,42 +140,9 @@ def align(run_a: Run, run_b: Run, match: Match, choices: Choices) -> Aligned:
     )
 
 
-def _image_names(cell: CellRows) -> list[tuple[str, int]]:
-    """(case, which time it occurs) of each readable image: a list may hold an image more than once."""
-    seen: dict[str, int] = {}
-    numbered = []
-    for case in cell.case_ids:
-        seen[case] = seen.get(case, -1) + 1
-        numbered.append((case, seen[case]))
-    return [numbered[index] for index in cell.case_of]
-
-
-def _shared(
-    one: Sequence[Hashable | None], two: Sequence[Hashable | None]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Places in both lists of what both hold, in the order of the first."""
-    there = {key: place for place, key in enumerate(two) if key is not None}
-    found = [(place, there[key]) for place, key in enumerate(one) if key is not None and key in there]
-    both = np.array(found, np.intp).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
-
-
 def _left(one: Sequence[tuple[int, int] | None], two: Sequence[tuple[int, int] | None]) -> list[tuple[int, int]]:
     there = set(two)
     return [key for key in one if key is not None and key not in there]
-
-
-def _pair_keys(
-    scored: ScoredPairs, images: NDArray[np.intp], classes: NDArray[np.intp]
-) -> list[tuple[int, int] | None]:
-    """(shared image, shared finding) of each counted pair; None for a pair whose row is not shared."""
-    image_at = {int(place): index for index, place in enumerate(images)}
-    class_at = {int(place): index for index, place in enumerate(classes)}
-    keys: list[tuple[int, int] | None] = []
-    for image, c in zip(scored.image_of.tolist(), scored.class_of.tolist(), strict=True):
-        shared = image in image_at and c in class_at
-        keys.append((image_at[image], class_at[c]) if shared else None)
-    return keys
 
 
 def _side(

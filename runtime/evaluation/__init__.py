@@ -14,6 +14,7 @@ references  models that are no bundles: baselines and folders of maps
 reference_cell   one cell of such a model
 preparing   decoding a dataset ahead of any evaluation
 storage     atomic files, part files, the one place that meets a full disk
+run_content  what run.json must hold
 rundir      run.json and the lock
 options     how a run computes its cells, and what became of them
 finishing   what becomes of a cell, in run.json and for the user

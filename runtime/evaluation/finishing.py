@@ -14,7 +14,7 @@ from ..machine import code_version
 from .content import changed_ingredients, digest_of
 from .options import Outcome
 from .pairing import LoadedDataset
-from .progress import Progress, cell_summary
+from .progress import Progress, cell_summary, kept_line
 from .rundir import RunDirectory, cell_stem
 from .storage import CellFiles
 
@@ -54,7 +54,10 @@ class Finisher:
         return self._run.files(cell.model, cell.loaded.name, cell.key)
 
     def taken_over(self, cell: PlannedCell) -> bool:
-        """Whether the cell is on disk already; if it is, that is told and noted."""
+        """Whether the cell is on disk already; if it is, that is told and noted.
+
+        Raises DataError when its file must be read and is damaged.
+        """
         files, entry = self.files(cell), self._entry(cell)
         if not files.finished():
             return False
@@ -64,6 +67,7 @@ class Finisher:
         names = ("key", "protocol", "file")
         if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
             self._note(cell, "done", **entry, **files.coverage(len(cell.findings)))
+        self._run.forget_attempt(cell.model, cell.loaded.name)
         return True
 
     def begin(self, cell: PlannedCell) -> None:
@@ -124,16 +128,24 @@ class Finisher:
             self.fail(model, dataset, f"unexpected {type(error).__name__}: {error} (details in {note})")
 
     def fail(self, model: str, dataset: str, reason: str) -> None:
-        """Notes and tells that a cell has no result."""
+        """Notes and tells that a cell was not computed; a result of an earlier run stays."""
         self.outcome.failed.append((model, dataset, reason))
         self._progress.say(f"{model} on {dataset}: failed: {reason}")
-        self._run.set_cell(model, dataset, "failed", reason=reason)
+        self._give_up(model, dataset, "failed", reason)
 
     def skip(self, model: str, dataset: str, reason: str) -> None:
-        """Notes and tells that there is nothing to compute."""
+        """Notes and tells that there is nothing to compute; a result of an earlier run stays."""
         self.outcome.skipped.append((model, dataset, reason))
         self._progress.say(f"{model} on {dataset}: skipped, {reason}")
-        self._run.set_cell(model, dataset, "skipped", reason=reason)
+        self._give_up(model, dataset, "skipped", reason)
+
+    def remark(self, model: str, dataset: str, text: str) -> None:
+        """Tells something about a cell that is computed all the same."""
+        self._progress.say(f"{model} on {dataset}: {text}")
+
+    def _give_up(self, model: str, dataset: str, state: str, reason: str) -> None:
+        if self._run.give_up(model, dataset, state, reason):
+            self._progress.say(kept_line(model, dataset))
 
     def _note(self, cell: PlannedCell, state: str, **details: Any) -> None:
         self._run.set_cell(cell.model, cell.loaded.name, state, **details)

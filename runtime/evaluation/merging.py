@@ -11,7 +11,7 @@ from typing import Any
 from ...engines.errors import RunError
 from .content import changed_ingredients, digest_of
 from .options import Outcome
-from .progress import Progress
+from .progress import Progress, kept_line
 from .rundir import RunDirectory, read_run
 from .schema import result_schema
 from .sharding import Shard
@@ -19,7 +19,10 @@ from .storage import KEY_FIELD, CellFiles, stored_key, write_table
 
 __all__ = ["merge_shards"]
 
-_OWN = ("key", "file", "cases", "missing", "unreadable", "seconds", "computed", "shard", "updated", "ingredients")
+_COUNTS = ("cases", "missing", "unreadable")
+_OWN = ("key", "file", *_COUNTS, "seconds", "computed", "shard", "updated", "ingredients", "last_attempt")
+# An evaluation reads no more of a finished file than its footer, so it would take this one over as it is.
+_AGAIN = "delete that file and evaluate that shard again"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def merge_shards(folders: Sequence[Path], out: Path, progress: Progress) -> Outc
             except _Unmergeable as error:
                 outcome.failed.append((model, dataset, str(error)))
                 progress.say(f"{model} on {dataset}: not merged: {error}")
-                run.set_cell(model, dataset, "failed", reason=str(error))
+                _give_up(run, progress, model, dataset, "failed", str(error))
     return outcome
 
 
@@ -99,10 +102,11 @@ def _merge(name: str, parts: Sequence[_Part], run: RunDirectory, outcome: Outcom
     entries = [(part, part.run["cells"].get(name)) for part in parts]
     skipped = [entry for _, entry in entries if entry is not None and entry.get("state") == "skipped"]
     if len(skipped) == len(entries):
-        entry = skipped[0]
-        outcome.skipped.append((entry["model"], entry["dataset"], entry["reason"]))
-        progress.say(f"{entry['model']} on {entry['dataset']}: skipped, {entry['reason']}")
-        run.set_cell(entry["model"], entry["dataset"], "skipped", reason=entry["reason"])
+        model, dataset = skipped[0]["model"], skipped[0]["dataset"]
+        reason = skipped[0].get("reason", "no reason was noted")
+        outcome.skipped.append((model, dataset, reason))
+        progress.say(f"{model} on {dataset}: skipped, {reason}")
+        _give_up(run, progress, model, dataset, "skipped", reason)
         return
     _check_states(entries)
     done = sorted(((part, entry) for part, entry in entries), key=lambda item: item[1]["shard"]["cases"][:2])
@@ -116,7 +120,7 @@ def _merge(name: str, parts: Sequence[_Part], run: RunDirectory, outcome: Outcom
         "key": key,
         "file": files.final.relative_to(run.path).as_posix(),
         "ingredients": ingredients,
-        **{field: sum(entry[field] for _, entry in done) for field in ("cases", "missing", "unreadable")},
+        **{field: sum(entry[field] for _, entry in done) for field in _COUNTS},
         **{field: round(sum(entry.get(field, 0) for _, entry in done), 3) for field in ("seconds", "computed")},
     }
     if files.finished():
@@ -127,6 +131,11 @@ def _merge(name: str, parts: Sequence[_Part], run: RunDirectory, outcome: Outcom
         outcome.computed += 1
         progress.say(f"{model} on {dataset}: {details['cases']} cases of {len(done)} shards")
     run.set_cell(model, dataset, "done", **details)
+
+
+def _give_up(run: RunDirectory, progress: Progress, model: str, dataset: str, state: str, reason: str) -> None:
+    if run.give_up(model, dataset, state, reason):
+        progress.say(kept_line(model, dataset))
 
 
 def _check_states(entries: Sequence[tuple[_Part, Mapping[str, Any] | None]]) -> None:
@@ -182,8 +191,8 @@ def _chunks(source: Path, entry: Mapping[str, Any]) -> Iterator[Any]:
     try:
         with pq.ParquetFile(source) as file:
             if file.metadata.num_rows != entry["cases"] * len(entry["findings"]):
-                raise _Unmergeable(f"{source} does not hold {entry['cases']} cases; evaluate that shard again")
+                raise _Unmergeable(f"{source} does not hold {entry['cases']} cases; {_AGAIN}")
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group)
     except (OSError, pa.ArrowException) as error:
-        raise _Unmergeable(f"{source} cannot be read ({error}); evaluate that shard again") from error
+        raise _Unmergeable(f"{source} cannot be read ({error}); {_AGAIN}") from error

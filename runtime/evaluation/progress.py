@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["PlainProgress", "Progress", "RichProgress", "cell_summary", "progress_for"]
+__all__ = [
+    "PlainProgress",
+    "Progress",
+    "RichProgress",
+    "cell_summary",
+    "kept_line",
+    "not_asked_line",
+    "progress_for",
+    "some_names",
+]
 
 _SECONDS_BETWEEN_LINES = 30.0
+_NAMED = 12
 
 
 class Progress(Protocol):
@@ -87,6 +97,24 @@ def progress_for(console: Console) -> Progress:
     return rich if console.is_terminal else PlainProgress(rich.say)
 
 
+def kept_line(model: str, dataset: str) -> str:
+    """What is told after a cell that was not computed but has a result of an earlier run."""
+    return f"{model} on {dataset}: its finished result is kept, and the report shows it"
+
+
+def not_asked_line(prompt_set: str, classes: Sequence[str], total: int) -> str:
+    """What is told of a dataset's classes that no prompt asks for: a mean over the others is no mean over all."""
+    return (
+        f"{len(classes)} of {total} classes are not asked for, as the prompt set '{prompt_set}' does not have them: "
+        f"{some_names(classes)}"
+    )
+
+
+def some_names(names: Sequence[str]) -> str:
+    """The first of many names, for a line."""
+    return ", ".join([*names[:_NAMED], *["..."] * (len(names) > _NAMED)]) or "none"
+
+
 def cell_summary(cases: int, computed: int, coverage: dict[str, int], seconds: float) -> str:
     """The line that ends a cell: cases, rate, and what was missing."""
     text = f"{cases} cases"
@@ -96,4 +124,5 @@ def cell_summary(cases: int, computed: int, coverage: dict[str, int], seconds: f
         text += f", {computed / max(seconds, 1e-9):.1f} cases/s"
     if coverage["missing"] or coverage["unreadable"]:
         text += f"; {coverage['missing']} images missing, {coverage['unreadable']} unreadable"
+        text += " (xbench-fast datasets check --decode names them)"
     return text

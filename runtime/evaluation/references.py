@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...engines.errors import ImageError
 from .baselines import baseline_grid, baseline_rows, describe_baseline, draw_case, drawn_rows
 from .decoding import Decoded
-from .map_files import MapFolder
+from .map_files import KEPT_CELLS, MapFolder
 from .measure import Measure, Pair
 from .scoring import Row
 
@@ -72,7 +72,8 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
     if not findings:
         case, name = loaded.all_cases[0].case_id, loaded.dataset.classes[0]
         return f"{folder.folder} has no map of its cases and classes; one would be called {case}/{name}.npy"
-    grid = folder.grid(loaded.all_cases, findings)
+    size = folder.size(loaded.all_cases, findings)
+    grid = size if size is not None and size[0] * size[1] <= KEPT_CELLS else None
     return Reference(
         name=folder.name,
         findings=findings,
@@ -80,7 +81,12 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
         rows=lambda batch: [row for rows in batch for row in rows],
         batch=1,
         description=folder.digest,
-        facts={"weights": "maps", "grid": None if grid is None else list(grid)},
+        # `grid` is what the rows keep; the size of larger maps is still their resolution.
+        facts={
+            "weights": "maps",
+            "grid": None if grid is None else list(grid),
+            "map_size": None if size is None else list(size),
+        },
     )
 
 

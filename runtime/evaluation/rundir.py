@@ -12,13 +12,18 @@ from typing import IO, Any, Self
 
 from ...engines.errors import RunError
 from ..machine import code_version, describe_machine
+from .run_content import fault_in_run
 from .sharding import is_shard_folder
-from .storage import CellFiles, write_json
+from .storage import CellFiles, stored_key, write_json
 
 __all__ = ["RUN_FILE", "RUN_SCHEMA", "RunDirectory", "cell_id", "cell_stem", "read_run"]
 
 RUN_FILE = "run.json"
 RUN_SCHEMA = 1
+
+_OURS = (".lock", "cells", "prepared")
+_AGAIN = "delete that file and run eval again: results in cells/ are reused."
+_MADE_LATER = ("report", "studies", "errors")  # names that mean something only beside results
 
 
 def cell_id(model: str, dataset: str) -> str:
@@ -32,7 +37,10 @@ def cell_stem(model: str, dataset: str) -> str:
 
 
 def read_run(path: Path) -> dict[str, Any]:
-    """The content of run.json in the run directory `path`. Raises RunError when there is none or it is damaged."""
+    """The content of run.json in the run directory `path`. Raises RunError when there is none or it is damaged.
+
+    What is returned holds all that its readers rely on, see `run_content`.
+    """
     source = path / RUN_FILE
     if not source.is_file():
         raise RunError(
@@ -40,12 +48,15 @@ def read_run(path: Path) -> dict[str, Any]:
         )
     try:
         data = json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"{source} cannot be read ({error}); delete that file and run eval again: results in cells/ are reused."
-        ) from error
-    if not isinstance(data, dict) or data.get("schema") != RUN_SCHEMA or not isinstance(data.get("cells"), dict):
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{source} cannot be read ({error}); {_AGAIN}") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{source} is damaged: it is no object; {_AGAIN}")
+    if data.get("schema") != RUN_SCHEMA:
         raise RunError(f"{source} was written by another version; use a new --out directory.")
+    fault = fault_in_run(data)
+    if fault is not None:
+        raise RunError(f"{source} is damaged: {fault}; {_AGAIN}")
     return data
 
 
@@ -79,8 +90,12 @@ class RunDirectory:
             raise RunError(
                 f"Another evaluation is writing to {self.path}; wait for it, or choose another --out."
             ) from error
-        if (self.path / RUN_FILE).is_file():
-            self._data = read_run(self.path)
+        try:
+            if (self.path / RUN_FILE).is_file():
+                self._data = read_run(self.path)
+        except RunError:
+            self._lock.close()
+            raise
         return self
 
     def __exit__(
@@ -118,6 +133,26 @@ class RunDirectory:
         self._data["cells"][cell_id(model, dataset)] = entry
         self.save()
 
+    def give_up(self, model: str, dataset: str, state: str, reason: str) -> bool:
+        """Notes that a cell was not computed, and returns whether it has a finished result that is kept.
+
+        `state` is `failed` or `skipped`. A finished cell whose file is there stays as it is and tells of this as its
+        `last_attempt`. Raises RunError.
+        """
+        entry = self.cell(model, dataset)
+        if entry is None or entry["state"] != "done" or stored_key(self.path / entry["file"]) != entry["key"]:
+            self.set_cell(model, dataset, state, reason=reason)
+            return False
+        entry["last_attempt"] = {"state": state, "reason": reason, "at": _now()}
+        self._data["cells"][cell_id(model, dataset)] = entry
+        self.save()
+        return True
+
+    def forget_attempt(self, model: str, dataset: str) -> None:
+        """Removes what `give_up` noted beside a result: the last attempt came to something. Raises RunError."""
+        if self._data["cells"][cell_id(model, dataset)].pop("last_attempt", None) is not None:
+            self.save()
+
     def save(self) -> None:
         """Writes run.json, whole or not at all. Raises RunError."""
         self._data["updated"] = _now()
@@ -130,9 +165,10 @@ class RunDirectory:
     def _check_place(self) -> None:
         if not self.path.exists() or (self.path / RUN_FILE).is_file():
             return
+        # run.json may have been deleted because it was damaged: what was made from its results is no obstacle.
+        known = (*_OURS, *_MADE_LATER) if (self.path / "cells").is_dir() else _OURS
         if not self.path.is_dir() or any(
-            item.name not in (".lock", "cells", "prepared") and not is_shard_folder(item.name)
-            for item in self.path.iterdir()
+            item.name not in known and not is_shard_folder(item.name) for item in self.path.iterdir()
         ):
             raise RunError(f"{self.path} exists and is no run directory; choose an empty or new folder with --out.")
 

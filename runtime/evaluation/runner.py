@@ -17,6 +17,7 @@ from ...engines.prompts import PromptSet
 from ...metrics_gpu.protocols import protocol
 from ..config import DatasetConfig
 from ..images.decoders import CPU, Decoder
+from ..presence import has_file, has_folder
 from .cell import Cell, compute_cell
 from .content import cell_ingredients, reference_ingredients
 from .device_cell import compute_on_device
@@ -25,7 +26,7 @@ from .map_files import MapFolder
 from .measure import Measure, Sweep
 from .options import Options, Outcome
 from .pairing import LoadedDataset, load_dataset, prompt_set_name, shared_findings
-from .progress import Progress
+from .progress import Progress, not_asked_line, some_names
 from .reference_cell import compute_reference
 from .references import baseline_reference, maps_reference
 from .rundir import RunDirectory
@@ -114,16 +115,26 @@ class Runner:
 
     def _pair(self, bundle: Bundle, config: DatasetConfig) -> tuple[LoadedDataset, PromptSet, dict[str, str]] | str:
         """What a cell needs, or the sentence that says why it is skipped."""
-        if self._options.skip_absent and not config.root.is_dir():
+        if self._options.skip_absent and not has_folder(config.root):
             return f"its folder {config.root} does not exist"
         loaded = self._load(config)
         name = prompt_set_name(bundle, config, loaded.dataset)
         if name is None:
-            return "the bundle has no prompt set for it"
+            have = some_names(sorted(bundle.manifest.prompt_sets))
+            return (
+                f"the bundle has no prompt set '{config.name}' (it has: {have}); name one with "
+                f"--data-option {config.name}.prompts=SET, or add one with xbench-fast prompts encode"
+            )
         prompts = bundle.prompt_set(name)
-        findings = shared_findings(prompts.findings, loaded.dataset.classes)
+        classes = loaded.dataset.classes
+        findings = shared_findings(prompts.findings, classes)
         if not findings:
-            return f"its prompt set '{name}' has none of the dataset's classes"
+            return (
+                f"its prompt set '{name}' ({some_names(prompts.findings)}) has none of the dataset's classes "
+                f"({some_names(classes)})"
+            )
+        if left := [each for each in classes if each not in findings]:
+            self._cells.remark(bundle.name, config.name, not_asked_line(name, left, len(classes)))
         return loaded, prompts, findings
 
     def _load(self, config: DatasetConfig) -> LoadedDataset:
@@ -164,7 +175,7 @@ class Runner:
     ) -> PlannedCell:
         """What decides the rows of a cell. Raises DataError when the dataset has no images at all."""
         options = self._options
-        if not any(case.image.is_file() for case in loaded.all_cases):
+        if not any(has_file(case.image) for case in loaded.all_cases):
             raise DataError(
                 f"None of the {len(loaded.all_cases)} images of dataset '{loaded.name}' exists (the first would be "
                 f"{loaded.all_cases[0].image}); correct its root or its options."
@@ -180,12 +191,13 @@ class Runner:
             "logit_scale": bundle.manifest.logit_scale,
             "engine": asdict(engine.info),
             "grid": list(bundle.manifest.grid),
+            **_extent(loaded),
         }
         return PlannedCell(bundle.name, loaded, list(findings), ingredients, facts)
 
     def _reference(self, model: str | MapFolder, config: DatasetConfig) -> None:
         name = model.name if isinstance(model, MapFolder) else model
-        if self._options.skip_absent and not config.root.is_dir():
+        if self._options.skip_absent and not has_folder(config.root):
             self._cells.skip(name, config.name, f"its folder {config.root} does not exist")
             return
         options, loaded = self._options, self._load(config)
@@ -204,7 +216,13 @@ class Runner:
                 found, loaded, files, chunk=options.chunk, workers=options.threads, advance=advance
             )
 
-        self._cells.compute(PlannedCell(name, loaded, found.findings, ingredients, found.facts), compute)
+        facts = {**found.facts, **_extent(loaded)}
+        self._cells.compute(PlannedCell(name, loaded, found.findings, ingredients, facts), compute)
+
+
+def _extent(loaded: LoadedDataset) -> dict[str, int]:
+    """How many cases the dataset has, so that a report can tell a limit that left some out from one that did not."""
+    return {"dataset_cases": len(loaded.dataset.cases())}
 
 
 def compute_anywhere(cell: Cell, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:

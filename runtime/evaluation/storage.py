@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ...engines.errors import RunError
+from ...engines.errors import DataError, RunError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +73,7 @@ def stored_key(path: Path) -> str | None:
     except (OSError, pa.ArrowException):
         return None
     key = metadata.get(KEY_FIELD.encode())
-    return key.decode() if key is not None else None
+    return key.decode(errors="replace") if key is not None else None
 
 
 def write_table(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
@@ -123,11 +123,20 @@ class CellFiles:
         write_atomic(self.part(index), lambda draft: _write_bytes(draft, content))
 
     def coverage(self, findings: int) -> dict[str, int]:
-        """Images of the finished cell, of `findings` rows each, by status: {"missing": .., "unreadable": ..}."""
+        """Images of the finished cell, of `findings` rows each, by status: {"missing": .., "unreadable": ..}.
+
+        Raises DataError when the file is damaged.
+        """
+        import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        status = pq.read_table(self.final, columns=["status"])["status"]
+        try:
+            status = pq.read_table(self.final, columns=["status"])["status"]
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(
+                f"{self.final} is damaged ({error}); delete that file and run the same command again."
+            ) from error
         return {
             name: int(pc.sum(pc.equal(status, name)).as_py() or 0) // findings for name in ("missing", "unreadable")
         }
@@ -135,12 +144,23 @@ class CellFiles:
     def merge(self, count: int, schema: pa.Schema) -> None:
         """Joins parts 0..count-1 into the final file, one part in memory at a time.
 
-        Raises RunError when a part has vanished or the disk refuses; the parts are removed only after the rename.
+        Raises RunError when the disk refuses, and DataError for a part that is damaged, which is deleted so that the
+        same command computes it again; the parts are removed only after the rename.
         """
+        write_table(self.final, (self._read_part(index, schema) for index in range(count)), schema)
+        shutil.rmtree(self.parts, ignore_errors=True)
+
+    def _read_part(self, index: int, schema: pa.Schema) -> pa.Table:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        write_table(self.final, (pq.read_table(self.part(index), schema=schema) for index in range(count)), schema)
-        shutil.rmtree(self.parts, ignore_errors=True)
+        path = self.part(index)
+        try:
+            return pq.read_table(path, schema=schema)
+        except (OSError, pa.ArrowException) as error:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise DataError(f"{path} was damaged ({error}) and is deleted; run the same command again.") from error
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -4,11 +4,13 @@ load, maps  result files -> arrays; maps and regions are read only where they ar
 choices     what a report can be asked to do otherwise
 pairs       the pairs of a cell as the choices count them
 patients    the patients of a dataset and their draws
+shared      what numbers rest on, and what of it two cells share
 values      arrays -> numbers of a cell; numbers: their names
 spread      arrays -> bootstrap replicates and intervals of a cell
 compute     a run -> results
 results     the numbers of all cells, and means over datasets
-differences two models on the same patients, tested
+overlaps    two models, each on what both have
+differences those of two models there, tested
 paper/      what the paper prints
 
 table       what a table is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from ...metrics_gpu.bootstrap import Interval
@@ -12,15 +12,29 @@ from .printed import NONE, percent
 from .table import BEST, SECOND, Cell, Mark
 from .values import CellValues
 
-__all__ = ["Entry", "comparable", "compared", "entry", "interval_text", "marked", "number_cell", "signed"]
+__all__ = [
+    "Entry",
+    "comparable",
+    "compared",
+    "entry",
+    "interval_text",
+    "marked",
+    "number_cell",
+    "signed",
+    "unranked",
+]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A printed cell and the value it is ranked by in its column, None to leave it out of the ranking."""
+    """A printed cell and the value it is ranked by in its column, None to leave it out of the ranking.
+
+    basis: what the value rests on; values of another basis are not comparable.
+    """
 
     cell: Cell
     rank: float | None = None
+    basis: Hashable = None
 
 
 def number_cell(number: Number, *, points: bool = False) -> Cell:
@@ -31,9 +45,9 @@ def number_cell(number: Number, *, points: bool = False) -> Cell:
     return Cell(percent(value), interval_text(number.interval, scale), note=note)
 
 
-def entry(number: Number, *, points: bool = False, ranked: bool = True) -> Entry:
-    """`number_cell`, ranked by its value."""
-    return Entry(number_cell(number, points=points), number.value if ranked else None)
+def entry(number: Number, basis: Hashable = None, *, points: bool = False, ranked: bool = True) -> Entry:
+    """`number_cell`, ranked by its value among those of the same basis."""
+    return Entry(number_cell(number, points=points), number.value if ranked else None, basis)
 
 
 def interval_text(interval: Interval | None, scale: float = 100.0) -> str:
@@ -70,16 +84,34 @@ def compared(found: Entry, number: Number, printed: Printed | None, means: bool,
 def marked(rows: Sequence[Sequence[Entry]], competing: Sequence[bool]) -> list[tuple[Cell, ...]]:
     """Rows of cells, in each column the best and the second best of the competing rows marked.
 
-    Values that print alike are equal. A second best is marked among three or more, a best among two or more.
+    Values that print alike are equal. A second best is marked among three or more, a best among two or more. Compared
+    are only values of one basis, that of most rows.
     """
     columns = list(zip(*rows, strict=True)) if rows else []
     done: list[list[Cell]] = [[] for _ in rows]
     for column in columns:
         ranks = [round(item.rank, 4) if take and item.rank is not None else None
-                 for item, take in zip(column, competing, strict=True)]  # fmt: skip
+                 for item, take in zip(column, _ranked(column, competing), strict=True)]  # fmt: skip
         for row, item, mark in zip(done, column, _marks(ranks), strict=True):
             row.append(replace(item.cell, mark=mark) if mark else item.cell)
     return [tuple(row) for row in done]
+
+
+def unranked(rows: Sequence[Sequence[Entry]], competing: Sequence[bool]) -> list[bool]:
+    """Of each row, whether `marked` leaves one of its values out because it rests on another basis than most."""
+    left = [False] * len(rows)
+    for column in zip(*rows, strict=True):
+        for place, (item, take, kept) in enumerate(zip(column, competing, _ranked(column, competing), strict=True)):
+            left[place] |= take and item.rank is not None and not kept
+    return left
+
+
+def _ranked(column: Sequence[Entry], competing: Sequence[bool]) -> list[bool]:
+    """Which of a column's entries are compared with each other."""
+    known = [take and item.rank is not None for item, take in zip(column, competing, strict=True)]
+    bases = [item.basis for item, take in zip(column, known, strict=True) if take]
+    most = max(bases, key=bases.count, default=None)
+    return [take and item.basis == most for item, take in zip(column, known, strict=True)]
 
 
 def _marks(ranks: Sequence[float | None]) -> list[Mark]:

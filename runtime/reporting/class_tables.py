@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .cells import Entry, comparable, compared, entry, marked, number_cell
+from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
 from .grounding_tables import shared_rows
-from .notes import FLOOR, FLOOR_NOTE, best_notes, flags, interval_notes, optimistic, paper_notes
+from .notes import FLOOR, best_notes, flags, floor_note, interval_notes, optimistic, paper_notes, ranking_notes
 from .printed import NONE
 from .results import Results
 from .table import Cell, Column, Item, Table
@@ -23,15 +23,17 @@ def class_pointing(results: Results, dataset: str) -> Table:
     rows: list[tuple[Item, ...]] = list(
         shared_rows("n", cells, lambda cell: ("", *(str(_n(cell, name)) for name in names)))
     )
-    rows += shared_rows("chance", cells, lambda cell: _numbers(cell, names, "chance"))
-    body = marked(
-        [_pointing_row(results, model, dataset, names) for model in results.models], _competing(results, dataset)
-    )
+    share = "region" if results.choices.tolerance_px else "chance"  # a tolerance lets more pixels hit
+    rows += shared_rows(share, cells, lambda cell: _numbers(cell, names, "chance"))
+    entries = [_pointing_row(results, model, dataset, names) for model in results.models]
+    competing = _competing(results, dataset)
+    body = marked(entries, competing)
     rows += [(model, *row) for model, row in zip(results.models, body, strict=True)]
     columns = (Column("model"), Column("Mean"), *map(Column, names))
     notes = (
-        "percent; chance: the mean region fraction of the class",
+        f"percent; {share}: the mean region fraction of the class",
         *interval_notes(results, cells),
+        *ranking_notes(results.models, unranked(entries, competing)),
         *paper_notes(cells, any(cell.paper for row in body for cell in row)),
         *flags(_flags(results, cells, names)),
     )
@@ -56,17 +58,19 @@ def class_dice(results: Results, dataset: str) -> Table:
     rows += shared_rows(FLOOR, cells, lambda cell: _floor_row(cell, names, len(titles)))
     body = []
     for model in results.models:
-        row = [entry(results.number(model, dataset, field)) for field in fields]
+        row = _entries(results, model, dataset, fields)
         for name in names:
-            row += [entry(results.number(model, dataset, field, name)) for field in fields]
+            row += _entries(results, model, dataset, fields, name)
             row.append(Entry(Cell(_tau(results.cells.get((model, dataset)), name))))
         body.append(row)
-    cells_of = marked(body, _competing(results, dataset))
+    competing = _competing(results, dataset)
+    cells_of = marked(body, competing)
     rows += [(model, *row) for model, row in zip(results.models, cells_of, strict=True)]
     notes = (
         *best_notes(cells),
-        FLOOR_NOTE,
+        floor_note(results, cells),
         *interval_notes(results, cells),
+        *ranking_notes(results.models, unranked(body, competing)),
         "percent; tau: the threshold found on all patients, in the unit of the protocol",
     )
     title = f"{results.title(dataset)}: Dice per class at the best threshold"
@@ -85,13 +89,19 @@ def class_auc(results: Results, dataset: str) -> Table:
         return ("", *(f"{item.positives} of {item.n}" if item else NONE for item in found))
 
     rows = list(shared_rows("positives", cells, known))
-    body = marked(
-        [[entry(cell.number("auc")), *(entry(cell.number("auc", name)) for name in names)] for cell in cells],
-        [True] * len(cells),
-    )
+    entries = [
+        [found for name in ("", *names) for found in _entries(results, cell.model, dataset, ["auc"], name)]
+        for cell in cells
+    ]
+    everybody = [True] * len(cells)
+    body = marked(entries, everybody)
     rows += [(cell.model, *row) for cell, row in zip(cells, body, strict=True)]
     columns = (Column("model"), Column("Mean"), *map(Column, names))
-    notes = ("percent; area under the ROC curve, half credit for ties", *interval_notes(results, cells))
+    notes = (
+        "percent; area under the ROC curve, half credit for ties",
+        *interval_notes(results, cells),
+        *ranking_notes([cell.model for cell in cells], unranked(entries, everybody), "labels"),
+    )
     title = f"{results.title(dataset)}: AUC per class"
     return Table(title, columns, tuple(rows), results.stamps(cells), notes, f"auc-{_stem(dataset)}")
 
@@ -99,7 +109,9 @@ def class_auc(results: Results, dataset: str) -> Table:
 def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Entry]:
     cell = results.cells.get((model, dataset))
     numbers = [results.number(model, dataset, "pointing", name) for name in ("", *names)]
-    found = [entry(number) for number in numbers]
+    found = [
+        entry(n, results.basis(model, dataset, "pointing", name)) for name, n in zip(("", *names), numbers, strict=True)
+    ]
     if cell is None:
         return found
     printed = [
@@ -108,6 +120,14 @@ def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[st
     ]
     means = comparable(cell)
     return [compared(item, number, value, means) for item, number, value in zip(found, numbers, printed, strict=True)]
+
+
+def _entries(results: Results, model: str, dataset: str, fields: Sequence[str], name: str = "") -> list[Entry]:
+    """Numbers of a class, or of the dataset (no name)."""
+    return [
+        entry(results.number(model, dataset, field, name), results.basis(model, dataset, field, name))
+        for field in fields
+    ]
 
 
 def _flags(results: Results, cells: Sequence[CellValues], names: Sequence[str]) -> list[tuple[str, str]]:

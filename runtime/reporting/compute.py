@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from ...engines.errors import ConfigError
 from ...metrics_gpu.search import model_levels
 from ..machine import usable_cores
 from .choices import DEFAULTS, Choices
 from .load import CellRows, Run
-from .pairs import ScoredPairs, scored_pairs
+from .pairs import ScoredPairs, scored_pairs, why_left_out
 from .patients import dataset_patients
 from .results import Results
+from .shared import find_bases
 from .values import CellValues, cell_values
 
 __all__ = ["make_results"]
@@ -26,6 +28,8 @@ def make_results(run: Run, choices: Choices = DEFAULTS) -> Results:
     that do not fit the run.
     """
     rows = {(cell.model, cell.dataset): cell for cell in run.cells()}
+    left_out = {key: reason for key, cell in rows.items() if (reason := why_left_out(cell, choices))}
+    rows = {key: cell for key, cell in rows.items() if key not in left_out}
     pairs = {key: scored_pairs(run, cell, choices) for key, cell in rows.items()}
     patients = {
         dataset: dataset_patients(dataset, _column(rows, dataset), choices.replicates, choices.seed)
@@ -44,7 +48,19 @@ def make_results(run: Run, choices: Choices = DEFAULTS) -> Results:
     # The walks and matrix products leave the interpreter to other threads.
     with ThreadPoolExecutor(usable_cores()) as pool:
         cells = dict(zip(rows, pool.map(compute, rows), strict=True))
-    return Results(tuple(run.models), tuple(run.datasets), cells, dict(run.unfinished), choices, rows, patients)
+    return Results(
+        models=tuple(run.models),
+        datasets=tuple(run.datasets),
+        cells=cells,
+        unfinished={**run.unfinished, **left_out},
+        choices=choices,
+        left_out=left_out,
+        rows=rows,
+        pairs=pairs,
+        bases=find_bases(rows, pairs),
+        levels=levels,
+        patients=patients,
+    )
 
 
 def _column(rows: Mapping[Key, CellRows], dataset: str) -> Sequence[CellRows]:
@@ -52,8 +68,18 @@ def _column(rows: Mapping[Key, CellRows], dataset: str) -> Sequence[CellRows]:
 
 
 def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | None:
-    """The one threshold of a model, if that is what is asked."""
+    """The one threshold of a model, if that is what is asked.
+
+    Raises ConfigError when its datasets were evaluated so differently that one threshold means nothing.
+    """
     own = [scored for (name, _), scored in pairs.items() if name == model]
     if not own or own[0].options.unit != "per_model":
         return None
+    searches = {(*scored.protocol.sweeping.values(), scored.options.tau_from) for scored in own}
+    if len(searches) > 1:
+        names = " and ".join(dict.fromkeys(scored.protocol.name for scored in own))
+        raise ConfigError(
+            f"--best per_model seeks one threshold for all datasets of {model}, but they were evaluated by the "
+            f"protocols {names}; name one with --protocol, or choose another --best."
+        )
     return model_levels([(scored.counts, scored.class_of) for scored in own], own[0].options) or (0, 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from .cells import interval_text, signed
 from .differences import COMPARED, Difference, Differences
 from .notes import optimistic
+from .overlaps import Extent, Overlap
 from .printed import NONE, p_value
 from .results import Results
 from .table import Cell, Column, Item, Table
@@ -16,18 +17,19 @@ __all__ = ["difference_tables"]
 
 _TITLES = {"pointing": "Point", "dice_best": "Dice", "dice_honest": "Dice honest", "auc": "AUC"}
 _NOTES = (
-    "first minus second, percentage points; paired bootstrap over patients, who are the same for both models; "
-    "p: two-sided, corrected by Holm's method for all pairs of models of the column",
+    "first minus second, percentage points, on the pairs (of AUC: labels) that both models have; paired bootstrap over "
+    "their patients; p: two-sided, corrected by Holm's method for all comparisons of the column",
 )
 
 
 def difference_tables(results: Results, differences: Differences) -> Iterator[Table]:
     """Nothing for a single model."""
     if any(not item.dataset for item in differences.numbers):
-        notes = (*_NOTES, "mean over the datasets that both models have")
+        notes = (*_NOTES, "mean over the datasets on which the two models can be compared")
         yield _table(results, differences, "", "Differences between models: mean of datasets", notes)
     for dataset in results.datasets:
-        if any(item.dataset == dataset for item in differences.numbers):
+        numbers = any(item.dataset == dataset for item in differences.numbers)
+        if numbers or any(_apart(item) for item in differences.overlaps if item.dataset == dataset):
             title = f"Differences between models: {results.title(dataset)}"
             yield _table(results, differences, dataset, title, _NOTES)
 
@@ -45,12 +47,14 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
         columns.append(Column("p DeLong", "AUC"))
         notes = (
             *notes,
-            "p DeLong: of the same difference in AUC by DeLong's method, which takes images as independent",
+            "p DeLong: of the AUC on images that all models read, by DeLong's method, which takes them as independent",
         )
+    met = list(_met(differences, dataset))
+    apart = {(item.first, item.second) for item in met if _apart(item)}
     rows: list[tuple[Item, ...]] = []
     for first, second in combinations(results.models, 2):
         found = [differences.of(dataset, field, first, second) for field in fields]
-        if not any(found):
+        if not any(found) and (first, second) not in apart:
             continue
         row: list[Item] = [first, second]
         for item in found:
@@ -59,10 +63,7 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
             pair = delong.get((first, second))
             row.append(Cell(p_value(pair.p_holm if pair else None)))
         rows.append(tuple(row))
-    replicates = results.choices.replicates
-    if replicates:
-        least = p_value(min(1.0, 2 * len(rows) / (replicates + 1)))
-        notes = (*notes, f"{replicates} resamples and {len(rows)} pairs: no corrected p is below {least}")
+    notes = (*notes, *_overlap_notes(results, met), *_least(results, differences, dataset, fields, titles))
     shown = results.column(dataset) if dataset else results.finished
     stamps = results.stamps([cell for cell in shown if cell.competes])
     name = f"differences-{dataset}" if dataset else "differences"
@@ -71,3 +72,55 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
 
 def _cell(found: Difference | None) -> Cell:
     return Cell(NONE) if found is None else Cell(signed(found.difference), interval_text(found.interval))
+
+
+def _met(differences: Differences, dataset: str) -> Iterator[Overlap]:
+    """The overlaps that a table rests on: of its dataset, or those that go into a mean."""
+    means = {
+        (name, item.first, item.second) for item in differences.numbers if not item.dataset for name in item.datasets
+    }
+    for item in differences.overlaps:
+        if item.dataset == dataset or (not dataset and (item.dataset, item.first, item.second) in means):
+            yield item
+
+
+def _apart(overlap: Overlap) -> bool:
+    return overlap.pairs.apart or overlap.labels.apart
+
+
+def _overlap_notes(results: Results, met: Sequence[Overlap]) -> Iterator[str]:
+    """How many pairs and labels were left out because one of two models lacks them, and where nothing is left."""
+    kinds: tuple[tuple[str, Callable[[Overlap], Extent]], ...] = (
+        ("pairs", lambda item: item.pairs),
+        ("labels", lambda item: item.labels),
+    )
+    for what, of in kinds:
+        left: dict[str, int] = {}
+        for item in met:
+            if of(item).left_out and of(item).shared:
+                name = f"{item.first} and {item.second}"
+                left[name] = left.get(name, 0) + of(item).left_out
+        if left:
+            counts = ", ".join(f"{count} of {name}" for name, count in left.items())
+            yield f"{what} left out, as only one of the two models has them: {counts}"
+        for item in met:
+            if of(item).apart:
+                where = results.title(item.dataset)
+                yield f"{item.first} and {item.second} share no {what} on {where}: no difference can be given"
+
+
+def _least(
+    results: Results, differences: Differences, dataset: str, fields: Sequence[str], titles: Mapping[str, str]
+) -> Iterator[str]:
+    """The smallest p that the bootstrap can give after the correction, of each column: its family is the column."""
+    replicates = results.choices.replicates
+    sizes: dict[int, list[str]] = {}
+    for field in fields if replicates else ():
+        tested = [d for d in differences.numbers if (d.dataset, d.field) == (dataset, field) and d.p is not None]
+        if tested:
+            sizes.setdefault(len(tested), []).append(titles[field])
+    for size, columns in sizes.items():
+        least = p_value(min(1.0, 2 * size / (replicates + 1)))
+        of = "" if len(sizes) == 1 else f" of {', '.join(columns)}"
+        many = f"{size} comparison{'s' * (size > 1)}"
+        yield f"{replicates} resamples and {many}: no corrected p of the bootstrap{of} is below {least}"

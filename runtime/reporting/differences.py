@@ -1,6 +1,7 @@
 """Differences between two models on the same patients, tested and corrected for their number.
 
-The family of Holm's correction is all pairs of models within one number of one dataset (or of the mean over datasets).
+Both models are scored on the (image, finding) pairs, or labels, that both have. The family of Holm's correction is all
+comparisons within one number of one dataset (or of the mean over datasets).
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from itertools import combinations
 from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...metrics_gpu.bootstrap import Interval
 from ...metrics_gpu.delong import auc_differences
 from ...metrics_gpu.paired import holm, paired_difference
 from .load import CellRows
+from .overlaps import Overlap, Overlaps
 from .results import Results
+from .values import CellValues
 
 __all__ = ["COMPARED", "AucPair", "Difference", "Differences", "find_differences"]
 
@@ -28,7 +32,8 @@ COMPARED: Final = ("pointing", "dice_best", "dice_honest", "auc")
 class Difference:
     """`first` minus `second` of a number, a fraction; on one dataset, or (empty) in the mean over `datasets`.
 
-    p: two-sided, of the paired bootstrap; p_holm: corrected. Both None without replicates.
+    p: two-sided, of the paired bootstrap; p_holm: corrected. Both None without replicates. shared: the pairs (of AUC:
+    labels) both values rest on; left_out: those that only one of the models has.
     """
 
     dataset: str
@@ -40,6 +45,8 @@ class Difference:
     p: float | None
     p_holm: float | None = None
     datasets: tuple[str, ...] = ()
+    shared: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,10 +66,11 @@ class AucPair:
 
 @dataclass(frozen=True)
 class Differences:
-    """All comparisons of a report."""
+    """All comparisons of a report, and what every two models share on each dataset."""
 
     numbers: tuple[Difference, ...]
     classes: tuple[AucPair, ...]
+    overlaps: tuple[Overlap, ...] = ()
 
     def of(self, dataset: str, field: str, first: str, second: str) -> Difference | None:
         """The comparison of a number, None where one of the two models has none."""
@@ -74,48 +82,66 @@ def find_differences(results: Results) -> Differences:
     """Every two models (no baselines) on each dataset and in the mean over the datasets that both have."""
     numbers: list[Difference] = []
     classes: list[AucPair] = []
+    overlaps = Overlaps(results)
     for dataset in results.datasets:
         models = [cell.model for cell in results.column(dataset) if cell.competes]
         for field in COMPARED:
-            numbers += _corrected([d for a, b in combinations(models, 2) for d in _on(results, dataset, field, a, b)])
+            numbers += _corrected([d for a, b in combinations(models, 2) for d in _on(overlaps, dataset, field, a, b)])
         classes += _delong(
             dataset, [results.rows[model, dataset] for model in models if (model, dataset) in results.rows]
         )
     models = [model for model in results.models if any(cell.competes for cell in results.row(model))]
     if len(results.datasets) > 1:
         for field in COMPARED:
-            numbers += _corrected([d for a, b in combinations(models, 2) for d in _over(results, field, a, b)])
-    return Differences(tuple(numbers), tuple(classes))
+            numbers += _corrected(
+                [d for a, b in combinations(models, 2) for d in _over(results, overlaps, field, a, b)]
+            )
+    return Differences(tuple(numbers), tuple(classes), overlaps.all)
 
 
-def _on(results: Results, dataset: str, field: str, first: str, second: str) -> Iterator[Difference]:
-    cells = [results.cells[model, dataset] for model in (first, second)]
+def _on(overlaps: Overlaps, dataset: str, field: str, first: str, second: str) -> Iterator[Difference]:
+    found = overlaps.of(dataset, first, second)
+    if found is None:
+        return
+    overlap, cells = found
     a, b = (cell.number(field).value for cell in cells)
     if a is None or b is None:
         return
     drawn = [cell.drawn(field) for cell in cells]
-    if drawn[0] is None or drawn[1] is None:
-        yield Difference(dataset, field, first, second, a - b, None, None)
-        return
-    found = paired_difference(a, b, drawn[0], drawn[1])
-    yield Difference(dataset, field, first, second, found.difference, found.interval, found.p)
+    extent = overlap.extent(field)
+    tested = _difference(a, b, drawn)
+    yield Difference(dataset, field, first, second, *tested, shared=extent.shared, left_out=extent.left_out)
 
 
-def _over(results: Results, field: str, first: str, second: str) -> Iterator[Difference]:
-    both = tuple(
-        dataset
-        for dataset in results.datasets
-        if all(results.number(model, dataset, field).value is not None for model in (first, second))
-    )
-    a, b = (results.mean_number(model, field, both).value for model in (first, second))
+def _over(results: Results, overlaps: Overlaps, field: str, first: str, second: str) -> Iterator[Difference]:
+    cells: dict[tuple[str, str], CellValues] = {}
+    shared = left_out = 0
+    for dataset in results.datasets:
+        found = overlaps.of(dataset, first, second)
+        if found is None:
+            continue
+        overlap, there = found
+        if all(cell.number(field).value is not None for cell in there):
+            cells[first, dataset], cells[second, dataset] = there
+            shared += overlap.extent(field).shared
+            left_out += overlap.extent(field).left_out
+    both = tuple(dataset for model, dataset in cells if model == first)
+    met = replace(results, cells=cells)
+    a, b = (met.mean_number(model, field, both).value for model in (first, second))
     if len(both) < 2 or a is None or b is None:
         return
-    drawn = [results.mean_drawn(model, field, both) for model in (first, second)]
+    tested = _difference(a, b, [met.mean_drawn(model, field, both) for model in (first, second)])
+    yield Difference("", field, first, second, *tested, datasets=both, shared=shared, left_out=left_out)
+
+
+def _difference(
+    a: float, b: float, drawn: Sequence[NDArray[np.float64] | None]
+) -> tuple[float, Interval | None, float | None]:
+    """a - b with its interval and p, where replicates of both were drawn."""
     if drawn[0] is None or drawn[1] is None:
-        yield Difference("", field, first, second, a - b, None, None, datasets=both)
-        return
+        return a - b, None, None
     found = paired_difference(a, b, drawn[0], drawn[1])
-    yield Difference("", field, first, second, found.difference, found.interval, found.p, datasets=both)
+    return found.difference, found.interval, found.p
 
 
 def _delong(dataset: str, cells: Sequence[CellRows]) -> Iterator[AucPair]:

@@ -18,7 +18,8 @@ __all__ = ["csv_files"]
 
 _POINTS = ("delta_dice", "delta_honest")
 # Columns of tables that can be empty: one model differs from no other.
-_DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_holm", "datasets")
+_DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_holm", "datasets",
+                "shared", "left_out")  # fmt: skip
 _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference_points", "low", "high", "p_delong",
                     "p_holm")  # fmt: skip
 _METRICS = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
@@ -99,6 +100,8 @@ def _differences(differences: Differences) -> Iterator[dict[str, Any]]:
             "p": item.p,
             "p_holm": item.p_holm,
             "datasets": " ".join(item.datasets or (item.dataset,)),
+            "shared": item.shared,
+            "left_out": item.left_out,
         }
 
 
@@ -178,9 +181,11 @@ def _best_note(cell: CellValues | None) -> str:
 
 
 def _remark(results: Results, model: str, dataset: str) -> str:
-    """The stamp of a finished cell, the reason of another."""
+    """The stamp of a finished cell and what became of a later attempt, the reason of another."""
     cell = results.cells.get((model, dataset))
-    return stamp(cell.weights) if cell else results.unfinished.get((model, dataset), "not evaluated")
+    if cell is None:
+        return results.unfinished.get((model, dataset), "not evaluated")
+    return "; ".join(filter(None, (stamp(cell.weights), results.rows[model, dataset].attempt)))
 
 
 def _numbers(cell: CellValues | None, fields: Iterable[str], name: str = "") -> dict[str, float | None]:

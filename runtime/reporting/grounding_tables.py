@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-from .cells import Entry, comparable, compared, entry, marked, number_cell
-from .notes import FLOOR, FLOOR_NOTE, best_notes, flags, interval_notes, optimistic, paper_notes
+from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
+from .notes import (
+    FLOOR,
+    best_notes,
+    delta_note,
+    flags,
+    floor_note,
+    interval_notes,
+    left_out_notes,
+    optimistic,
+    paper_notes,
+    ranking_notes,
+)
 from .numbers import Number
 from .printed import NONE
 from .results import Results
@@ -40,17 +51,20 @@ def table_1(results: Results) -> Table:
     columns = [Column("model"), *(Column(title, group) for group in groups for title in titles.values())]
     columns.append(Column("delta Dice", _MEAN))
     lead = list(_lead(results, tuple(titles)))
-    body = marked([_row(results, model, tuple(titles)) for model in results.models], _competing(results))
+    entries, competing = [_row(results, model, tuple(titles)) for model in results.models], _competing(results)
+    body = marked(entries, competing)
     rows = [*lead, *((_label(results, model), *cells) for model, cells in zip(results.models, body, strict=True))]
     known = _flags(results, titles)
     notes = (
         *best_notes(results.finished),
-        FLOOR_NOTE,
+        floor_note(results, results.finished),
         *interval_notes(results, results.finished),
         *paper_notes(results.finished, _has_paper(body)),
         *flags(known),
         f"percent; {_weighting(results)}; {NONE} means no result; best value of a column bold, second best underlined "
         "(italic in Markdown)",
+        *ranking_notes(results.models, unranked(entries, competing)),
+        *left_out_notes(results),
         "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
     )
     stamps = results.stamps(results.finished)
@@ -76,19 +90,27 @@ def thresholds(results: Results) -> Table:
     groups = [*map(results.title, results.datasets), _MEAN]
     columns = (Column("model"), *(Column(title, group) for group in groups for title in titles.values()))
 
-    def entries(numbers: Sequence[tuple[str, Number]]) -> list[Entry]:
-        return [entry(n, points=f.startswith("delta"), ranked=not f.startswith("delta")) for f, n in numbers]
+    def one(field: str, number: Number, basis: Hashable) -> Entry:
+        return entry(number, basis, points=field.startswith("delta"), ranked=not field.startswith("delta"))
 
-    body = []
-    for model in results.models:
-        each = [(field, results.number(model, dataset, field)) for dataset in results.datasets for field in titles]
-        body.append(entries([*each, *((field, results.mean_number(model, field)) for field in titles)]))
-    cells = marked(body, _competing(results))
+    body = [
+        [
+            *(
+                one(field, results.number(model, dataset, field), results.basis(model, dataset, field))
+                for dataset in results.datasets
+                for field in titles
+            ),
+            *(one(field, results.mean_number(model, field), results.mean_basis(model, field)) for field in titles),
+        ]
+        for model in results.models
+    ]
+    competing = _competing(results)
+    cells = marked(body, competing)
     rows: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, cells, strict=True)]
     notes = (
-        "percent; delta: Dice at the best threshold minus Dice at 0.5, percentage points, never below 0 as the "
-        "threshold is chosen on the same data; honest: chosen on the other half of the patients, so it can be",
+        f"percent; {delta_note(results, results.finished)}",
         *interval_notes(results, results.finished),
+        *ranking_notes(results.models, unranked(body, competing)),
     )
     return Table("Threshold sensitivity", columns, tuple(rows), results.stamps(results.finished), notes, "thresholds")
 
@@ -115,8 +137,12 @@ def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
 
     def floor_of(cells: Sequence[CellValues]) -> tuple[Item, ...]:
         if len(cells) == 1:
-            return tuple(number_cell(cells[0].number(field)) for field in floors)
-        return tuple(number_cell(results.mean_number(cells[0].model, field)) for field in floors)
+            found = [number_cell(cells[0].number(field)) for field in floors]
+        else:
+            found = [number_cell(results.mean_number(cells[0].model, field)) for field in floors]
+        # With a tolerance a random pixel hits more often than the region's share of the image says.
+        blind = results.choices.tolerance_px > 0
+        return tuple("" if blind and name == "pointing" else item for name, item in zip(names, found, strict=True))
 
     for label, make in (("n pairs", n_of), (FLOOR, floor_of)):
         rows = {model: _lead_row(results, model, make, len(names)) for model in results.models if results.row(model)}
@@ -150,8 +176,9 @@ def _row(results: Results, model: str, names: Sequence[str]) -> list[Entry]:
         for name in names:
             number = results.number(model, dataset, name)
             printed = results.paper.table1.get((cell.family, cell.reader, _METRICS.get(name, ""))) if cell else None
-            found.append(compared(entry(number), number, printed, cell is not None and comparable(cell)))
-    found += [entry(results.mean_number(model, name)) for name in names]
+            mine = entry(number, results.basis(model, dataset, name))
+            found.append(compared(mine, number, printed, cell is not None and comparable(cell)))
+    found += [entry(results.mean_number(model, name), results.mean_basis(model, name)) for name in names]
     delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
     readers = {cell.reader for cell in cells if comparable(cell)}
     quoted = results.paper.delta_dice.get(cells[0].family) if cells else None

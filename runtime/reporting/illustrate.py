@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .load import Run
     from .table import Table
 
-__all__ = ["illustrate"]
+__all__ = ["illustrate", "remove_drawn"]
 
 _APART = ("coverage", "provenance")  # names of tables that stand behind the gallery, or as provenance
 
@@ -61,8 +61,15 @@ def illustrate(
         write_page(folder / "index.html", content)
     except MissingExtraError as error:
         say(str(error))
+        (folder / "index.html").unlink(missing_ok=True)  # of an earlier report
         return written
     return [folder / "index.html", *written]
+
+
+def remove_drawn(folder: Path) -> None:
+    """Removes what an earlier `illustrate` left: a page beside tables that say something else."""
+    (folder / "index.html").unlink(missing_ok=True)
+    _remove_others(folder / "figures", [])
 
 
 def _figures(results: Results, say: Callable[[str], None]) -> list[Figure]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...metrics_gpu.counts import Counts
 from ..evaluation.rundir import read_run
-from ..evaluation.schema import THRESHOLD_COUNT
+from ..evaluation.schema import THRESHOLD_COUNT, result_schema
 from ..evaluation.storage import stored_key
 
 __all__ = ["CellRows", "Run", "load_run"]
@@ -35,6 +35,7 @@ _COLUMNS = (
     "area",
     "overlap",
 )
+_OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "rescued")  # what a pair with `area` must have
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,12 @@ class CellRows:
     def protocol(self) -> str:
         """The name of the protocol the maps were swept by."""
         return str(self.entry.get("protocol", "default"))
+
+    @property
+    def attempt(self) -> str:
+        """What became of a later attempt to evaluate the cell, which left this result in place; empty for none."""
+        told = self.entry.get("last_attempt")
+        return "" if told is None else f"{told['state']} on {told['at']}: {told['reason']}"
 
     @property
     def pair_cases(self) -> NDArray[np.intp]:
@@ -124,7 +131,7 @@ class Run:
         return [(entry["model"], entry["dataset"]) for entry in self._done]
 
     def cell(self, model: str, dataset: str) -> CellRows:
-        """One finished cell. Raises RunError when there is none, or its result file cannot be read."""
+        """One finished cell. Raises RunError when there is none, or its result file cannot be read or is damaged."""
         for entry in self._done:
             if (entry["model"], entry["dataset"]) == (model, dataset):
                 return _read_cell(self.path / entry["file"], entry)
@@ -132,7 +139,7 @@ class Run:
         raise RunError(f"{self.path} has no result of {model} on {dataset}: {reason}.")
 
     def cells(self) -> Iterator[CellRows]:
-        """Finished cells, one in memory at a time. Raises RunError for a result file that cannot be read."""
+        """Finished cells, one in memory at a time. Raises RunError for a result file that is damaged."""
         for entry in self._done:
             yield _read_cell(self.path / entry["file"], entry)
 
@@ -155,21 +162,54 @@ def _why_not(path: Path, entry: Mapping[str, Any]) -> str | None:
 
 def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    # An evaluation reads no more of a finished file than its footer, so it would take this one over as it is.
+    again = "delete that file and run the same eval command again"
     try:
         table = pq.read_table(path, columns=list(_COLUMNS))
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(f"{path} cannot be read ({error}); run the same eval command again.") from error
-    findings = tuple(entry["findings"])
+        fault = _fault(table, entry)
+        if fault:
+            raise RunError(f"{path} is damaged: {fault}; {again}.")
+        return _rows_of(table, entry)
+    # Arrow and NumPy raise one of these for whatever else a file may hold.
+    except (OSError, pa.ArrowException, ValueError, TypeError) as error:
+        raise RunError(f"{path} cannot be read ({error}); {again}.") from error
+
+
+def _fault(table: Any, entry: Mapping[str, Any]) -> str:
+    """What keeps a table from being the rows of a cell, in words; empty if nothing does."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = result_schema()
+    for name in _COLUMNS:
+        if table.schema.field(name).type != wanted.field(name).type:
+            return f"its column '{name}' holds {table.schema.field(name).type}, not {wanted.field(name).type}"
+    findings = entry["findings"]
+    cases = entry.get("cases", table.num_rows // len(findings))
+    if table.num_rows != cases * len(findings):
+        return f"it has {table.num_rows} rows, not one for each of {cases} cases and {len(findings)} findings"
     # Rows are written case by case, each with all findings in this order.
+    if not table["finding"].combine_chunks().equals(pa.array([*findings] * cases, pa.string())):
+        return "it does not hold one row per case and finding"
+    counted = table["area"].is_valid()
+    for name in _OF_PAIRS:
+        lost = pc.sum(pc.and_(counted, table[name].is_null())).as_py()
+        if lost:
+            return f"{lost} of its {pc.sum(counted).as_py()} pairs have no '{name}'"
+    regions = pc.and_(pc.equal(table["status"], "ok"), pc.greater(table["region_area"].fill_null(0), 0))
+    lost = pc.sum(pc.and_(regions, pc.invert(counted))).as_py()
+    if lost:
+        return f"{lost} of its {pc.sum(regions).as_py()} regions have no 'area'"
+    return ""
+
+
+def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:
+    import pyarrow.compute as pc
+
+    findings = tuple(entry["findings"])
     each = len(findings)
-    repeated = pa.array([*findings] * (table.num_rows // each), pa.string())
-    if table.num_rows % each or not table["finding"].combine_chunks().equals(repeated):
-        raise RunError(
-            f"{path} does not hold one row per case and finding; delete it and run the same eval command again."
-        )
     first = table.select(["case_id", "patient_id", "status"]).take(np.arange(0, table.num_rows, each))
     status = first["status"].to_numpy()
     case_ids = first["case_id"].to_pylist()

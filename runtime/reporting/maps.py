@@ -81,7 +81,9 @@ def load_maps(run: Run, model: str, dataset: str) -> MapRows:
             raise RunError(f"{path} was made by a version that kept no maps; run the same eval command again.")
         table = pq.read_table(path, columns=list(_COLUMNS), filters=pc.field("region").is_valid())
     except (OSError, pa.ArrowException) as error:
-        raise RunError(f"{path} cannot be read ({error}); run the same eval command again.") from error
+        raise RunError(
+            f"{path} cannot be read ({error}); delete that file and run the same eval command again."
+        ) from error
     findings = tuple(entry["findings"])
     pairs = table.num_rows
     return MapRows(

@@ -76,7 +76,9 @@ def load_native(run: Run, model: str, dataset: str) -> NativeRows | None:
     try:
         table = pq.read_table(path, columns=["finding", "native"], filters=pc.field("native").is_valid())
     except (OSError, pa.ArrowException) as error:
-        raise RunError(f"{path} cannot be read ({error}); run the same eval command again.") from error
+        raise RunError(
+            f"{path} cannot be read ({error}); delete that file and run the same eval command again."
+        ) from error
     findings = tuple(entry["findings"])
     native = table["native"].combine_chunks()
 

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...metrics_gpu.protocols import protocol
 from .paper.printed import MARK
 from .results import Results
 from .stamps import HONEST, OPTIMISTIC
 from .values import CellValues
 
-__all__ = ["FLOOR", "FLOOR_NOTE", "best_notes", "flags", "interval_notes", "optimistic", "paper_notes", "search_of"]
+__all__ = [
+    "FLOOR",
+    "best_notes",
+    "delta_note",
+    "flags",
+    "floor_note",
+    "interval_notes",
+    "left_out_notes",
+    "never_negative",
+    "optimistic",
+    "paper_notes",
+    "ranking_notes",
+    "search_of",
+]
 
 FLOOR = "all-ones"
-FLOOR_NOTE = (
-    f"{FLOOR}: the value of a mask that covers the whole image; its IoU is the chance level of Point. Best-threshold "
-    "numbers cannot fall below it if the search begins at 0"
-)
 _SEARCHES = {
     "per_class": "the best threshold of each class of a dataset, by mean Dice",
     "per_dataset": "one threshold for all classes of a dataset, the best for the mean of their Dice",
@@ -41,7 +51,55 @@ def best_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
     honest = f"honest: {HONEST}"
     if not optimistic(cells):
         return (f"Dice and IoU: {search_of(cells)} ({HONEST})",)
-    return (f"* {OPTIMISTIC}: {search_of(cells)}; with few pairs its interval leans upwards", honest)
+    # An interval leans because every replicate chooses anew, which the one threshold of a model is not.
+    leans = any(cell.spread is not None and cell.grounding.options.unit != "per_model" for cell in cells)
+    more = "; with few pairs its interval leans upwards" if leans else ""
+    return (f"* {OPTIMISTIC}: {search_of(cells)}{more}", honest)
+
+
+def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
+    """What the row of the all-ones mask says, and what cannot fall below it."""
+    note = f"{FLOOR}: the value of a mask that covers the whole image"
+    if not results.choices.tolerance_px:
+        note += "; its IoU is the chance level of Point"
+    if cells and all(_holds_floor(cell) for cell in cells):
+        note += "; Dice* cannot fall below it, as its threshold is sought from 0 on the same data"
+    return note
+
+
+def never_negative(results: Results, cells: Sequence[CellValues]) -> bool:
+    """Whether Dice at the best threshold of a dataset cannot be less than at 0.5, which was tried too."""
+    units = {cell.grounding.options.unit for cell in cells}
+    safe = {"per_class", "per_image"} | ({"per_dataset"} if results.choices.mean == "macro" else set())
+    return units <= safe
+
+
+def delta_note(results: Results, cells: Sequence[CellValues]) -> str:
+    """What the columns of delta say, by how thresholds were chosen."""
+    other = "chosen on the other half of the patients"
+    if not optimistic(cells):
+        return f"delta: Dice at the threshold {other} minus Dice at 0.5, percentage points; it can be below 0"
+    note = "delta: Dice at the best threshold minus Dice at 0.5, percentage points"
+    if never_negative(results, cells):
+        return f"{note}, never below 0 as the threshold is chosen on the same data; honest: {other}, so it can be"
+    return f"{note}; honest: {other}; both can be below 0"
+
+
+def ranking_notes(names: Sequence[str], left: Sequence[bool], what: str = "pairs") -> tuple[str, ...]:
+    """Which rows are not ranked everywhere because they rest on other `what`; `names` and `left` by row."""
+    other = [name for name, out in zip(names, left, strict=True) if out]
+    if not other:
+        return ()
+    line = f"best and second best are marked among the most models that have the same {what}"
+    return (f"{line}; not ranked, where they have others: {', '.join(dict.fromkeys(other))}",)
+
+
+def left_out_notes(results: Results) -> tuple[str, ...]:
+    """Models that have no numbers by these choices, with the reason."""
+    models: dict[str, list[str]] = {}
+    for (model, _), reason in results.left_out.items():
+        models.setdefault(reason, []).append(model)
+    return tuple(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in models.items())
 
 
 def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, ...]:
@@ -54,7 +112,7 @@ def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, 
         return lines
     return (
         f"[low, high]: 95 % interval over {choices.replicates} resamples of the patients (seed {choices.seed}); "
-        "thresholds are chosen anew in each; Wilson: of fewer than 30 pairs",
+        f"{_rechosen(cells)}; Wilson: of fewer than 30 pairs",
         *lines,
     )
 
@@ -73,3 +131,17 @@ def paper_notes(cells: Sequence[CellValues], shown: bool) -> tuple[str, ...]:
 def flags(found: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """What is known against numbers of the paper; `found` are (where, what)."""
     return tuple(f"{MARK} {where}: {what}" for where, what in dict.fromkeys(found))
+
+
+def _holds_floor(cell: CellValues) -> bool:
+    """Whether the search of each class tried a threshold that marks the whole image."""
+    options, how = cell.grounding.options, protocol(cell.protocol)
+    whole = how.normalise == "minmax" and how.comparison == ">="
+    return whole and options.tau_from == 0 and options.unit in ("per_class", "per_image")
+
+
+def _rechosen(cells: Sequence[CellValues]) -> str:
+    """What becomes of thresholds in a resample."""
+    if any(cell.grounding.options.unit == "per_model" for cell in cells):
+        return "the threshold of a model is kept in each, honest ones are chosen anew"
+    return "thresholds are chosen anew in each"

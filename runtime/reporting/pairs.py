@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.errors import RunError
 from ...metrics_gpu.counts import Counts
 from ...metrics_gpu.curves import pointing_hits
 from ...metrics_gpu.options import GroundingOptions
@@ -16,7 +17,7 @@ from .choices import Choices
 from .load import CellRows, Run
 from .maps import MapRows, load_maps
 
-__all__ = ["ScoredPairs", "scored_pairs"]
+__all__ = ["ScoredPairs", "scored_pairs", "why_left_out"]
 
 _DEFAULT = protocol("default")
 
@@ -38,21 +39,32 @@ class ScoredPairs:
     protocol: Protocol
 
 
+def why_left_out(cell: CellRows, choices: Choices) -> str:
+    """Why a finished cell has no numbers by `choices`, empty if it has: what an evaluation by the protocol skips too.
+
+    Raises ConfigError for an unknown protocol.
+    """
+    wanted = choices.protocol_of(cell.entry)
+    if wanted.normalise != "none" or cell.entry["weights"] != "baseline" or _everywhere(cell):
+        return ""
+    return f"left out: the protocol {wanted.name} cuts maps as they are, and this one has no scale of its own"
+
+
 def scored_pairs(run: Run, cell: CellRows, choices: Choices) -> ScoredPairs:
     """The pairs of `cell` by `choices`.
 
     Maps are read from `run` only where the rows do not hold what is asked: another sweep than the evaluation's, or a
-    tolerance. Raises ConfigError for an unknown protocol and RunError where maps are needed and were not kept.
+    tolerance. Raises ConfigError for an unknown protocol and RunError where maps are needed and were not kept, as those
+    of more than 64 x 64 cells or of several sizes.
     """
     wanted, options = choices.protocol_of(cell.entry), choices.scoring_of(cell.entry)
-    # No saliency is kept of baselines whose map is the same everywhere: their counts stay those of the evaluation.
     maps = load_maps(run, cell.model, cell.dataset) if _needs_maps(cell, choices, wanted, options) else None
     counts = cell.counts
-    if maps is not None and wanted.sweeping != protocol(cell.protocol).sweeping:
-        counts = _sweep(maps, wanted) or counts
+    if maps is not None and _other_sweep(cell, wanted):
+        counts = _sweep(cell, maps, wanted, f"evaluate again with --protocol {wanted.name}")
     hits = _hits(cell, wanted, options, maps)
-    if choices.tolerance_px:
-        hits = _tolerant(counts, maps, choices.tolerance_px)
+    if maps is not None and choices.tolerance_px:
+        hits = _tolerant(cell, counts, maps, choices.tolerance_px)
     scored = ScoredPairs(
         counts=counts,
         image_of=cell.image_of,
@@ -65,17 +77,32 @@ def scored_pairs(run: Run, cell: CellRows, choices: Choices) -> ScoredPairs:
     return _counted(scored, cell, choices)
 
 
+def _everywhere(cell: CellRows) -> bool:
+    """Whether the map covers the whole image at every threshold: its counts are the same by every protocol."""
+    return cell.entry["weights"] == "baseline" and cell.entry.get("ties") == "expected"
+
+
+def _other_sweep(cell: CellRows, wanted: Protocol) -> bool:
+    return wanted.sweeping != protocol(cell.protocol).sweeping and not _everywhere(cell)
+
+
 def _needs_maps(cell: CellRows, choices: Choices, wanted: Protocol, options: GroundingOptions) -> bool:
     own = protocol(cell.protocol)
-    other_ties = own.pointing_from_default and options.ties != own.options.ties
-    return bool(choices.tolerance_px) or wanted.sweeping != own.sweeping or other_ties
+    other_ties = own.pointing_from_default and options.ties != own.options.ties and not _everywhere(cell)
+    return bool(choices.tolerance_px) or _other_sweep(cell, wanted) or other_ties
 
 
-def _sweep(maps: MapRows, wanted: Protocol) -> Counts | None:
+def _sweep(cell: CellRows, maps: MapRows, wanted: Protocol, advice: str) -> Counts:
+    """Counts of the stored maps by a protocol. Raises RunError, which ends with `advice`, where none were kept."""
     from ...metrics_gpu.sweep import sweep
 
+    if not len(maps):
+        return cell.counts
     if maps.saliency is None:
-        return None
+        raise RunError(
+            f"The run kept no maps of {cell.model} on {cell.dataset}, so they cannot be counted in another way than "
+            f"they were; {advice}."
+        )
     return sweep(maps.saliency, maps.masks, size=(GRID, GRID), frames=maps.frames, **wanted.sweeping)
 
 
@@ -86,18 +113,22 @@ def _hits(
     if not wanted.pointing_from_default:
         return None
     own = protocol(cell.protocol)
-    if own.pointing_from_default and options.ties == own.options.ties:
+    told = replace(_DEFAULT, upsample=wanted.upsample)
+    if own.pointing_from_default and (own.upsample, own.options.ties) == (wanted.upsample, options.ties):
         return cell.counts.hit.astype(np.float64)  # the evaluation stored them by this rule
-    if own.sweeping == _DEFAULT.sweeping:
+    if own.sweeping == told.sweeping or _everywhere(cell) or maps is None:
         return pointing_hits(cell.counts, options.ties)
-    found = None if maps is None else _sweep(maps, _DEFAULT)
-    return pointing_hits(found or cell.counts, options.ties)
+    same = own.name == wanted.name
+    advice = f"leave out --ties {options.ties}" if same else f"evaluate again with --protocol {wanted.name}"
+    return pointing_hits(_sweep(cell, maps, told, advice), options.ties)
 
 
-def _tolerant(counts: Counts, maps: MapRows | None, tolerance_px: float) -> NDArray[np.float64]:
-    from ...metrics_gpu.tolerance import region_distance, tolerant_hits
+def _tolerant(cell: CellRows, counts: Counts, maps: MapRows, tolerance_px: float) -> NDArray[np.float64]:
+    """Hits within a tolerance; of a map that is the same everywhere the expected ones of a random pixel."""
+    from ...metrics_gpu.tolerance import region_distance, tolerant_hits, tolerant_share
 
-    assert maps is not None  # `_needs_maps` says so
+    if _everywhere(cell):
+        return tolerant_share(maps.masks, GRID, tolerance_px)
     return tolerant_hits(region_distance(counts, maps.masks, GRID), tolerance_px)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...metrics_gpu.aggregate import macro_mean
-from .cells import Entry, entry, marked
-from .notes import interval_notes
+from .cells import Entry, entry, marked, unranked
+from .notes import interval_notes, ranking_notes
 from .printed import NONE, percent
 from .results import Results
 from .table import Cell, Column, Item, Table
@@ -38,9 +40,12 @@ def recognition(results: Results) -> Table:
     titles = ("AUC", auprc, f1, "accuracy", f"pair {f1}", "pair accuracy")
     columns = ("model", "dataset", "classes", "prevalence", *titles, "without AUC", "without AUPRC")
     rows: list[tuple[Item, ...]] = []
+    left: list[bool] = []
     for dataset in results.datasets:
         cells = [cell for cell in results.column(dataset) if cell.recognition.classes]  # a baseline has no score
-        body = marked([_entries(cell) for cell in cells], [True] * len(cells))
+        entries, everybody = [_entries(results, cell) for cell in cells], [True] * len(cells)
+        left += unranked(entries, everybody)
+        body = marked(entries, everybody)
         for cell, numbers in zip(cells, body, strict=True):
             without = (", ".join(cell.recognition.excluded[name]) or NONE for name in ("auc", "auprc"))
             rows.append(
@@ -55,6 +60,7 @@ def recognition(results: Results) -> Table:
         "only, left out of the mean; without AUPRC: classes without a positive, left out",
         *best,
         *interval_notes(results, shown),
+        *ranking_notes([f"{row[0]} on {row[1]}" for row in rows], left, "labels"),
     )
     return Table("Recognition", tuple(map(Column, columns)), tuple(rows), results.stamps(shown), notes, "recognition")
 
@@ -71,8 +77,11 @@ def coverage(results: Results) -> Table:
                 continue
             numbers = (cell.cases, cell.patients, cell.missing, cell.unreadable, cell.n, cell.skipped)
             maps = (cell.grounding.micro.degenerate, sum(cell.rescued))
-            rows.append((model, cell.title, *map(str, (*numbers, *maps)), cell.engine, cell.protocol, "done"))
+            later = results.rows[model, dataset].attempt
+            state = f"done; {later}" if later else "done"
+            rows.append((model, cell.title, *map(str, (*numbers, *maps)), cell.engine, cell.protocol, state))
     notes = (
+        *(f"not asked for on {title}: {names}" for title, names in _not_asked(results)),
         "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
         "not count; a degenerate map is constant or not finite and counts as a miss; a rescued region would have "
         "vanished on the 224 grid and is one pixel there; a case without a patient's name is a patient of its own",
@@ -81,8 +90,17 @@ def coverage(results: Results) -> Table:
     return Table("Coverage", columns, tuple(rows), results.stamps(results.finished), notes, "coverage")
 
 
-def _entries(cell: CellValues) -> list[Entry]:
-    return [entry(cell.number(name)) for name in _NUMBERS]
+def _not_asked(results: Results) -> Iterator[tuple[str, str]]:
+    """Models and datasets with classes that no prompt asks for: means are over the others."""
+    for cell in results.finished:
+        row = results.rows[cell.model, cell.dataset]
+        left = [name for name in row.entry.get("classes", ()) if name not in row.findings]
+        if left:
+            yield f"{cell.title} of {cell.model}", ", ".join(left)
+
+
+def _entries(results: Results, cell: CellValues) -> list[Entry]:
+    return [entry(cell.number(name), results.basis(cell.model, cell.dataset, name)) for name in _NUMBERS]
 
 
 def _prevalence(cell: CellValues) -> Cell:

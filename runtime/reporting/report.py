@@ -82,9 +82,11 @@ def write_report(
     for name in _EARLIER:
         (folder / name).unlink(missing_ok=True)
     written = [folder / name for name in (*texts, "report.json")]
+    from .illustrate import illustrate, remove_drawn
+
     if not page:
+        remove_drawn(folder)
         return written
-    from .illustrate import illustrate
 
     drawn = illustrate(folder, TITLE, report.run, report.results, report.tables, report.facts, say, datasets)
     return [*drawn, *written]

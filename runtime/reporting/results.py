@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,9 +13,11 @@ from ...metrics_gpu.bootstrap import percentile_interval
 from .choices import DEFAULTS, Choices
 from .load import CellRows
 from .numbers import GROUNDING, Number
+from .pairs import ScoredPairs
 from .paper import Paper
 from .patients import Patients
-from .stamps import stamps
+from .shared import Basis
+from .stamps import limit_stamps, parts, stamps
 from .values import MEANS, CellValues
 
 __all__ = ["Results"]
@@ -25,7 +27,9 @@ __all__ = ["Results"]
 class Results:
     """Everything a report shows: models and datasets in order, finished cells, and why others have no result.
 
-    rows: the stored rows of the finished cells; patients: those of each dataset, with their draws.
+    left_out: why a finished cell has no numbers by the choices; it is among `unfinished` too. rows: the stored rows of
+    the cells; pairs: of those the ones that count; bases: what their numbers rest on; levels: the one threshold of each
+    model, where that is asked; patients: those of each dataset, with their draws.
     """
 
     models: tuple[str, ...]
@@ -33,7 +37,11 @@ class Results:
     cells: Mapping[tuple[str, str], CellValues]
     unfinished: Mapping[tuple[str, str], str]
     choices: Choices = DEFAULTS
+    left_out: Mapping[tuple[str, str], str] = field(default_factory=dict)
     rows: Mapping[tuple[str, str], CellRows] = field(default_factory=dict, repr=False, compare=False)
+    pairs: Mapping[tuple[str, str], ScoredPairs] = field(default_factory=dict, repr=False, compare=False)
+    bases: Mapping[tuple[str, str], Basis] = field(default_factory=dict, repr=False, compare=False)
+    levels: Mapping[str, tuple[int, int] | None] = field(default_factory=dict, repr=False, compare=False)
     patients: Mapping[str, Patients] = field(default_factory=dict, repr=False, compare=False)
     paper: Paper = field(default_factory=Paper.load, repr=False, compare=False)
 
@@ -56,15 +64,15 @@ class Results:
 
     def stamps(self, cells: Sequence[CellValues]) -> tuple[str, ...]:
         """The lines that belong above a table of `cells`."""
-        limits = {cell.title: cell.limit for cell in cells if cell.limit is not None}
-        short = tuple(f"{title}: only the first {limit} cases were evaluated" for title, limit in limits.items())
-        parts = {f"{cell.title}: only shard {cell.shard} was evaluated; merge them all" for cell in cells if cell.shard}
-        holes = {
-            f"{cell.title}: {cell.lost} of {cell.cases} images are missing or unreadable and not counted"
-            for cell in cells
-            if cell.lost
-        }
-        return stamps((cell.model, cell.weights) for cell in cells) + short + tuple(sorted(parts | holes))
+        shards = (
+            (c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells
+        )
+        holes = (
+            (c.title, c.model, f"{c.lost} of {c.cases} images are missing or unreadable and not counted" * bool(c.lost))
+            for c in cells
+        )
+        worth = stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
+        return worth + tuple(sorted({*parts(shards), *parts(holes)}))
 
     def mean(self, model: str) -> tuple[dict[str, float | None], int]:
         """A model's mean over its datasets that have pairs, and how many datasets that is."""
@@ -75,6 +83,16 @@ class Results:
         """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty where there is no such cell."""
         cell = self.cells.get((model, dataset))
         return cell.number(field, name) if cell else Number()
+
+    def basis(self, model: str, dataset: str, field: str, name: str = "") -> Hashable:
+        """Equal for two cells of a dataset whose values of a number rest on the same pairs, or labels."""
+        basis = self.bases.get((model, dataset), Basis())
+        return (basis.pairs if field in GROUNDING else basis.labels).get(name)
+
+    def mean_basis(self, model: str, field: str) -> Hashable:
+        """`basis` of a mean over datasets: those that define the number, each with its own."""
+        used = [cell.dataset for cell in self.row(model) if cell.number(field).value is not None]
+        return tuple((dataset, self.basis(model, dataset, field)) for dataset in used)
 
     def mean_number(self, model: str, field: str, datasets: Sequence[str] | None = None) -> Number:
         """A model's value: the mean over datasets, all of them or those named, that define it (specification §8).

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-__all__ = ["HONEST", "OPTIMISTIC", "stamp", "stamps"]
+if TYPE_CHECKING:
+    from .values import CellValues
+
+__all__ = ["HONEST", "OPTIMISTIC", "limit_stamps", "parts", "stamp", "stamps"]
 
 OPTIMISTIC = "optimistic: threshold chosen on the same data"
 HONEST = "threshold chosen on one half of the patients, applied to the other, both ways"
@@ -32,3 +36,26 @@ def stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         if line and name not in concerned.setdefault(line, []):
             concerned[line].append(name)
     return tuple(f"{', '.join(names)}: {line}" for line, names in concerned.items())
+
+
+def limit_stamps(cells: Iterable[CellValues]) -> tuple[str, ...]:
+    """A line per dataset that was not evaluated to its end because of a limit."""
+    said = "only the first {} cases were evaluated"
+    return parts((c.title, c.model, "" if c.limit is None else said.format(c.limit)) for c in cells)
+
+
+def parts(cells: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
+    """ "dataset: what" once for each, with the models it holds for where it does not hold for all of them.
+
+    cells: (title of the dataset, model, what is to be said) of every cell that is shown, empty for nothing to say.
+    """
+    models: dict[str, list[str]] = {}
+    said: dict[tuple[str, str], list[str]] = {}
+    for title, model, text in cells:
+        models.setdefault(title, []).append(model)
+        if text:
+            said.setdefault((title, text), []).append(model)
+    return tuple(
+        f"{title}: {text}" + ("" if named == models[title] else f" ({', '.join(named)})")
+        for (title, text), named in said.items()
+    )

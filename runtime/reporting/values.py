@@ -172,7 +172,7 @@ def cell_values(
 
     pairs: those that count. patients: of the dataset. levels: for a threshold per model, from all its datasets.
     """
-    limit, shard = cell.entry["ingredients"]["limit"], cell.entry.get("shard")
+    shard = cell.entry.get("shard")
     scored = cell.findings if cell.scored else ()  # without a score nothing is recognised
     paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0)) if len(cell.negatives) else np.zeros(0, np.intp)
     recognised: dict[str, Recognised] = {
@@ -210,7 +210,7 @@ def cell_values(
         title=str(cell.entry["title"]),
         weights=str(cell.entry["weights"]),
         engine=str(cell.entry["ingredients"]["engine"]),
-        limit=limit if limit == cell.cases else None,
+        limit=_limit(cell),
         shard="{index} of {of}".format(**shard) if shard else "",
         cases=cell.cases,
         missing=cell.missing,
@@ -230,6 +230,12 @@ def cell_values(
         choices=choices,
         spread=spread_of(cell, pairs, patients, searches, recognised),
     )
+
+
+def _limit(cell: CellRows) -> int | None:
+    """The limit if it left out a case. Older runs do not say how many there are: one that was reached counts."""
+    limit, every = cell.entry["ingredients"]["limit"], cell.entry.get("dataset_cases")
+    return limit if limit == cell.cases and (every is None or limit < every) else None
 
 
 _Named = TypeVar("_Named", GroundingScores, ClassRecognition)

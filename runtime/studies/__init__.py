@@ -3,6 +3,7 @@
 material     finished cells with their patients, ready to be resampled
 outcome      what a study found, and the files it is written to
 writing      how its numbers stand in tables
+kept_maps    the maps a run keeps, or why it keeps none
 variants     cells of the same images and classes side by side: prompt sets, resolutions
 differences  what differs between variants, on the pairs they share
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import XBenchError
 from ...metrics_gpu.bootstrap import percentile_interval
-from ...metrics_gpu.calibration import calibrated_levels, dice_at
+from ...metrics_gpu.calibration import Method, calibrated_levels, dice_at
 from ...metrics_gpu.mean_bootstrap import class_means, macro_means, mean_replicates
 from ...metrics_gpu.search import FIXED
 from ..reporting.table import Column, Item, Table
@@ -101,6 +101,7 @@ def study_calibration(material: Material, *, maps: bool = True) -> Outcome:
         "fitted per class on one half of the patients and applied to the other, both ways; intervals keep the fits",
         "recovered: the gain over tau = 0.5 as a share of delta Dice, the gain of the best threshold on the same pairs",
         material.sampling.fact,
+        *material.searches,
         *material.unfinished,
     )
     return Outcome(
@@ -118,16 +119,18 @@ def study_calibration(material: Material, *, maps: bool = True) -> Outcome:
 def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[Float, list[str]]:
     """Dice of each pair by method, float64 [P, M], NaN where a method needs what is not there, and why."""
     said: list[str] = []
+    options = cell.options()
     try:
-        levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of)
+        levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of, options=options)
     except ValueError as error:  # counts of another protocol do not tell the values below the first threshold
         said.append(f"No isotonic or beta map of {cell.model} on {cell.title}: {error}.")
-        levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of, ["none", "held_out", "best"])
+        known: list[Method] = ["none", "held_out", "best"]
+        levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of, known, options)
     columns: dict[str, Float] = {method: dice_at(cell.counts, found) for method, found in levels.items()}
     if "quantile" in methods:
         try:
             counts = quantile_counts(cell, material.run)
-            held_out = calibrated_levels(counts, cell.class_of, cell.half_of, ["held_out"])["held_out"]
+            held_out = calibrated_levels(counts, cell.class_of, cell.half_of, ["held_out"], options)["held_out"]
             columns["quantile"] = dice_at(counts, np.full(cell.n, FIXED, np.intp))
             columns["quantile_held_out"] = dice_at(counts, held_out)
         except XBenchError as error:
@@ -171,8 +174,8 @@ def _model_table(rows: Rows, material: Material) -> Table:
         for row in rows
     )
     notes = (
-        "optimistic: threshold chosen on the same pairs, the ceiling of every method that maps values alike in all "
-        "images of a class; honest: fitted on other patients; untuned: nothing was fitted",
+        "optimistic: threshold chosen on the same pairs; chosen per class it is the ceiling of every method that maps "
+        "values alike in all images of a class; honest: fitted on other patients; untuned: nothing was fitted",
         "Dice in percent, mean over datasets; gain: percentage points over tau = 0.5; quantiles map values otherwise "
         "in every image, so they can pass the ceiling",
         "a probability cut at 0.5 is right for the most pixels; half of the best Dice is the cut that is best for Dice",

@@ -14,8 +14,8 @@ from ...metrics_gpu.grounding import GroundingScores
 from ...metrics_gpu.proportions import SMALL, wilson_interval
 from ..config import DatasetConfig
 from ..reporting.gallery.build import collect_pictures
-from ..reporting.maps import load_maps
 from ..reporting.table import Column, Item, Table
+from .kept_maps import kept_maps
 from .material import PIXELS, Material, StudyCell
 from .outcome import Outcome, Rows
 from .overlays import draw_overlay
@@ -50,6 +50,7 @@ def study_failures(
         "classes are ordered by pointing, then by Dice at 0.5; cases by Dice at the best threshold of their class, of "
         "equal ones the larger region is the worse miss",
         f"{material.sampling.fact}; pointing of fewer than {SMALL} pairs: Wilson",
+        *material.searches,
         *material.unfinished,
     )
     return Outcome(
@@ -158,7 +159,7 @@ def _overlays(
     for cell in cells:
         own = [row for row in rows if (row["model"], row["dataset"]) == (cell.model, cell.dataset)]
         try:
-            maps = load_maps(material.run, cell.model, cell.dataset)
+            maps, saliency = kept_maps(cell, material.run)
         except XBenchError as error:
             remarks.append(f"No overlays of {cell.model} on {cell.title}: {error}")
             continue
@@ -169,7 +170,7 @@ def _overlays(
             name = f"overlays/{_safe(cell.model)}--{_safe(cell.dataset)}--{row['end']}-{counted[row['end']]}.png"
             index = place[row["case"], row["class"]]
             picture = pictures.get((cell.dataset, row["case"]))
-            files[name] = draw_overlay(maps, index, row, cell.title, picture)
+            files[name] = draw_overlay(maps, saliency, index, row, cell.title, picture)
             row["overlay"] = name
     return files, remarks
 

@@ -152,15 +152,15 @@ class StudyCell:
         """Whether there are logits to recognise anything by: a baseline has none."""
         return self.weights != "baseline" and bool(np.isfinite(self.rows.logits).all())
 
-    def options(self, unit: Unit = "per_class") -> GroundingOptions:
-        """The cell's own options with the search `unit`."""
-        return replace(self.pairs.options, unit=unit)
+    def options(self, unit: Unit | None = None) -> GroundingOptions:
+        """The options that the cell's protocol has, with another search `unit` if one is given."""
+        return self.pairs.options if unit is None else replace(self.pairs.options, unit=unit)
 
-    def scores(self, unit: Unit = "per_class") -> Grounding:
-        """Grounding per class; `unit` is per_class, per_image, per_dataset or cross_fit."""
+    def scores(self, unit: Unit | None = None) -> Grounding:
+        """Grounding per class; `unit` is None for the protocol's, or per_class, per_image, per_dataset or cross_fit."""
         return grounding(self.counts, self.class_of, self.classes, self.options(unit), **self._arguments(unit))
 
-    def replicates(self, unit: Unit = "per_class", tau: Tau = "rechosen") -> GroundingReplicates:
+    def replicates(self, unit: Unit | None = None, tau: Tau = "rechosen") -> GroundingReplicates:
         """Replicates of `scores(unit)`."""
         return grounding_replicates(
             self.counts,
@@ -173,14 +173,17 @@ class StudyCell:
             **self._arguments(unit),
         )
 
-    def _arguments(self, unit: Unit) -> dict[str, Any]:
+    def _arguments(self, unit: Unit | None) -> dict[str, Any]:
         half_of = self.half_of if unit == "cross_fit" else None
         return {"half_of": half_of, "hits": self.pairs.hits, "pixels": self.pairs.pixels}
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """The finished cells of a run, in the order of its models and datasets, and why others have no result."""
+    """The finished cells of a run, in the order of its models and datasets.
+
+    unfinished: why others have no result, and what became of later attempts at those that have one.
+    """
 
     run: Run
     cells: tuple[StudyCell, ...]
@@ -214,6 +217,18 @@ class Material:
     def of_model(self, model: str) -> tuple[StudyCell, ...]:
         """The cells of a model."""
         return tuple(cell for cell in self.cells if cell.model == model)
+
+    @property
+    def searches(self) -> tuple[str, ...]:
+        """A line for each protocol that seeks its best thresholds otherwise than per class from 0 on."""
+        found = {}
+        for cell in self.cells:
+            options = cell.options()
+            words = ["one for all classes of a dataset"] if options.unit == "per_dataset" else []
+            words += [f"from {options.tau_from:g} on"] if options.tau_from else []
+            if words:
+                found[cell.rows.protocol] = f"protocol {cell.rows.protocol} seeks best thresholds {', '.join(words)}"
+        return tuple(found.values())
 
     @property
     def stamps(self) -> tuple[str, ...]:
@@ -268,6 +283,7 @@ def _material(run: Run, models: Collection[str], datasets: Collection[str], samp
 
     rows = [cell for cell in run.cells() if asked(cell.model, cell.dataset)]
     unfinished = tuple(f"{m} on {d}: {why}" for (m, d), why in run.unfinished.items() if asked(m, d))
+    kept = tuple(f"{c.model} on {c.dataset}: the result of before is shown; {c.attempt}" for c in rows if c.attempt)
     if not rows:
         reasons = f" ({'; '.join(unfinished)})" if unfinished else ""
         raise RunError(
@@ -293,4 +309,4 @@ def _material(run: Run, models: Collection[str], datasets: Collection[str], samp
         )
         for cell in rows
     )
-    return Material(run, cells, unfinished, sampling)
+    return Material(run, cells, (*unfinished, *kept), sampling)

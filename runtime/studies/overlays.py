@@ -25,20 +25,24 @@ _POINT: Final = (255, 255, 255)
 _HEAT: Final = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], np.float64)
 
 
-def draw_overlay(maps: MapRows, index: int, row: Mapping[str, Any], title: str, picture: bytes | None) -> bytes:
+def draw_overlay(
+    maps: MapRows,
+    saliency: NDArray[np.float32],
+    index: int,
+    row: Mapping[str, Any],
+    title: str,
+    picture: bytes | None,
+) -> bytes:
     """PNG, the radiograph with the truth beside the same with the heat map and the contour at the row's threshold.
 
-    row: `model`, `case`, `class`, `tau`, `dice`, `hit`, `end`. picture: an image of the whole frame, 224 x 224; black
-    without one.
+    maps, saliency: as `kept_maps` gives them; index: which of their pairs. row: `model`, `case`, `class`, `tau`,
+    `dice`, `hit`, `end`. picture: an image of the whole frame, 224 x 224; black without one.
     """
     from PIL import Image, ImageDraw
 
-    assert maps.saliency is not None  # only baselines keep none, and they are not drawn
     rules = protocol(str(maps.entry.get("protocol", "default")))
     y0, x0, y1, x1 = maps.frames[index].tolist()
-    values = scaled_map(
-        maps.saliency[index], frame=(y0, x0, y1, x1), upsample=rules.upsample, normalise=rules.normalise
-    )
+    values = scaled_map(saliency[index], frame=(y0, x0, y1, x1), upsample=rules.upsample, normalise=rules.normalise)
     level = round(100 * row["tau"])
     marked = values >= threshold_table(rules.comparison, rules.tau_scale)[level]
     truth = unpack_masks(maps.masks[index : index + 1], GRID[1])[0]

@@ -22,7 +22,7 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> Outcome:
     """Values of every prompt set, their spread, and paired differences from the first.
 
     by: `model` or `family`, what the variants of a group have in common besides the dataset. Raises RunError if nothing
-    stands beside anything.
+    stands beside anything, or variants were swept by different protocols.
     """
     found, remarks = group_variants(materials, lambda cell: cell.model if by == "model" else cell.family)
     stamps = all_stamps([material.stamps for material in materials])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...engines.errors import RunError
 from ...metrics_gpu.counts import Counts
 from ...metrics_gpu.evaluation_map import quantile_map, scaled_map
 from ...metrics_gpu.protocols import protocol
 from ...metrics_gpu.sweep import GRID, sweep
 from ..reporting.load import Run
-from ..reporting.maps import load_maps
+from .kept_maps import kept_maps
 from .material import StudyCell
 
 __all__ = ["quantile_counts"]
@@ -24,9 +23,7 @@ def quantile_counts(cell: StudyCell, run: Run) -> Counts:
     The maps are full size, so the sweep samples them as they are. About 5 ms a pair. Raises RunError when the run keeps
     no maps of the cell.
     """
-    maps = load_maps(run, cell.model, cell.dataset)
-    if maps.saliency is None:
-        raise RunError("its map is the same everywhere and was not kept")
+    maps, saliency = kept_maps(cell, run)
     upsample = protocol(cell.rows.protocol).upsample
     place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
     wanted = [place[case, cell.classes[c]] for case, c in zip(cell.case_ids, cell.class_of, strict=True)]
@@ -36,6 +33,6 @@ def quantile_counts(cell: StudyCell, run: Run) -> Counts:
         ranked = []
         for index in batch:
             y0, x0, y1, x1 = maps.frames[index].tolist()
-            ranked.append(quantile_map(scaled_map(maps.saliency[index], frame=(y0, x0, y1, x1), upsample=upsample)))
+            ranked.append(quantile_map(scaled_map(saliency[index], frame=(y0, x0, y1, x1), upsample=upsample)))
         parts.append(sweep(np.stack(ranked), maps.masks[batch], size=GRID))
     return Counts.concatenate(parts)

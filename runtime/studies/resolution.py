@@ -19,7 +19,8 @@ __all__ = ["study_resolution"]
 def study_resolution(materials: Sequence[Material]) -> Outcome:
     """Values of every variant per class and per size stratum, and paired differences from the coarsest grid.
 
-    Raises RunError if no family has two variants on one dataset.
+    A variant whose grid is not known, maps of several sizes, is left out. Raises RunError if no family has two others
+    on one dataset, or variants were swept by different protocols.
     """
     found, remarks = group_variants(materials, lambda cell: cell.family)
     stamps = all_stamps([material.stamps for material in materials])
@@ -28,8 +29,16 @@ def study_resolution(materials: Sequence[Material]) -> Outcome:
     values: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
     for key, title, variants in found:
-        ordered = sorted(variants, key=_cells)
-        group = aligned(key, title, [Variant(f"{v.label}{_grid(v)}", v.cell) for v in ordered], materials[0])
+        known = [variant for variant in variants if _grid(variant) is not None]
+        remarks += [
+            f"{key} on {title}: {variant.label} is left out, because the size of its maps is not known."
+            for variant in variants
+            if variant not in known
+        ]
+        if len(known) < 2:
+            continue
+        ordered = sorted(known, key=_cells)
+        group = aligned(key, title, [_named(variant) for variant in ordered], materials[0])
         if isinstance(group, str):
             remarks.append(group)
             continue
@@ -79,11 +88,18 @@ def study_resolution(materials: Sequence[Material]) -> Outcome:
     )
 
 
+def _grid(variant: Variant) -> tuple[int, int] | None:
+    """Height and width of a variant's maps; those of own maps that were too large to be kept are noted apart."""
+    entry = variant.cell.rows.entry
+    found = entry.get("map_size") or entry.get("grid")
+    return None if found is None else (int(found[0]), int(found[1]))
+
+
 def _cells(variant: Variant) -> int:
-    height, width = variant.cell.rows.entry.get("grid") or (0, 0)
-    return int(height * width)
+    height, width = _grid(variant) or (0, 0)
+    return height * width
 
 
-def _grid(variant: Variant) -> str:
-    grid = variant.cell.rows.entry.get("grid")
-    return f" [{grid[0]} x {grid[1]}]" if grid else ""
+def _named(variant: Variant) -> Variant:
+    height, width = _grid(variant) or (0, 0)
+    return Variant(f"{variant.label} [{height} x {width}]", variant.cell)

@@ -26,8 +26,8 @@ __all__ = ["SEARCHES", "CellCurves", "cell_curves", "model_deltas"]
 
 Float = NDArray[np.float64]
 
-SEARCHES: tuple[tuple[Unit, str], ...] = (("per_class", "best"), ("cross_fit", "honest"))
-"""The two searches for a threshold, and what their columns are called."""
+SEARCHES: tuple[tuple[str, Unit | None], ...] = (("best", None), ("honest", "cross_fit"))
+"""What the columns of the two searches for a threshold are called, and their units; None: that of the protocol."""
 
 _AREA, _ENTROPY = 0, 1
 _FIRST = 2  # columns ahead of the curves
@@ -40,7 +40,7 @@ class CellCurves:
 
     means: float64 [C, K], macro: [K], drawn: their replicates; the K columns are area at 0.5, entropy, and per level
     Dice, IoU, pixels and pixels inside. `histogram`: whether the last two, and the entropy, are known. scores and
-    samples: by unit of the search.
+    samples: by search, `best` and `honest`.
     """
 
     cell: StudyCell
@@ -48,8 +48,8 @@ class CellCurves:
     macro: Float
     drawn: MeanReplicates
     histogram: bool
-    scores: dict[Unit, Grounding]
-    samples: dict[Unit, GroundingReplicates]
+    scores: dict[str, Grounding]
+    samples: dict[str, GroundingReplicates]
     level: float
 
     @property
@@ -68,9 +68,9 @@ class CellCurves:
         """float64 [B, K]: replicates of `mean(name)`."""
         return self.drawn.macro if name == "mean" else self.drawn.classes[:, self.cell.classes.index(name)]
 
-    def one(self, unit: Unit, name: str) -> GroundingScores:
-        """Scores of a class, or their mean over classes."""
-        found = self.scores[unit]
+    def one(self, search: str, name: str) -> GroundingScores:
+        """Scores of a class by `best` or `honest`, or their mean over classes."""
+        found = self.scores[search]
         return found.macro if name == "mean" else found.classes[self.cell.classes.index(name)]
 
     def key(self, name: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class CellCurves:
             "model": self.cell.model,
             "dataset": self.cell.dataset,
             "class": name,
-            "n": self.one("per_class", name).n,
+            "n": self.one("best", name).n,
         }
 
     def curve_rows(self) -> Iterator[dict[str, Any]]:
@@ -124,8 +124,10 @@ class CellCurves:
         pixels inside the region.
         """
         mean, sample = self.mean(name), self.sample(name)
-        near = near_best(mean[_DICE], within)
-        best = self.one("per_class", name)
+        tau_from = self.cell.options().tau_from
+        near = near_best(mean[_DICE], within, tau_from)
+        drawn_near = near_best(sample[:, _DICE], within, tau_from)
+        best = self.one("best", name)
         row: dict[str, Any] = {
             **self.key(name),
             "degenerate": best.degenerate,
@@ -133,18 +135,18 @@ class CellCurves:
             **limits("dice_fixed", percentile_interval(sample[:, _DICE][:, FIXED], self.level)),
             "floor": best.floor_dice,
         }
-        for unit, mark in SEARCHES:
-            drawn, known = self.samples[unit], "macro" if name == "mean" else name
-            row[f"dice_{mark}"] = self.one(unit, name).dice_best
+        for mark, _ in SEARCHES:
+            drawn, known = self.samples[mark], "macro" if name == "mean" else name
+            row[f"dice_{mark}"] = self.one(mark, name).dice_best
             row |= limits(f"dice_{mark}", drawn.interval("dice_best", known, self.level))
-            row[f"delta_{mark}_points"] = self.one(unit, name).delta_dice
+            row[f"delta_{mark}_points"] = self.one(mark, name).delta_dice
             row |= limits(f"delta_{mark}_points", drawn.interval("delta_dice", known, self.level))
         row |= {
             "tau_best": int(near.best) / 100,
             "near_low": int(near.low) / 100,
             "near_high": int(near.high) / 100,
             "near_width": float(near.width),
-            **limits("near_width", percentile_interval(near_best(sample[:, _DICE], within).width, self.level)),
+            **limits("near_width", percentile_interval(drawn_near.width, self.level)),
             "area_fixed": float(mean[_AREA]),
             **limits("area_fixed", percentile_interval(sample[:, _AREA], self.level)),
             "region": best.chance,
@@ -176,8 +178,8 @@ def cell_curves(cell: StudyCell, level: float) -> CellCurves:
         macro=macro_means(means),
         drawn=mean_replicates(table, cell.class_of, len(cell.classes), cell.draws, cell.patient_of),
         histogram=histogram,
-        scores={unit: cell.scores(unit) for unit, _ in SEARCHES},
-        samples={unit: cell.replicates(unit) for unit, _ in SEARCHES},
+        scores={mark: cell.scores(unit) for mark, unit in SEARCHES},
+        samples={mark: cell.replicates(unit) for mark, unit in SEARCHES},
         level=level,
     )
 
@@ -185,11 +187,11 @@ def cell_curves(cell: StudyCell, level: float) -> CellCurves:
 def model_deltas(model: str, cells: list[CellCurves], level: float) -> dict[str, Any]:
     """Delta Dice of a model, mean over its datasets that have pairs (metrics specification §4)."""
     row: dict[str, Any] = {"model": model, "datasets": len(cells), "n": sum(item.cell.n for item in cells)}
-    for unit, mark in SEARCHES:
-        row[f"delta_{mark}_points"] = macro_mean(item.scores[unit].macro.delta_dice for item in cells)
+    for mark, _ in SEARCHES:
+        row[f"delta_{mark}_points"] = macro_mean(item.scores[mark].macro.delta_dice for item in cells)
         interval = None
         if cells:
-            sample = np.mean([item.samples[unit].macro["delta_dice"] for item in cells], axis=0)
+            sample = np.mean([item.samples[mark].macro["delta_dice"] for item in cells], axis=0)
             interval = percentile_interval(sample, level)
         row |= limits(f"delta_{mark}_points", interval)
     return row

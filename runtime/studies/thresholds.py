@@ -37,6 +37,7 @@ def study_thresholds(material: Material, within: float = 0.05) -> Outcome:
         f"{len(material.paired)} of {len(material.cells)} finished cells have pairs with a region",
         material.sampling.fact,
         f"near best: the thresholds around the best one that lose at most {100 * within:g} % of its Dice",
+        *material.searches,
         *material.unfinished,
     )
     return Outcome(
@@ -107,8 +108,8 @@ def _sensitivity(rows: Rows, material: Material) -> Table:
     notes = (
         OPTIMISTIC,
         HONEST,
-        "percent; means over the classes that have pairs; Dice best* and honest+ take a threshold per class, near best "
-        "is about one threshold for all",
+        "percent; means over the classes that have pairs; Dice best* (but for protocols that seek one threshold for a "
+        "dataset) and honest+ take a threshold per class, near best is about one threshold for all",
         "a range that begins at 0 holds the all-ones mask: the maps then add little to it",
         "area at 0.5: share of the image above half of the maximum; entropy: 1 is a map that is the same everywhere",
         "calibration error: mean distance over pixels of the normalised saliency from the share inside the region",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.errors import RunError
 from ...metrics_gpu.bootstrap import Draws
 from ...metrics_gpu.counts import Counts
 from ..reporting.patients import dataset_patients
@@ -102,9 +103,12 @@ def aligned(key: str, title: str, variants: Sequence[Variant], material: Materia
     """The shared pairs and images of a group, or the sentence that says why there are none.
 
     A pair is shared if every variant has it with a region of the same number of pixels: another region is another
-    question. `material` says how to resample.
+    question. `material` says how to resample. Raises RunError for variants that were swept by different protocols,
+    whose numbers are not comparable.
     """
     cells = [variant.cell for variant in variants]
+    for variant in variants[1:]:
+        _check_protocols(key, title, variants[0], variant)
     sampling = material.sampling
     classes = tuple(name for name in cells[0].classes if all(name in cell.classes for cell in cells))
     patients = dataset_patients(title, [cell.rows for cell in cells], sampling.replicates, sampling.seed)
@@ -139,6 +143,15 @@ def aligned(key: str, title: str, variants: Sequence[Variant], material: Materia
         ),
         left_out=tuple(cell.n - len(shared) for cell in cells),
     )
+
+
+def _check_protocols(key: str, title: str, one: Variant, two: Variant) -> None:
+    protocols = one.cell.rows.protocol, two.cell.rows.protocol
+    if protocols[0] != protocols[1]:
+        raise RunError(
+            f"{key} on {title}: {one.label} was evaluated by protocol '{protocols[0]}', {two.label} by "
+            f"'{protocols[1]}', and their numbers cannot be compared; evaluate both with the same --protocol."
+        )
 
 
 def _pairs(cell: StudyCell) -> dict[tuple[str, str, int], int]:

@@ -241,4 +241,4 @@ def test_when_everything_is_skipped_the_user_must_act(folder: Path, tmp_path: Pa
     )
     done = command("eval", "--all", cwd=tmp_path)
     assert done.returncode == 1 and "nothing was evaluated" in done.stderr
-    assert "blocks-32 on films: skipped, the bundle has no prompt set for it" in done.stdout
+    assert "blocks-32 on films: skipped, the bundle has no prompt set 'films' (it has: " in done.stdout

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
-from xbench_fast.metrics_gpu import Counts, draw_patients, patient_halves, sweep
+from xbench_fast.metrics_gpu import Counts, GroundingOptions, draw_patients, grounding, patient_halves, sweep
 from xbench_fast.metrics_gpu.calibration import (
     EMPTY,
     METHODS,
@@ -80,13 +80,13 @@ def test_level_histogram_and_entropy_by_pixels():
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 20), min_size=101, max_size=101), st.floats(0, 0.5))
-def test_near_best_by_walking(values, within):
+@given(st.lists(st.integers(0, 20), min_size=101, max_size=101), st.floats(0, 0.5), st.sampled_from([0, 1]))
+def test_near_best_by_walking(values, within, first):
     curve = np.array(values, float)
-    found = near_best(np.stack([curve, curve * np.nan]), within)
-    best = max(range(101), key=lambda k: (curve[k], -k))
+    found = near_best(np.stack([curve, curve * np.nan]), within, first / 100)
+    best = max(range(first, 101), key=lambda k: (curve[k], -k))
     low = high = best
-    while low > 0 and curve[low - 1] >= (1 - within) * curve[best]:
+    while low > first and curve[low - 1] >= (1 - within) * curve[best]:
         low -= 1
     while high < 100 and curve[high + 1] >= (1 - within) * curve[best]:
         high += 1
@@ -221,6 +221,32 @@ def test_levels_of_methods_without_a_map():
     ]:
         with pytest.raises(ValueError, match=words):
             calibrated_levels(*arguments)
+
+
+@pytest.mark.parametrize("unit", ["per_class", "per_dataset"])
+def test_calibrated_levels_are_sought_as_the_options_say(unit):
+    """Maps that know nothing: the whole image would be the best mask, and it is not asked for."""
+    rng = np.random.default_rng(10)
+    maps, masks = rng.random((24, 6, 7), np.float32), rng.random((24, *SIZE)) < 0.6
+    counts, class_of, half_of = sweep(maps, masks), np.arange(24) % 3, np.arange(24) // 3 % 2
+    dice = 2 * counts.overlap / (counts.area + counts.region[:, None])
+    options = GroundingOptions(tau_from=0.01, unit=unit)
+    levels = calibrated_levels(counts, class_of, half_of, options=options)
+    means = [dice[class_of == c].mean(axis=0) for c in range(3)]
+    for p in range(24):
+        curve = means[class_of[p]] if unit == "per_class" else np.mean(means, axis=0)
+        assert levels["best"][p] == 1 + curve[1:].argmax()
+        other = (class_of == class_of[p]) & (half_of != half_of[p])
+        assert levels["held_out"][p] == 1 + dice[other].mean(axis=0)[1:].argmax()
+    assert all((found >= 1).all() for found in levels.values())
+    plain = calibrated_levels(counts, class_of, half_of)
+    assert (plain["best"] == 0).any() and (plain["isotonic_half_dice"] == 0).any()
+    found = grounding(counts, class_of, list("abc"), options).macro.dice_best
+    assert np.mean([dice_at(counts, levels["best"])[class_of == c].mean() for c in range(3)]) == pytest.approx(found)
+    with pytest.raises(ValueError, match="per_class or per_dataset, not per_image"):
+        calibrated_levels(counts, class_of, half_of, options=GroundingOptions(unit="per_image"))
+    empty = calibrated_levels(Counts.empty(), np.zeros(0, int), np.zeros(0, int), ["best"], options)
+    assert len(empty["best"]) == 0
 
 
 @settings(max_examples=30, deadline=None)

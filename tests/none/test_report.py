@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evaluation_world import World
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
+from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
+from xbench_fast.runtime.config import DatasetConfig
 from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.scoring import Row
 from xbench_fast.runtime.reporting.choices import Choices
@@ -234,8 +237,57 @@ def test_a_demo_model_says_that_it_never_saw_a_radiograph(tmp_path: Path) -> Non
 def test_limits_and_holes_are_stamped(run: Path) -> None:
     _, tables, _ = report(run)
     stamps = tables["Table 1: grounding"].stamps
-    assert "The one: only the first 30 cases were evaluated" in stamps
+    assert "The one: only the first 30 cases were evaluated (clip)" in stamps
     assert "The two: 2 of 30 images are missing or unreadable and not counted" in stamps
+
+
+@pytest.mark.parametrize(
+    ("limit", "every", "stamped"),
+    [(30, 30, False), (30, 31, True), (30, None, True), (40, 30, False), (None, 30, False)],
+)
+def test_a_limit_is_stamped_only_if_it_left_cases_out(
+    tmp_path: Path, limit: int | None, every: int | None, stamped: bool
+) -> None:
+    """`every`: cases of the dataset, which runs of earlier versions do not say."""
+    told = {} if every is None else {"dataset_cases": every}
+    with RunDirectory(tmp_path / "run") as made:
+        made.begin({"datasets": {"one": {"reader": "rsna"}}})
+        add_cell(made, "carzero", "one", random_rows(1), limit=limit, **told)
+    data, tables, _ = report(tmp_path / "run")
+    line = "The one: only the first 30 cases were evaluated"
+    assert {line in table.stamps for table in tables.values()} == {stamped}
+    assert data["cells"][0]["limit"] == (30 if stamped else None)
+    assert (data["cells"][0]["paper"]["pointing"]["difference_points"] is None) == stamped
+
+
+def test_an_evaluation_says_how_many_cases_there_are(tmp_path: Path) -> None:
+    """A bundle and a baseline, by limits below, at and above the dataset's 20 cases, and without."""
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 20), "coco")
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    for limit in (12, 20, 25, None):
+        world = World(tmp_path / str(limit))
+        world.run([bundle], [data], baselines=["baseline:ones"], limit=limit)
+        assert {world.entry(f"{name}--coco")["dataset_cases"] for name in ("blocks-32", "baseline:ones")} == {20}
+        stamps = report(world.out)[1]["Table 1: grounding"].stamps
+        assert [line for line in stamps if "only the first" in line] == [
+            line for line in ("coco: only the first 12 cases were evaluated",) if limit == 12
+        ]
+
+
+def test_stamps_name_the_models_they_hold_for_where_models_differ(tmp_path: Path) -> None:
+    rows = {limit: random_rows(1)[: 3 * limit] for limit in (10, 20, 30)}
+    limits = {"a": 10, "b": 20, "c": 10, "d": 30}
+    with RunDirectory(tmp_path / "run") as made:
+        made.begin({})
+        for model, limit in limits.items():
+            add_cell(made, model, "one", rows[limit], limit=limit, dataset_cases=30)
+            add_cell(made, model, "two", rows[10], limit=10, dataset_cases=30)
+    stamps = report(tmp_path / "run")[1]["Table 1: grounding"].stamps
+    assert [line for line in stamps if "only the first" in line] == [
+        "The one: only the first 10 cases were evaluated (a, c)",
+        "The two: only the first 10 cases were evaluated",
+        "The one: only the first 20 cases were evaluated (b)",
+    ]
 
 
 def test_a_part_of_a_dataset_is_stamped_and_not_held_against_the_paper(tmp_path: Path) -> None:
@@ -259,6 +311,18 @@ def test_coverage_counts_everything(run: Path) -> None:
     assert rows["clip", "The two"][-1] == "failed: it broke"
     assert rows["toy", "The two"][-1].startswith("not finished")
     assert {item["reason"] for item in data["unfinished"]} >= {"failed: it broke", "skipped: no prompts"}
+
+
+def test_coverage_names_classes_that_were_not_asked_for_and_later_attempts(tmp_path: Path) -> None:
+    later = {"state": "failed", "reason": "its folder is gone", "at": "2026-01-02T03:04:05"}
+    with RunDirectory(tmp_path / "run") as made:
+        made.begin({})
+        add_cell(made, "kad", "one", random_rows(1), classes=[*CLASSES, "Nodle"], last_attempt=later)
+    _, tables, _ = report(tmp_path / "run")
+    table = tables["Coverage"]
+    assert "not asked for on The one of kad: Nodle" in table.notes
+    assert table.rows[0][-1] == "done; failed on 2026-01-02T03:04:05: its folder is gone"
+    assert "its folder is gone" in (tmp_path / "run" / "report" / "coverage.csv").read_text()
 
 
 def test_a_damaged_result_is_no_result(run: Path) -> None:

@@ -86,6 +86,16 @@ def test_overlays_that_cannot_be_made_do_not_lose_the_page(run: Path, monkeypatc
         assert str(error) in (run / "report" / "index.html").read_text()
 
 
+def test_a_report_without_a_page_leaves_no_page_of_before(run: Path) -> None:
+    """It would show other numbers than the tables beside it."""
+    write_report(make_report(run, Choices(replicates=0)))
+    folder = run / "report"
+    assert (folder / "index.html").exists() and list((folder / "figures").iterdir())
+    write_report(make_report(run, Choices(replicates=0, protocol="paper")), page=False)
+    assert not (folder / "index.html").exists() and not list((folder / "figures").iterdir())
+    assert (folder / "tables.md").exists()
+
+
 def test_a_disk_that_refuses_is_one_sentence(run: Path) -> None:
     made = make_report(run, Choices(replicates=0))
     (run / "report").write_text("a file in the way")

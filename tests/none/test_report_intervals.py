@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored_counts import CLASSES, add_cell, random_rows
+from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report, rows_of
 from xbench_fast.metrics_gpu import (
     GroundingOptions,
@@ -37,9 +37,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with RunDirectory(path) as made:
         made.begin({})
         for model, seed in (("kad", 1), ("mavl", 3), ("clip", 4)):
-            add_cell(made, model, "one", random_rows(seed, negative=model == "clip"))
+            one, two = random_rows(1), random_rows(11)
+            if model != "kad":  # another model on the same images
+                one, two = (other_answers(rows, seed, negative=model == "clip") for rows in (one, two))
+            add_cell(made, model, "one", one)
             if model != "clip":
-                add_cell(made, model, "two", random_rows(seed + 10))
+                add_cell(made, model, "two", two)
         add_cell(made, "baseline:center", "one", random_rows(7), "baseline", model_family="")
     return path
 
@@ -196,7 +199,8 @@ def test_every_cell_of_every_table_has_its_interval(run: Path) -> None:
     assert data["choices"]["replicates"] == 40
     # the smallest p of 40 resamples is 2 of 41, three times that for three pairs of models
     assert (
-        "40 resamples and 3 pairs: no corrected p is below 0.146" in tables["Differences between models: The one"].notes
+        "40 resamples and 3 comparisons: no corrected p of the bootstrap is below 0.146"
+        in tables["Differences between models: The one"].notes
     )
 
 

@@ -9,16 +9,21 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from stored_counts import CLASSES, add_cell, random_rows
+from scipy.ndimage import distance_transform_edt
+from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from test_report import rows_of
 from xbench_fast.engines.errors import ConfigError, RunError
-from xbench_fast.metrics_gpu import PROTOCOLS, pack_masks, protocol, sweep
+from xbench_fast.metrics_gpu import PROTOCOLS, pack_masks, protocol, sweep, tolerant_share
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report import report as command
 from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.scoring import Row
 from xbench_fast.runtime.reporting import choices as kinds
 from xbench_fast.runtime.reporting.choices import Choices
+from xbench_fast.runtime.reporting.figures.delta_dice import delta_figure
+from xbench_fast.runtime.reporting.figures.points import dice_curve
+from xbench_fast.runtime.reporting.gallery.candidates import model_pairs
+from xbench_fast.runtime.reporting.load import load_run
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.reporting.results import Results
 
@@ -41,7 +46,7 @@ def swept_rows(name: str = "default", seed: int = 3) -> list[Row]:
                 counts = sweep(low, mask, **told.sweeping)
                 row.take(counts, 0)
                 if told.pointing_from_default:
-                    plain = sweep(low, mask)
+                    plain = sweep(low, mask, upsample=told.upsample)
                     row.hit = bool(plain.overlap[0, -1] > 0 and not plain.degenerate[0])  # the rule is `any`
                 row.keep(pack_masks(mask)[0], (0.0, 0.0, 1.0, 1.0), low[0])
             rows.append(row)
@@ -236,11 +241,13 @@ def test_another_protocol_is_what_an_evaluation_by_it_gives(swept: Path, tmp_pat
     assert f"protocol {name}" in table.notes and rows_of(table)["kad"]
 
 
-def test_other_ties_of_a_protocol_that_points_by_the_default_maps(swept: Path, tmp_path: Path) -> None:
-    evaluated = make_run(tmp_path / "other", swept_rows("medklip"), CLASSES[:2], protocol="medklip")
-    for ties in ("first", "any", "expected"):
-        asked = results(evaluated, ties=ties).number("kad", "one", "pointing").value
-        assert asked == results(swept, ties=ties).number("kad", "one", "pointing").value, ties
+@pytest.mark.parametrize("name", ["medklip", "mavl"])
+def test_pointing_of_a_protocol_is_one_whatever_the_evaluation_was(tmp_path: Path, name: str) -> None:
+    """By the maximum of the map as the protocol upsamples it."""
+    runs = [make_run(tmp_path / own, swept_rows(own), CLASSES[:2], protocol=own) for own in PROTOCOLS]
+    for ties in (None, "first", "any", "expected"):
+        found = [results(run, protocol=name, ties=ties).number("kad", "one", "pointing").value for run in runs]
+        assert None not in found and set(found) == {found[0]}, (ties, dict(zip(PROTOCOLS, found, strict=True)))
 
 
 def test_maps_that_were_not_kept_are_missed(tmp_path: Path) -> None:
@@ -250,6 +257,199 @@ def test_maps_that_were_not_kept_are_missed(tmp_path: Path) -> None:
     assert results(path).number("kad", "one", "pointing").value is not None
     with pytest.raises(RunError, match="kept no maps"):
         results(path, tolerance_px=7.0)
+
+
+def test_another_protocol_needs_maps_that_were_kept(tmp_path: Path) -> None:
+    """As of maps of more than 64 x 64 cells. What sweeps no map anew is still there."""
+    path = make_run(tmp_path / "run", swept_rows(), CLASSES[:2], grid=None)
+    for name in ("medklip", "mavl", "chexlocalize"):
+        with pytest.raises(RunError, match=rf"maps of kad on one,.*evaluate again with --protocol {name}\.$"):
+            results(path, protocol=name)
+    assert results(path, protocol="paper").number("kad", "one", "dice_best").value is not None
+    assert results(path, tolerance_px=7.0).number("kad", "one", "pointing").value is not None
+    raw = make_run(tmp_path / "raw", swept_rows("medklip"), CLASSES[:2], grid=None, protocol="medklip")
+    with pytest.raises(RunError, match=r"evaluate again with --protocol default\.$"):
+        results(raw, protocol="default")
+    with pytest.raises(RunError, match=r"maps of kad on one,.*leave out --ties first\.$"):
+        results(raw, ties="first")
+    assert results(raw).number("kad", "one", "pointing").value is not None
+
+
+def baseline_rows(name: str) -> list[Row]:
+    """The pairs of `swept_rows` of a baseline, without logits; of `ones` the counts of the whole image."""
+    rows = swept_rows()
+    for row in rows:
+        row.logit = None
+        if row.area is not None and row.overlap is not None and name == "ones":
+            row.area, row.overlap = np.full(101, PIXELS, np.int32), np.full(101, row.region_area, np.int32)
+            row.argmax, row.hit, row.degenerate = 0, False, False
+    return rows
+
+
+def with_baselines(path: Path) -> Path:
+    make_run(path, swept_rows(), CLASSES[:2])
+    with RunDirectory(path) as run:
+        for name, details in BASELINES.items():
+            details = {"model_family": "", "findings": list(CLASSES[:2]), **details}
+            add_cell(run, f"baseline:{name}", "one", baseline_rows(name), "baseline", **details)
+    return path
+
+
+BASELINES = {
+    "ones": {"grid": None, "ties": "expected"},
+    "center": {"grid": None, "ties": "first"},
+    "chance": {"grid": [4, 4], "ties": "first"},
+}
+
+
+@pytest.mark.parametrize("name", ["medklip", "mavl"])
+def test_baselines_without_a_scale_are_left_out_as_an_evaluation_skips_them(tmp_path: Path, name: str) -> None:
+    path = with_baselines(tmp_path / "run")
+    made = make_report(path, Choices(replicates=0, protocol=name))
+    assert set(made.results.cells) == {("kad", "one"), ("baseline:ones", "one")}
+    reason = f"left out: the protocol {name} cuts maps as they are, and this one has no scale of its own"
+    tables = {table.title: table for table in made.tables}
+    assert f"baseline:center, baseline:chance: {reason}" in tables["Table 1: grounding"].notes
+    assert rows_of(tables["Table 1: grounding"])["baseline:center"][:5] == ("-",) * 5
+    assert {row[0]: row[-1] for row in tables["Coverage"].rows}["baseline:chance"] == reason
+    ones = made.results.cells["baseline:ones", "one"]
+    shares = [[row.region_area / PIXELS for row in swept_rows() if row.area is not None and row.finding == finding]
+              for finding in CLASSES[:2]]  # fmt: skip
+    assert ones.number("pointing").value == pytest.approx(np.mean([np.mean(each) for each in shares]))
+    assert ones.number("iou_best").value == pytest.approx(ones.number("floor_iou").value)
+    assert set(results(path).cells) == {("kad", "one"), *((f"baseline:{name}", "one") for name in BASELINES)}
+
+
+@pytest.mark.parametrize("tolerance", [0.5, 7.0, 15.5, 224.0])
+def test_a_tolerance_gives_the_full_mask_its_expected_hit(tmp_path: Path, tolerance: float) -> None:
+    path = with_baselines(tmp_path / "run")
+    found = results(path, tolerance_px=tolerance)
+    expected = {name: [] for name in CLASSES[:2]}  # type: ignore[var-annotated]
+    for row in swept_rows():
+        if row.area is not None:
+            mask = np.unpackbits(np.frombuffer(row.region or b"", np.uint8).reshape(224, 28), axis=1, bitorder="little")
+            expected[row.finding].append((distance_transform_edt(mask == 0) <= tolerance).mean())
+    for name, shares in expected.items():
+        value = found.number("baseline:ones", "one", "pointing", name).value
+        assert value == pytest.approx(np.mean(shares), abs=1e-12)
+    wrong = found.number("baseline:ones", "one", "chance").value
+    assert wrong is not None and (found.number("baseline:ones", "one", "pointing").value or 0) >= wrong
+
+
+def test_a_tolerance_takes_back_what_is_said_of_chance(tmp_path: Path) -> None:
+    path = with_baselines(tmp_path / "run")
+    for tolerance in (0.0, 9.0):
+        tables = {t.title: t for t in make_report(path, Choices(replicates=0, tolerance_px=tolerance)).tables}
+        first, classes = tables["Table 1: grounding"], rows_of(tables["The one: pointing per class"])
+        assert any("chance level of Point" in note for note in first.notes) == (tolerance == 0)
+        assert (rows_of(first)["all-ones"][0] == "") == (tolerance > 0) == ("chance" not in classes)
+        assert rows_of(first)["all-ones"][1] != "" and ("region" in classes) == (tolerance > 0)
+
+
+def test_shares_within_a_tolerance_by_looking_at_every_pixel() -> None:
+    masks = np.zeros((4, 11, 13), bool)
+    masks[0, 4, 5] = masks[0, 9, 12] = masks[2, 0, 0] = True
+    masks[1, 2:6, 3:9] = True
+    for tolerance in (0, 1, 1.5, 2, 5, 40):
+        shares = []
+        for mask in masks:
+            near = [(np.hypot(*(np.argwhere(mask) - pixel).T) <= tolerance).any() for pixel in np.ndindex(11, 13)]
+            shares.append(np.mean(near))
+        assert tolerant_share(masks, 13, tolerance) == pytest.approx(shares, abs=1e-12)
+        assert tolerant_share(pack_masks(masks), 13, tolerance) == pytest.approx(shares, abs=1e-12)
+    tall = np.zeros((1, 40, 3), bool)
+    tall[0, 5, 1] = True
+    assert tolerant_share(tall, 3, 9.0) == pytest.approx(
+        [(3 * 6 + 3 * 8 + 1) / 120]
+    )  # rows 0 to 13, and 14 in column 1
+    for wrong, words in [((masks, 13, -1.0), "finite"), ((masks, 12, 1.0), "do not fit")]:
+        with pytest.raises(ValueError, match=words):
+            tolerant_share(*wrong)
+    with pytest.raises(TypeError, match="packed uint8"):
+        tolerant_share(masks.astype(float), 13, 1.0)  # type: ignore[arg-type]
+
+
+NEVER, FLOOR_HOLDS = "never below 0", "Dice* cannot fall below it"
+ANEW, KEPT = "thresholds are chosen anew in each", "the threshold of a model is kept in each"
+
+
+@pytest.mark.parametrize(
+    ("asked", "never", "floor"),
+    [
+        ({}, True, True),
+        ({"tau_from": 0.01}, True, False),
+        ({"best": "per_image"}, True, True),
+        ({"best": "per_dataset"}, True, False),
+        ({"best": "per_dataset", "mean": "micro"}, False, False),
+        ({"best": "per_model"}, False, False),
+        ({"best": "cross_fit"}, False, False),
+        ({"protocol": "chexlocalize"}, True, False),
+    ],
+)
+def test_notes_claim_no_more_than_the_options_allow(
+    swept: Path, asked: dict[str, str | float], never: bool, floor: bool
+) -> None:
+    made = make_report(swept, Choices(replicates=20, **asked))  # type: ignore[arg-type]
+    notes = {table.title: " ".join(table.notes) for table in made.tables}
+    assert (NEVER in notes["Threshold sensitivity"]) == never
+    dice = [notes["Table 1: grounding"], notes["The one: Dice per class at the best threshold"]]
+    assert [FLOOR_HOLDS in note for note in dice] == [floor, floor]
+    kept = asked.get("best") == "per_model"
+    assert all((KEPT in note, ANEW in note) == (kept, not kept) for note in dice)
+    assert ("leans upwards" in dice[0]) == (asked.get("best") not in ("per_model", "cross_fit"))
+    drawn = delta_figure(made.results)
+    assert drawn is None or (NEVER in drawn.caption) == never
+    cell = made.results.cells["kad", "one"]
+    for scores in cell.grounding.classes:
+        best, lowest = scores.dice_best or 0.0, (scores.floor_dice or 0.0) - 1e-12
+        assert not floor or best >= lowest
+    delta = cell.number("delta_dice").value
+    assert not never or delta is None or delta >= 0
+
+
+def test_what_was_claimed_too_broadly_does_happen(tmp_path: Path) -> None:
+    """IoU at the threshold of Dice falls below that of the full mask, and so does an honest Dice."""
+    large, small = np.zeros((1, 224, 224), bool), np.zeros((1, 224, 224), bool)
+    large[0, :, :200] = True
+    small[0, 100:124, 100:124] = True
+    rows = []
+    for index in range(16):
+        mask, low = small if index % 2 else large, np.zeros((1, 14, 14), np.float32)
+        low[0, 5:9, 5:9] = 1.0
+        if not index % 2:
+            low[0, :, :6] = 1.0
+        row = Row(f"c{index}", f"p{index}", "Mass", "ok", None, 1, logit=np.float32(0), rescued=False)
+        row.take(sweep(low, mask), 0)
+        row.keep(pack_masks(mask)[0], (0.0, 0.0, 1.0, 1.0), low[0])
+        rows.append(row)
+    found = results(make_run(tmp_path / "run", rows, CLASSES[:1], grid=[14, 14])).cells["kad", "one"]
+    dice, iou = found.number("dice_best").value, found.number("iou_best").value
+    assert dice is not None and iou is not None
+    assert dice >= (found.number("floor_dice").value or 0) and iou < (found.number("floor_iou").value or 0)
+
+
+def test_one_threshold_of_a_model_needs_one_way_to_seek_it(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", random_rows(1))
+    with RunDirectory(path) as run:
+        add_cell(run, "kad", "two", random_rows(2), protocol="paper")
+    with pytest.raises(ConfigError, match=r"of kad, but.*protocols default and paper; name one with --protocol"):
+        results(path, best="per_model")
+    assert results(path, best="per_model", protocol="paper").number("kad", "two", "dice_best").value is not None
+    assert results(path, best="per_model", tau_from=0.01).number("kad", "two", "dice_best").value is not None
+
+
+def test_drawn_thresholds_begin_where_the_search_does(tmp_path: Path) -> None:
+    """Without one threshold of a class a picture takes the best mean, of the thresholds that were tried."""
+    rows = random_rows(1)
+    for row in rows:
+        if row.overlap is not None:
+            row.overlap[1:] = 0  # only the full mask meets anything
+    path = make_run(tmp_path / "run", rows)
+    for first, tau in ((0, 0.0), (1, 0.01)):
+        found = results(path, best="per_image", tau_from=tau)
+        assert set(model_pairs(load_run(path), found, "kad", "one").best.values()) == {first}
+        curve = dice_curve(found, "kad")
+        assert curve is not None and curve.top == first
 
 
 def test_wrong_choices() -> None:

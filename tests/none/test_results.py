@@ -149,9 +149,31 @@ def test_an_absent_dataset_can_be_skipped(world: World, bundle: Path, tmp_path: 
 def test_a_pair_without_prompts_is_skipped_with_one_line(world: World, bundle: Path, data: DatasetConfig) -> None:
     other = DatasetConfig("rsna", data.root, "coco", None, {"name": "rsna"})
     outcome = world.run([bundle], [other])
-    assert outcome.skipped == [("blocks-32", "rsna", "the bundle has no prompt set for it")]
-    assert world.lines == ["blocks-32 on rsna: skipped, the bundle has no prompt set for it"]
+    reason = (
+        "the bundle has no prompt set 'rsna' (it has: coco); name one with --data-option rsna.prompts=SET, or add one "
+        "with xbench-fast prompts encode"
+    )
+    assert outcome.skipped == [("blocks-32", "rsna", reason)]
+    assert world.lines == [f"blocks-32 on rsna: skipped, {reason}"]
     assert world.engines == []
+
+
+def test_classes_without_a_prompt_are_told(world: World, bundle: Path, tmp_path: Path) -> None:
+    """A mean over the others is no mean over the dataset; a misspelt class must not vanish."""
+    root = make_dataset(tmp_path / "typo")
+    file = root / "annotations.json"
+    content = json.loads(file.read_text())
+    content["categories"].append({"id": 77, "name": "Nodle"})
+    file.write_text(json.dumps(content))
+    outcome = world.run([bundle], [DatasetConfig("coco", root, "coco")])
+    assert outcome.computed == 1
+    (line,) = (line for line in world.lines if "not asked for" in line)
+    assert line.startswith("blocks-32 on coco: ") and "Nodle" in line and "prompt set 'coco'" in line
+    for number, category in enumerate(content["categories"]):
+        category["name"] = f"Class {number}"
+    file.write_text(json.dumps(content))
+    skipped = world.run([bundle], [DatasetConfig("coco", root, "coco")]).skipped[0][2]
+    assert "(Mass, Effusion, Unicorn) has none of the dataset's classes (Class 0, " in skipped
 
 
 def test_an_engine_that_fails_or_breaks_is_one_failed_cell(world: World, bundle: Path, data: DatasetConfig) -> None:

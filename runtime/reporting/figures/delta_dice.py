@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..notes import optimistic, search_of
+from ..notes import never_negative, optimistic, search_of
 from ..results import Results
 from ..stamps import HONEST, OPTIMISTIC
 from .figure import Figure, drawing_style, finish
@@ -89,7 +89,8 @@ def _paper(results: Results, rows: Sequence[tuple[str, Point]]) -> Mapping[str, 
 def _caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
     paper = _paper(results, rows)
     cells = [cell for cell in results.finished if cell.n]
-    kind = f"{OPTIMISTIC}, so never below 0" if optimistic(cells) else HONEST
+    never = ", so never below 0" if never_negative(results, cells) else ""
+    kind = f"{OPTIMISTIC}{never}" if optimistic(cells) else HONEST
     said = [
         "Delta Dice in percentage points: Dice at the best threshold minus Dice at 0.5, mean over findings, then over "
         f"datasets. Best threshold: {search_of(cells)} ({kind})."

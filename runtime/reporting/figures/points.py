@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....metrics_gpu.thresholds import level
 from ..numbers import Number
 from ..results import Results
 from ..values import CellValues
@@ -53,18 +54,19 @@ class Point:
 class Curve:
     """Mean Dice of a model in percent at thresholds 0, 0.01 .. 1; `best` is the mean of best values of each class.
 
-    fixed: whether threshold 0.5 means something in the protocol.
+    fixed: whether threshold 0.5 means something in the protocol. first: level at which the search begins.
     """
 
     dice: tuple[float, ...]
     best: float
     datasets: int
     fixed: bool
+    first: int = 0
 
     @property
     def top(self) -> int:
-        """Level of the curve's own maximum, the smallest of equal ones."""
-        return int(np.argmax(self.dice))
+        """Level of the curve's own maximum from `first` on, the smallest of equal ones."""
+        return self.first + int(np.argmax(self.dice[self.first :]))
 
 
 def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]:
@@ -107,7 +109,8 @@ def dice_curve(results: Results, model: str) -> Curve | None:
     if best is None or not cells:
         return None
     curve = 100 * np.mean([cell.dice_curve for cell in cells], axis=0)
-    return Curve(tuple(curve.tolist()), 100 * best, len(cells), _fixed(cells))
+    first = max(level(cell.grounding.options.tau_from) for cell in cells)
+    return Curve(tuple(curve.tolist()), 100 * best, len(cells), _fixed(cells), first)
 
 
 def paper_delta(results: Results, model: str) -> float | None:

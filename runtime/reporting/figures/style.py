@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..stamps import stamps
+from ..stamps import limit_stamps, stamps
 from ..values import CellValues
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def looks(models: Sequence[str]) -> dict[str, Look]:
 def worth(cells: Iterable[CellValues]) -> tuple[str, ...]:
     """What must be known about numbers wherever they are shown: weights that mean nothing, cases left out by choice."""
     cells = list(cells)
-    limits = {cell.title: cell.limit for cell in cells if cell.limit is not None}
-    short = tuple(f"{title}: only the first {limit} cases were evaluated" for title, limit in limits.items())
-    return stamps((cell.model, cell.weights) for cell in cells) + short
+    return stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
 
 
 def write_stamps(drawing: Drawing, lines: Sequence[str]) -> None:

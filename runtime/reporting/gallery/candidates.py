@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ....metrics_gpu.counts import Counts
 from ....metrics_gpu.curves import dice_curves, pointing_hits
 from ....metrics_gpu.protocols import Protocol
+from ....metrics_gpu.thresholds import level
 from ..load import Run
 from ..pairs import scored_pairs
 from ..results import Results
@@ -92,7 +93,7 @@ def _best_levels(
     cell: CellValues | None, findings: Sequence[str], counts: Counts, class_of: NDArray[np.intp]
 ) -> dict[str, int]:
     """Finding -> level of the threshold that the tables call best, or where they have no single one, the level of the
-    best mean Dice."""
+    best mean Dice of those that the search tries."""
     levels: dict[str, int] = {}
     for index, name in enumerate(findings):
         members = class_of == index
@@ -102,5 +103,6 @@ def _best_levels(
         if scores is not None and scores.best_tau is not None:
             levels[name] = round(100 * scores.best_tau)
         else:
-            levels[name] = int(np.argmax(dice_curves(counts.take(members)).mean(axis=0)))
+            first = level(cell.grounding.options.tau_from) if cell else 0
+            levels[name] = first + int(np.argmax(dice_curves(counts.take(members)).mean(axis=0)[first:]))
     return levels

@@ -1,0 +1,29 @@
+"""The maps a run keeps of a cell, for the studies that need more than counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import RunError
+from ..evaluation.map_files import KEPT_SIDE
+from ..reporting.load import Run
+from ..reporting.maps import MapRows, load_maps
+from .material import StudyCell
+
+__all__ = ["kept_maps"]
+
+
+def kept_maps(cell: StudyCell, run: Run) -> tuple[MapRows, NDArray[np.float32]]:
+    """The cell's pairs with a region, and their maps float32 [P, h, w].
+
+    Raises RunError, with the reason as its sentence, when the run keeps no maps of the cell or they cannot be read.
+    """
+    maps = load_maps(run, cell.model, cell.dataset)
+    if maps.saliency is not None:
+        return maps, maps.saliency
+    if cell.weights == "baseline":
+        raise RunError("its map is the same everywhere and was not kept")
+    raise RunError(
+        f"its maps are larger than {KEPT_SIDE} x {KEPT_SIDE} or of several sizes, so the run did not keep them."
+    )

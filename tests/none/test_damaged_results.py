@@ -1,0 +1,132 @@
+"""Result files with whole footers and odd rows: a sentence that names the file, and advice that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from evaluation_world import World, same
+from synthetic import make_bundle, make_dataset
+from test_kept_results import spoil
+from xbench_fast.engines.errors import RunError
+from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.evaluation.merging import merge_shards
+from xbench_fast.runtime.evaluation.progress import PlainProgress
+from xbench_fast.runtime.evaluation.rundir import RunDirectory
+from xbench_fast.runtime.evaluation.sharding import Shard
+from xbench_fast.runtime.reporting.choices import Choices
+from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.studies.material import Sampling, load_material
+
+CASES, FINDINGS = 20, 2
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> tuple[list[Path], list[DatasetConfig]]:
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", CASES), "coco")
+    return [make_bundle(tmp_path / "blocks-32").path], [data]
+
+
+@pytest.fixture
+def world(tmp_path: Path, inputs: Any) -> World:
+    made = World(tmp_path)
+    made.run(*inputs)
+    return made
+
+
+def rewrite(world: World, change: Callable[[pa.Table], pa.Table]) -> Path:
+    """The result file with other rows and the footer it had."""
+    file: Path = world.out / world.entry()["file"]
+    pq.write_table(change(pq.read_table(file)), file)
+    return file
+
+
+def nulled(name: str) -> Callable[[pa.Table], pa.Table]:
+    def change(table: pa.Table) -> pa.Table:
+        place = table.column_names.index(name)
+        return table.set_column(place, table.schema.field(name), pa.nulls(len(table), table.schema.field(name).type))
+
+    return change
+
+
+def as_text(name: str) -> Callable[[pa.Table], pa.Table]:
+    def change(table: pa.Table) -> pa.Table:
+        place = table.column_names.index(name)
+        return table.set_column(place, name, pa.array([str(value) for value in table[name].to_pylist()]))
+
+    return change
+
+
+def one_status(table: pa.Table) -> pa.Table:
+    """The second row of the first case says that it has no image."""
+    status = table["status"].to_pylist()
+    status[1] = "missing"
+    return table.set_column(table.column_names.index("status"), table.schema.field("status"), pa.array(status))
+
+
+CHANGES = [
+    (nulled("hit"), r"\d+ of its \d+ pairs have no 'hit'"),
+    (nulled("overlap"), r"\d+ of its \d+ pairs have no 'overlap'"),
+    (nulled("rescued"), r"\d+ of its \d+ pairs have no 'rescued'"),
+    (nulled("area"), r"\d+ of its \d+ regions have no 'area'"),
+    (as_text("region_area"), "its column 'region_area' holds string, not int32"),
+    (lambda table: table.slice(0, 0), f"it has 0 rows, not one for each of {CASES} cases and {FINDINGS} findings"),
+    (lambda table: pa.concat_tables([table, table]), f"it has {2 * CASES * FINDINGS} rows"),
+    (lambda table: table.slice(0, len(table) - FINDINGS), f"it has {(CASES - 1) * FINDINGS} rows"),
+    (lambda table: table.take(list(range(len(table)))[::-1]), "it does not hold one row per case and finding"),
+    (lambda table: table.drop_columns(["argmax"]), "cannot be read"),
+    (one_status, "cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES)
+def test_rows_that_are_not_those_of_a_cell(world: World, inputs: Any, change: Any, words: str) -> None:
+    before = world.table()
+    file = rewrite(world, change)
+    mended_as_it_says(world, inputs, file, words)
+    assert same(world.table(), before)
+
+
+def test_pages_that_cannot_be_read(world: World, inputs: Any) -> None:
+    before = world.table()
+    file = world.out / world.entry()["file"]
+    spoil(file, "area")
+    mended_as_it_says(world, inputs, file, "cannot be read")
+    assert same(world.table(), before)
+
+
+def mended_as_it_says(world: World, inputs: Any, file: Path, words: str) -> None:
+    for use in (
+        lambda: make_report(world.out, Choices(replicates=0)),
+        lambda: load_material(world.out, sampling=Sampling(replicates=10)),
+    ):
+        with pytest.raises(RunError, match=words) as caught:
+            use()
+        assert str(file) in str(caught.value)
+        assert str(caught.value).endswith("; delete that file and run the same eval command again.")
+    file.unlink()
+    assert world.run(*inputs).computed == 1
+    assert len(make_report(world.out, Choices(replicates=0)).results.cells) == 1
+
+
+def test_a_damaged_shard_says_what_to_delete(world: World, inputs: Any, tmp_path: Path) -> None:
+    world.out = tmp_path / "shard-1-of-1"
+
+    def evaluate() -> int:
+        computed = world.run(*inputs, shard=Shard(1, 1)).computed
+        with RunDirectory(world.out) as run:
+            run.begin({"shard": "1/1"})
+        return computed
+
+    assert evaluate() == 1
+    file = world.out / world.entry()["file"]
+    spoil(file, "area")
+    quiet = PlainProgress(lambda line: None)
+    ((_, _, reason),) = merge_shards([world.out], tmp_path / "merged", quiet).failed
+    assert str(file) in reason and reason.endswith("delete that file and evaluate that shard again")
+    file.unlink()
+    assert evaluate() == 1 and merge_shards([world.out], tmp_path / "merged", quiet).computed == 1

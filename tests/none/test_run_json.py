@@ -1,0 +1,119 @@
+"""run.json as a file that may hold anything: whoever reads it works, or says in a sentence what is wrong.
+
+XBENCH_FUZZ multiplies the number of inputs (default 1).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stored_counts import add_cell, random_rows
+from xbench_fast.engines.errors import RunError, XBenchError
+from xbench_fast.runtime.evaluation.rundir import RunDirectory, read_run
+from xbench_fast.runtime.reporting.choices import Choices
+from xbench_fast.runtime.reporting.load import load_run
+from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.studies.material import Sampling, load_material
+
+EXAMPLES = 40 * int(os.environ.get("XBENCH_FUZZ", "1"))
+
+scalars = st.none() | st.booleans() | st.integers(-3, 99) | st.floats(allow_nan=False) | st.text(max_size=5)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("json") / "run"
+    told = {"engine": "numpy fp32", "limit": None, "dataset": ["one", "0" * 64], "prompt_set": "p"}
+    with RunDirectory(path) as made:
+        made.begin({"bundles": ["kad"], "datasets": {"one": {"root": "data", "reader": "coco", "options": {}}}})
+        add_cell(made, "kad", "one", random_rows(1), cases=30, missing=1, unreadable=1, shard={"index": 1, "of": 2})
+        add_cell(made, "clip", "one", random_rows(2), reader="coco")
+        entry = made.cell("clip", "one")
+        assert entry is not None
+        made.set_cell(**{**entry, "ingredients": told})
+        made.set_cell("toy", "one", "failed", reason="it broke")
+        made.give_up("clip", "one", "failed", "it broke")
+    return path
+
+
+def read(path: Path, data: object) -> str:
+    """The sentence that refuses `data`, empty where all that a run directory is read by works."""
+    (path / "run.json").write_text(json.dumps(data))
+    try:
+        found = load_run(path)
+        assert set(found.finished) | set(found.unfinished) <= {(m, d) for m in found.models for d in found.datasets}
+        assert all(isinstance(found.reader(name), str) for name in found.datasets)
+        make_report(path, Choices(replicates=0))
+        load_material(path, sampling=Sampling(replicates=10))
+    except XBenchError as error:
+        return str(error)
+    return ""
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=values | st.fixed_dictionaries({"schema": st.just(1), "cells": values}))
+def test_any_json(data: Any, tmp_path: Path) -> None:
+    assert "run.json" in read(tmp_path, data)
+
+
+def places(data: Any) -> list[tuple[Any, Any]]:
+    """(container, key) of every value below `data`."""
+    inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [found for key, value in inner for found in ((data, key), *places(value))]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True), value=values | st.just(...))
+def test_a_run_with_one_value_changed_or_lost(place: float, value: Any, run: Path) -> None:
+    original = (run / "run.json").read_text()
+    try:
+        data = json.loads(original)
+        found = places(data)
+        container, key = found[int(place * len(found))]
+        if value is ...:
+            del container[key]
+        else:
+            container[key] = value
+        read(run, data)
+    finally:
+        (run / "run.json").write_text(original)
+
+
+def test_the_run_that_is_changed_is_whole(run: Path) -> None:
+    assert read(run, json.loads((run / "run.json").read_text())) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data.pop("config"), "it has no 'config'"),
+        (lambda data: data.update(machine=[]), "'machine' of it is not an object"),
+        (lambda data: data["cells"].update(a=3), "the cell 'a' is no object"),
+        (lambda data: data["cells"]["kad--one"].pop("file"), "the cell 'kad--one' has no 'file'"),
+        (lambda data: data["cells"]["kad--one"].update(findings=[]), "'findings' of the cell 'kad--one'"),
+        (lambda data: data["cells"]["kad--one"].update(cases=True), "'cases' of the cell 'kad--one' is not a whole"),
+        (lambda data: data["cells"]["kad--one"].update(model="x"), "the cell 'kad--one' is of x on one"),
+        (lambda data: data["config"].update(bundles=[1]), "'bundles' of 'config' is no list of names"),
+    ],
+)
+def test_the_sentence_says_what_is_wrong(change: Any, words: str, run: Path, tmp_path: Path) -> None:
+    data = json.loads((run / "run.json").read_text())
+    change(data)
+    said = read(tmp_path, data)
+    assert said.startswith(f"{tmp_path / 'run.json'} is damaged: {words}") and "delete that file" in said
+
+
+def test_another_schema_and_endless_nesting(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"schema": 2, "cells": {}}')
+    with pytest.raises(RunError, match="written by another version"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").write_text("[" * 100_000)
+    with pytest.raises(RunError, match="delete that file"):
+        read_run(tmp_path)
