@@ -70,7 +70,9 @@ class Bundle:
         try:
             return self.manifest.graphs[name]
         except KeyError:
-            raise BundleError(f"The bundle {self.path} has no {name} graph; export it again.") from None
+            raise BundleError(
+                f"The bundle {self.path} has no {name} graph; use one exported from a checkpoint, as wrap makes none."
+            ) from None
 
     def file(self, name: str) -> Path:
         """The path of the graph `name` ("image" or "text")."""

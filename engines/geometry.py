@@ -30,7 +30,10 @@ class Geometry:
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode) or self.interpolation not in get_args(Interpolation):
-            raise BundleError(f"Unknown geometry '{self.mode}'/'{self.interpolation}'; export the bundle again.")
+            modes, kinds = ", ".join(get_args(Mode)), ", ".join(get_args(Interpolation))
+            raise BundleError(
+                f"There is no geometry '{self.mode}' with '{self.interpolation}'; known are {modes}, with {kinds}."
+            )
         if (self.mode == "pad_crop") != (self.interpolation == "area"):
             raise BundleError(f"The geometry {self.mode} does not go with {self.interpolation} interpolation.")
         if not 1 <= self.size <= self.resize <= 8192 or (self.mode == "squash" and self.size != self.resize):

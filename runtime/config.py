@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.errors import ConfigError
-from .presence import has_file
+from .presence import has_file, has_folder
 from .sizes import parse_bytes
 
 __all__ = ["DEFAULT_FILE", "Config", "DatasetConfig", "EvalConfig", "find_config", "load_config", "parse_config"]
@@ -105,7 +105,8 @@ def find_config(path: Path | None) -> Path | None:
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}; check --config.") from error
         if not is_file:
-            raise ConfigError(f"The configuration file {path} does not exist; check --config.")
+            what = "is a folder" if has_folder(path) else "does not exist"
+            raise ConfigError(f"The configuration file {path} {what}; check --config.")
         return path
     default = Path(DEFAULT_FILE)
     return default if has_file(default) else None

@@ -82,6 +82,8 @@ def film_files(folder: Path, count: int, side: int, seed: int) -> list[Path]:
 def found_files(folder: Path, count: int) -> list[Path]:
     """The first `count` images of `folder` and below. Raises ConfigError when there are none."""
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES)[:count]
+    if not folder.is_dir():
+        raise ConfigError(f"There is no folder {folder}; correct --folder.")
     if not paths:
         raise ConfigError(f"The folder {folder} holds no .png, .jpg or .dcm file; correct --folder.")
     return paths

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..presence import has_folder
 from .options import cache_option, config_option, json_option, resolve_config
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ def _print(folder: Path, stores: list[StoreInfo]) -> None:
 
     console = make_console()
     total = format_bytes(sum(store.bytes for store in stores))
-    console.print(Text(f"{folder}: {len(stores)} stores, {total}"), soft_wrap=True)
+    there = f"{len(stores)} stores, {total}" if has_folder(folder) else "there is no such folder; nothing is prepared"
+    console.print(Text(f"{folder}: {there}"), soft_wrap=True)
     if not stores:
         return
     table = Table()

@@ -172,7 +172,7 @@ def _write_bytes(path: Path, content: bytes) -> None:
 
 
 def _disk_reason(error: OSError) -> str:
-    kept = "what is finished is kept, and the same command goes on from there"
+    kept = "what is finished is kept; run the same command again then"
     text: Any = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error):
         return f"the disk is full ({text}); free some space: {kept}"

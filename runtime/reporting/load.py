@@ -78,6 +78,13 @@ class CellRows:
         return str(self.entry.get("protocol", "default"))
 
     @property
+    def limit(self) -> int | None:
+        """The limit of the evaluation if it left out a case. Older runs do not say how many there are: one that was
+        reached counts."""
+        limit, every = self.entry["ingredients"].get("limit"), self.entry.get("dataset_cases")
+        return limit if limit == self.cases and (every is None or limit < every) else None
+
+    @property
     def attempt(self) -> str:
         """What became of a later attempt to evaluate the cell, which left this result in place; empty for none."""
         told = self.entry.get("last_attempt")

@@ -210,7 +210,7 @@ def cell_values(
         title=str(cell.entry["title"]),
         weights=str(cell.entry["weights"]),
         engine=str(cell.entry["ingredients"]["engine"]),
-        limit=_limit(cell),
+        limit=cell.limit,
         shard="{index} of {of}".format(**shard) if shard else "",
         cases=cell.cases,
         missing=cell.missing,
@@ -230,12 +230,6 @@ def cell_values(
         choices=choices,
         spread=spread_of(cell, pairs, patients, searches, recognised),
     )
-
-
-def _limit(cell: CellRows) -> int | None:
-    """The limit if it left out a case. Older runs do not say how many there are: one that was reached counts."""
-    limit, every = cell.entry["ingredients"]["limit"], cell.entry.get("dataset_cases")
-    return limit if limit == cell.cases and (every is None or limit < every) else None
 
 
 _Named = TypeVar("_Named", GroundingScores, ClassRecognition)

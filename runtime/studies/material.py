@@ -241,7 +241,7 @@ class Material:
         limits = {
             f"{cell.title}: only the first {cell.rows.cases} cases were evaluated"
             for cell in self.cells
-            if cell.rows.entry["ingredients"].get("limit") == cell.rows.cases
+            if cell.rows.limit is not None
         }
         return (*stamps((cell.model, cell.weights) for cell in self.cells), *sorted(limits), *sorted(named))
 

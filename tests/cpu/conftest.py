@@ -30,7 +30,8 @@ class Exported:
         return self.result.bundle.path
 
 
-def _vocabulary() -> Path | None:
+@pytest.fixture(scope="session")
+def pubmedbert() -> Path | None:
     """The folder of PubMedBERT's vocabulary, where the shared fixtures are on this machine."""
     default = Path(__file__).resolve().parents[2].parent / "shared"
     folder = Path(os.environ.get("XBENCH_SHARED", default)) / "data" / "tokenizers" / "pubmedbert"
@@ -52,9 +53,9 @@ def kad_demo(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
 
 @pytest.fixture(scope="session")
-def kad_224(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def kad_224(tmp_path_factory: pytest.TempPathFactory, pubmedbert: Path | None) -> Exported:
     """KAD-224, full size."""
-    return _export("kad", "224", tmp_path_factory.mktemp("kad-224"), _vocabulary())
+    return _export("kad", "224", tmp_path_factory.mktemp("kad-224"), pubmedbert)
 
 
 @pytest.fixture(scope="session")

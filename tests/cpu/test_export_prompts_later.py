@@ -65,24 +65,16 @@ def test_a_set_added_later_is_the_one_an_export_would_have_made(exported: Any, t
     assert [path.name for path in before.path.parent.iterdir()] == [before.path.name], "nothing is left behind"
 
 
-def test_the_tokenizer_in_the_bundle_is_the_exports(exported: Any) -> None:
+def test_the_tokenizer_in_the_bundle_is_the_exports(exported: Any, pubmedbert: Path | None) -> None:
     from xbench_fast.export.select_tokenizer import select_tokenizer
 
-    wanted = select_tokenizer(exported.adapter, _folder(exported))
+    source = exported.result.bundle.manifest.text["tokenizer"]["source"]
+    wanted = select_tokenizer(exported.adapter, pubmedbert if source == "pubmedbert" else None)
     stored = bundle_tokenizer(exported.result.bundle)
     assert stored.record == wanted.record == exported.result.bundle.manifest.text["tokenizer"]
     texts = ["Pneumonia", "a [SEP] b", "Café &amp; fluid", "", "left-sided 3.5 cm mass " * 60]
     got, want = stored(texts), wanted(texts)
     assert np.array_equal(got.ids, want.ids) and np.array_equal(got.mask, want.mask)
-
-
-def _folder(exported: Any) -> Path | None:
-    source = exported.result.bundle.manifest.text["tokenizer"]["source"]
-    if source != "pubmedbert":
-        return None
-    from conftest import _vocabulary
-
-    return _vocabulary()
 
 
 def test_one_set_is_taken_and_an_existing_one_kept(kad_demo: Any, tmp_path: Path, mine: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_sweep import assert_equal
 from xbench_fast.engines.base import Scores
+from xbench_fast.engines.errors import ConfigError
 from xbench_fast.metrics_gpu import Counts, sweep
 from xbench_fast.runtime.benching.bench import Report
 from xbench_fast.runtime.benching.ceilings import Ceilings, Sizes, cpu_ceilings
@@ -142,6 +143,8 @@ def test_wrong_pixels_are_noticed(tmp_path):
     assert "other pixels" in str(check_decode(first, read_grey(second)))
     assert check_decode(first.with_suffix(".dcm"), read_grey(first)) is None
     assert found_files(tmp_path, 5) == [first, second]
+    with pytest.raises(ConfigError, match="There is no folder"):
+        found_files(tmp_path / "nope", 5)
 
 
 def test_sweep_and_decode_run_and_are_checked(tmp_path, monkeypatch):

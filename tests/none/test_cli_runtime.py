@@ -81,6 +81,7 @@ def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
         (["eval", "--all", "--data", "coco=data"], "No bundle was found"),
         (["eval", "--model", "kad", "--data", "coco=data"], "no bundle called 'kad'"),
         (["eval", "--all", "--config", "nothing.toml"], "does not exist; check --config"),
+        (["eval", "--all", "--config", "."], "The configuration file . is a folder"),
         (["report"], "run is no run directory"),
         (["datasets", "check", "rsna"], "--data rsna=PATH"),
         (

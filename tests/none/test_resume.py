@@ -107,7 +107,7 @@ def test_a_full_disk_stops_the_run_and_keeps_finished_work(
         real(table, where, **options)
 
     monkeypatch.setattr(pq, "write_table", write)
-    with pytest.raises(RunError, match=r"disk is full.*the same command goes on from there"):
+    with pytest.raises(RunError, match=r"disk is full.*run the same command again"):
         world.run([bundle], [data, second])
     monkeypatch.setattr(pq, "write_table", real)
     assert world.table().equals(finished)
