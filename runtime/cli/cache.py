@@ -130,8 +130,8 @@ def _print(folder: Path, stores: list[StoreInfo]) -> None:
 
     console = make_console()
     total = format_bytes(sum(store.bytes for store in stores))
-    there = f"{len(stores)} stores, {total}" if has_folder(folder) else "there is no such folder; nothing is prepared"
-    console.print(Text(f"{folder}: {there}"), soft_wrap=True)
+    absent = "" if has_folder(folder) else " (there is no such folder)"
+    console.print(Text(f"{folder}: {len(stores)} stores, {total}{absent}"), soft_wrap=True)
     if not stores:
         return
     table = Table()

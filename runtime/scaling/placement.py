@@ -84,7 +84,7 @@ def _most_threads(nodes: Sequence[Node], workers: int, gpus: float) -> int:
 
 def _too_many(nodes: Sequence[Node], workers: int, room: Placement) -> str:
     gpus = f" and {room.gpus:g} GPU" if room.gpus else ""
-    kinds = Counter(map(str, nodes)).most_common()
+    kinds = sorted(Counter(nodes).items(), key=lambda kind: (-kind[1], kind[0].cpus, kind[0].gpus))
     have = [f"{_count(many, 'node')} of {kind}" for kind, many in kinds[:_NAMED]] + ["..."] * (len(kinds) > _NAMED)
     has = ", ".join(have) or "no nodes"
     each = f"{_count(room.workers, 'worker')} of {_count(room.threads, 'CPU')}{gpus} each"

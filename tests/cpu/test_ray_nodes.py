@@ -54,7 +54,7 @@ def test_a_worker_gets_no_more_threads_than_its_node_has(address: str, tmp_path:
 
 def test_no_node_is_large_enough(address: str) -> None:
     with (
-        pytest.raises(ConfigError, match=r"\(1 node of 2 CPUs, 1 node of 1 CPU and 1 GPU\); a worker must fit on one"),
+        pytest.raises(ConfigError, match=r"\(1 node of 1 CPU and 1 GPU, 1 node of 2 CPUs\); a worker must fit on one"),
         RayWorkers(address, threads=2),
     ):
         pass

@@ -88,7 +88,7 @@ def test_what_is_not_given_is_settled(nodes: list[Node], given: dict[str, float]
         (
             [Node(2), Node(1, 1)],
             {"workers": 1, "threads": 3},
-            r"room for 0 workers of 3 CPUs and 1 GPU each, not for 1 \(1 node of 2 CPUs, 1 node of 1 CPU and 1 GPU\)",
+            r"room for 0 workers of 3 CPUs and 1 GPU each, not for 1 \(1 node of 1 CPU and 1 GPU, 1 node of 2 CPUs\)",
         ),
         ([Node(2)] * 3, {"workers": 4, "threads": 2}, r"3 workers of 2 CPUs each, not for 4 \(3 nodes of 2 CPUs\)"),
         (
