@@ -15,6 +15,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from .presence import has_folder
+
 __all__ = ["GRAVE", "STORE_FILES", "Hold", "in_use", "remove_store"]
 
 GRAVE = ".removed-"
@@ -46,7 +48,12 @@ class Hold:
         Raises OSError when the folder cannot be made or its lock files cannot be opened.
         """
         while True:
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except FileExistsError:
+                if os.path.lexists(folder) and not has_folder(folder):
+                    raise  # something else is in the way
+                continue  # it was there, and was deleted before `mkdir` looked whether it is a folder
             try:
                 use = _open(folder / "use", os.O_CREAT)
             except FileNotFoundError:
