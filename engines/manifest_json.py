@@ -11,6 +11,7 @@ from .errors import BundleError
 from .geometry import Geometry
 from .manifest import SCHEMA, FileRecord, GraphSpec, Manifest, PromptRecord, TensorSpec, Weights
 from .rounding import PRECISIONS
+from .strict_json import distinct_keys, no_constant
 
 __all__ = ["MAX_JSON_BYTES", "parse_manifest", "safe_relative"]
 
@@ -24,7 +25,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     if len(data) > MAX_JSON_BYTES:
         raise BundleError(f"{where}: bundle.json has {len(data)} bytes, more than any bundle needs; export again.")
     try:
-        raw = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        raw = json.loads(data.decode("utf-8"), object_pairs_hook=distinct_keys, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{where}: bundle.json is not valid JSON ({error}); export the bundle again.") from error
     if not isinstance(raw, dict):
@@ -48,17 +49,6 @@ def safe_relative(name: str) -> str:
     if not isinstance(name, str) or not all(_SAFE_PART.fullmatch(part) for part in name.split("/")):
         raise BundleError(f"the file name {name!r} is not a plain path inside the bundle; do not use this bundle.")
     return name
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number")
 
 
 def _strings(value: Any, key: str) -> dict[str, str]:

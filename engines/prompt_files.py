@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError, MissingExtraError
+from .strict_json import distinct_keys
 
 __all__ = ["SEPARATOR", "FindingPrompts", "PromptSets", "parse_prompt_file", "prompt_sets", "read_prompt_file"]
 
@@ -60,7 +61,7 @@ def parse_prompt_file(path: Path) -> object:
         raise ConfigError(f"The prompt file {path} cannot be read: {error}; give a YAML or JSON text file.") from error
     if path.suffix.lower() == ".json":
         try:
-            parsed: object = json.loads(text, object_pairs_hook=_distinct)
+            parsed: object = json.loads(text, object_pairs_hook=distinct_keys)
         except ValueError as error:
             raise ConfigError(f"The prompt file {path} is not valid JSON: {error}; correct it.") from error
         return parsed
@@ -80,21 +81,12 @@ def parse_prompt_file(path: Path) -> object:
     return parsed
 
 
-def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """A mapping whose keys are distinct: of two findings of one name the parsers would silently keep the last."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [key for key, _ in pairs]
-        raise ValueError(f"the key '{next(key for key in names if names.count(key) > 1)}' stands twice")
-    return found
-
-
 def _yaml_loader(yaml: Any) -> Any:
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         """Plain data only, and no key twice."""
 
     def mapping(loader: Any, node: Any) -> dict[Any, Any]:
-        return _distinct(loader.construct_pairs(node, deep=True))
+        return distinct_keys(loader.construct_pairs(node, deep=True))
 
     Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
     return Loader

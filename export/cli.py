@@ -101,7 +101,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Type of weights and matrix products in both graphs; softmax, norms, reductions, inputs and outputs stay "
     "fp32. The report says what it does to tensors and metrics. For bf16 take TensorRT: ONNX Runtime emulates it on a "
-    "CPU, and with CUDA leaves the max pooling of KAD, MedKLIP and MAVL to the CPU.",
+    "CPU, and with CUDA may leave the max pooling of KAD, MedKLIP and MAVL to the CPU.",
 )
 @click.option(
     "--backend",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import DataError
+from ...engines.strict_json import distinct_keys
 from ..presence import has_folder
 from .base import Note
 
@@ -69,18 +70,9 @@ def read_json(file: Path, *, unique: bool = False) -> Any:
     except (OSError, ValueError) as error:
         raise _unreadable(file, error) from error
     try:
-        return json.loads(text, object_pairs_hook=_without_repeats if unique else None)
+        return json.loads(text, object_pairs_hook=distinct_keys if unique else None)
     except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
         raise DataError(f"{file} is not a JSON file: {str(error).rstrip('.')}.") from error
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {key!r} stands twice in one object")
-    return found
 
 
 def number(value: object, file: Path, row: int | None, what: str) -> float:

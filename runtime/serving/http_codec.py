@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.strict_json import distinct_keys, no_constant
 from .errors import BadRequest
 from .requests import TEXT_LIMIT, Answer, Request
 from .tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
@@ -103,19 +104,8 @@ def _json_object(data: bytes) -> dict[str, Any]:
     return found
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number")
-
-
 # Made once: json.loads and json.dumps make them anew at every call that has options.
-_JSON_IN: Final = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_constant)
+_JSON_IN: Final = json.JSONDecoder(object_pairs_hook=distinct_keys, parse_constant=no_constant)
 _JSON_OUT: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...engines.errors import ConfigError
 from ...engines.prompt_files import FindingPrompts, prompt_sets
+from ...engines.strict_json import distinct_keys
 from .errors import BadRequest
 from .requests import DEFAULT_OUTPUTS, OUTPUTS, TEXT_LIMIT, Answer, Request, closest
 from .tensors import Tensor
@@ -90,19 +91,12 @@ def own_prompts(data: bytes) -> tuple[FindingPrompts, ...]:
     if len(data) > _PROMPT_BYTES:
         raise BadRequest(f"'prompts' has {len(data)} bytes, the limit is {_PROMPT_BYTES}.")
     try:
-        content = json.loads(data, object_pairs_hook=_distinct)
+        content = json.loads(data, object_pairs_hook=distinct_keys)
         return prompt_sets({OWN_SET: content}, Path("The input 'prompts'"))[OWN_SET]
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"The input 'prompts' is not valid JSON: {error}.") from error
     except ConfigError as error:
         raise BadRequest(str(error)) from error
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
 
 
 def _by_name(inputs: Sequence[Tensor]) -> dict[str, Tensor]:

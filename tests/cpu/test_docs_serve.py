@@ -50,7 +50,7 @@ def test_the_examples_run(page: str, server: ServerProcess, tmp_path: Path, monk
 def test_inputs_outputs_and_limits(page: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) ", page, re.MULTILINE)
     assert rows == [(name, datatypes[0]) for name, datatypes in INPUTS.items()]
-    listed = page.partition("with their shapes and meanings:")[2].partition(". Numbers")[0]
+    listed = page.partition("with their shapes and meanings:")[2].partition(". With the engine")[0]
     assert re.findall(r"`(\w+)`", listed) == list(OUTPUTS)
     limits = Limits()
     for words in (
