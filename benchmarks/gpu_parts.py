@@ -41,7 +41,7 @@ def compiler(seconds: float) -> Iterator[Row]:
         return
     with tempfile.TemporaryDirectory() as folder:
         options = ["-std=c++17", "-arch=sm_90", "-cubin", "-fmad=false", "-Xptxas", "-v"]
-        command = [nvcc, *options, "-o", f"{folder}/sweep.cubin", str(ROOT / "metrics_gpu/sweep.cu")]
+        command = [nvcc, *options, "-o", f"{folder}/sweep.cubin", str(ROOT / "metrics_gpu/sweep/sweep.cu")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     found = re.search(r"'sweep' for.*?(\d+) bytes spill stores.*?Used (\d+) registers.*?(\d+) bytes smem",
                       done.stdout + done.stderr, re.S)  # fmt: skip
@@ -88,7 +88,7 @@ def sweep_is_right(seed: int, sizes: tuple[int, ...] = (224, 97)) -> Row:
     """Random maps, flat, tied, huge and broken ones too, on two grids; a row."""
     import cupy
     import numpy as np
-    from xbench_fast.metrics_gpu.sweep import pack_masks, sweep
+    from xbench_fast.metrics_gpu.sweep.sweep import pack_masks, sweep
     from xbench_fast.runtime.benching.oracle import check_counts
 
     rng = np.random.default_rng(seed)

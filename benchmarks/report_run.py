@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from xbench_fast.metrics_gpu.sweep import pack_masks
+from xbench_fast.metrics_gpu.sweep.sweep import pack_masks
 from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.schema import result_schema
 from xbench_fast.runtime.evaluation.scoring import Row, rows_table
@@ -77,7 +77,7 @@ def regions(pairs, rng):
 
 def maps(inside, strength, rng):
     """14 x 14 maps that see the region by `strength`, and what a sweep of them finds."""
-    from xbench_fast.metrics_gpu.sweep import sweep
+    from xbench_fast.metrics_gpu.sweep.sweep import sweep
 
     share = inside.reshape(len(inside), CELLS, SIDE // CELLS, CELLS, SIDE // CELLS).mean(axis=(2, 4))
     low = (strength * share + rng.random(share.shape)).astype(np.float32)

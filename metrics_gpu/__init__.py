@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from .aggregate import macro_mean, micro_mean, percent
-from .bootstrap import Draws, Interval, draw_patients, patient_index, percentile_interval, percentile_intervals
-from .correlation import Correlation, correlation
-from .counts import Counts
-from .curves import dice_curves, iou_curves, pointing_hits
-from .delong import AucDifference, AucEstimate, auc_difference, auc_differences, auc_estimate, midranks
-from .grounding import Grounding, GroundingScores, grounding
-from .grounding_bootstrap import GroundingReplicates, grounding_replicates
-from .options import GroundingOptions
-from .paired import PairedDifference, holm, paired_difference
-from .proportions import wilson_interval
-from .protocols import PROTOCOLS, Protocol, protocol
-from .recognition import ClassRecognition, Recognition, probability, recognition
-from .recognition_bootstrap import RecognitionReplicates, recognition_replicates
-from .sampling import MODES, Axis, Mode, axis
-from .search import model_levels, patient_halves
-from .strata import Stratum, size_strata, strata_of
-from .sweep import GRID, pack_masks, sweep, unpack_masks
-from .thresholds import LEVELS, THRESHOLDS, level, threshold_table
-from .tolerance import region_distance, tolerant_hits, tolerant_share
+from .grounding.curves import dice_curves, iou_curves, pointing_hits
+from .grounding.options import GroundingOptions
+from .grounding.protocols import PROTOCOLS, Protocol, protocol
+from .grounding.replicates import GroundingReplicates, grounding_replicates
+from .grounding.scores import Grounding, GroundingScores, grounding
+from .grounding.search import model_levels, patient_halves
+from .grounding.strata import Stratum, size_strata, strata_of
+from .grounding.tolerance import region_distance, tolerant_hits, tolerant_share
+from .recognition.delong import AucDifference, AucEstimate, auc_difference, auc_differences, auc_estimate, midranks
+from .recognition.replicates import RecognitionReplicates, recognition_replicates
+from .recognition.scores import ClassRecognition, Recognition, probability, recognition
+from .statistics.aggregate import macro_mean, micro_mean, percent
+from .statistics.bootstrap import (
+    Draws,
+    Interval,
+    draw_patients,
+    patient_index,
+    percentile_interval,
+    percentile_intervals,
+)
+from .statistics.correlation import Correlation, correlation
+from .statistics.paired import PairedDifference, holm, paired_difference
+from .statistics.proportions import wilson_interval
+from .sweep.counts import Counts
+from .sweep.sampling import MODES, Axis, Mode, axis
+from .sweep.sweep import GRID, pack_masks, sweep, unpack_masks
+from .sweep.thresholds import LEVELS, THRESHOLDS, level, threshold_table
 
 __all__ = [
     "GRID",

@@ -176,7 +176,7 @@ def _dicom_round_trip(name: str) -> None:
 def _sweep_once() -> None:
     import numpy as np
 
-    from ..metrics_gpu.sweep import sweep
+    from ..metrics_gpu.sweep.sweep import sweep
 
     counts = sweep(np.arange(4, dtype=np.float32).reshape(1, 2, 2), np.ones((1, 8, 8), np.bool_), size=(8, 8))
     if int(counts.area[0, 0]) != 64 or not counts.hit[0]:

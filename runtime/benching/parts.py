@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.sweep import pack_masks, sweep
+from ...metrics_gpu.sweep.sweep import pack_masks, sweep
 from .ceilings import Ceilings, gpu_errors
 from .inputs import make_pairs
 from .measurement import Limit, Measurement

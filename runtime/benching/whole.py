@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...engines.errors import EngineError
-from ...metrics_gpu.protocols import protocol
-from ...metrics_gpu.sweep import sweep, unpack_masks
+from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.sweep.sweep import sweep, unpack_masks
 from ..datasets.base import Case
 from ..evaluation.cell import Cell
 from ..evaluation.decoding import PixelSource, direct_source

@@ -176,7 +176,7 @@ def _evaluate(
 ) -> Outcome:
     from ...engines.base import EngineOptions
     from ...engines.select import ENGINES, choose, open_engine
-    from ...metrics_gpu.sweep import sweep
+    from ...metrics_gpu.sweep.sweep import sweep
     from ..evaluation.baselines import split_baselines
     from ..evaluation.map_files import split_maps
     from ..evaluation.pairing import needed_geometries, select_bundles, select_datasets
@@ -266,7 +266,7 @@ def _check_engine(name: str, config: Config, decoder: str) -> None:
 
 def _protocol(name: str) -> str:
     """A protocol's name, checked."""
-    from ...metrics_gpu.protocols import protocol
+    from ...metrics_gpu.grounding.protocols import protocol
 
     try:
         return protocol(name).name

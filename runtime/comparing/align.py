@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.bootstrap import patient_index
-from ...metrics_gpu.counts import Counts
-from ...metrics_gpu.curves import pointing_hits
-from ...metrics_gpu.options import GroundingOptions
+from ...metrics_gpu.grounding.curves import pointing_hits
+from ...metrics_gpu.grounding.options import GroundingOptions
+from ...metrics_gpu.statistics.bootstrap import patient_index
+from ...metrics_gpu.sweep.counts import Counts
 from ..reporting.choices import Choices
 from ..reporting.load import CellRows, Run
 from ..reporting.pairs import ScoredPairs, scored_pairs

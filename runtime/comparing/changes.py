@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.bootstrap import Draws, Interval, Replicates, draw_patients
-from ...metrics_gpu.delong import auc_difference
-from ...metrics_gpu.grounding import Grounding, grounding
-from ...metrics_gpu.grounding_bootstrap import grounding_replicates
-from ...metrics_gpu.paired import paired_difference
-from ...metrics_gpu.recognition import Recognition, recognition
-from ...metrics_gpu.recognition_bootstrap import recognition_replicates
+from ...metrics_gpu.grounding.replicates import grounding_replicates
+from ...metrics_gpu.grounding.scores import Grounding, grounding
+from ...metrics_gpu.recognition.delong import auc_difference
+from ...metrics_gpu.recognition.replicates import recognition_replicates
+from ...metrics_gpu.recognition.scores import Recognition, recognition
+from ...metrics_gpu.statistics.bootstrap import Draws, Interval, Replicates, draw_patients
+from ...metrics_gpu.statistics.paired import paired_difference
 from .align import Aligned, OnlyIn, Side
 from .flips import RowChanges, row_changes
 from .matching import Match

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...engines.errors import RunError
-from ...metrics_gpu.paired import holm, paired_difference
+from ...metrics_gpu.statistics.paired import holm, paired_difference
 from ..reporting.choices import Choices
 from ..reporting.load import Run
 from ..reporting.stamps import stamps

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.curves import dice_curves
-from ...metrics_gpu.grounding import Grounding
-from ...metrics_gpu.search import FIXED
-from ...metrics_gpu.thresholds import level
+from ...metrics_gpu.grounding.curves import dice_curves
+from ...metrics_gpu.grounding.scores import Grounding
+from ...metrics_gpu.grounding.search import FIXED
+from ...metrics_gpu.sweep.thresholds import level
 from .align import Aligned
 
 __all__ = ["DiceChange", "Flip", "LogitChanges", "RowChanges", "row_changes"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...metrics_gpu.bootstrap import Interval
+from ...metrics_gpu.statistics.bootstrap import Interval
 from ..reporting.printed import NONE, p_value, percent
 from ..reporting.table import Column, Table
 from .align import OnlyIn

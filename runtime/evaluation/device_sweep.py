@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.device import DeviceEngine, DeviceScores
-from ...metrics_gpu.counts import Counts
+from ...metrics_gpu.sweep.counts import Counts
 from .decoding import Decoded
 from .feeding import pinned
 from .scoring import Queries, Row, fill_rows, wanted_pairs

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.chexlocalize import native_map, segment
-from ...metrics_gpu.curves import pointing_hits
-from ...metrics_gpu.protocols import Protocol, protocol
+from ...metrics_gpu.grounding.curves import pointing_hits
+from ...metrics_gpu.grounding.native import native_map, segment
+from ...metrics_gpu.grounding.protocols import Protocol, protocol
 from .decoding import Decoded
 from .schema import GRID
 
 if TYPE_CHECKING:
-    from ...metrics_gpu.counts import Counts
+    from ...metrics_gpu.sweep.counts import Counts
     from .scoring import Row
 
 __all__ = ["Measure", "Pair", "Sweep"]

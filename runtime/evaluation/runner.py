@@ -14,7 +14,7 @@ from ...engines.device import DeviceEngine
 from ...engines.errors import DataError, RunError, XBenchError
 from ...engines.parity import parity_summary
 from ...engines.prompts import PromptSet
-from ...metrics_gpu.protocols import protocol
+from ...metrics_gpu.grounding.protocols import protocol
 from ..config import DatasetConfig
 from ..images.decoders import CPU, Decoder
 from ..presence import has_file, has_folder

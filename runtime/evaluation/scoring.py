@@ -18,7 +18,7 @@ from .schema import THRESHOLD_COUNT, result_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...metrics_gpu.counts import Counts
+    from ...metrics_gpu.sweep.counts import Counts
 
 __all__ = [
     "Queries",

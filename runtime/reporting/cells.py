@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from ...metrics_gpu.bootstrap import Interval
+from ...metrics_gpu.statistics.bootstrap import Interval
 from .numbers import Number
 from .paper import Printed
 from .printed import NONE, percent

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, get_args
 
 from ...engines.errors import ConfigError
-from ...metrics_gpu.bootstrap import REPLICATES, SEED
-from ...metrics_gpu.options import GroundingOptions, IouAt, Ties, Unit
-from ...metrics_gpu.protocols import PROTOCOLS, Protocol, protocol
+from ...metrics_gpu.grounding.options import GroundingOptions, IouAt, Ties, Unit
+from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
+from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 
 __all__ = ["DEFAULTS", "F1", "Auprc", "Choices", "Constant", "Mean", "Pairs"]
 

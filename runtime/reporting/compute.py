@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ...engines.errors import ConfigError
-from ...metrics_gpu.search import model_levels
+from ...metrics_gpu.grounding.search import model_levels
 from ..machine import usable_cores
 from .choices import DEFAULTS, Choices
 from .load import CellRows, Run
@@ -37,7 +37,7 @@ def make_results(run: Run, choices: Choices = DEFAULTS) -> Results:
     }
     levels = {model: _levels(pairs, model) for model in run.models}
     if choices.replicates:
-        from ...metrics_gpu import recognition_walk  # compiled once, before several threads want it
+        from ...metrics_gpu.recognition import walk as recognition_walk
 
         del recognition_walk
 

@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.bootstrap import Interval
-from ...metrics_gpu.delong import auc_differences
-from ...metrics_gpu.paired import holm, paired_difference
+from ...metrics_gpu.recognition.delong import auc_differences
+from ...metrics_gpu.statistics.bootstrap import Interval
+from ...metrics_gpu.statistics.paired import holm, paired_difference
 from .load import CellRows
 from .overlaps import Overlap, Overlaps
 from .results import Results

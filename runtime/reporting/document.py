@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ...metrics_gpu.bootstrap import Interval
+from ...metrics_gpu.statistics.bootstrap import Interval
 from .cells import comparable
 from .differences import Differences
 from .numbers import FIELDS, GROUNDING, Number

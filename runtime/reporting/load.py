@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.counts import Counts
+from ...metrics_gpu.sweep.counts import Counts
 from ..evaluation.rundir import read_run
 from ..evaluation.schema import THRESHOLD_COUNT, result_schema
 from ..evaluation.storage import stored_key

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.aggregate import macro_mean
-from ...metrics_gpu.chexlocalize import SEARCHED, TUNED
-from ...metrics_gpu.protocols import protocol
-from ...metrics_gpu.thresholds import LEVELS, level
+from ...metrics_gpu.grounding.native import SEARCHED, TUNED
+from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.sweep.thresholds import LEVELS, level
 from .load import Run
 from .printed import NONE, percent
 from .stamps import OPTIMISTIC, stamps

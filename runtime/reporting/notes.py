@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...metrics_gpu.protocols import protocol
+from ...metrics_gpu.grounding.protocols import protocol
 from .paper.printed import MARK
 from .results import Results
 from .stamps import HONEST, OPTIMISTIC

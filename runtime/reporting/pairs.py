@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.counts import Counts
-from ...metrics_gpu.curves import pointing_hits
-from ...metrics_gpu.options import GroundingOptions
-from ...metrics_gpu.protocols import Protocol, protocol
+from ...metrics_gpu.grounding.curves import pointing_hits
+from ...metrics_gpu.grounding.options import GroundingOptions
+from ...metrics_gpu.grounding.protocols import Protocol, protocol
+from ...metrics_gpu.sweep.counts import Counts
 from ..evaluation.schema import GRID
 from .choices import Choices
 from .load import CellRows, Run
@@ -94,7 +94,7 @@ def _needs_maps(cell: CellRows, choices: Choices, wanted: Protocol, options: Gro
 
 def _sweep(cell: CellRows, maps: MapRows, wanted: Protocol, advice: str) -> Counts:
     """Counts of the stored maps by a protocol. Raises RunError, which ends with `advice`, where none were kept."""
-    from ...metrics_gpu.sweep import sweep
+    from ...metrics_gpu.sweep.sweep import sweep
 
     if not len(maps):
         return cell.counts
@@ -125,7 +125,7 @@ def _hits(
 
 def _tolerant(cell: CellRows, counts: Counts, maps: MapRows, tolerance_px: float) -> NDArray[np.float64]:
     """Hits within a tolerance; of a map that is the same everywhere the expected ones of a random pixel."""
-    from ...metrics_gpu.tolerance import region_distance, tolerant_hits, tolerant_share
+    from ...metrics_gpu.grounding.tolerance import region_distance, tolerant_hits, tolerant_share
 
     if _everywhere(cell):
         return tolerant_share(maps.masks, GRID, tolerance_px)

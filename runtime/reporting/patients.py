@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.bootstrap import Draws, draw_patients
-from ...metrics_gpu.search import patient_halves
+from ...metrics_gpu.grounding.search import patient_halves
+from ...metrics_gpu.statistics.bootstrap import Draws, draw_patients
 from .load import CellRows
 
 __all__ = ["Patients", "dataset_patients"]

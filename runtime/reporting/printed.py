@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...metrics_gpu.aggregate import percent as exact_percent
+from ...metrics_gpu.statistics.aggregate import percent as exact_percent
 
 __all__ = ["NONE", "p_value", "percent"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...metrics_gpu.aggregate import macro_mean
+from ...metrics_gpu.statistics.aggregate import macro_mean
 from .cells import Entry, entry, marked, unranked
 from .notes import interval_notes, ranking_notes
 from .printed import NONE, percent

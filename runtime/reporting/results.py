@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.aggregate import macro_mean, micro_mean
-from ...metrics_gpu.bootstrap import percentile_interval
+from ...metrics_gpu.statistics.aggregate import macro_mean, micro_mean
+from ...metrics_gpu.statistics.bootstrap import percentile_interval
 from .choices import DEFAULTS, Choices
 from .load import CellRows
 from .numbers import GROUNDING, Number

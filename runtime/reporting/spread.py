@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.bootstrap import Interval, Replicates, percentile_intervals
-from ...metrics_gpu.grounding_bootstrap import Search, searched_replicates
-from ...metrics_gpu.recognition_bootstrap import recognition_replicates
+from ...metrics_gpu.grounding.replicates import Search, searched_replicates
+from ...metrics_gpu.recognition.replicates import recognition_replicates
+from ...metrics_gpu.statistics.bootstrap import Interval, Replicates, percentile_intervals
 from .load import CellRows
 from .pairs import ScoredPairs
 from .patients import Patients

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.aggregate import macro_mean
-from ...metrics_gpu.bootstrap import Interval
-from ...metrics_gpu.curves import dice_curves
-from ...metrics_gpu.grounding import Grounding, GroundingScores, grounding
-from ...metrics_gpu.grounding_bootstrap import Search
-from ...metrics_gpu.proportions import SMALL, wilson_interval
-from ...metrics_gpu.recognition import ClassRecognition, Recognition, recognition
+from ...metrics_gpu.grounding.curves import dice_curves
+from ...metrics_gpu.grounding.replicates import Search
+from ...metrics_gpu.grounding.scores import Grounding, GroundingScores, grounding
+from ...metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
+from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.bootstrap import Interval
+from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from .choices import DEFAULTS, Choices
 from .load import CellRows
 from .numbers import FIELDS, Number

@@ -20,7 +20,7 @@ from ...engines.bundle import Bundle
 from ...engines.errors import EngineError, RunError, XBenchError
 from ...engines.geometry import Geometry
 from ...engines.prompts import PromptSet
-from ...metrics_gpu.sweep import sweep
+from ...metrics_gpu.sweep.sweep import sweep
 from ..config import DatasetConfig
 from ..evaluation.content import annotation_digest, cases_digest
 from ..evaluation.finishing import PlannedCell

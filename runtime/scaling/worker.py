@@ -13,8 +13,8 @@ from ...engines.base import Engine, EngineInfo, EngineOptions
 from ...engines.bundle import Bundle
 from ...engines.errors import BundleError, DataError, EngineError, XBenchError
 from ...engines.select import choose, open_engine
-from ...metrics_gpu.protocols import protocol
-from ...metrics_gpu.sweep import sweep
+from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.sweep.sweep import sweep
 from ..evaluation.cell import Cell
 from ..evaluation.content import annotation_digest, cases_digest
 from ..evaluation.decoding import PixelSource

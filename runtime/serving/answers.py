@@ -84,12 +84,12 @@ class _Outputs:
         return self._means(self._queries.negative)
 
     def probabilities(self) -> NDArray[np.float64]:
-        from ...metrics_gpu.recognition import probability
+        from ...metrics_gpu.recognition.scores import probability
 
         return probability(self.logits())
 
     def probabilities_pair(self) -> NDArray[np.float64]:
-        from ...metrics_gpu.recognition import probability
+        from ...metrics_gpu.recognition.scores import probability
 
         with np.errstate(invalid="ignore"):  # NaN where there is no negative prompt
             return probability(self.logits().astype(np.float64) - self.logits_negative())

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import XBenchError
-from ...metrics_gpu.bootstrap import percentile_interval
-from ...metrics_gpu.calibration import Method, calibrated_levels, dice_at
-from ...metrics_gpu.mean_bootstrap import class_means, macro_means, mean_replicates
-from ...metrics_gpu.search import FIXED
+from ...metrics_gpu.grounding.calibration import Method, calibrated_levels, dice_at
+from ...metrics_gpu.grounding.search import FIXED
+from ...metrics_gpu.statistics.bootstrap import percentile_interval
+from ...metrics_gpu.statistics.mean_bootstrap import class_means, macro_means, mean_replicates
 from ..reporting.table import Column, Item, Table
 from .calibration_figure import draw_calibration
 from .material import Material, StudyCell

@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.bootstrap import Replicates
-from ...metrics_gpu.grounding import grounding
-from ...metrics_gpu.grounding_bootstrap import grounding_replicates
-from ...metrics_gpu.paired import holm, paired_difference
-from ...metrics_gpu.recognition import recognition
-from ...metrics_gpu.recognition_bootstrap import recognition_replicates
+from ...metrics_gpu.grounding.replicates import grounding_replicates
+from ...metrics_gpu.grounding.scores import grounding
+from ...metrics_gpu.recognition.replicates import recognition_replicates
+from ...metrics_gpu.recognition.scores import recognition
+from ...metrics_gpu.statistics.bootstrap import Replicates
+from ...metrics_gpu.statistics.paired import holm, paired_difference
 from .material import PIXELS
 from .outcome import Rows
 from .variants import Aligned

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...engines.errors import XBenchError
-from ...metrics_gpu.bootstrap import Interval
-from ...metrics_gpu.curves import dice_curves
-from ...metrics_gpu.grounding import GroundingScores
-from ...metrics_gpu.proportions import SMALL, wilson_interval
+from ...metrics_gpu.grounding.curves import dice_curves
+from ...metrics_gpu.grounding.scores import GroundingScores
+from ...metrics_gpu.statistics.bootstrap import Interval
+from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ..config import DatasetConfig
 from ..reporting.gallery.build import collect_pictures
 from ..reporting.table import Column, Item, Table

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, RunError
-from ...metrics_gpu.bootstrap import REPLICATES, SEED, Draws
-from ...metrics_gpu.counts import Counts
-from ...metrics_gpu.curves import pointing_hits
-from ...metrics_gpu.grounding import Grounding, grounding
-from ...metrics_gpu.grounding_bootstrap import GroundingReplicates, Tau, grounding_replicates
-from ...metrics_gpu.options import GroundingOptions, Unit
+from ...metrics_gpu.grounding.curves import pointing_hits
+from ...metrics_gpu.grounding.options import GroundingOptions, Unit
+from ...metrics_gpu.grounding.replicates import GroundingReplicates, Tau, grounding_replicates
+from ...metrics_gpu.grounding.scores import Grounding, grounding
+from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws
+from ...metrics_gpu.sweep.counts import Counts
 from ..evaluation.schema import GRID
 from ..reporting.choices import Choices
 from ..reporting.load import CellRows, Run, load_run

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.evaluation_map import scaled_map
-from ...metrics_gpu.protocols import protocol
-from ...metrics_gpu.sweep import GRID, unpack_masks
-from ...metrics_gpu.thresholds import threshold_table
+from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.sweep.maps import scaled_map
+from ...metrics_gpu.sweep.sweep import GRID, unpack_masks
+from ...metrics_gpu.sweep.thresholds import threshold_table
 from ..reporting.maps import MapRows
 
 __all__ = ["draw_overlay"]

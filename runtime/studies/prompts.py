@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engines.errors import RunError
-from ...metrics_gpu.aggregate import macro_mean
+from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..reporting.table import Column, Item, Table
 from .differences import MEASURES, adjust, long_rows, value_rows
 from .material import Material

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...metrics_gpu.counts import Counts
-from ...metrics_gpu.evaluation_map import quantile_map, scaled_map
-from ...metrics_gpu.protocols import protocol
-from ...metrics_gpu.sweep import GRID, sweep
+from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.sweep.counts import Counts
+from ...metrics_gpu.sweep.maps import quantile_map, scaled_map
+from ...metrics_gpu.sweep.sweep import GRID, sweep
 from ..reporting.load import Run
 from .kept_maps import kept_maps
 from .material import StudyCell

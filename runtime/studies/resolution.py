@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engines.errors import RunError
-from ...metrics_gpu.strata import strata_of
+from ...metrics_gpu.grounding.strata import strata_of
 from .differences import adjust, long_rows, value_rows
 from .material import PIXELS, Material
 from .outcome import Outcome, drawn

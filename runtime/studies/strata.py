@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.bootstrap import Draws, Interval, percentile_interval
-from ...metrics_gpu.counts import Counts
-from ...metrics_gpu.grounding_bootstrap import grounding_replicates
-from ...metrics_gpu.options import GroundingOptions, Unit
-from ...metrics_gpu.proportions import SMALL, wilson_interval
-from ...metrics_gpu.strata import EDGES, size_strata, strata_of
+from ...metrics_gpu.grounding.options import GroundingOptions, Unit
+from ...metrics_gpu.grounding.replicates import grounding_replicates
+from ...metrics_gpu.grounding.strata import EDGES, size_strata, strata_of
+from ...metrics_gpu.statistics.bootstrap import Draws, Interval, percentile_interval
+from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
+from ...metrics_gpu.sweep.counts import Counts
 from ..reporting.table import Cell, Column, Item, Table
 from .material import PIXELS, Material, StudyCell
 from .outcome import Outcome, Rows, drawn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...metrics_gpu.strata import STRATA
+from ...metrics_gpu.grounding.strata import STRATA
 from ..reporting.figures.figure import Figure, drawing_style, finish
 from ..reporting.figures.style import GREY, looks, write_stamps
 from .material import Material

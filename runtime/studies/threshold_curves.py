@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.aggregate import macro_mean
-from ...metrics_gpu.bootstrap import percentile_interval
-from ...metrics_gpu.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
-from ...metrics_gpu.curves import dice_curves, iou_curves
-from ...metrics_gpu.grounding import Grounding, GroundingScores
-from ...metrics_gpu.grounding_bootstrap import GroundingReplicates
-from ...metrics_gpu.mean_bootstrap import MeanReplicates, band, class_means, macro_means, mean_replicates
-from ...metrics_gpu.options import Unit
-from ...metrics_gpu.search import FIXED
-from ...metrics_gpu.thresholds import LEVELS
+from ...metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
+from ...metrics_gpu.grounding.curves import dice_curves, iou_curves
+from ...metrics_gpu.grounding.options import Unit
+from ...metrics_gpu.grounding.replicates import GroundingReplicates
+from ...metrics_gpu.grounding.scores import Grounding, GroundingScores
+from ...metrics_gpu.grounding.search import FIXED
+from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.bootstrap import percentile_interval
+from ...metrics_gpu.statistics.mean_bootstrap import MeanReplicates, band, class_means, macro_means, mean_replicates
+from ...metrics_gpu.sweep.thresholds import LEVELS
 from .material import PIXELS, StudyCell
 from .writing import limits
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.bootstrap import Draws
-from ...metrics_gpu.counts import Counts
+from ...metrics_gpu.statistics.bootstrap import Draws
+from ...metrics_gpu.sweep.counts import Counts
 from ..reporting.patients import dataset_patients
 from .material import Material, StudyCell
 

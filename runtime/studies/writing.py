@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...metrics_gpu.bootstrap import Interval
+from ...metrics_gpu.statistics.bootstrap import Interval
 from ..reporting.printed import NONE, percent
 from ..reporting.table import Cell
 

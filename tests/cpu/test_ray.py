@@ -21,7 +21,7 @@ from serving_process import image_request
 from synthetic import make_bundle, make_dataset, save_graph
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.select import open_engine
-from xbench_fast.metrics_gpu.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.config import DatasetConfig
 from xbench_fast.runtime.scaling import ray_serve

@@ -12,7 +12,7 @@ import cupy_on_cpu
 import device_on_cpu
 import fake_tensorrt
 import pytest
-from xbench_fast.metrics_gpu import sweep_cupy
+from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def sweep_library(root: Path, tmp_path_factory: pytest.TempPathFactory) -> ctype
     if cupy_on_cpu.compiler() is None:
         pytest.skip("no g++ here to run the CUDA source on the CPU")
     target = tmp_path_factory.mktemp("shim") / "sweep.so"
-    return ctypes.CDLL(str(cupy_on_cpu.build(target, root / "metrics_gpu/sweep.cu", "-O2", "-fPIC", "-shared")))
+    return ctypes.CDLL(str(cupy_on_cpu.build(target, root / "metrics_gpu/sweep/sweep.cu", "-O2", "-fPIC", "-shared")))
 
 
 @pytest.fixture

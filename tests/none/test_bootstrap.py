@@ -20,9 +20,9 @@ from xbench_fast.metrics_gpu import (
     recognition,
     recognition_replicates,
 )
-from xbench_fast.metrics_gpu.bootstrap import percentile_intervals
-from xbench_fast.metrics_gpu.grounding_bootstrap import FIELDS, Search, searched_replicates
-from xbench_fast.metrics_gpu.recognition_bootstrap import RECOGNITION_FIELDS
+from xbench_fast.metrics_gpu.grounding.replicates import FIELDS, Search, searched_replicates
+from xbench_fast.metrics_gpu.recognition.replicates import RECOGNITION_FIELDS
+from xbench_fast.metrics_gpu.statistics.bootstrap import percentile_intervals
 
 NAMES = ["a", "b", "empty", "c"]
 

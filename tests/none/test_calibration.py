@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 from xbench_fast.metrics_gpu import Counts, GroundingOptions, draw_patients, grounding, patient_halves, sweep
-from xbench_fast.metrics_gpu.calibration import (
+from xbench_fast.metrics_gpu.grounding.calibration import (
     EMPTY,
     METHODS,
     beta_map,
@@ -18,10 +18,10 @@ from xbench_fast.metrics_gpu.calibration import (
     half_dice,
     isotonic_map,
 )
-from xbench_fast.metrics_gpu.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
-from xbench_fast.metrics_gpu.evaluation_map import quantile_map, scaled_map
-from xbench_fast.metrics_gpu.mean_bootstrap import band, class_means, macro_means, mean_replicates
-from xbench_fast.metrics_gpu.thresholds import THRESHOLDS
+from xbench_fast.metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
+from xbench_fast.metrics_gpu.statistics.mean_bootstrap import band, class_means, macro_means, mean_replicates
+from xbench_fast.metrics_gpu.sweep.maps import quantile_map, scaled_map
+from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
 
 SIZE = (24, 29)
 

@@ -199,7 +199,7 @@ def test_doctor_compares_the_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sweep_that_miscounts_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     # The package exports a function of the same name, so the module is asked for by its full name.
-    module = importlib.import_module("xbench_fast.metrics_gpu.sweep")
+    module = importlib.import_module("xbench_fast.metrics_gpu.sweep.sweep")
     real = module.sweep
     monkeypatch.setattr(module, "sweep", lambda maps, masks, **options: real(-maps, ~masks, **options))
     found = {check.name: check for check in doctor.examine()}

@@ -13,7 +13,7 @@ from synthetic import make_bundle, make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu import PROTOCOLS, protocol, sweep, unpack_masks
-from xbench_fast.metrics_gpu.chexlocalize import native_map
+from xbench_fast.metrics_gpu.grounding.native import native_map
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.config import DatasetConfig, load_config
 from xbench_fast.runtime.datasets.coco import Coco

@@ -78,7 +78,7 @@ def test_the_kernels_part_needs_numpy_and_cupy_only(root: Path) -> None:
         f"sys.path.insert(0, {str(root / 'benchmarks')!r})\n"
         "import gpu_check\ngpu_check.use_checkout()\n"
         "from xbench_fast.runtime.benching import ceilings, gpu_state, oracle, parts, plan\n"
-        "from xbench_fast.metrics_gpu import sweep_cupy\n"
+        "from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy\n"
         "assert '__syncthreads' in sweep_cupy.source() and parts.gpu_sweep\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
@@ -88,7 +88,7 @@ def test_the_kernels_part_needs_numpy_and_cupy_only(root: Path) -> None:
 def test_wrong_counts_of_a_gpu_are_a_failed_row(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import gpu_parts
     import numpy as np
-    from xbench_fast.metrics_gpu.sweep import sweep as real
+    from xbench_fast.metrics_gpu.sweep.sweep import sweep as real
 
     class Host:
         def __init__(self, array: Any) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 from synthetic import reference_sweep
-from xbench_fast.metrics_gpu.sweep import sweep
-from xbench_fast.metrics_gpu.thresholds import THRESHOLDS
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
 from xbench_fast.runtime.serving.inputs import prepare_pixels
 from xbench_fast.runtime.serving.maps import binary_mask, normalised_map, regions
 from xbench_fast.runtime.serving.overlay import draw_overlay

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.metrics_gpu.chexlocalize import segment
-from xbench_fast.metrics_gpu.shapes import fill_holes, without_single_pixels
+from xbench_fast.metrics_gpu.grounding.native import segment
+from xbench_fast.metrics_gpu.grounding.shapes import fill_holes, without_single_pixels
 
 
 def walked(mask: np.ndarray) -> np.ndarray:

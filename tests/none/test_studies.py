@@ -22,7 +22,7 @@ from xbench_fast.metrics_gpu import (
     sweep,
     tolerant_hits,
 )
-from xbench_fast.metrics_gpu.correlation import replicated_r2, without_group_means
+from xbench_fast.metrics_gpu.statistics.correlation import replicated_r2, without_group_means
 
 
 def test_correlation_against_scipy():
@@ -43,7 +43,7 @@ def test_correlation_against_scipy():
 
 def test_the_papers_r2_is_wide():
     """R² = 0.92 of seven points: r = 0.96 with Fisher's interval 0.74 to 0.99 (metrics specification §9)."""
-    from xbench_fast.metrics_gpu.correlation import _fisher
+    from xbench_fast.metrics_gpu.statistics.correlation import _fisher
 
     r, r2 = _fisher(math.sqrt(0.92), 7, 0.95)
     assert (round(r.low, 2), round(r.high, 2)) == (0.74, 0.99) and (round(r2.low, 2), round(r2.high, 2)) == (0.55, 0.99)
@@ -52,7 +52,7 @@ def test_the_papers_r2_is_wide():
 
 def test_bootstrap_r2_equals_resampled_points():
     from xbench_fast.metrics_gpu import draw_patients
-    from xbench_fast.metrics_gpu.correlation import _weighted_r2
+    from xbench_fast.metrics_gpu.statistics.correlation import _weighted_r2
 
     rng = np.random.default_rng(4)
     x, y = rng.random(6), rng.random(6)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import cupy_on_cpu
 import pytest
-from xbench_fast.metrics_gpu import sweep_cupy
+from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 
 
 def test_it_compiles_for_the_target_device(root, tmp_path, record_property):
@@ -32,7 +32,7 @@ def test_it_compiles_for_the_target_device(root, tmp_path, record_property):
         "-Werror",
         "all-warnings",
     ]
-    source = root / "metrics_gpu/sweep.cu"
+    source = root / "metrics_gpu/sweep/sweep.cu"
     done = subprocess.run(
         [nvcc, *options, "-o", cubin, source], capture_output=True, text=True, timeout=300, check=False
     )

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sweep import F, any_case, assert_equal, frames_of, naive_map, random_masks
-from xbench_fast.metrics_gpu import Counts, pack_masks, sweep, sweep_cupy, threshold_table
+from xbench_fast.metrics_gpu import Counts, pack_masks, sweep, threshold_table
+from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 
 FIELDS = ("area", "overlap", "region", "argmax", "hit", "degenerate")
 MODES = ("bilinear", "align_corners", "nearest")
@@ -196,8 +197,8 @@ def test_unseen_pixels_take_the_minimum_in_every_protocol(cupy):
 
 def test_the_other_kernel_and_the_default_one_agree(cupy):
     """`sweep_plain` and `sweep_numba` share no arithmetic."""
-    from xbench_fast.metrics_gpu.sweep_plain import sweep_plain
-    from xbench_fast.metrics_gpu.sweep_tables import Tables
+    from xbench_fast.metrics_gpu.sweep.plain import sweep_plain
+    from xbench_fast.metrics_gpu.sweep.tables import Tables
 
     rng = np.random.default_rng(10)
     grids, masks = rng.random((8, 14, 14), dtype=F), random_masks(rng, 8, 64, 64)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ....metrics_gpu.bootstrap import Interval, percentile_interval
-from ....metrics_gpu.correlation import Correlation, correlation, replicated_r2, without_group_means
+from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
+from ....metrics_gpu.statistics.correlation import Correlation, correlation, replicated_r2, without_group_means
 from ..results import Results
 from .figure import Figure, drawing_style, finish
 from .labels import name_points

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....metrics_gpu.thresholds import LEVELS
+from ....metrics_gpu.sweep.thresholds import LEVELS
 from ..notes import optimistic, search_of
 from ..results import Results
 from ..stamps import HONEST, OPTIMISTIC

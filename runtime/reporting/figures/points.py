@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....metrics_gpu.thresholds import level
+from ....metrics_gpu.sweep.thresholds import level
 from ..numbers import Number
 from ..results import Results
 from ..values import CellValues

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.counts import Counts
-from ....metrics_gpu.curves import dice_curves, pointing_hits
-from ....metrics_gpu.protocols import Protocol
-from ....metrics_gpu.thresholds import level
+from ....metrics_gpu.grounding.curves import dice_curves, pointing_hits
+from ....metrics_gpu.grounding.protocols import Protocol
+from ....metrics_gpu.sweep.counts import Counts
+from ....metrics_gpu.sweep.thresholds import level
 from ..load import Run
 from ..pairs import scored_pairs
 from ..results import Results

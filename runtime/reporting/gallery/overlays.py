@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.sweep import unpack_masks
+from ....metrics_gpu.sweep.sweep import unpack_masks
 from ...datasets.runlengths import encode_runs
 from ...evaluation.schema import GRID
 from ..load import Run

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ....metrics_gpu.protocols import protocol
-from ....metrics_gpu.thresholds import threshold_table
+from ....metrics_gpu.grounding.protocols import protocol
+from ....metrics_gpu.sweep.thresholds import threshold_table
 from ...evaluation.schema import GRID
 from .model import Gallery, GalleryCase, Overlay
 

@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .aggregate import macro_mean, micro_mean
-from .counts import Counts
+from ..statistics.aggregate import macro_mean, micro_mean
+from ..sweep.counts import Counts
+from ..sweep.thresholds import LEVELS, level
 from .curves import dice_curves, iou_curves, pointing_hits
 from .options import GroundingOptions, IouAt, Ties, Unit
 from .search import FIXED, best_levels, macro_curve
-from .thresholds import LEVELS, level
 
 __all__ = [
     "Grounding",

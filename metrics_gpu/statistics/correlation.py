@@ -14,8 +14,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from ..recognition.delong import midranks
 from .bootstrap import REPLICATES, SEED, Interval, draw_patients, patient_index, percentile_interval
-from .delong import midranks
 
 __all__ = ["Correlation", "correlation", "replicated_r2", "without_group_means"]
 

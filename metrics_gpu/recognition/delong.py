@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import Interval
+from ..statistics.bootstrap import Interval
 
 __all__ = ["AucDifference", "AucEstimate", "auc_difference", "auc_differences", "auc_estimate", "midranks"]
 

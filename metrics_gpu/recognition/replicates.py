@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import Draws, Replicates
-from .recognition import check_recognition
-from .search import macro_curve
+from ..grounding.search import macro_curve
+from ..statistics.bootstrap import Draws, Replicates
+from .scores import check_recognition
 
 __all__ = ["RECOGNITION_FIELDS", "RecognitionReplicates", "recognition_replicates"]
 
@@ -48,7 +48,7 @@ def recognition_replicates(
     logits, labels = check_recognition(logits, labels, names)
     patient_of = draws.check(patient_of, len(logits))
 
-    from .recognition_walk import walk  # compiles, so only where it is run
+    from .walk import walk  # compiles, so only where it is run
 
     values = np.full((len(RECOGNITION_FIELDS), draws.replicates, len(names)), np.nan)
     right, known = np.zeros(draws.replicates), np.zeros(draws.replicates)

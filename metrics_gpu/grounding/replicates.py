@@ -15,13 +15,13 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import Draws, Replicates
-from .counts import Counts
+from ..statistics.bootstrap import Draws, Replicates
+from ..sweep.counts import Counts
+from ..sweep.thresholds import LEVELS, level
 from .curves import pointing_hits
-from .grounding import check_pairs, with_floor
 from .options import GroundingOptions
+from .scores import check_pairs, with_floor
 from .search import FIXED, at_level, best_levels, macro_curve
-from .thresholds import LEVELS, level
 
 __all__ = ["FIELDS", "GroundingReplicates", "Search", "Tau", "grounding_replicates", "searched_replicates"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..grounding.search import macro_curve
 from .bootstrap import Draws, percentile_intervals
-from .search import macro_curve
 
 __all__ = ["MeanReplicates", "band", "class_means", "macro_means", "mean_replicates"]
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .counts import Counts
+from .gpu_tables import DeviceTables
 from .sampling import Mode
 from .sweep import GRID
-from .sweep_device_tables import DeviceTables
-from .sweep_tables import check_frames, check_upsample
+from .tables import check_frames, check_upsample
 from .thresholds import LEVELS
 
 __all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]

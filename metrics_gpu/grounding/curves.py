@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import Counts
+from ..sweep.counts import Counts
 from .options import Ties
 
 __all__ = ["dice_curves", "iou_curves", "pointing_hits"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import Counts
+from ..sweep.counts import Counts
 
 __all__ = ["region_distance", "tolerant_hits", "tolerant_share"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .sampling import Mode
-from .sweep_tables import Tables
+from .tables import Tables
 
 __all__ = ["DeviceTables"]
 

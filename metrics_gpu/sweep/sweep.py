@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .counts import Counts
 from .sampling import Mode
-from .sweep_tables import Tables, check_frames, check_upsample
+from .tables import Tables, check_frames, check_upsample
 from .thresholds import LEVELS, Comparison, threshold_table
 
 __all__ = ["GRID", "Normalise", "pack_masks", "sweep", "unpack_masks"]
@@ -76,7 +76,7 @@ def sweep(
         raise ValueError(f"unknown normalisation {normalise!r}; known: {', '.join(get_args(Normalise))}")
     thresholds = threshold_table(comparison, tau_scale)
     if type(saliency).__module__.partition(".")[0] == "cupy":
-        from .sweep_cupy import sweep_on_gpu
+        from .gpu import sweep_on_gpu
 
         kind = get_args(Normalise).index(normalise)
         return sweep_on_gpu(saliency, masks, size, frames, upsample, kind, thresholds, stream)
@@ -99,11 +99,11 @@ def sweep(
     flags = np.empty((pairs, 2), np.bool_)
     common = (np.ascontiguousarray(saliency), words, width, *tables.arrays)
     if (normalise, comparison, tau_scale) == ("minmax", ">=", 1.0):
-        from .sweep_numba import sweep_batch  # compiles, so only where a sweep is run
+        from .cpu import sweep_batch  # compiles, so only where a sweep is run
 
         sweep_batch(*common, levels, single, flags)
     else:
-        from .sweep_plain import sweep_plain
+        from .plain import sweep_plain
 
         sweep_plain(*common, get_args(Normalise).index(normalise), thresholds, levels, single, flags)
     area, overlap = (np.ascontiguousarray(levels[:, i]) for i in range(2))

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import Counts
-from .thresholds import LEVELS, level
+from ..sweep.counts import Counts
+from ..sweep.thresholds import LEVELS, level
 
 __all__ = ["LEVEL_VALUES", "NearBest", "level_histogram", "map_entropy", "near_best"]
 

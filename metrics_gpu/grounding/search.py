@@ -13,11 +13,11 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .bootstrap import SEED
-from .counts import Counts
+from ..statistics.bootstrap import SEED
+from ..sweep.counts import Counts
+from ..sweep.thresholds import level
 from .curves import dice_curves, iou_curves
 from .options import GroundingOptions
-from .thresholds import level
 
 __all__ = ["FIXED", "at_level", "best_levels", "macro_curve", "model_levels", "patient_halves"]
 

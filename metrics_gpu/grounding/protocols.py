@@ -10,10 +10,10 @@ import difflib
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..sweep.sampling import Mode
+from ..sweep.sweep import Normalise
+from ..sweep.thresholds import Comparison
 from .options import GroundingOptions
-from .sampling import Mode
-from .sweep import Normalise
-from .thresholds import Comparison
 
 __all__ = ["PROTOCOLS", "Protocol", "protocol"]
 

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .counts import Counts
-from .grounding import GroundingScores, grounding
+from ..sweep.counts import Counts
 from .options import GroundingOptions
+from .scores import GroundingScores, grounding
 
 __all__ = ["EDGES", "STRATA", "TERTILES", "Stratum", "size_strata", "strata_of"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from .sweep_numba import _compile, _readonly, _seen_c
+from .cpu import _compile, _readonly, _seen_c
 from .thresholds import LEVELS
 
 __all__ = ["sweep_plain"]

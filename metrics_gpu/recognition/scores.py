@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .aggregate import macro_mean
+from ..statistics.aggregate import macro_mean
 
 __all__ = ["ClassRecognition", "Recognition", "check_recognition", "probability", "recognition"]
 

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .sampling import axis
+from ..sweep.sampling import axis
 from .shapes import fill_holes, without_single_pixels
 
 __all__ = ["SEARCHED", "TUNED", "iou", "native_map", "otsu_level", "pointing_hit", "segment"]

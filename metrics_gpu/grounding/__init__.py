@@ -1,0 +1,1 @@
+"""Pointing game, Dice and IoU from counts; thresholds, protocols and size strata."""

@@ -1,0 +1,1 @@
+"""AUC, AUPRC, F1 and accuracy from logits and labels."""

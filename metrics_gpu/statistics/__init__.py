@@ -1,0 +1,1 @@
+"""Bootstrap intervals, paired tests, correlation and aggregation."""
