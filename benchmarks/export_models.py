@@ -32,7 +32,7 @@ def export_one(model: str, prompts: Path | None, out: Path) -> dict[str, Any]:
     """One export in this process, and what it took."""
     start = time.perf_counter()
     from xbench_fast.export.pipeline import export_bundle
-    from xbench_fast.export.prompt_sources import read_prompts
+    from xbench_fast.export.prompts.from_files import read_prompts
 
     own = [prompts] if prompts is not None and model in BOOKS else []
     result = export_bundle(model, out, prompts=read_prompts(model, own))

@@ -24,7 +24,7 @@ from xbench_fast.export.models.kad_checkpoint import KadConfig, as_checkpoint
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.resnet import ResNetConfig
-from xbench_fast.export.tokenizers import find_wordpiece
+from xbench_fast.export.tokenizing.vocabularies import find_wordpiece
 
 from batches import Batch, Material, draw_material
 from evaluate import judge, print_results

@@ -20,12 +20,12 @@ from ..engines.tokenizing import stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
 from .lower import lower, opset_for
 from .machine import peak_memory_mib, require_packages, threads_to_use, versions
-from .parity import ParityReport
-from .parity_data import ParityData, read_parity_data
-from .precision_parity import PrecisionTrial
-from .prompts import FindingPrompts, PromptSets, builtin_sets, encode_sets, prompt_styles
-from .select_tokenizer import select_tokenizer
-from .tokenizers import Tokenizer
+from .parity.checks import ParityReport
+from .parity.low_precision import PrecisionTrial
+from .parity.user_images import ParityData, read_parity_data
+from .prompts.builtin import FindingPrompts, PromptSets, builtin_sets, encode_sets, prompt_styles
+from .tokenizing.select_tokenizer import select_tokenizer
+from .tokenizing.vocabularies import Tokenizer
 from .workspace import store, timed, workspace
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def export_adapter(
 
     With `precision` "fp16" or "bf16" both graphs are of that type (export.lower), the variant's name says so, and the
     parity report says what it does to tensors and to metrics: on the images and boxes in the folder `parity_data`
-    (export.parity_data), by default on probe pictures.
+    (export.parity.user_images), by default on probe pictures.
 
     The bundle appears whole, after parity was proven, or not at all. Raises ConfigError (tokenizer, prompts,
     precision), DataError (`parity_data`), ExportError, ParityError and BundleError (the target exists, the disk is
@@ -242,7 +242,7 @@ def _encode(
 def _prove(
     adapter: Adapter, words: Tokenizer, folder: Path, features: list[PromptSet], progress: Progress
 ) -> ParityReport:
-    from .parity_run import check_parity
+    from .parity.compare_graphs import check_parity
 
     progress("comparing the graphs with the model in batches of different size")
     sets = {prompt_set.name: prompt_set.features for prompt_set in features}

@@ -21,9 +21,9 @@ from ..engines.prompt_files import PromptSets
 from ..engines.prompts import PromptSet
 from ..engines.rounding import stated_precision
 from .machine import require_packages, threads_to_use, versions
-from .parity import ParityReport, compare
-from .parity_cases import probe_images
-from .parity_run import Session
+from .parity.checks import ParityReport, compare
+from .parity.compare_graphs import Session
+from .parity.probes import probe_images
 
 __all__ = ["Facts", "read_features", "read_geometry", "wrap"]
 

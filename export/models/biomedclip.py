@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from ...engines.errors import ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoint import read_checkpoint
-from ..checkpoint_match import Sizes, install
-from ..standin import fill_module
+from ..checkpoints.matching import Sizes, install
+from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.stand_in import fill_module
 from .layers.bert import Bert, BertConfig
 from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .layers.vit import VisionTransformer, ViTConfig
-from .maps import MAPS, PATCH_TEXT, VALUE_VALUE
+from .saliency_maps import MAPS, PATCH_TEXT, VALUE_VALUE
 
 __all__ = ["BiomedClip", "BiomedClipAdapter"]
 

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from ...engines.errors import ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoint import read_checkpoint
-from ..checkpoint_match import install
-from ..standin import fill_module
+from ..checkpoints.matching import install
+from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.stand_in import fill_module
 from .carzero_checkpoint import PREFIX, VARIANT, CarzeroConfig, read_config, read_tensors
 from .layers.bert import Bert
 from .layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from .layers.vit import VisionTransformer
-from .maps import LAYER_MEAN, MAPS, PLAIN, Reading, reading_of
+from .saliency_maps import LAYER_MEAN, MAPS, PLAIN, Reading, reading_of
 
 __all__ = ["Carzero", "CarzeroAdapter", "Fusion", "merge_words"]
 

@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from ...engines.errors import CheckpointError
-from ..checkpoint import Checkpoint
-from ..checkpoint_inert import Record
-from ..checkpoint_match import Sizes
-from ..checkpoint_names import renamed
+from ..checkpoints.foreign_objects import Record
+from ..checkpoints.matching import Sizes
+from ..checkpoints.reading import Checkpoint
+from ..checkpoints.renaming import renamed
 from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.vit import ViTConfig

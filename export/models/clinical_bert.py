@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from ...engines.errors import CheckpointError, ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoint import Checkpoint, read_checkpoint
-from ..checkpoint_match import install
-from ..checkpoint_names import renamed
-from ..standin import fill_module
+from ..checkpoints.matching import install
+from ..checkpoints.reading import Checkpoint, read_checkpoint
+from ..checkpoints.renaming import renamed
+from ..checkpoints.stand_in import fill_module
 from .layers.bert import Bert, BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
-from .maps import LAYER_MEAN, Reading, reading_of
+from .saliency_maps import LAYER_MEAN, Reading, reading_of
 
 __all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter"]
 

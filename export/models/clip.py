@@ -19,14 +19,14 @@ from torch import Tensor
 from ...engines.errors import CheckpointError, ConfigError, MissingExtraError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoint import read_checkpoint
-from ..checkpoint_match import Sizes, install
-from ..published import PUBLISHED
-from ..standin import fill_module
+from ..checkpoints.matching import Sizes, install
+from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.stand_in import fill_module
 from .clip_checkpoint import canonical_tensors
 from .layers.attention import PackedAttention
 from .layers.contrastive import contrast, contrast_outputs, patch_map
-from .maps import MAPS, PATCH_TEXT, VALUE_VALUE
+from .published import PUBLISHED
+from .saliency_maps import MAPS, PATCH_TEXT, VALUE_VALUE
 
 if TYPE_CHECKING:
     from open_clip.model import CLIP

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..checkpoint_names import renamed
+from ..checkpoints.renaming import renamed
 
 __all__ = ["canonical_tensors"]
 

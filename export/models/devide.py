@@ -17,16 +17,16 @@ from torch import Tensor, nn
 
 from ...engines.errors import ConfigError
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoint import read_checkpoint
-from ..checkpoint_match import install
-from ..standin import fill_module
+from ..checkpoints.matching import install
+from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.stand_in import fill_module
 from .devide_checkpoint import map_tensors
 from .devide_config import DevideConfig, read_config
 from .layers.bert import Bert, BertConfig
 from .layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from .layers.resnet import ResNetConfig, ResNetGrid
 from .layers.vit import VisionTransformer, ViTConfig
-from .maps import ATTENTION_MAPS, MAPS, PLAIN, Reading
+from .saliency_maps import ATTENTION_MAPS, MAPS, PLAIN, Reading
 
 __all__ = ["ASSUMED", "Devide", "DevideAdapter", "DevideConfig", "read_config"]
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...engines.errors import CheckpointError
-from ..checkpoint import Checkpoint
+from ..checkpoints.reading import Checkpoint
 from .devide_config import CheckpointMap, DevideConfig
 
 __all__ = ["map_tensors"]

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from ...engines.errors import ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoint import read_checkpoint
-from ..checkpoint_match import install
-from ..standin import fill_module
+from ..checkpoints.matching import install
+from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.stand_in import fill_module
 from .kad_checkpoint import CONFIGS, KadConfig, read_parts
 from .layers.bert import Bert
 from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
-from .maps import LAST_LAYER, MAPS, PLAIN, Reading, reading_of
+from .saliency_maps import LAST_LAYER, MAPS, PLAIN, Reading, reading_of
 
 __all__ = ["CONFIGS", "MEAN", "STD", "ImageEncoder", "Kad", "KadAdapter", "KadConfig", "QueryNetwork", "TextEncoder"]
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ...engines.errors import CheckpointError, ConfigError
 from ..adapter import Weights
-from ..checkpoint import Checkpoint
-from ..checkpoint_match import Sizes
+from ..checkpoints.matching import Sizes
+from ..checkpoints.reading import Checkpoint
 from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig

@@ -17,7 +17,7 @@ from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
 from .layers.attention import attend, split_heads
 from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import resnet_features
-from .maps import MAPS, PLAIN, Reading
+from .saliency_maps import MAPS, PLAIN, Reading
 
 __all__ = ["ASPECTS", "GROUNDING_ASPECTS", "Mavl", "MavlAdapter"]
 

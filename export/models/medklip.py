@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .clinical_bert import CELLS, DECODER, RESNET, ClinicalBertAdapter
 from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
-from .maps import MAPS, PLAIN, Reading
+from .saliency_maps import MAPS, PLAIN, Reading
 
 __all__ = ["MedKlip", "MedKlipAdapter"]
 

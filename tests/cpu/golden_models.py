@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from xbench_fast.export import Adapter
+from xbench_fast.export.checkpoints.stand_in import fill, image
 from xbench_fast.export.graph import ImageGraph, export_image, export_text
 from xbench_fast.export.models.layers.bert import BertConfig
-from xbench_fast.export.standin import fill, image
 
 TOLERANCE = 2e-5  # of the golden's largest value
 EXPORT_TOLERANCE = 1e-4

@@ -13,6 +13,7 @@ from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.manifest import Manifest
 from xbench_fast.engines.prompts import PromptSet
 from xbench_fast.export import Adapter, stand_in_adapter
+from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.graph import export_image, image_spec
 from xbench_fast.export.models import biomedclip, carzero, clinical_bert, clip, mavl, medklip
 from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig
@@ -20,7 +21,6 @@ from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.resnet import ResNetConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
-from xbench_fast.export.standin import fill_module
 
 VIT = ViTConfig(patch=32, width=32, layers=2, heads=2, hidden=64)
 BERT = BertConfig(vocabulary=64, width=32, layers=1, heads=2, hidden=32, pooler=False)

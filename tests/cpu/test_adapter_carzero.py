@@ -16,8 +16,8 @@ from golden_models import Golden, computed
 from torch import Tensor
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
+from xbench_fast.export.checkpoints.stand_in import fill
 from xbench_fast.export.models.carzero import CarzeroAdapter
-from xbench_fast.export.standin import fill
 
 torch.set_num_threads(2)
 

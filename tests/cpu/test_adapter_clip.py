@@ -18,9 +18,9 @@ from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.adapter import CheckpointRecord
+from xbench_fast.export.checkpoints.stand_in import fill, image
 from xbench_fast.export.models.clip import ClipAdapter
 from xbench_fast.export.models.clip_checkpoint import canonical_tensors
-from xbench_fast.export.standin import fill, image
 
 torch.set_num_threads(2)
 

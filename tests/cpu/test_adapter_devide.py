@@ -14,8 +14,8 @@ from golden_models import Golden, check_image_graph, check_text_graph, computed,
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter
+from xbench_fast.export.checkpoints.stand_in import image
 from xbench_fast.export.models.devide import DevideAdapter, DevideConfig, read_config
-from xbench_fast.export.standin import image
 
 torch.set_num_threads(2)
 

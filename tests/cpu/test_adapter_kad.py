@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
-from xbench_fast.export.checkpoint import Checkpoint
+from xbench_fast.export.checkpoints.reading import Checkpoint
+from xbench_fast.export.checkpoints.stand_in import fill, image
 from xbench_fast.export.models.kad import CONFIGS, Kad, KadAdapter
 from xbench_fast.export.models.kad_checkpoint import read_parts
-from xbench_fast.export.standin import fill, image
 
 torch.set_num_threads(2)
 

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from xbench_fast.engines.errors import CheckpointError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export import load_adapter, stand_in_adapter
+from xbench_fast.export.checkpoints.stand_in import image
 from xbench_fast.export.models import clinical_bert
-from xbench_fast.export.standin import image
 from xbench_fast.metrics_gpu.sweep.sampling import axis
 from xbench_fast.runtime.images.geometry import to_model
 

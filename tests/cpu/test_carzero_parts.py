@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.tokenizing.cleaning import CleanedTokenizer, clean_report
 from xbench_fast.export import load_adapter, stand_in_adapter
-from xbench_fast.export.checkpoint import Checkpoint
-from xbench_fast.export.checkpoint_inert import Record
+from xbench_fast.export.checkpoints.foreign_objects import Record
+from xbench_fast.export.checkpoints.reading import Checkpoint
+from xbench_fast.export.checkpoints.stand_in import fill_module, image
 from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export_text
 from xbench_fast.export.models import carzero
 from xbench_fast.export.models.carzero import Carzero, CarzeroAdapter, merge_words
@@ -22,9 +23,8 @@ from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig, read_con
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
-from xbench_fast.export.parity_run import check_parity
-from xbench_fast.export.standin import fill_module, image
-from xbench_fast.export.tokenizers import HashTokenizer, WordPieceTokenizer
+from xbench_fast.export.parity.compare_graphs import check_parity
+from xbench_fast.export.tokenizing.vocabularies import HashTokenizer, WordPieceTokenizer
 
 torch.set_num_threads(2)
 

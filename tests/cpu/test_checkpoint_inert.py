@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError
-from xbench_fast.export.checkpoint import read_checkpoint
-from xbench_fast.export.checkpoint_inert import Record
+from xbench_fast.export.checkpoints.foreign_objects import Record
+from xbench_fast.export.checkpoints.reading import read_checkpoint
 
 WEIGHT = torch.arange(12.0).reshape(3, 4)
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.export import Adapter, load_adapter, stand_in_adapter
-from xbench_fast.export.checkpoint import read_checkpoint
-from xbench_fast.export.checkpoint_match import identify, install, match_tensors
+from xbench_fast.export.checkpoints.matching import identify, install, match_tensors
+from xbench_fast.export.checkpoints.reading import read_checkpoint
 from xbench_fast.export.models.kad import Kad, KadConfig
 from xbench_fast.export.models.kad_checkpoint import as_checkpoint
 from xbench_fast.export.models.layers.bert import BertConfig

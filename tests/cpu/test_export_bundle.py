@@ -14,7 +14,7 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.ort import TextEncoder
 from xbench_fast.engines.select import open_engine
 from xbench_fast.export.pipeline import export_bundle
-from xbench_fast.export.prompts import builtin_sets
+from xbench_fast.export.prompts.builtin import builtin_sets
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")

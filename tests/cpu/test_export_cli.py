@@ -59,7 +59,7 @@ def test_the_list_agrees_with_the_models() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("open_clip")
     from xbench_fast.export.models import MODELS
-    from xbench_fast.export.published import PUBLISHED
+    from xbench_fast.export.models.published import PUBLISHED
 
     for name, facts in PUBLISHED.items():
         assert set(facts.variants) <= set(MODELS.load(name).variants)

@@ -21,9 +21,10 @@ from xbench_fast.engines.errors import (
     ParityError,
     XBenchError,
 )
-from xbench_fast.export import parity_run, pipeline
-from xbench_fast.export.prompts import FindingPrompts
-from xbench_fast.export.tokenizers import HashTokenizer
+from xbench_fast.export import pipeline
+from xbench_fast.export.parity import compare_graphs
+from xbench_fast.export.prompts.builtin import FindingPrompts
+from xbench_fast.export.tokenizing.vocabularies import HashTokenizer
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
@@ -52,7 +53,7 @@ def ready(kad_demo: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def quick(ready: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """As `ready`, and the comparison is not repeated: the same graphs passed it when they were made."""
-    monkeypatch.setattr(parity_run, "check_parity", lambda *arguments, **options: ready.result.report)
+    monkeypatch.setattr(compare_graphs, "check_parity", lambda *arguments, **options: ready.result.report)
     return ready
 
 
@@ -98,7 +99,7 @@ def test_one_wrong_weight_is_a_parity_error_and_no_bundle(
 
 
 def checked(ready: Any, folder: Path) -> Any:
-    return parity_run.check_parity(ready.adapter, HashTokenizer(128, 64), folder, {}, threads=2)
+    return compare_graphs.check_parity(ready.adapter, HashTokenizer(128, 64), folder, {}, threads=2)
 
 
 def graphs(ready: Any, folder: Path) -> Path:
@@ -238,7 +239,7 @@ def test_nothing_is_left_whatever_step_fails(
 ) -> None:
     where = {
         "export_text": "xbench_fast.export.graph.export_text",
-        "check_parity": "xbench_fast.export.parity_run.check_parity",
+        "check_parity": "xbench_fast.export.parity.compare_graphs.check_parity",
         "save": "xbench_fast.engines.prompts.PromptSet.save",
     }
     monkeypatch.setattr(where[step], fault)

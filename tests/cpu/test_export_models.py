@@ -17,10 +17,10 @@ from xbench_fast.engines.ort import TextEncoder
 from xbench_fast.engines.prompt_encoding import texts_per_query
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.cli import main
-from xbench_fast.export.export_all import Job, Outcome, plan, run_all, summary
+from xbench_fast.export.cli.all_models import Job, Outcome, plan, run_all, summary
+from xbench_fast.export.cli.shared_options import Shared
 from xbench_fast.export.graph import image_spec, text_spec
 from xbench_fast.export.pipeline import export_adapter
-from xbench_fast.export.shared_options import Shared
 
 torch = pytest.importorskip("torch")
 
@@ -117,7 +117,7 @@ def test_the_tokenizers_rules_are_the_parity_specifications(adapters: dict[str, 
 
 def test_another_number_of_texts_is_refused(config: Path, tmp_path: Path) -> None:
     from xbench_fast.export import stand_in_adapter
-    from xbench_fast.export.prompts import FindingPrompts
+    from xbench_fast.export.prompts.builtin import FindingPrompts
 
     pytest.importorskip("onnxruntime")
     adapter = stand_in_adapter("devide", config=config)

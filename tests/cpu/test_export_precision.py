@@ -21,10 +21,10 @@ from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.graph import export_image, export_text
 from xbench_fast.export.lower import KEPT, PRODUCTS, lower
-from xbench_fast.export.parity import LOW_TOLERANCE
-from xbench_fast.export.parity_cases import probe_images
+from xbench_fast.export.parity.checks import LOW_TOLERANCE
+from xbench_fast.export.parity.probes import probe_images
 from xbench_fast.export.pipeline import export_adapter, export_bundle
-from xbench_fast.export.prompts import FindingPrompts
+from xbench_fast.export.prompts.builtin import FindingPrompts
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")

@@ -66,7 +66,7 @@ def test_a_set_added_later_is_the_one_an_export_would_have_made(exported: Any, t
 
 
 def test_the_tokenizer_in_the_bundle_is_the_exports(exported: Any, pubmedbert: Path | None) -> None:
-    from xbench_fast.export.select_tokenizer import select_tokenizer
+    from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
 
     source = exported.result.bundle.manifest.text["tokenizer"]["source"]
     wanted = select_tokenizer(exported.adapter, pubmedbert if source == "pubmedbert" else None)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.export import stand_in_adapter
+from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.cli import main
 from xbench_fast.export.models import MODELS
 from xbench_fast.export.models.biomedclip import BiomedClip
@@ -18,8 +19,7 @@ from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.contrastive import patch_map
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from xbench_fast.export.models.layers.vit import ViTConfig
-from xbench_fast.export.models.maps import ATTENTION_MAPS, MAPS
-from xbench_fast.export.standin import fill_module
+from xbench_fast.export.models.saliency_maps import ATTENTION_MAPS, MAPS
 
 torch = pytest.importorskip("torch")
 

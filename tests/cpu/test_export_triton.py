@@ -18,7 +18,7 @@ from PIL import Image
 from synthetic import GRID, SIZE, make_bundle, model, prompt_set, save_graph
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.export.cli import main
-from xbench_fast.export.triton_dali import dali_source
+from xbench_fast.export.triton.dali_step import dali_source
 from xbench_fast.runtime.images.geometry import to_model
 
 onnx = pytest.importorskip("onnx")

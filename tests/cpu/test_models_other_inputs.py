@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from xbench_fast.export import stand_in_adapter
-from xbench_fast.export.standin import image
+from xbench_fast.export.checkpoints.stand_in import image
 
 torch.set_num_threads(2)
 timm = pytest.importorskip("timm")

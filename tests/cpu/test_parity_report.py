@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import ParityError
-from xbench_fast.export.parity import TOLERANCE, Check, ParityReport, compare
-from xbench_fast.export.parity_cases import BATCHES, PROBE_TEXTS, arrangements, probe_images
+from xbench_fast.export.parity.checks import TOLERANCE, Check, ParityReport, compare
+from xbench_fast.export.parity.probes import BATCHES, PROBE_TEXTS, arrangements, probe_images
 
 
 def check(got: object, reference: object, **options: float) -> Check:

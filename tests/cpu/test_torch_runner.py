@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from xbench_fast.engines.errors import ConfigError, EngineError  # noqa: E402
 from xbench_fast.export import torch_runner  # noqa: E402
 from xbench_fast.export.adapter import Adapter, Saliency  # noqa: E402
-from xbench_fast.export.models.maps import MAPS  # noqa: E402
+from xbench_fast.export.models.saliency_maps import MAPS  # noqa: E402
 from xbench_fast.export.torch_runner import compiled_runner, eager_runner  # noqa: E402
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8)).astype(np.uint8)

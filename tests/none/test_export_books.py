@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.export.prompt_sources import read_prompts
-from xbench_fast.export.prompts import FindingPrompts, builtin_sets, dataset_findings
+from xbench_fast.export.prompts.builtin import FindingPrompts, builtin_sets, dataset_findings
+from xbench_fast.export.prompts.from_files import read_prompts
 
 ASPECTS = ["border", "fluid", "location", "opacity", "other", "patterns", "shape", "texture"]
 GOLDEN = {

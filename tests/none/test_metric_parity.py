@@ -11,9 +11,9 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 from xbench_fast.engines.errors import ConfigError, DataError, ImageError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.export.metric_parity import SIDE, Case, Tally, probe_cases
-from xbench_fast.export.parity_data import read_parity_data
-from xbench_fast.export.placing import place
+from xbench_fast.export.parity.metric_changes import SIDE, Case, Tally, probe_cases
+from xbench_fast.export.parity.placing import place
+from xbench_fast.export.parity.user_images import read_parity_data
 from xbench_fast.runtime.images.geometry import to_model
 
 PIXELS = np.zeros((1, 8, 8), np.uint8)

@@ -12,7 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.tokenizing import TokenBatch
-from xbench_fast.export.prompts import FindingPrompts, builtin_sets, encode_sets, prompt_styles, read_prompt_file
+from xbench_fast.export.prompts.builtin import (
+    FindingPrompts,
+    builtin_sets,
+    encode_sets,
+    prompt_styles,
+    read_prompt_file,
+)
 
 SPEC_NAMES = {"chexdet10": "chestxdet10"}  # the specification's short name of a dataset, where ours differs
 COUNTS = {"rsna": 1, "siim": 1, "covid_rural": 1, "chestxdet10": 10, "chexlocalize": 13, "chestxray14": 8, "vindr": 21}
@@ -68,7 +74,7 @@ def test_only_clip_like_styles_have_negative_prompts() -> None:
 
 def test_sentences_without_a_licence_are_not_in_the_package(shared: Path, root: Path) -> None:
     """The MedKLIP and MAVL repositories carry no licence: their sentences stay out of this one."""
-    tables = "".join(path.read_text().lower() for path in (root / "export").glob("prompt_*.json"))
+    tables = "".join(path.read_text().lower() for path in (root / "export" / "prompts").glob("prompt_*.json"))
     assert tables.count("support devices") > 3
     seen = 0
     for path in sorted((shared / "parity" / "prompts").glob("m[ae]*.json")):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.export.standin import fill, fill_all, image
+from xbench_fast.export.checkpoints.stand_in import fill, fill_all, image
 
 NAMES = (
     ("model.decoder.layers.0.self_attn.in_proj_weight", (12, 4)),

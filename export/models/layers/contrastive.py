@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..maps import PATCH_SOFTMAX
+from ..saliency_maps import PATCH_SOFTMAX
 
 __all__ = ["contrast", "contrast_outputs", "patch_map"]
 
@@ -17,7 +17,7 @@ def contrast(pooled: Tensor, patches: Tensor, text: Tensor, scale: Tensor) -> tu
 
 
 def patch_map(similarity: Tensor, scale: Tensor, name: str) -> Tensor:
-    """Cosines of patches and prompts [B, Q, N] -> the map `name` (see models.maps), by default the cosines."""
+    """Cosines of patches and prompts [B, Q, N] -> the map `name` (see models.saliency_maps), by default the cosines."""
     return (scale * similarity).softmax(dim=-1) if name == PATCH_SOFTMAX else similarity
 
 

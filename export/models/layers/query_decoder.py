@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..maps import PLAIN, Reading
+from ..saliency_maps import PLAIN, Reading
 from .attention import Attended, PackedAttention
 
 __all__ = ["DecoderConfig", "DecoderLayer", "QueryDecoder", "join_layers"]

@@ -1,0 +1,135 @@
+"""Compares what a checkpoint holds with what a model needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...engines.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["Sizes", "identify", "install", "match_tensors"]
+
+SHOWN = 3  # tensors listed per kind of difference
+
+# Parts of tensor names that together tell a model, the most particular first.
+SIGNATURES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("CARZero", ("CARZero.", "fusion_module.")),
+    ("BiomedCLIP", ("visual.trunk.blocks.", "text.transformer.")),
+    ("CLIP (a ResNet variant)", ("visual.attnpool.",)),
+    ("CLIP", ("visual.transformer.resblocks.",)),
+    ("CLIP (transformers names)", ("vision_model.encoder.layers.", "text_model.")),
+    ("MAVL", ("backbone.", "disease_embedding_layer.")),
+    ("MedKLIP", ("res_features.", "disease_embedding_layer.")),
+    ("KAD", ("image_encoder.", "text_encoder.bert_model.", "mlp_head.")),
+    ("a BERT text encoder alone", ("embeddings.word_embeddings.",)),
+)
+
+
+def identify(names: Iterable[str]) -> str | None:
+    """The known model whose tensor names these look like, or None."""
+    text = "\n".join(names)
+    return next((model for model, marks in SIGNATURES if all(mark in text for mark in marks)), None)
+
+
+class Sizes:
+    """Reads a model's sizes from the shapes of a checkpoint's tensors."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], *, path: Path, model: str, names: Iterable[str]) -> None:
+        self.tensors, self.path, self.model = tensors, path, model
+        other = identify(names)
+        self._guess = f"; it looks like a checkpoint of {other}" if other and other != model else ""
+
+    def __call__(self, name: str, dimensions: int = 2) -> tuple[int, ...]:
+        """The shape of the tensor `name`. Raises CheckpointError if it is missing or has other dimensions."""
+        if name not in self.tensors:
+            reason = f"the tensor {name} is missing{self._guess}"
+            raise CheckpointError(f"{self.path} is not a checkpoint of {self.model}: {reason}.")
+        shape = tuple(self.tensors[name].shape)
+        if len(shape) != dimensions or 0 in shape:
+            raise CheckpointError(
+                f"{self.path} is not a checkpoint of {self.model}: {name} has the shape {list(shape)}."
+            )
+        return shape
+
+    def count(self, prefix: str, start: int = 0) -> int:
+        """How many numbered children, from `start`, the module `prefix` (with its dot) has."""
+        children = {name[len(prefix) :].split(".")[0] for name in self.tensors if name.startswith(prefix)}
+        return len({child for child in children if child.isdigit() and int(child) >= start})
+
+
+def match_tensors(
+    needed: Mapping[str, tuple[int, ...]],
+    found: Mapping[str, Tensor],
+    *,
+    path: Path,
+    model: str,
+    names: Iterable[str] = (),
+) -> None:
+    """Checks that `found` has exactly the tensors `needed`, name by name and shape by shape.
+
+    `names` are the file's own tensor names, from which another known model is recognised. Raises CheckpointError with
+    the first few missing, unexpected and wrongly shaped tensors.
+    """
+    missing = [name for name in needed if name not in found]
+    unexpected = [name for name in found if name not in needed]
+    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    wrong = [
+        f"{name} {list(shapes[name])} instead of {list(needed[name])}"
+        for name in needed
+        if name in shapes and shapes[name] != tuple(needed[name])
+    ]
+    differences = {"missing": missing, "unexpected": unexpected, "of another shape": wrong}
+    parts = [f"{len(items)} {kind} ({_first(items)})" for kind, items in differences.items() if items]
+    if not parts:
+        return
+    other = identify(names)
+    guess = f" It looks like a checkpoint of {other}." if other and other.lower() != model.lower() else ""
+    raise CheckpointError(f"{path} does not fit the model {model}: tensors {', '.join(parts)}.{guess}")
+
+
+def install(
+    module: nn.Module, found: Mapping[str, Tensor], *, path: Path, model: str, names: Iterable[str] = ()
+) -> None:
+    """Puts float32 copies of `found` into `module` (built on the meta device), checked, in evaluation mode.
+
+    Raises CheckpointError as `match_tensors`, and for a tensor that is sparse, does not own all its values, holds
+    numbers of another kind than the model's (whole or complex ones for real ones), or one that is not finite.
+    """
+    needed = module.state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in needed.items()}
+    match_tensors(shapes, found, path=path, model=model, names=names)
+    own = {name: _own(name, tensor, needed[name], path) for name, tensor in found.items()}
+    module.load_state_dict(own, strict=True, assign=True)
+    module.eval().requires_grad_(False)
+
+
+def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
+    import torch
+
+    if tensor.layout is not torch.strided or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
+        raise CheckpointError(f"The tensor {name} of {path} is not stored as plain values; save the checkpoint again.")
+    if tensor.is_floating_point() and not wanted.is_floating_point() and bool((tensor == tensor.trunc()).all()):
+        # Counters and positions, cast along with the weights; infinity does not survive the way back.
+        whole = tensor.to(wanted.dtype)
+        if bool((whole == tensor).all()):
+            return whole
+    if tensor.is_complex() or tensor.is_floating_point() != wanted.is_floating_point():
+        found, own = (str(one.dtype).removeprefix("torch.") for one in (tensor, wanted))
+        raise CheckpointError(
+            f"The tensor {name} of {path} is {found}, the model's own is {own}; save the checkpoint again with numbers "
+            "of that kind (quantised weights cannot be exported)."
+        )
+    if not tensor.is_floating_point():
+        return tensor.clone()
+    values = tensor.detach().to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+    if not bool(values.isfinite().all()):
+        raise CheckpointError(f"The tensor {name} of {path} holds values that are not finite; the file is damaged.")
+    return values
+
+
+def _first(items: list[str]) -> str:
+    return ", ".join(items[:SHOWN]) + (", ..." if len(items) > SHOWN else "")

@@ -1,0 +1,93 @@
+"""`xbench-export --model all`: every model in turn, each in a process of its own, so that its memory is given back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..models import MODELS
+from ..models.published import PUBLISHED
+from .shared_options import Shared
+
+__all__ = ["Job", "Outcome", "plan", "run_all", "summary"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One export: the command's arguments, or the reason why there is nothing to do it with."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended; `reason` is its last line on standard error, or empty."""
+
+    name: str
+    reason: str
+    seconds: float
+
+
+def plan(checkpoints: Path | None, shared: Shared) -> list[Job]:
+    """The jobs: every variant found in the folder `checkpoints`, or, without one, each model's first as a stand-in."""
+    jobs = []
+    for model in (name for name in MODELS.names() if name in PUBLISHED):
+        start = ("--model", model, *shared.arguments(model))
+        if checkpoints is None:
+            jobs.append(Job(model, (*start, "--weights", "stand-in")))
+            continue
+        facts = PUBLISHED[model]
+        files = {variant: path for variant in facts.variants if (path := facts.find(checkpoints, variant))}
+        for variant, path in files.items():
+            size = ("--resolution", variant) if model == "kad" else ()
+            jobs.append(Job(f"{model}-{variant}", (*start, "--checkpoint", str(path), *size)))
+        if not files:
+            jobs.append(Job(model, refusal=f"none of its files is in {checkpoints} (see --list --checkpoints DIR)"))
+    return jobs
+
+
+def run_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[Outcome]:
+    """Runs the jobs one after another; one that fails does not stop the others."""
+    outcomes = []
+    for number, job in enumerate(jobs, 1):
+        say(f"[{number}/{len(jobs)}] {job.name}")
+        start = time.perf_counter()
+        reason = job.refusal or _run(job, say)
+        outcomes.append(Outcome(job.name, reason, time.perf_counter() - start))
+    return outcomes
+
+
+def _run(job: Job, say: Callable[[str], None]) -> str:
+    """Empty when it went well, else the last line of the command's standard error."""
+    command = [sys.executable, "-m", "xbench_fast.export.cli", *job.arguments]
+    last = ""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                last = line.strip() or last
+                say(f"  {line.rstrip()}")
+            status = process.wait()
+        except BaseException:  # an interrupt ends the child as well, which then cleans up after itself
+            process.terminate()
+            raise
+    if status == 0:
+        return ""
+    return last.removeprefix("xbench-export: ") or f"ended with status {status}"
+
+
+def summary(outcomes: Sequence[Outcome]) -> list[str]:
+    """One line a job, and a last one with the count."""
+    width = max((len(outcome.name) for outcome in outcomes), default=0)
+    lines = [
+        f"{outcome.name:<{width}}  " + (f"failed: {outcome.reason}" if outcome.reason else f"{outcome.seconds:.0f} s")
+        for outcome in outcomes
+    ]
+    failed = sum(bool(outcome.reason) for outcome in outcomes)
+    return [*lines, f"{len(outcomes) - failed} of {len(outcomes)} exported" + (f", {failed} failed" if failed else "")]

@@ -1,0 +1,270 @@
+"""The command `xbench-export`: a checkpoint becomes a bundle."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ...engines.errors import XBenchError
+from .flags import Flags
+from .lazy_group import LazyGroup
+from .models_in_config import ModelEntry, importable
+from .shared_options import Shared
+
+if TYPE_CHECKING:
+    from ..pipeline import ExportResult
+
+__all__ = ["command", "main"]
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group(
+    "xbench-export",
+    cls=LazyGroup,
+    invoke_without_command=True,
+    subcommand_metavar="[wrap|plan|triton ...]",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="A bundle is written whole or not at all: the graphs are first compared with the model in PyTorch, in "
+    "batches of several sizes. Nothing is fetched from the network. Exit status: 0 done, 1 not possible (the reason is "
+    "on standard error), 2 wrong options, 130 interrupted.",
+)
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="biomedclip, carzero, clip, devide, kad, mavl, medklip; all of these seven in turn (all); an installed one; "
+    "one of [models] in xbench.toml; module:Class; or path/to/file.py:Class.",
+)
+@click.option("--checkpoint", type=_FILE, help="The authors' weight file; see --list for where it is published.")
+@click.option(
+    "--checkpoints", type=_FOLDER, help="Folder with the files of several models, for --model all and --list."
+)
+@click.option(
+    "--out",
+    type=_FOLDER,
+    help="Folder for the bundle, which is named <model>-<variant>. Default: the first of 'bundles' in xbench.toml.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["published", "stand-in"]),
+    default="published",
+    show_default=True,
+    help="published: read --checkpoint. stand-in: made-up weights of the true shapes, to try the machinery.",
+)
+@click.option(
+    "--variant",
+    metavar="NAME",
+    help="Which stand-in to make: KAD 224 (default), 512, 1024, demo; CLIP vit-b-32 (default), vit-b-16; the others "
+    "have one: BiomedCLIP, CARZero vit-b-16; MedKLIP, MAVL 224; DeViDe assumed-architecture.",
+)
+@click.option(
+    "--resolution", type=click.IntRange(32, 4096), help="KAD: side of the input image, if the file is silent."
+)
+@click.option("--tokenizer", type=_FOLDER, help="Folder with vocab.txt or tokenizer.json of the text encoder.")
+@click.option(
+    "--text-encoder",
+    type=click.Path(path_type=Path),
+    help="MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files do not hold (a folder or a file).",
+)
+@click.option(
+    "--config",
+    type=_FILE,
+    help="TOML: the file with the models, by default ./xbench.toml. YAML or JSON: DeViDe's sizes and which tensor of "
+    "its file is which.",
+)
+@click.option(
+    "--prompts",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="YAML or JSON with prompt sets that replace or add to the built-in ones; MedKLIP, MAVL: a checkout of the "
+    "authors' repository, or its JSON files, for the official sentences. Can be repeated.",
+)
+@click.option(
+    "--saliency",
+    metavar="NAME",
+    help="Another map than the authors' own. CLIP, BiomedCLIP: patch-text-softmax, value-value (value-value attention "
+    "in the last block); the others: last-layer or layer-mean, with -raw the scores before the softmax, with -head-max "
+    "the maximum over heads. --list describes each. It becomes part of the variant's name.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "fp16", "bf16"]),
+    default="fp32",
+    show_default=True,
+    help="Type of weights and matrix products in both graphs; softmax, norms, reductions, inputs and outputs stay "
+    "fp32. The report says what it does to tensors and metrics. For bf16 take TensorRT: ONNX Runtime emulates it on a "
+    "CPU, and with CUDA may leave the max pooling of KAD, MedKLIP and MAVL to the CPU.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["onnx", "tensorrt", "tensorrt-rtx"]),
+    default="onnx",
+    show_default=True,
+    help="onnx: the bundle's graphs, which every engine runs. tensorrt, tensorrt-rtx: also build the plan for the GPU "
+    "of this machine, in the types of --precision.",
+)
+@click.option(
+    "--batch", type=click.IntRange(1), default=16, show_default=True, help="Largest batch of that plan: eval's --batch."
+)
+@click.option(
+    "--parity-data",
+    type=_FOLDER,
+    help="With fp16 or bf16: folder with annotations.csv (image, class, x_min, y_min, x_max, y_max or x, y, width, "
+    "height) and images/, on which the metrics are compared; by default probe pictures with made-up regions.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of stand-in weights.")
+@click.option("--force", is_flag=True, help="Replace an existing bundle.")
+@click.option("--list", "listing", is_flag=True, help="List models, their files, where to get them, their licences.")
+@click.pass_context
+def command(context: click.Context, **_: Any) -> int:
+    """Turn a published checkpoint into a bundle that every engine runs.
+
+    \b
+    Examples:
+      xbench-export --list
+      xbench-export --model kad --checkpoint best_valid.pt --tokenizer Med-KEBERT --out bundles
+      xbench-export --model clip --weights stand-in --variant vit-b-32 --out bundles
+      xbench-export --model all --checkpoints downloads --out bundles
+      xbench-export --model mine --config xbench.toml
+
+    The bundle holds image.onnx (grey 8-bit pixels and text features in, logits and saliency out), text.onnx, and the
+    prompt sets of the seven datasets, already encoded.
+
+    A prompt file maps set names to findings to texts, in the order to be asked:
+
+    \b
+      rsna:
+        Pneumonia: [pneumonia]                       # positive texts
+      my_set:
+        Effusion: {positive: [fluid], negative: [no fluid]}
+
+    A text that is itself a list is one query of several texts (MAVL: a description and eight aspects).
+
+    A model of your own is a table of xbench.toml: its class, and any of these options but --out and --force.
+
+    \b
+      [models.mine]
+      class = "my_package.my_model:MyModel"        # or "path/to/file.py:Class"
+      checkpoint = "weights.pt"
+
+    With --model all every file of the seven models found in --checkpoints is exported, each in a process of its own;
+    --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR. Other models, those of
+    [models] too, are exported by their own names.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    flags = Flags.read(context)
+    if flags.listing:
+        _list(flags)
+        return 0
+    if flags.model is None or flags.out is None:
+        raise click.UsageError("Give --model and --out (or --list to see the models).")
+    if flags.model == "all":
+        flags.check_all()
+        return _export_all(flags)
+    entry = flags.entry()
+    flags = flags.joined(entry, context)
+    flags.check()
+    if flags.backend != "onnx":
+        from .plan_command import build_plans, require_backend
+
+        require_backend(flags.backend)
+    result = _export(entry, flags)
+    _summary(result)
+    if flags.backend != "onnx":
+        build_plans([result.bundle], flags.backend, flags.batch, say=_say)
+    return 0
+
+
+def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
+    from ..pipeline import export_bundle
+    from ..prompts.from_files import read_prompts
+
+    assert flags.out is not None
+    known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, "config": flags.config}
+    with importable(flags.table.path):
+        return export_bundle(
+            entry.target,
+            flags.out,
+            name=entry.name,
+            checkpoint=flags.checkpoint,
+            variant=flags.variant,
+            seed=flags.seed,
+            tokenizer=flags.tokenizer,
+            prompts=read_prompts(entry.target, flags.prompts),
+            force=flags.force,
+            progress=_say,
+            saliency=flags.saliency,
+            precision=flags.precision,
+            parity_data=flags.parity_data,
+            **{**known, **entry.options},
+        )
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _export_all(flags: Flags) -> int:
+    from .all_models import plan, run_all, summary
+
+    shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.config, flags.prompts)
+    outcomes = run_all(plan(flags.checkpoints, shared), _say)
+    for line in summary(outcomes):
+        _say(line)
+    return 1 if any(outcome.reason for outcome in outcomes) else 0
+
+
+def _summary(result: ExportResult) -> None:
+    manifest = result.bundle.manifest
+    size = sum(record.bytes for record in manifest.files.values()) / 1e6
+    click.echo(str(result.bundle.path))
+    click.echo(
+        f"  {manifest.weights} weights, {len(manifest.prompt_sets)} prompt sets, {size:.0f} MB; parity: "
+        f"{len(result.report.checks)} comparisons, largest error {result.report.needed:.1e} of full scale; "
+        f"{sum(result.seconds.values()):.0f} s, {result.peak_memory_mib:.0f} MiB at most\n  {result.cost}",
+        err=True,
+    )
+
+
+def _list(flags: Flags) -> None:
+    from .list_models import list_models
+
+    for line in list_models(flags.checkpoints, flags.table):
+        click.echo(line)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    """Ends by an exception, so that unfinished files are removed on the way out."""
+    raise SystemExit(128 + number)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        status = command.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except XBenchError as error:
+        click.echo(f"xbench-export: {error}", err=True)
+        return 1
+    except OSError as error:
+        where = error.filename if error.filename is not None else "the output"
+        click.echo(
+            f"xbench-export: {where} cannot be used: {error.strerror or error}; check it and its disk.", err=True
+        )
+        return 1
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("xbench-export: interrupted; nothing was left behind.", err=True)
+        return 130
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,129 @@
+"""What `xbench-export` was told: its flags, joined with a model's entry in `xbench.toml`, and whether they fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ...engines.errors import ConfigError
+from .models_in_config import ModelEntry, ModelTable, read_models
+
+__all__ = ["Flags"]
+
+_ALWAYS = (
+    "out",
+    "seed",
+    "precision",
+    "backend",
+    "batch",
+    "parity_data",
+    "force",
+)  # what --model all passes on as it is
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The options of the command under their own names; `given` are those that were written down.
+
+    `config` is DeViDe's YAML or JSON; `table` is what a TOML file in its place, or ./xbench.toml, says of models.
+    """
+
+    model: str | None
+    checkpoint: Path | None
+    checkpoints: Path | None
+    out: Path | None
+    weights: str
+    variant: str | None
+    resolution: int | None
+    tokenizer: Path | None
+    text_encoder: Path | None
+    config: Path | None
+    prompts: tuple[Path, ...]
+    saliency: str | None
+    precision: str
+    backend: str
+    batch: int
+    parity_data: Path | None
+    seed: int
+    force: bool
+    listing: bool
+    given: frozenset[str]
+    table: ModelTable
+
+    @classmethod
+    def read(cls, context: click.Context) -> Flags:
+        """The flags of `context` and the configuration file. Raises ConfigError for a broken file."""
+        values = {item.name: context.params[item.name] for item in fields(cls) if item.name in context.params}
+        given = {name for name in values if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+        config: Path | None = values["config"]
+        toml = config if config is not None and config.suffix.lower() == ".toml" else None
+        if toml is not None:
+            values["config"] = None
+            given.discard("config")
+        table = read_models(toml)
+        values["out"] = values["out"] or table.out
+        return cls(**values, given=frozenset(given), table=table)
+
+    def entry(self) -> ModelEntry:
+        """The chosen model's. Raises ConfigError for one nobody knows."""
+        assert self.model is not None
+        return self.table.find(self.model)
+
+    def joined(self, entry: ModelEntry, context: click.Context) -> Flags:
+        """With the settings of `entry` wherever no flag was given. Raises ConfigError for a value out of range."""
+        hidden = {"checkpoint": ("weights", "variant"), "weights": ("checkpoint", "resolution"), "variant": ()}
+        flagged = {*self.given, *(name for flag in self.given for name in hidden.get(flag, ()))}
+        options = {option.name: option for option in context.command.params}
+        settings = {}
+        for name, value in entry.settings.items():
+            try:
+                settings[name] = options[name].type_cast_value(context, value)
+            except click.BadParameter as error:
+                raise ConfigError(
+                    f"{self.table.path}: the key 'models.{entry.name}.{name}' does not fit: {error.message}"
+                ) from error
+        return replace(self, **{name: value for name, value in settings.items() if name not in flagged})
+
+    def check(self) -> None:
+        """Raises UsageError for options of one export that exclude each other, ConfigError for a missing file."""
+        if self.weights == "published" and self.checkpoint is None:
+            raise click.UsageError("Give --checkpoint FILE (see --list), or --weights stand-in for made-up weights.")
+        if self.weights == "stand-in" and self.checkpoint is not None:
+            raise click.UsageError("--checkpoint and --weights stand-in exclude each other.")
+        if self.weights == "stand-in" and self.resolution is not None:
+            raise click.UsageError("--resolution belongs to a checkpoint; choose a stand-in with --variant.")
+        if self.checkpoint is not None and not self.checkpoint.is_file():
+            raise ConfigError(f"There is no file {self.checkpoint}; give the path of the checkpoint (see --list).")
+        if self.checkpoints is not None:
+            raise click.UsageError("--checkpoints goes with --model all or --list; give one file with --checkpoint.")
+
+    def check_all(self) -> None:
+        """The same for --model all."""
+        if self.saliency is not None:
+            raise click.UsageError("--saliency names one model's map; --model all takes the official ones.")
+        if self.checkpoint is not None or self.variant is not None or self.resolution is not None:
+            raise click.UsageError("--model all takes neither --checkpoint, --variant nor --resolution.")
+        if (self.checkpoints is None) != (self.weights == "stand-in"):
+            raise click.UsageError("With --model all give --checkpoints DIR or --weights stand-in, one of the two.")
+        if self.checkpoints is not None and not self.checkpoints.is_dir():
+            raise ConfigError(
+                f"There is no folder {self.checkpoints}; give the folder with the checkpoints (see --list)."
+            )
+        if self.tokenizer is not None and not self.tokenizer.is_dir():
+            raise ConfigError(
+                f"There is no folder {self.tokenizer}; give --tokenizer a folder with one for each model."
+            )
+
+    def common(self) -> list[str]:
+        """The options that --model all hands to every export."""
+        found: list[str] = []
+        for name in _ALWAYS:
+            value: Any = getattr(self, name)
+            if value is not None and value is not False:
+                flag = f"--{name.replace('_', '-')}"
+                found += [flag] if value is True else [flag, str(value)]
+        return found

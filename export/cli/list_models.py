@@ -1,0 +1,58 @@
+"""What `xbench-export --list` says: models, their files, whether they are here, and under what terms."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..models.published import PUBLISHED, Published
+from .models_in_config import ModelTable
+
+__all__ = ["list_models"]
+
+
+def list_models(folder: Path | None, table: ModelTable) -> Iterator[str]:
+    """Lines for the terminal. With a `folder` of checkpoints, each file is looked for there and its sha256 compared
+    with the published one, where that is known. `table` adds the models of a configuration file."""
+    from ..models import MODELS
+    from ..models.saliency_maps import MAPS
+
+    for name in MODELS.names():
+        facts = PUBLISHED.get(name)
+        if facts is None:
+            yield f"{name}: installed by another package"
+            continue
+        yield f"{name}: {facts.title}"
+        for variant, file in facts.variants.items():
+            yield f"  {variant:<9} {file}"
+            if folder is not None:
+                yield f"            {_found(facts, folder, variant)}"
+        for known, digest in facts.sha256.items():
+            yield f"  sha256    {known}: {digest}"
+        if not facts.sha256:
+            yield "  sha256    none published"
+        yield f"  where     {facts.where}"
+        yield f"  licence   {facts.licence}"
+        yield f"  text      {facts.text}"
+        for number, (choice, description) in enumerate(MAPS.get(name, {}).items()):
+            yield f"  {'' if number else 'saliency':<9} {choice}{'' if number else ' (default)'}: {description}"
+    for entry in table.entries.values():
+        yield f"{entry.name}: {entry.target} (from {table.path})"
+        path = entry.settings.get("checkpoint")
+        if path is not None:
+            yield f"  file      {path}: {'found' if path.is_file() else 'not found'}"
+    if folder is None:
+        yield "Give --checkpoints DIR to see which of the files are there."
+
+
+def _found(facts: Published, folder: Path, variant: str) -> str:
+    path = facts.find(folder, variant)
+    if path is None:
+        return f"not found; looked for {', '.join(facts.files[variant][-2:])} in {folder}"
+    expected = facts.sha256.get(path.name)
+    if expected is None:
+        return f"found: {path}"
+    with path.open("rb") as file:
+        same = hashlib.file_digest(file, "sha256").hexdigest() == expected
+    return f"found: {path}, sha256 {'as published' if same else 'differs from the published one: get it again'}"

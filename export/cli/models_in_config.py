@@ -1,0 +1,166 @@
+"""The table `[models]` of `xbench.toml`: models of the user's own, and settings of known ones.
+
+    [models.mine]
+    class = "my_package.my_model:MyModel"   # or "path/to/file.py:Class", or a known model; default: the table's name
+    checkpoint = "weights.pt"
+    tokenizer = "vocabulary"                # every other key is an option of xbench-export
+    prompts = "prompts.yaml"
+
+    [models.mine.options]                   # keyword arguments of the class's own `load`
+    depth = 3
+
+Relative paths are relative to the file, and modules are looked for beside it as well. A flag of the command wins. What
+else the file says is for `xbench-fast`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...engines.errors import ConfigError
+from ..models import MODELS
+
+__all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "read_models"]
+
+DEFAULT_FILE = "xbench.toml"
+_PATHS = ("checkpoint", "tokenizer", "text_encoder", "config", "parity_data")
+_TEXTS = ("weights", "variant", "saliency", "precision")
+_NUMBERS = ("resolution", "seed")
+_KEYS = ("class", *_PATHS, "prompts", *_TEXTS, *_NUMBERS, "options")
+BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One model: `target` is what the registry of models resolves, `settings` are options of the command by name,
+    `options` keyword arguments of the class."""
+
+    name: str
+    target: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    """The models of a file, and the first of its folders of bundles, where exports go; `path` is None without one."""
+
+    path: Path | None = None
+    entries: Mapping[str, ModelEntry] = field(default_factory=dict)
+    out: Path | None = None
+
+    def find(self, name: str) -> ModelEntry:
+        """The entry `name`, or one that leaves everything to the flags. Raises ConfigError for a name nobody knows."""
+        if name in self.entries:
+            return self.entries[name]
+        if ":" not in name and name not in MODELS.names():
+            known = [*self.entries, *MODELS.names()]
+            close = difflib.get_close_matches(name, known, n=1)
+            guess = f"did you mean '{close[0]}'? " if close else ""
+            raise ConfigError(f"Unknown model '{name}': {guess}known are {', '.join(known)}.")
+        return ModelEntry(name, name)
+
+
+def read_models(path: Path | None = None) -> ModelTable:
+    """Reads `path`, or ./xbench.toml where there is one; an empty table without a file.
+
+    Raises ConfigError when the file is not there, is not TOML, or has an unknown key or a value of the wrong kind
+    under [models].
+    """
+    found = Path(DEFAULT_FILE) if path is None else path
+    if not found.is_file():
+        if path is not None:
+            raise ConfigError(f"The configuration file {path} does not exist; check --config.")
+        return ModelTable()
+    try:
+        data = tomllib.loads(found.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{found} is not a TOML file: {error}.") from error
+    except OSError as error:
+        raise ConfigError(f"{found} cannot be read: {error.strerror}.") from error
+    table = _table(data.get("models", {}), "models", found)
+    entries = {name: _entry(name, value, found) for name, value in table.items()}
+    bundles = data.get("bundles")
+    first = bundles[0] if isinstance(bundles, list) and bundles else bundles
+    out = found.parent / Path(first).expanduser() if isinstance(first, str) else None
+    return ModelTable(found, entries, None if out is not None and (out / "bundle.json").exists() else out)
+
+
+@contextmanager
+def importable(path: Path | None) -> Iterator[None]:
+    """While it lasts, modules beside the file `path` can be imported, without a file those of the working directory;
+    installed ones of the same name come first."""
+    folder = str((Path() if path is None else path.parent).resolve())
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _entry(name: str, value: object, path: Path) -> ModelEntry:
+    where = f"models.{name}"
+    table = _table(value, where, path)
+    if not BUNDLE_NAME.fullmatch(name):
+        raise ConfigError(f"{path}: '{name}' in [{where}] cannot name a bundle; use letters, digits, '_', '.' and '-'.")
+    for key in table:
+        if key not in _KEYS:
+            close = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.4)
+            guess = f"did you mean '{close[0]}'? " if close else ""
+            raise ConfigError(f"{path}: [{where}]: unknown key '{key}': {guess}known are {', '.join(_KEYS)}.")
+    target = _target(name, table, path)
+    settings = {key: _setting(key, table[key], f"{where}.{key}", path) for key in table if key in _KEYS[1:-1]}
+    options = dict(_table(table.get("options", {}), f"{where}.options", path))
+    if mistaken := sorted(set(options) & {*_KEYS, "name", "force"}):
+        raise ConfigError(f"{path}: '{mistaken[0]}' is no option of a class; write it in [{where}] itself.")
+    return ModelEntry(name, target, settings, options)
+
+
+def _target(name: str, table: Mapping[str, Any], path: Path) -> str:
+    """A file's place becomes relative to the TOML file; a name of one model cannot stand for another."""
+    target = _text(table.get("class", name), f"models.{name}.class", path)
+    if target != name and name in MODELS.names():
+        raise ConfigError(f"{path}: [models.{name}]: '{name}' is a model already, not {target}; choose another name.")
+    if ":" not in target and target not in MODELS.names():
+        raise ConfigError(
+            f"{path}: [models.{name}] has no 'class' that can be found: write class = \"module:Class\", "
+            f'"path/to/file.py:Class" or one of {", ".join(MODELS.names())}.'
+        )
+    file, colon, attribute = target.rpartition(":")
+    return f"{path.parent / Path(file).expanduser()}:{attribute}" if colon and file.endswith(".py") else target
+
+
+def _setting(key: str, value: object, where: str, path: Path) -> Any:
+    if key in _NUMBERS:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigError(f"{path}: the key '{where}' must be a whole number.")
+        return value
+    if key in _TEXTS:
+        return _text(value, where, path)
+    if key == "prompts":
+        return [_path(item, where, path) for item in (value if isinstance(value, list) else [value])]
+    return _path(value, where, path)
+
+
+def _table(value: object, key: str, path: Path) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: '{key}' must be a table, written as [{key}].")
+    return value
+
+
+def _text(value: object, key: str, path: Path) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{path}: the key '{key}' must be a text in quotes.")
+    return value
+
+
+def _path(value: object, key: str, path: Path) -> Path:
+    return path.parent / Path(_text(value, key, path)).expanduser()

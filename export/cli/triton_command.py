@@ -1,0 +1,134 @@
+"""The command `xbench-export triton`: bundles become a Triton model repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ...engines.bundle import Bundle, find_bundles
+from ...engines.errors import ConfigError
+
+__all__ = ["triton_command"]
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command("triton", short_help="Write a Triton model repository from bundles.")
+@click.option(
+    "--model",
+    "models",
+    metavar="NAME",
+    multiple=True,
+    required=True,
+    help="Bundle or model name, or all; can be repeated.",
+)
+@click.option(
+    "--bundles",
+    type=_FOLDER,
+    help="Folder with the bundles.  [default: the first of 'bundles' in xbench.toml, else bundles]",
+)
+@click.option("--out", required=True, type=_FOLDER, help="The model repository; models are added to it.")
+@click.option(
+    "--prompt-set", "sets", metavar="NAME", multiple=True, help="Prompt set; can be repeated.  [default: all]"
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["onnxruntime", "tensorrt"]),
+    default="onnxruntime",
+    show_default=True,
+    help="Which backend of Triton runs the models.",
+)
+@click.option(
+    "--plans",
+    type=_FOLDER,
+    help="With tensorrt: folder with <model>--<set>.plan; without it plans are built here, which needs Triton's own "
+    "version of TensorRT and its GPU.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["gpu", "cpu"]),
+    default="gpu",
+    show_default=True,
+    help="Where Triton runs. On a CPU a single image is run as two, so that it gets the bits it has in a batch.",
+)
+@click.option("--jpeg", is_flag=True, help="Also ensembles that take JPEG files, decoded and resized by DALI.")
+@click.option("--text-input", is_flag=True, help="Also the graph that takes text features; it is not batched.")
+@click.option(
+    "--max-batch", type=click.IntRange(1, 1024), default=16, show_default=True, help="Images of an engine call."
+)
+@click.option(
+    "--max-delay-ms",
+    type=click.FloatRange(0, 1000),
+    default=2.0,
+    show_default=True,
+    help="How long the first image of a batch waits.",
+)
+@click.option("--queue", type=click.IntRange(1), default=64, show_default=True, help="Requests that may wait.")
+@click.option("--instances", type=click.IntRange(1, 64), default=1, show_default=True, help="Copies of each engine.")
+@click.option("--force", is_flag=True, help="Replace models that are there.")
+def triton_command(
+    models: tuple[str, ...],
+    bundles: Path | None,
+    out: Path,
+    sets: tuple[str, ...],
+    backend: str,
+    plans: Path | None,
+    device: str,
+    jpeg: bool,
+    text_input: bool,
+    max_batch: int,
+    max_delay_ms: float,
+    queue: int,
+    instances: int,
+    force: bool,
+) -> int:
+    """Write a Triton model repository from bundles.
+
+    Each prompt set of a bundle becomes a model <bundle>--<set>: pixels uint8 [batch, 1, S, S] in; logits and saliency
+    out, one entry a finding (labels.txt has their names), as xbench-fast serve answers for that set. The text features
+    are part of the graph, so that Triton can join requests into batches. Nothing is fetched, torch is not needed.
+
+    \b
+    Examples:
+      xbench-export triton --model all --bundles bundles --out model_repository
+      xbench-export triton --model kad --prompt-set vindr --device cpu --out model_repository
+    """
+    from ..triton.model_config import Limits
+    from ..triton.repository import Choices, write_repository
+    from .models_in_config import read_models
+
+    if backend == "tensorrt" and device == "cpu":
+        raise ConfigError("--backend tensorrt needs a GPU; leave --device cpu out.")
+    if plans is not None and backend != "tensorrt":
+        raise ConfigError("--plans goes with --backend tensorrt.")
+    if text_input and backend == "tensorrt":
+        raise ConfigError("--text-input goes with --backend onnxruntime.")
+    kind = "KIND_CPU" if device == "cpu" else "KIND_GPU"
+    limits = Limits(max_batch, round(max_delay_ms * 1000), queue, instances=instances, kind=kind)
+    choices = Choices(sets, backend == "tensorrt", plans, device == "cpu", jpeg, text_input, force, limits)
+    chosen = _chosen(bundles or read_models().out or Path("bundles"), models)
+    for name in write_repository(chosen, out, choices, lambda line: click.echo(line, err=True)):
+        click.echo(str(out / name))
+    return 0
+
+
+def _chosen(folder: Path, names: tuple[str, ...]) -> list[Bundle]:
+    """The bundles of a folder that are called `names`, or are of models called so. Raises ConfigError, BundleError."""
+    paths = find_bundles(folder)
+    if not paths:
+        raise ConfigError(
+            f"There is no bundle in {folder}; make one with xbench-export or name its folder by --bundles."
+        )
+    if "all" in names:
+        return [Bundle.load(path) for path in paths]
+    found: dict[str, Bundle] = {}
+    listed = {path.name: Bundle.load(path, check_hashes=False) for path in paths}
+    for name in names:
+        wanted = [key for key in listed if key == name] or [
+            key for key, bundle in listed.items() if bundle.manifest.model == name
+        ]
+        if not wanted:
+            raise ConfigError(f"There is no bundle called '{name}' in {folder}; it has: {', '.join(listed)}.")
+        found |= {key: Bundle.load(listed[key].path) for key in wanted}
+    return list(found.values())

@@ -1,0 +1,78 @@
+"""The command `xbench-export wrap`: a ready ONNX file becomes a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...engines.errors import ConfigError
+from .models_in_config import BUNDLE_NAME
+
+__all__ = ["wrap_command"]
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("wrap", short_help="Make a bundle from a ready ONNX file.")
+@click.argument("graph", type=_FILE)
+@click.option("--name", required=True, metavar="MODEL-VARIANT", help="Name of the bundle, e.g. mine-224.")
+@click.option(
+    "--geometry",
+    required=True,
+    metavar="MODE:SIZE[:RESIZE[:INTERPOLATION]]",
+    help="How an image becomes the graph's pixels: squash:224, crop:224:256:bicubic, pad_crop:224:256:area.",
+)
+@click.option("--features", required=True, type=_FILE, help=".npz with one float32 array [Q, D...] per prompt set.")
+@click.option("--prompts", required=True, type=_FILE, help="YAML or JSON: which finding each row is for, and its text.")
+@click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for the bundle.")
+@click.option(
+    "--saliency",
+    "kind",
+    type=click.Choice(["attention", "similarity"]),
+    default="similarity",
+    show_default=True,
+    help="What the map's values are: shares of attention, or cosines.",
+)
+@click.option("--description", default="as the wrapped graph computes it", help="What the map is, in words.")
+@click.option("--logit-scale", type=float, default=1.0, show_default=True, help="What a cosine was multiplied by.")
+@click.option("--force", is_flag=True, help="Replace an existing bundle.")
+def wrap_command(
+    graph: Path,
+    name: str,
+    geometry: str,
+    features: Path,
+    prompts: Path,
+    out: Path,
+    kind: str,
+    description: str,
+    logit_scale: float,
+    force: bool,
+) -> int:
+    """Make a bundle from a ready ONNX file.
+
+    GRAPH takes pixels uint8 [batch, 1, S, S] and text float32 [findings, D...] and returns logits [batch, findings]
+    (probability = sigmoid) and saliency [batch, findings, h, w], float32. It is run in batches of 1, 2, 3 and 8: an
+    image's result must not depend on its neighbours. There is no model to compare it with.
+    """
+    model, _, variant = name.partition("-")
+    if not model or not variant:
+        raise ConfigError(f"--name {name} has no variant; give two words joined by '-', for example mine-224.")
+    if not BUNDLE_NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name {name} cannot name a bundle; use letters, digits, '_', '.' and '-', at most 64, as in mine-224."
+        )
+    if not graph.is_file():
+        raise ConfigError(f"There is no file {graph}; give the path of the ONNX file.")
+    from ...engines.prompt_files import read_prompt_file
+    from ..machine import require_packages
+    from ..wrap import Facts, read_features, read_geometry, wrap
+
+    require_packages()
+    chosen: Any = kind
+    facts = Facts(model, variant, "published", read_geometry(geometry), chosen, description, logit_scale)
+    sets = read_features(features, read_prompt_file(prompts))
+    bundle = wrap(graph, sets, facts, out, force=force, progress=lambda line: click.echo(line, err=True))
+    click.echo(str(bundle.path))
+    return 0

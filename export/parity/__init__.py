@@ -1,0 +1,1 @@
+"""Does the exported graph compute what the model computes: probes, comparisons, the report."""

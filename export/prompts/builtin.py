@@ -1,0 +1,73 @@
+"""The built-in prompt sets: which findings a dataset asks for, and each model's words for them.
+
+`prompt_table.json` holds, for each dataset, the ordered findings, and for each prompt style the strings of every
+finding with their status (official | adapted | own | ..., see the prompt specification). MedKLIP and MAVL ask whole
+sentences; theirs are in `books`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from ...engines.errors import ConfigError
+from ...engines.prompt_encoding import encode_sets
+from ...engines.prompt_files import FindingPrompts, PromptSets, read_prompt_file
+from .books import BOOKS, own_wording
+
+__all__ = [
+    "FindingPrompts",
+    "PromptSets",
+    "builtin_sets",
+    "dataset_findings",
+    "encode_sets",
+    "prompt_styles",
+    "read_prompt_file",
+]
+
+_LIKE = {"devide": ("kad", "assumed_as_kad")}
+"""Style -> the style whose words it takes, and the status they then have (prompt specification, "DeViDe")."""
+
+
+def _table() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("prompt_table.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+def prompt_styles() -> list[str]:
+    """The models there are built-in strings for ("kad", "clip", ...)."""
+    return sorted([*_table()["prompts"], *_LIKE, *BOOKS])
+
+
+def dataset_findings() -> dict[str, tuple[str, ...]]:
+    """Set name -> its findings, in order."""
+    return {name: tuple(labels) for name, labels in _table()["sets"].items()}
+
+
+def builtin_sets(style: str) -> PromptSets:
+    """The sets of all datasets in the words of `style`. Raises ConfigError for an unknown style."""
+    if style not in prompt_styles():
+        raise ConfigError(
+            f"No built-in prompts in the style '{style}' (there are {', '.join(prompt_styles())}); "
+            "give your own with --prompts FILE."
+        )
+    if style in BOOKS:
+        return {
+            name: tuple(own_wording(style, label) for label in labels) for name, labels in dataset_findings().items()
+        }
+    table = _table()
+    source, status = _LIKE.get(style, (style, None))
+    words: dict[str, dict[str, Any]] = table["prompts"][source]
+    exceptions: dict[str, dict[str, Any]] = table["exceptions"].get(style, {})
+    return {
+        name: tuple(_builtin(label, {**words, **exceptions.get(name, {})}[label], status) for label in labels)
+        for name, labels in table["sets"].items()
+    }
+
+
+def _builtin(label: str, entry: Mapping[str, Any], status: str | None) -> FindingPrompts:
+    negative = tuple(entry.get("negative", ()))
+    return FindingPrompts(label, tuple(entry["positive"]), negative, status or str(entry["status"]))

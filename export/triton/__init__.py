@@ -1,0 +1,1 @@
+"""Bundles as a model repository for NVIDIA Triton."""

@@ -1,0 +1,198 @@
+"""Bundles -> a Triton model repository: one model a bundle and prompt set, whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...engines.bundle import Bundle
+from ...engines.errors import ConfigError, ExportError
+from ...engines.prompts import PromptSet
+from ..machine import disk_reason
+from .baked_prompts import bake_set, load_graph
+from .dali_step import dali_source, refusal
+from .model_config import Limits, Served, dali_config, ensemble_config, set_config, text_input_config
+
+__all__ = ["Choices", "write_repository"]
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the repository is to hold.
+
+    sets: names of prompt sets, none for all of a bundle. tensorrt: plans instead of graphs; plans: folder with
+    <model>--<set>.plan files, None to build them here. cpu: for Triton without a GPU. jpeg: ensembles that take JPEG
+    files. text_input: also the bundle's own graph. force: replace models that are there.
+    """
+
+    sets: tuple[str, ...] = ()
+    tensorrt: bool = False
+    plans: Path | None = None
+    cpu: bool = False
+    jpeg: bool = False
+    text_input: bool = False
+    force: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+def write_repository(bundles: Sequence[Bundle], out: Path, choices: Choices, say: Say) -> list[str]:
+    """Writes the models of `bundles` into the folder `out` and returns their names.
+
+    Raises BundleError, ConfigError, EngineError, ExportError or MissingExtraError. Models that were finished stay.
+    """
+    writer = _Repository(out, choices, say)
+    for bundle in bundles:
+        writer.check(bundle)
+    for bundle in bundles:
+        writer.add(bundle)
+    return writer.names
+
+
+class _Repository:
+    def __init__(self, out: Path, choices: Choices, say: Say) -> None:
+        self.names: list[str] = []
+        self._out = out
+        self._choices = choices
+        self._say = say
+        self._prepared: set[str] = set()
+
+    def check(self, bundle: Bundle) -> None:
+        """Raises before anything is written what can be told before."""
+        have = bundle.manifest.prompt_sets
+        for name in self._choices.sets:
+            if name not in have:
+                raise ConfigError(
+                    f"The bundle {bundle.name} has no prompt set '{name}'; it has: {', '.join(sorted(have)) or 'none'}."
+                )
+        if self._choices.cpu and bundle.manifest.precision == "bf16":
+            raise ConfigError(
+                f"{bundle.name} holds bf16, which ONNX Runtime has not on a CPU; export it in fp32 for --device cpu."
+            )
+        for name in self._set_names(bundle):
+            self._check_plan(f"{bundle.name}--{name}", bundle)
+
+    def add(self, bundle: Bundle) -> None:
+        """Every model of a bundle."""
+        for name in self._set_names(bundle):
+            prompts = bundle.prompt_set(name)
+            model = _served(f"{bundle.name}--{name}", bundle, prompts)
+            self._set(bundle, prompts, model)
+            if self._choices.jpeg:
+                self._jpeg(bundle, model)
+        if self._choices.text_input:
+            self._text_input(bundle)
+
+    def _set_names(self, bundle: Bundle) -> list[str]:
+        return list(self._choices.sets) or sorted(bundle.manifest.prompt_sets)
+
+    def _set(self, bundle: Bundle, prompts: PromptSet, model: Served) -> None:
+        choices = self._choices
+        with self._model(model.name) as folder:
+            (folder / "config.pbtxt").write_text(set_config(model, choices.limits, plan=choices.tensorrt))
+            (folder / "labels.txt").write_text("\n".join(prompts.findings) + "\n", encoding="utf-8")
+            if choices.tensorrt and choices.plans is not None:
+                shutil.copyfile(choices.plans / f"{model.name}.plan", folder / "1" / "model.plan")
+                return
+            graph = load_graph(bundle.file("image"))
+            bake_set(graph, prompts, exact=choices.cpu)
+            target = folder / "1" / "model.onnx"
+            target.write_bytes(graph.SerializeToString())
+            if choices.tensorrt:
+                self._build(bundle, target, model)
+
+    def _build(self, bundle: Bundle, graph: Path, model: Served) -> None:
+        from ...engines.plans.build import build_plan
+        from ...engines.plans.family import load_family
+        from ...engines.plans.key import Profile
+
+        self._say(f"{model.name}: building its plan; this takes minutes")
+        batch = self._choices.limits.batch
+        profile = Profile((1, batch, batch), (1, 1, 1))
+        built = build_plan(load_family("tensorrt"), graph, profile, bundle.manifest.precision)
+        graph.with_name("model.plan").write_bytes(built.plan)
+        graph.unlink()
+
+    def _jpeg(self, bundle: Bundle, model: Served) -> None:
+        choices, geometry = self._choices, bundle.manifest.geometry
+        reason = refusal(geometry)
+        if reason is not None:
+            self._say(f"{model.name}--jpeg is left out: {reason}; send pixels instead")
+            return
+        prepare = f"jpeg-{geometry.key}"
+        if prepare not in self._prepared:
+            self._prepared.add(prepare)
+            with self._model(prepare) as folder:
+                (folder / "config.pbtxt").write_text(dali_config(prepare, geometry, choices.limits))
+                (folder / "1" / "dali.py").write_text(dali_source(geometry, choices.limits.batch, gpu=not choices.cpu))
+        name = f"{model.name}--jpeg"
+        with self._model(name) as folder:
+            (folder / "config.pbtxt").write_text(ensemble_config(name, prepare, model, choices.limits))
+
+    def _text_input(self, bundle: Bundle) -> None:
+        about = _served(bundle.name, bundle, None)
+        shape = [int(n) for n in bundle.graph("image").inputs[1].shape[1:]]
+        with self._model(bundle.name) as folder:
+            (folder / "config.pbtxt").write_text(text_input_config(about, shape, self._choices.limits))
+            shutil.copyfile(bundle.file("image"), folder / "1" / "model.onnx")
+
+    def _check_plan(self, name: str, bundle: Bundle) -> None:
+        choices = self._choices
+        if not choices.tensorrt or choices.plans is None:
+            return
+        source = choices.plans / f"{name}.plan"
+        if not source.is_file():
+            low, high = (
+                f"pixels:{n}x1x{size}x{size}"
+                for size in [bundle.manifest.geometry.size]
+                for n in (1, choices.limits.batch)
+            )
+            raise ConfigError(
+                f"There is no plan {source}; write the repository with --backend onnxruntime first and make the plan "
+                f"where Triton runs: trtexec --onnx={name}/1/model.onnx --stronglyTyped --noTF32 --minShapes={low} "
+                f"--optShapes={high} --maxShapes={high} --saveEngine={name}.plan"
+            )
+
+    @contextmanager
+    def _model(self, name: str) -> Iterator[Path]:
+        """The folder of a model while it is written, with a folder "1"; it is moved to its place at the end."""
+        target = self._out / name
+        if target.exists() and not (self._choices.force and (target / "config.pbtxt").is_file()):
+            raise ConfigError(f"{target} already exists; choose another --out, or replace the models with --force.")
+        draft: Path | None = None
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+            draft = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self._out))
+            draft.chmod(0o755)
+            (draft / "1").mkdir()
+            yield draft
+            if target.exists():
+                shutil.rmtree(target)
+            draft.rename(target)
+        except OSError as error:
+            raise ExportError(f"{target} cannot be written: {disk_reason(error)}.") from error
+        finally:
+            if draft is not None:
+                shutil.rmtree(draft, ignore_errors=True)
+        self.names.append(name)
+
+
+def _served(name: str, bundle: Bundle, prompts: PromptSet | None) -> Served:
+    manifest = bundle.manifest
+    about = {
+        "xbench.bundle": bundle.name,
+        "xbench.digest": bundle.digest,
+        "xbench.weights": manifest.weights,
+        "xbench.geometry": manifest.geometry.key,
+        "xbench.notice": "For research only; not a medical device. Do not use it for diagnosis.",
+    }
+    if prompts is None:
+        return Served(name, manifest.geometry.size, 0, manifest.grid, False, about)
+    about["xbench.prompt_set"] = prompts.name
+    negative = bool((prompts.polarity < 0).any())
+    return Served(name, manifest.geometry.size, len(prompts.findings), manifest.grid, negative, about)
