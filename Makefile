@@ -36,10 +36,10 @@ test: $(TESTING)
 check: $(TESTING)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@mkdir -p .typecheck/xbench_fast
-	@for room in engines metrics_gpu runtime; do ln -sfn ../../$$room .typecheck/xbench_fast/$$room; done
-	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml \
-		-p xbench_fast.engines -p xbench_fast.metrics_gpu -p xbench_fast.runtime
+	@rm -rf .typecheck/xbench_fast && mkdir -p .typecheck/xbench_fast
+	@for file in api/*.py api/py.typed; do ln -s ../../$$file .typecheck/xbench_fast/; done
+	@for room in engines metrics_gpu runtime; do ln -s ../../$$room .typecheck/xbench_fast/$$room; done
+	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml -p xbench_fast
 
 clean:
 	rm -rf .venv .typecheck build demo/out *.egg-info

@@ -42,9 +42,20 @@ from ..engines.errors import ConfigError
 from .presence import has_file, has_folder
 from .sizes import parse_bytes
 
-__all__ = ["DEFAULT_FILE", "Config", "DatasetConfig", "EvalConfig", "find_config", "load_config", "parse_config"]
+__all__ = [
+    "DATASET_KEYS",
+    "DEFAULT_FILE",
+    "Config",
+    "DatasetConfig",
+    "EvalConfig",
+    "find_config",
+    "load_config",
+    "parse_config",
+]
 
 DEFAULT_FILE = "xbench.toml"
+DATASET_KEYS = ("root", "reader", "prompts")
+"""Keys of a dataset's table that are not options of its reader."""
 _TOP = ("bundles", "cache", "cache_limit", "datasets", "eval", "models")
 
 
@@ -60,6 +71,14 @@ class DatasetConfig:
     reader: str
     prompts: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_option(self, key: str, value: Any) -> DatasetConfig:
+        """A copy with one more key of the table, as `[datasets.NAME]` has them."""
+        if key in ("reader", "prompts"):
+            return replace(self, **{key: value})
+        if key == "root":
+            return replace(self, root=Path(value).expanduser())
+        return replace(self, options={**self.options, key: value})
 
 
 @dataclass(frozen=True)

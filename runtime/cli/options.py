@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ...engines.errors import ConfigError
-from ..config import Config, DatasetConfig, load_config
+from ..config import DATASET_KEYS, Config, DatasetConfig, load_config
 from ..sizes import parse_bytes
 
 __all__ = [
@@ -133,13 +133,7 @@ def _with_option(config: Config, item: str) -> DatasetConfig:
         raise ConfigError(
             f"--data-option {item}: there is no dataset '{name}'; give its folder with --data {name}=PATH."
         )
-    if key == "reader":
-        return replace(dataset, reader=text)
-    if key == "prompts":
-        return replace(dataset, prompts=text)
-    if key == "root":
-        return replace(dataset, root=Path(text).expanduser())
-    return replace(dataset, options={**dataset.options, key: _value(text)})
+    return dataset.with_option(key, text if key in DATASET_KEYS else _value(text))
 
 
 def _value(text: str) -> Any:

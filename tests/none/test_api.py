@@ -1,0 +1,107 @@
+"""The public interface: its names, what importing it costs, datasets and counts."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xbench_fast as xb
+from synthetic import CLASSES, make_dataset, reference_sweep
+
+NAMES = {
+    "Counts",
+    "Geometry",
+    "Radiograph",
+    "Radiographs",
+    "XBenchError",
+    "__version__",
+    "best_threshold",
+    "dice",
+    "iou",
+    "load_dataset",
+    "pointing",
+    "sweep",
+}
+
+
+def test_public_names() -> None:
+    assert set(xb.__all__) == NAMES and len(xb.__all__) == len(NAMES) and dir(xb) == sorted(NAMES)
+    for name in NAMES:
+        assert getattr(xb, name).__doc__, name
+    assert xb.__version__.count(".") == 2
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = xb.nothing  # type: ignore[attr-defined]
+
+
+def test_type_checkers_see_every_name(root: Path) -> None:
+    """The names that are loaded late stand under TYPE_CHECKING, each from the module it is loaded from."""
+    tree = ast.parse((root / "api" / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: f".{node.module}" for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert seen == xb._HOME and {*seen, "__version__"} == NAMES
+    modules = {path.stem for path in (root / "api").glob("*.py")}
+    assert not modules & NAMES  # importing such a module would put it in the place of the name
+
+
+def test_importing_takes_no_heavy_package() -> None:
+    code = "import sys, xbench_fast\nprint(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"numpy", "pandas", "pyarrow", "scipy", "numba", "sklearn", "PIL", "pydicom", "rich", "click"}
+    heavy |= {"torch", "onnx", "onnxruntime", "cupy", "ray", "matplotlib", "starlette"}
+    assert not heavy & set(done.stdout.split())
+
+
+def test_a_dataset_is_iterated(tmp_path: Path) -> None:
+    data = xb.load_dataset("coco", make_dataset(tmp_path / "data", 8, missing=(7,)))
+    assert (len(data), data.name, data.classes) == (8, "coco", CLASSES)
+    first = next(iter(data))
+    assert first.case_id == data[0].case_id == "case0000" and first.patient_id == "p0"
+    assert first.labels == {"Mass": 1, "Effusion": 1} and first.findings == ("Mass", "Effusion")
+    image, mask, grid = first.image(), first.mask("Mass"), first.mask("Mass", grid=True)
+    assert image.dtype == np.uint8 and image.shape == mask.shape == first.size == (40, 56)
+    assert mask.any() and image[mask].mean() > image[~mask].mean() + 80
+    rows, columns = (np.arange(224) * side // 224 for side in (40, 56))
+    np.testing.assert_array_equal(grid, mask[np.ix_(rows, columns)])
+    assert not data[1].mask("Mass").any() and data[1].mask("Effusion", grid=True).shape == (224, 224)
+    with pytest.raises(xb.XBenchError, match="no class 'Hernia'; it has: Mass, Effusion"):
+        first.mask("Hernia")
+    with pytest.raises(xb.XBenchError, match=r"case0007\.png cannot be read"):
+        data[7].image()
+
+
+def test_a_dataset_takes_the_options_of_its_reader(tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "data", 4)
+    mine = xb.load_dataset("mine", root, reader="coco", title="Mine")
+    assert (mine.name, mine.title) == ("mine", "Mine")
+    with pytest.raises(xb.XBenchError, match="has no option 'titel': did you mean 'title'"):
+        xb.load_dataset("coco", root, titel="Mine")
+    with pytest.raises(xb.XBenchError, match="Unknown dataset 'coca': did you mean 'coco'"):
+        xb.load_dataset("coca", root)
+
+
+def test_counts_give_the_numbers_of_a_plain_loop() -> None:
+    rng = np.random.default_rng(3)
+    maps, masks = rng.random((6, 7, 5), np.float32), rng.random((6, 224, 224)) < 0.3
+    counts, plain = xb.sweep(maps, masks), reference_sweep(maps, masks)
+    assert isinstance(counts, xb.Counts) and len(counts) == 6
+    np.testing.assert_array_equal(counts.overlap, plain.overlap)
+    dice = 2 * plain.overlap / (plain.area + plain.region[:, None])
+    np.testing.assert_array_equal(xb.dice(counts), dice)
+    np.testing.assert_array_equal(xb.dice(counts, 0.5), dice[:, 50])
+    np.testing.assert_array_equal(
+        xb.iou(counts, 0.25), (plain.overlap / (plain.area + plain.region[:, None] - plain.overlap))[:, 25]
+    )
+    np.testing.assert_array_equal(xb.pointing(counts), plain.hit.astype(float))
+    best = int(dice.mean(axis=0).argmax())
+    assert xb.best_threshold(counts) == best / 100
+    assert xb.best_threshold(counts, tau_from=0.9) == (90 + int(dice.mean(axis=0)[90:].argmax())) / 100
+    with pytest.raises(ValueError, match="no pair"):
+        xb.best_threshold(counts.take(slice(0, 0)))
+    with pytest.raises(ValueError, match="not one of the thresholds"):
+        xb.dice(counts, 0.123)
