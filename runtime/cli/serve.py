@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..serving.access_log import AccessLog
     from ..serving.grpc.transport import GrpcTransport
-    from ..serving.models import ServedModel
+    from ..serving.inference.models import ServedModel
     from ..serving.server import ServerSettings
 
 __all__ = ["serve"]
@@ -102,10 +102,10 @@ def serve(
     from ..machine import usable_cores
     from ..serving.access_log import AccessLog
     from ..serving.bearer import read_token
-    from ..serving.catalogue import Catalogue
-    from ..serving.http_v2 import HttpSettings
+    from ..serving.http.app import HttpSettings
+    from ..serving.inference.catalogue import Catalogue
+    from ..serving.inference.service import ServiceSettings
     from ..serving.page import page_routes
-    from ..serving.pipeline import ServiceSettings
     from ..serving.server import ServerSettings, bind, event_loop, is_exposed
     from ..serving.server import serve as run
 
@@ -165,7 +165,7 @@ def _grpc(host: str, port: int, settings: ServerSettings, log: AccessLog) -> Grp
 
 def _banner(listener: socket.socket, models: Mapping[str, ServedModel], *, exposed: bool, guarded: bool) -> list[str]:
     """What a user sees first: address and models in one line, then what the answers are worth."""
-    from ..serving.metadata import NOTICE, weights_notice
+    from ..serving.inference.metadata import NOTICE, weights_notice
 
     host, port = listener.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -21,10 +21,10 @@ from ...engines.bundle import find_bundles
 from ...engines.errors import ConfigError, MissingExtraError, XBenchError
 from ..serving.access_log import AccessLog
 from ..serving.bearer import TOKEN_VARIABLE, read_token
-from ..serving.catalogue import Catalogue
-from ..serving.http_v2 import HttpSettings, create_app
+from ..serving.http.app import HttpSettings, create_app
+from ..serving.inference.catalogue import Catalogue
+from ..serving.inference.service import Service, ServiceSettings
 from ..serving.metrics import Metrics
-from ..serving.pipeline import Service, ServiceSettings
 
 __all__ = ["Replica", "ReplicaSettings", "application", "build"]
 

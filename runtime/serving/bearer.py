@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ...engines.errors import ConfigError
-from .errors import Unauthenticated
+from .protocol.errors import Unauthenticated
 
 __all__ = ["TOKEN_VARIABLE", "Bearer", "read_token"]
 

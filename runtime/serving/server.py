@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import MissingExtraError, ServingError
 from .access_log import AccessLog
-from .catalogue import Catalogue
 from .connections import Limits, guarded_protocol
-from .http_guard import is_loopback
-from .http_v2 import HttpSettings, create_app
+from .http.app import HttpSettings, create_app
+from .http.middleware import is_loopback
+from .inference.catalogue import Catalogue
+from .inference.service import Service, ServiceSettings
 from .metrics import Metrics
-from .pipeline import Service, ServiceSettings
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute

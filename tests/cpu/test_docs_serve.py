@@ -11,10 +11,10 @@ import pytest
 from serving_process import ServerProcess
 from synthetic import make_bundle, save_graph
 from xbench_fast.runtime.serving.connections import Limits
-from xbench_fast.runtime.serving.http_codec import _JSON_MARKS
-from xbench_fast.runtime.serving.requests import OUTPUTS
-from xbench_fast.runtime.serving.tensors import MOST_ITEMS
-from xbench_fast.runtime.serving.v2 import INPUTS
+from xbench_fast.runtime.serving.http.codec import _JSON_MARKS
+from xbench_fast.runtime.serving.protocol.requests import OUTPUTS
+from xbench_fast.runtime.serving.protocol.tensors import MOST_ITEMS
+from xbench_fast.runtime.serving.protocol.v2 import INPUTS
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client", "tritonclient.http"):
     pytest.importorskip(package)

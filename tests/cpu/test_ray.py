@@ -184,10 +184,10 @@ def test_a_cluster_too_small(cluster: RayWorkers) -> None:
 def test_ray_serve_answers_as_the_plain_server(folder: Path, cluster: RayWorkers) -> None:
     from ray import serve
     from xbench_fast.runtime.serving.access_log import AccessLog
-    from xbench_fast.runtime.serving.catalogue import Catalogue
-    from xbench_fast.runtime.serving.http_v2 import create_app
+    from xbench_fast.runtime.serving.http.app import create_app
+    from xbench_fast.runtime.serving.inference.catalogue import Catalogue
+    from xbench_fast.runtime.serving.inference.service import Service
     from xbench_fast.runtime.serving.metrics import Metrics
-    from xbench_fast.runtime.serving.pipeline import Service
 
     settings = ReplicaSettings((folder / "models" / "several-32",), engine=ENGINE, access_log=False)
     film = (folder / "sound" / "images" / "case0001.png").read_bytes()

@@ -22,9 +22,9 @@ import asyncio, sys
 from pathlib import Path
 sys.modules.update(dict.fromkeys(sys.argv[2:]))
 from xbench_fast.runtime.serving.access_log import AccessLog
-from xbench_fast.runtime.serving.catalogue import Catalogue
+from xbench_fast.runtime.serving.inference.catalogue import Catalogue
 from xbench_fast.runtime.serving.connections import Limits
-from xbench_fast.runtime.serving.http_v2 import HttpSettings
+from xbench_fast.runtime.serving.http.app import HttpSettings
 from xbench_fast.runtime.serving.server import ServerSettings, bind, event_loop, serve
 
 settings = ServerSettings(http=HttpSettings(body_timeout=1.0), limits=Limits(headers=1.0, body=1.5, reading=1.0))

@@ -14,8 +14,8 @@ import pytest
 from synthetic import SIZE, BlockEngine, make_bundle
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.serving.access_log import AccessLog
-from xbench_fast.runtime.serving.catalogue import Catalogue
-from xbench_fast.runtime.serving.pipeline import Service, ServiceSettings
+from xbench_fast.runtime.serving.inference.catalogue import Catalogue
+from xbench_fast.runtime.serving.inference.service import Service, ServiceSettings
 
 pytest.importorskip("prometheus_client")
 pytest.importorskip("google.protobuf")

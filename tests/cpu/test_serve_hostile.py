@@ -33,9 +33,9 @@ IMPATIENT = """
 import asyncio, sys
 from pathlib import Path
 from xbench_fast.runtime.serving.access_log import AccessLog
-from xbench_fast.runtime.serving.catalogue import Catalogue
+from xbench_fast.runtime.serving.inference.catalogue import Catalogue
 from xbench_fast.runtime.serving.connections import Limits
-from xbench_fast.runtime.serving.http_v2 import HttpSettings
+from xbench_fast.runtime.serving.http.app import HttpSettings
 from xbench_fast.runtime.serving.server import ServerSettings, bind, serve
 
 limits = Limits(headers=1.0, body=1.5, reading=1.0, connections=24)

@@ -20,7 +20,7 @@ from serving_pages import GEOMETRIES, PROMPTS, WEIGHTS, Visit, answered, drop, f
 from serving_process import ServerProcess, image_request
 from synthetic import model, reference_sweep
 from xbench_fast.runtime.images.geometry import field_of_view, to_model
-from xbench_fast.runtime.serving.metadata import NOTICE
+from xbench_fast.runtime.serving.inference.metadata import NOTICE
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)

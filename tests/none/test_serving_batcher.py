@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from synthetic import SIZE, model, prompt_set
 from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import EngineError
-from xbench_fast.runtime.serving.admission import Admission
-from xbench_fast.runtime.serving.batcher import Batcher
-from xbench_fast.runtime.serving.errors import Draining, Overloaded, TooLarge
+from xbench_fast.runtime.serving.protocol.errors import Draining, Overloaded, TooLarge
+from xbench_fast.runtime.serving.queue.admission import Admission
+from xbench_fast.runtime.serving.queue.batcher import Batcher
 
 COCO, SEVERAL = prompt_set(), prompt_set(several=True)
 

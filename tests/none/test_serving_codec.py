@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.runtime.serving.errors import BadRequest, RequestError
-from xbench_fast.runtime.serving.http_codec import decode_infer, encode_infer
-from xbench_fast.runtime.serving.requests import DEFAULT_OUTPUTS, Answer, check_request
-from xbench_fast.runtime.serving.tensors import DATATYPES, MOST_ITEMS, Tensor, array_to_raw, raw_to_array
+from xbench_fast.runtime.serving.http.codec import decode_infer, encode_infer
+from xbench_fast.runtime.serving.protocol.errors import BadRequest, RequestError
+from xbench_fast.runtime.serving.protocol.requests import DEFAULT_OUTPUTS, Answer, check_request
+from xbench_fast.runtime.serving.protocol.tensors import DATATYPES, MOST_ITEMS, Tensor, array_to_raw, raw_to_array
 
 EXAMPLES = 60 * int(os.environ.get("XBENCH_FUZZ", "1"))
 PIXELS = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 1, 8, 8)

@@ -14,9 +14,9 @@ from PIL import Image
 from synthetic import reference_sweep
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
-from xbench_fast.runtime.serving.inputs import prepare_pixels
-from xbench_fast.runtime.serving.maps import binary_mask, normalised_map, regions
-from xbench_fast.runtime.serving.overlay import draw_overlay
+from xbench_fast.runtime.serving.inference.images import prepare_pixels
+from xbench_fast.runtime.serving.inference.maps import binary_mask, normalised_map, regions
+from xbench_fast.runtime.serving.inference.overlay import draw_overlay
 
 EXAMPLES = 10 * int(os.environ.get("XBENCH_FUZZ", "1"))
 WHOLE = (0.0, 0.0, 1.0, 1.0)

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
-from ..errors import BadRequest, DeadlineExceeded, NotFound, RequestError
-from ..metadata import model_metadata, repository_index, server_metadata
-from ..pipeline import Service
-from ..requests import OUTPUTS
+from ..inference.metadata import model_metadata, repository_index, server_metadata
+from ..inference.service import Service
+from ..protocol.errors import BadRequest, DeadlineExceeded, NotFound, RequestError
+from ..protocol.requests import OUTPUTS
 from .codec import decode_infer, encode_infer
 from .messages import Messages
 

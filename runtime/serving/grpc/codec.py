@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadRequest
-from ..requests import TEXT_LIMIT, Answer, Request
-from ..tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
-from ..v2 import Parameter, to_request, to_tensors
+from ..protocol.errors import BadRequest
+from ..protocol.requests import TEXT_LIMIT, Answer, Request
+from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
+from ..protocol.v2 import Parameter, to_request, to_tensors
 from .messages import Messages
 
 __all__ = ["decode_infer", "encode_infer"]

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from ....engines.errors import MissingExtraError
-from ..errors import BadRequest
+from ..protocol.errors import BadRequest
 from .descriptor import DESCRIPTOR_SET
 
 __all__ = ["SERVICE", "Messages"]

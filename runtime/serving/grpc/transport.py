@@ -14,8 +14,8 @@ from urllib.parse import unquote
 from ....engines.errors import MissingExtraError, ServingError
 from ..access_log import AccessLog
 from ..bearer import Bearer
-from ..errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
-from ..pipeline import Service
+from ..inference.service import Service
+from ..protocol.errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
 from .calls import HEALTH, Call, Calls
 from .messages import SERVICE
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...machine import code_version
 from ...viewing.assets import content_policy, one_script, shared_asset
-from ..metadata import NOTICE
+from ..inference.metadata import NOTICE
 
 if TYPE_CHECKING:
     from starlette.requests import Request

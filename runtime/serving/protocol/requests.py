@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.prompt_files import FindingPrompts
+from ....engines.prompt_files import FindingPrompts
 from .errors import BadRequest
 
 __all__ = [

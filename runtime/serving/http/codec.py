@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.strict_json import distinct_keys, no_constant
-from .errors import BadRequest
-from .requests import TEXT_LIMIT, Answer, Request
-from .tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
-from .v2 import to_request, to_tensors
+from ....engines.strict_json import distinct_keys, no_constant
+from ..protocol.errors import BadRequest
+from ..protocol.requests import TEXT_LIMIT, Answer, Request
+from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
+from ..protocol.v2 import to_request, to_tensors
 
 __all__ = ["HEADER_LENGTH", "Decoded", "decode_infer", "encode_infer", "json_length"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...engines.errors import (
+from ....engines.errors import (
     BundleError,
     ConfigError,
     ImageError,

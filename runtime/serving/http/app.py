@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...engines.errors import ConfigError
-from .access_log import AccessLog
-from .errors import BadRequest, Internal, NotFound, RequestError
-from .http_body import BodyReader, Disconnected, Share
-from .http_codec import HEADER_LENGTH, decode_infer, encode_infer, json_length
-from .http_errors import error_body, error_headers
-from .http_guard import Application, Guard, Message, Receive, Send
-from .metadata import model_metadata, repository_index, server_metadata
-from .parsers import WHEN_LOST
-from .pipeline import Service
-from .requests import OUTPUTS
+from ....engines.errors import ConfigError
+from ..access_log import AccessLog
+from ..inference.metadata import model_metadata, repository_index, server_metadata
+from ..inference.service import Service
+from ..parsers import WHEN_LOST
+from ..protocol.errors import BadRequest, Internal, NotFound, RequestError
+from ..protocol.requests import OUTPUTS
+from .body import BodyReader, Disconnected, Share
+from .codec import HEADER_LENGTH, decode_infer, encode_infer, json_length
+from .error_response import error_body, error_headers
+from .middleware import Application, Guard, Message, Receive, Send
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .errors import RequestError, Unauthenticated
+from ..protocol.errors import RequestError, Unauthenticated
 
 __all__ = ["error_body", "error_headers"]
 

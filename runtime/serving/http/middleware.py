@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from functools import lru_cache
 from typing import Any
 
-from .access_log import AccessLog
-from .bearer import Bearer
-from .errors import BadRequest, RequestError
-from .http_errors import error_body, error_headers
-from .metrics import Metrics
+from ..access_log import AccessLog
+from ..bearer import Bearer
+from ..metrics import Metrics
+from ..protocol.errors import BadRequest, RequestError
+from .error_response import error_body, error_headers
 
 __all__ = ["Application", "Guard", "Message", "Receive", "Send", "is_loopback"]
 

@@ -6,13 +6,13 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from ...engines.bundle import Bundle
-from ...engines.prompt_files import FindingPrompts
-from ...engines.prompts import PromptSet
+from ....engines.bundle import Bundle
+from ....engines.prompt_files import FindingPrompts
+from ....engines.prompts import PromptSet
 
 if TYPE_CHECKING:
-    from ...engines.prompt_encoding import Encoder
-    from ...engines.tokenizing.batch import Tokenizer
+    from ....engines.prompt_encoding import Encoder
+    from ....engines.tokenizing.batch import Tokenizer
 
 __all__ = ["OWN_SET", "OwnPrompts"]
 
@@ -57,7 +57,7 @@ class OwnPrompts:
         return len(self._kept)
 
     def _encode(self, prompts: Prompts) -> PromptSet:
-        from ...engines.prompt_encoding import encode_sets, texts_per_query
+        from ....engines.prompt_encoding import encode_sets, texts_per_query
 
         image, text = self._bundle.graph("image"), self._bundle.graph("text")
         tokenizer, encoder = self._opened()
@@ -66,8 +66,8 @@ class OwnPrompts:
 
     def _opened(self) -> tuple[Tokenizer, Encoder]:
         if self._parts is None:
-            from ...engines.ort import TextEncoder
-            from ...engines.tokenizing import bundle_tokenizer
+            from ....engines.ort import TextEncoder
+            from ....engines.tokenizing import bundle_tokenizer
 
             self._parts = bundle_tokenizer(self._bundle), TextEncoder.of(self._bundle, threads=self._threads)
         return self._parts

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...engines.base import Engine, EngineOptions
-from ...engines.bundle import Bundle
-from .errors import NotFound
+from ....engines.base import Engine, EngineOptions
+from ....engines.bundle import Bundle
+from ..protocol.errors import NotFound
+from ..protocol.requests import closest
 from .models import VERSION, ServedModel
-from .requests import closest
 
 __all__ = ["Catalogue"]
 
@@ -47,7 +47,7 @@ class Catalogue:
         self._models: dict[str, ServedModel] = {}
 
     def __enter__(self) -> Self:
-        from ...engines.select import open_engine
+        from ....engines.select import open_engine
 
         opener = self._open_engine or open_engine
         with ExitStack() as stack:

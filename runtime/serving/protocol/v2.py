@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...engines.errors import ConfigError
-from ...engines.prompt_files import FindingPrompts, prompt_sets
-from ...engines.strict_json import distinct_keys
+from ....engines.errors import ConfigError
+from ....engines.prompt_files import FindingPrompts, prompt_sets
+from ....engines.strict_json import distinct_keys
+from ..inference.own_prompts import OWN_SET
 from .errors import BadRequest
 from .requests import DEFAULT_OUTPUTS, OUTPUTS, TEXT_LIMIT, Answer, Request, closest
 from .tensors import Tensor
-from .texts import OWN_SET
 
 __all__ = ["EXTENSIONS", "INPUTS", "SERVER_NAME", "Parameter", "own_prompts", "to_request", "to_tensors"]
 

@@ -16,16 +16,16 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from ...engines.errors import ConfigError, XBenchError
-from .admission import Admission
+from ....engines.errors import ConfigError, XBenchError
+from ..metrics import Metrics
+from ..protocol.errors import DeadlineExceeded, Internal, RequestError, as_request_error
+from ..protocol.requests import DRAWN, Answer, Request, check_request
+from ..queue.admission import Admission
+from ..queue.batcher import Batcher
 from .answers import build_answer, check_answer_size
-from .batcher import Batcher
 from .catalogue import Catalogue
-from .errors import DeadlineExceeded, Internal, RequestError, as_request_error
-from .inputs import prepare_request
-from .metrics import Metrics
+from .images import prepare_request
 from .models import ServedModel
-from .requests import DRAWN, Answer, Request, check_request
 
 __all__ = ["Service", "ServiceSettings"]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import BadRequest, Overloaded, RequestError, TooLarge
+from ..protocol.errors import BadRequest, Overloaded, RequestError, TooLarge
 
 __all__ = ["BodyReader", "Disconnected", "Share"]
 

@@ -9,15 +9,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.base import Engine, EngineInfo
-from ...engines.bundle import Bundle
-from ...engines.errors import ConfigError
-from ...engines.geometry import Geometry
-from ...engines.prompts import PromptSet
-from ..evaluation.scoring import Queries
-from .errors import BadRequest
-from .requests import Request, closest
-from .texts import OwnPrompts
+from ....engines.base import Engine, EngineInfo
+from ....engines.bundle import Bundle
+from ....engines.errors import ConfigError
+from ....engines.geometry import Geometry
+from ....engines.prompts import PromptSet
+from ...evaluation.scoring import Queries
+from ..protocol.errors import BadRequest
+from ..protocol.requests import Request, closest
+from .own_prompts import OwnPrompts
 
 __all__ = ["VERSION", "Selection", "ServedModel"]
 

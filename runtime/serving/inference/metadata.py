@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..machine import code_version
-from ..reporting.stamps import stamp
+from ...machine import code_version
+from ...reporting.stamps import stamp
+from ..protocol.requests import BOX_COLUMNS, OUTPUTS
+from ..protocol.v2 import EXTENSIONS, INPUTS, SERVER_NAME
 from .models import ServedModel
-from .pipeline import Service
-from .requests import BOX_COLUMNS, OUTPUTS
-from .v2 import EXTENSIONS, INPUTS, SERVER_NAME
+from .service import Service
 
 __all__ = ["NOTICE", "model_metadata", "repository_index", "server_metadata", "weights_notice"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.sweep.sampling import axis
-from ..evaluation.schema import GRID
+from ....metrics_gpu.sweep.sampling import axis
+from ...evaluation.schema import GRID
 
 __all__ = ["binary_mask", "normalised_map", "regions"]
 

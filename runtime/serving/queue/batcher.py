@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.base import Scores
-from ...engines.prompts import PromptSet
-from .errors import Draining
+from ....engines.base import Scores
+from ....engines.prompts import PromptSet
+from ..protocol.errors import Draining
 
 __all__ = ["Batcher", "Run"]
 

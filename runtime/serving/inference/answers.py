@@ -8,14 +8,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.base import Scores
-from ..evaluation.schema import GRID
-from ..evaluation.scoring import Queries, prompt_mean
-from .errors import BadRequest
-from .inputs import DISPLAY_SIDE, Prepared
+from ....engines.base import Scores
+from ...evaluation.schema import GRID
+from ...evaluation.scoring import Queries, prompt_mean
+from ..protocol.errors import BadRequest
+from ..protocol.requests import OUTPUTS, Answer, Request
+from .images import DISPLAY_SIDE, Prepared
 from .maps import binary_mask, normalised_map, regions
 from .models import Selection, ServedModel
-from .requests import OUTPUTS, Answer, Request
 
 __all__ = ["build_answer", "check_answer_size"]
 
@@ -84,12 +84,12 @@ class _Outputs:
         return self._means(self._queries.negative)
 
     def probabilities(self) -> NDArray[np.float64]:
-        from ...metrics_gpu.recognition.scores import probability
+        from ....metrics_gpu.recognition.scores import probability
 
         return probability(self.logits())
 
     def probabilities_pair(self) -> NDArray[np.float64]:
-        from ...metrics_gpu.recognition.scores import probability
+        from ....metrics_gpu.recognition.scores import probability
 
         with np.errstate(invalid="ignore"):  # NaN where there is no negative prompt
             return probability(self.logits().astype(np.float64) - self.logits_negative())

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.geometry import Geometry
-from .requests import DRAWN, Request
+from ....engines.geometry import Geometry
+from ..protocol.requests import DRAWN, Request
 
 __all__ = ["DISPLAY_SIDE", "Prepared", "prepare_file", "prepare_pixels", "prepare_request"]
 
@@ -42,8 +42,8 @@ def prepare_request(request: Request, geometry: Geometry) -> list[Prepared]:
 
 def prepare_file(data: bytes, geometry: Geometry, name: str, *, display: bool = False) -> Prepared:
     """An image from the bytes of a DICOM, PNG or JPEG file; `name` is used in messages. Raises ImageError."""
-    from ..images.decode import decode_grey
-    from ..images.geometry import field_of_view, to_model
+    from ...images.decode import decode_grey
+    from ...images.geometry import field_of_view, to_model
 
     grey = decode_grey(data, name)
     height, width = grey.shape

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from .errors import Draining, Overloaded, TooLarge
+from ..protocol.errors import Draining, Overloaded, TooLarge
 
 __all__ = ["Admission"]
 

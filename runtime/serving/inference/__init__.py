@@ -1,0 +1,1 @@
+"""Served models, and a request's way through one of them."""

@@ -1,0 +1,1 @@
+"""Requests, answers and errors of the Open Inference Protocol, whatever carries them."""

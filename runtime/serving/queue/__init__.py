@@ -1,0 +1,1 @@
+"""Accepted images, from the limit on their number to the engine's batches."""
