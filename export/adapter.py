@@ -157,10 +157,6 @@ class Adapter(ABC):
         """Lines for whoever exports the weights: what the adapter had to assume of them."""
         return ()
 
-    def wording(self) -> Mapping[str, tuple[str, ...]]:
-        """Finding -> texts the model itself comes with (a config's), which replace the built-in ones."""
-        return {}
-
     @abstractmethod
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """ids, mask: int64 [T, tokens], any width up to `context`. Returns float32 [T, *one_text_shape]."""
@@ -190,7 +186,7 @@ def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:
 def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **options: Any) -> Adapter:
     """The model `name` with stand-in weights (a pure function of seed, tensor name and shape); reads no checkpoint.
 
-    The default variant is the model's first; options are DeViDe's (`config`) or those a user's class takes. Raises
+    The default variant is the model's first; `options` are those that the class takes. Raises
     ConfigError and MissingExtraError.
     """
     adapter = adapter_class(name)

@@ -13,7 +13,6 @@ from ..engines.errors import BundleError, ConfigError
 from ..engines.manifest import GraphSpec, Manifest
 from ..engines.ort import TextEncoder
 from ..engines.prompt_encoding import texts_per_query
-from ..engines.prompt_files import SEPARATOR
 from ..engines.prompts import PromptSet
 from ..engines.rounding import PRECISIONS
 from ..engines.tokenizing import stored_files
@@ -23,7 +22,7 @@ from .machine import peak_memory_mib, require_packages, threads_to_use, versions
 from .parity.checks import ParityReport
 from .parity.low_precision import PrecisionTrial
 from .parity.user_images import ParityData, read_parity_data
-from .prompts.builtin import FindingPrompts, PromptSets, builtin_sets, encode_sets, prompt_styles
+from .prompts.builtin import PromptSets, builtin_sets, encode_sets, prompt_styles
 from .tokenizing.select_tokenizer import select_tokenizer
 from .tokenizing.vocabularies import Tokenizer
 from .workspace import store, timed, workspace
@@ -67,8 +66,8 @@ def export_bundle(
     """Exports `model` (what the registry of models resolves) into `out`/<name>-<variant>; `name` is by default its own.
 
     With `checkpoint` its weights are read, without one the model gets stand-in weights of `variant` and `seed`.
-    `saliency` is one of the model's maps, by default the official one; `options` (`resolution`, `text_encoder`,
-    `config`) go to models that take them. Raises CheckpointError, ConfigError, MissingExtraError, and what
+    `saliency` is one of the model's maps, by default the official one; `options` (`resolution`,
+    `text_encoder`) go to models that take them. Raises CheckpointError, ConfigError, MissingExtraError, and what
     `export_adapter` raises.
     """
     start = time.perf_counter()
@@ -184,21 +183,12 @@ def _sets(adapter: Adapter, prompts: PromptSets | None) -> PromptSets:
     """The built-in sets in the model's words (a demo model has none), with the user's in their place or added."""
     style = adapter.prompt_style or adapter.name
     sets = {} if adapter.weights == "demo" or style not in prompt_styles() else builtin_sets(style)
-    sets = {name: tuple(_worded(entry, adapter) for entry in entries) for name, entries in sets.items()}
     sets = {**sets, **(prompts or {})}
     if not sets:
         raise ConfigError(
             f"There are no built-in prompts for the model '{adapter.name}'; give some with --prompts FILE."
         )
     return sets
-
-
-def _worded(entry: FindingPrompts, adapter: Adapter) -> FindingPrompts:
-    """`entry`, in the words the model itself came with, if any: one text a query, or all texts of one query."""
-    texts = adapter.wording().get(entry.finding)
-    if texts is None:
-        return entry
-    return FindingPrompts(entry.finding, (SEPARATOR.join(texts),) if adapter.texts_per_query > 1 else texts)
 
 
 def _export_graphs(

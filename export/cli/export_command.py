@@ -76,8 +76,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--config",
     type=_FILE,
-    help="TOML: the file with the models, by default ./xbench.toml. YAML or JSON: DeViDe's sizes and which tensor of "
-    "its file is which.",
+    help="The file with the models.  [default: ./xbench.toml]",
 )
 @click.option(
     "--prompts",
@@ -188,7 +187,7 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
     from ..prompts.from_files import read_prompts
 
     assert flags.out is not None
-    known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, "config": flags.config}
+    known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder}
     with importable(flags.table.path):
         return export_bundle(
             entry.target,
@@ -215,7 +214,7 @@ def _say(line: str) -> None:
 def _export_all(flags: Flags) -> int:
     from .all_models import plan, run_all, summary
 
-    shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.config, flags.prompts)
+    shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.prompts)
     outcomes = run_all(plan(flags.checkpoints, shared), _say)
     for line in summary(outcomes):
         _say(line)

@@ -29,7 +29,7 @@ _ALWAYS = (
 class Flags:
     """The options of the command under their own names; `given` are those that were written down.
 
-    `config` is DeViDe's YAML or JSON; `table` is what a TOML file in its place, or ./xbench.toml, says of models.
+    `table` is what the file given with --config, or ./xbench.toml, says of models.
     """
 
     model: str | None
@@ -41,7 +41,6 @@ class Flags:
     resolution: int | None
     tokenizer: Path | None
     text_encoder: Path | None
-    config: Path | None
     prompts: tuple[Path, ...]
     saliency: str | None
     precision: str
@@ -59,12 +58,7 @@ class Flags:
         """The flags of `context` and the configuration file. Raises ConfigError for a broken file."""
         values = {item.name: context.params[item.name] for item in fields(cls) if item.name in context.params}
         given = {name for name in values if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-        config: Path | None = values["config"]
-        toml = config if config is not None and config.suffix.lower() == ".toml" else None
-        if toml is not None:
-            values["config"] = None
-            given.discard("config")
-        table = read_models(toml)
+        table = read_models(context.params["config"])
         values["out"] = values["out"] or table.out
         return cls(**values, given=frozenset(given), table=table)
 

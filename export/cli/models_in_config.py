@@ -31,7 +31,7 @@ from ..models import MODELS
 __all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "read_models"]
 
 DEFAULT_FILE = "xbench.toml"
-_PATHS = ("checkpoint", "tokenizer", "text_encoder", "config", "parity_data")
+_PATHS = ("checkpoint", "tokenizer", "text_encoder", "parity_data")
 _TEXTS = ("weights", "variant", "saliency", "precision")
 _NUMBERS = ("resolution", "seed")
 _KEYS = ("class", *_PATHS, "prompts", *_TEXTS, *_NUMBERS, "options")

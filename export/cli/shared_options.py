@@ -16,7 +16,6 @@ class Shared:
     common: Sequence[str]
     tokenizer: Path | None = None
     text_encoder: Path | None = None
-    config: Path | None = None
     prompts: Sequence[Path] = ()
 
     def arguments(self, model: str) -> list[str]:
@@ -26,8 +25,6 @@ class Shared:
             found += ["--tokenizer", str(self.tokenizer / model)]
         if self.text_encoder is not None and model in ("mavl", "medklip"):
             found += ["--text-encoder", str(self.text_encoder)]
-        if self.config is not None and model == "devide":
-            found += ["--config", str(self.config)]
         for path in self.prompts:
             if not path.is_dir():
                 found += ["--prompts", str(path)]

@@ -25,7 +25,7 @@ from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
 from .saliency_maps import LAST_LAYER, MAPS, PLAIN, Reading, reading_of
 
-__all__ = ["CONFIGS", "MEAN", "STD", "ImageEncoder", "Kad", "KadAdapter", "KadConfig", "QueryNetwork", "TextEncoder"]
+__all__ = ["CONFIGS", "CONTEXT", "MEAN", "STD", "TOKENIZERS", "Kad", "KadAdapter", "QueryNetwork", "TextEncoder"]
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet
 TOKENIZERS = (

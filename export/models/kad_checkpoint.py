@@ -18,7 +18,7 @@ from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
 
-__all__ = ["CONFIGS", "KadConfig", "KadParts", "as_checkpoint", "read_parts"]
+__all__ = ["CONFIGS", "PARTS", "KadConfig", "KadParts", "as_checkpoint", "joined_parts", "read_parts"]
 
 PARTS = ("image_encoder", "text_encoder", "model")
 UNUSED = ("text_encoder.logit_scale", "model.logit_scale", "text_encoder.bert_model.embeddings.position_ids")
@@ -74,13 +74,7 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     `resolution` the weights are not made for.
     """
     parts = {part: source.part(part, "KAD") for part in PARTS}
-    tensors = {f"{part}.{name}": tensor for part in PARTS[1:] for name, tensor in parts[part].items()}
-    tensors |= {f"image_encoder.{name}": tensor for name, tensor in _one_resnet(parts["image_encoder"]).items()}
-    for kind in ("weight", "bias"):  # one norm under two names
-        if (alias := tensors.pop(f"model.decoder_norm.{kind}", None)) is not None:
-            tensors.setdefault(f"model.decoder.norm.{kind}", alias)
-    for name in UNUSED:
-        tensors.pop(name, None)
+    tensors = joined_parts({**parts, "image_encoder": _one_resnet(parts["image_encoder"])})
     sizes = Sizes(tensors, path=source.path, model="KAD", names=source.names())
     own = source.settings().get("xbench")
     if own is None:
@@ -95,6 +89,17 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     config = KadConfig(size, _resnet(sizes), bert, _decoder(sizes, settings))
     variant = "demo" if weights == "demo" else str(size)
     return KadParts(config, variant, cast(Weights, weights), _vocabulary(source.path, settings, bert), tensors)
+
+
+def joined_parts(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors of the three parts under one name each, without those that no output uses."""
+    tensors = {f"{part}.{name}": tensor for part in PARTS for name, tensor in parts[part].items()}
+    for kind in ("weight", "bias"):  # one norm under two names
+        if (alias := tensors.pop(f"model.decoder_norm.{kind}", None)) is not None:
+            tensors.setdefault(f"model.decoder.norm.{kind}", alias)
+    for name in UNUSED:
+        tensors.pop(name, None)
+    return tensors
 
 
 def as_checkpoint(

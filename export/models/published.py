@@ -91,7 +91,7 @@ PUBLISHED = {
     ),
     "devide": Published(
         title="DeViDe (Luo et al. 2024, arXiv 2404.03618): an assumed architecture",
-        variants={"assumed-architecture": "a file of the authors, with a config that says which tensor is which"},
+        variants={"assumed-architecture": "none published; a file in KAD's structure, the ViT-B/16 under timm's names"},
         files={
             "assumed-architecture": _places("devide", "assumed-architecture", "devide.pt", "devide.pth", "devide.ckpt")
         },

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 __all__ = [
     "ATTENTION_MAPS",
-    "CONFIGURED",
     "LAST_LAYER",
     "LAYER_MEAN",
     "MAPS",
@@ -25,7 +24,7 @@ __all__ = [
     "reading_of",
 ]
 
-LAST_LAYER, LAYER_MEAN, CONFIGURED = "last-layer", "layer-mean", "configured"
+LAST_LAYER, LAYER_MEAN = "last-layer", "layer-mean"
 PATCH_TEXT, PATCH_SOFTMAX, VALUE_VALUE = "patch-text", "patch-text-softmax", "value-value"
 
 
@@ -75,14 +74,12 @@ def _attention(official: str, note: str = "") -> dict[str, str]:
     return {name: f"{ATTENTION_MAPS[name]}{note}" for name in names}
 
 
-_ASSUMED = "assumed architecture, not the authors': "
-_DEVIDE = {name: f"{_ASSUMED}{reading}" for name, reading in ATTENTION_MAPS.items()}
 _ASPECTS = ", mean over four of a class's nine queries (description, patterns, shape, texture)"
 MAPS: Mapping[str, Mapping[str, str]] = {
     "biomedclip": PATCH_MAPS,
     "carzero": _attention(LAYER_MEAN),
     "clip": PATCH_MAPS,
-    "devide": {CONFIGURED: f"{_ASSUMED}attention to the image, the layers of the config, mean over heads", **_DEVIDE},
+    "devide": _attention(LAST_LAYER, " (assumed architecture, not the authors')"),
     "kad": _attention(LAST_LAYER),
     "mavl": _attention(LAYER_MEAN, _ASPECTS),
     "medklip": _attention(LAYER_MEAN),

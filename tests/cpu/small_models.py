@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from xbench_fast.engines.prompts import PromptSet
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.graph import export_image, image_spec
-from xbench_fast.export.models import biomedclip, carzero, clinical_bert, clip, mavl, medklip
+from xbench_fast.export.models import biomedclip, carzero, clinical_bert, clip, devide, mavl, medklip
 from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig
+from xbench_fast.export.models.kad_checkpoint import KadConfig
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.resnet import ResNetConfig
@@ -26,11 +28,6 @@ VIT = ViTConfig(patch=32, width=32, layers=2, heads=2, hidden=64)
 BERT = BertConfig(vocabulary=64, width=32, layers=1, heads=2, hidden=32, pooler=False)
 DECODER = DecoderConfig(width=32, layers=2, heads=2, hidden=48)
 RESNET = ResNetConfig(stem=8, widths=(8, 8, 16), blocks=(1, 1, 1))
-DEVIDE = {
-    "image": {"layers": 1, "heads": 2, "width": 32, "hidden": 48, "patch": 56},
-    "text": {"vocabulary": 64, "width": 32, "layers": 1, "heads": 2, "hidden": 48, "positions": 64, "max_length": 64},
-    "decoder": {"width": 32, "layers": 2, "heads": 2, "ffn": 48},
-}
 
 
 def _filled(build: Callable[[], Any]) -> Any:
@@ -44,6 +41,13 @@ def _carzero() -> Adapter:
     decoder = DecoderConfig(width=32, layers=2, heads=2, hidden=48, self_attention=False)
     config = CarzeroConfig(words=5, vit=VIT, bert=BERT, decoder=decoder, head=(32, 16))
     return carzero.CarzeroAdapter._describe(_filled(lambda: carzero.Carzero(config)), "stand-in", None)
+
+
+def _devide() -> Adapter:
+    text = replace(BERT, hidden=48, positions=64, pooler=True)
+    vit = ViTConfig(patch=56, width=32, layers=1, heads=2, hidden=48)
+    config = devide.DevideConfig(vit, KadConfig(bert=text, decoder=DECODER))
+    return devide.DevideAdapter._describe(_filled(lambda: devide.Devide(config)), "stand-in", None)
 
 
 def _biomedclip() -> Adapter:
@@ -72,7 +76,7 @@ def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
         "biomedclip": _biomedclip,
         "carzero": _carzero,
         "clip": lambda: _clip(monkeypatch),
-        "devide": lambda: stand_in_adapter("devide", config=DEVIDE),
+        "devide": _devide,
         "kad": lambda: stand_in_adapter("kad", "demo"),
         "mavl": lambda: _clinical(monkeypatch, mavl, mavl.MavlAdapter),
         "medklip": lambda: _clinical(monkeypatch, medklip, medklip.MedKlipAdapter),

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from small_models import small_adapter
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.ort import TextEncoder
 from xbench_fast.engines.prompt_encoding import texts_per_query
+from xbench_fast.engines.prompt_files import FindingPrompts
 from xbench_fast.engines.tokenizing import bundle_tokenizer
+from xbench_fast.export import Adapter
 from xbench_fast.export.cli import main
 from xbench_fast.export.cli.all_models import Job, Outcome, plan, run_all, summary
 from xbench_fast.export.cli.shared_options import Shared
@@ -24,56 +27,39 @@ from xbench_fast.export.pipeline import export_adapter
 
 torch = pytest.importorskip("torch")
 
-SMALL = {
-    "image": {"layers": 1, "heads": 2, "width": 32, "hidden": 48, "patch": 56},
-    "text": {
-        "vocabulary": 128,
-        "width": 32,
-        "layers": 1,
-        "heads": 2,
-        "hidden": 48,
-        "positions": 64,
-        "max_length": 64,
-        "descriptions": 3,
-    },
-    "decoder": {"width": 32, "layers": 2, "heads": 2, "ffn": 48},
-    "prompts": {"Pneumonia": ["infected lung", "white patch", "airways in it"]},
-}
+TEXTS = ("infected lung", *(f"aspect {number} of it" for number in range(8)))
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A DeViDe small enough to be exported in seconds, with three descriptions a class."""
-    path = tmp_path_factory.mktemp("devide") / "devide.json"
-    path.write_text(json.dumps(SMALL))
-    return path
+def mavl() -> Iterator[Adapter]:
+    """A MAVL small enough to be exported in seconds: nine texts a query."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield small_adapter("mavl", patch)
 
 
 @pytest.fixture(scope="module")
-def several(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """Its bundle, made by the command."""
+def several(mavl: Adapter, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """Its bundle."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
-    out = tmp_path_factory.mktemp("several")
-    arguments = ["--model", "devide", "--weights", "stand-in", "--config", str(config), "--out", str(out)]
-    assert main(arguments) == 0
-    return Bundle.load(out / "devide-assumed-architecture")
+    own = FindingPrompts("Pneumonia", ("\n".join(TEXTS),)), FindingPrompts("Effusion", ("fluid",))
+    return export_adapter(mavl, tmp_path_factory.mktemp("several"), prompts={"mine": own}).bundle
 
 
 def test_a_query_of_several_texts_goes_through_both_graphs(several: Bundle) -> None:
-    """The stored features are those of the three texts, each encoded for itself."""
+    """The stored features are those of the nine texts, each encoded for itself."""
     image, text = several.graph("image"), several.graph("text")
-    assert image.inputs[1].shape == ("findings", 3, 32) and text.outputs[0].shape == ("texts", 32)
-    assert texts_per_query(image, text) == several.manifest.text["texts_per_query"] == 3
-    prompts = several.prompt_set("rsna")
-    assert prompts.texts == ("\n".join(SMALL["prompts"]["Pneumonia"]),) and prompts.status == ("user",)
+    assert image.inputs[1].shape == ("findings", 9, 768) and text.outputs[0].shape == ("texts", 768)
+    assert texts_per_query(image, text) == several.manifest.text["texts_per_query"] == 9
+    prompts = several.prompt_set("mine")
+    assert prompts.texts == ("\n".join(TEXTS), "fluid") and prompts.status == ("user", "user")
     words, encoder = bundle_tokenizer(several), TextEncoder.of(several, threads=2)
-    for place, sentence in enumerate(SMALL["prompts"]["Pneumonia"]):
+    for place, sentence in enumerate(TEXTS):
         batch = words([sentence])
         np.testing.assert_allclose(encoder.run(batch.ids, batch.mask)[0], prompts.features[0, place], atol=1e-5)
+    assert np.array_equal(prompts.features[1, 0], prompts.features[1, 8]), "a single text serves for all places"
     vindr = several.prompt_set("vindr")
-    assert vindr.features.shape == (22, 3, 32) and set(vindr.status) == {"assumed_as_kad"}
-    assert np.array_equal(vindr.features[:, 0], vindr.features[:, 2]), "a single text serves for all places"
+    assert vindr.features.shape[1:] == (9, 768) and set(vindr.status) == {"own"}
     compared = several.manifest.parity
     assert compared["passed"] is True and compared["compared"] > 200
 
@@ -115,14 +101,10 @@ def test_the_tokenizers_rules_are_the_parity_specifications(adapters: dict[str, 
     }
 
 
-def test_another_number_of_texts_is_refused(config: Path, tmp_path: Path) -> None:
-    from xbench_fast.export import stand_in_adapter
-    from xbench_fast.export.prompts.builtin import FindingPrompts
-
+def test_another_number_of_texts_is_refused(mavl: Adapter, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    adapter = stand_in_adapter("devide", config=config)
-    with pytest.raises(ConfigError, match="'a' has 2 texts, but this model takes 3"):
-        export_adapter(adapter, tmp_path / "out", prompts={"rsna": (FindingPrompts("Pneumonia", ("a\nb",)),)})
+    with pytest.raises(ConfigError, match="'a' has 2 texts, but this model takes 9"):
+        export_adapter(mavl, tmp_path / "out", prompts={"rsna": (FindingPrompts("Pneumonia", ("a\nb",)),)})
     assert not (tmp_path / "out").exists()
 
 
@@ -138,16 +120,13 @@ def touch(folder: Path, *names: str) -> None:
 def test_the_plan_takes_what_is_there_and_names_what_is_not(tmp_path: Path) -> None:
     touch(tmp_path, "KAD_Models/KAD_512/best_valid.pt", "kad/KAD_1024/best_valid.pt", "ViT-B-16.pt", "devide/devide.pt")
     touch(tmp_path, "words/kad/vocab.txt", "prompts/mavl/x", "mine.json")
-    shared = Shared(
-        ["--out", "o"], tmp_path / "words", Path("bert"), Path("c.yaml"), [tmp_path / "prompts", tmp_path / "mine.json"]
-    )
+    shared = Shared(["--out", "o"], tmp_path / "words", Path("bert"), [tmp_path / "prompts", tmp_path / "mine.json"])
     jobs = {job.name: job for job in plan(tmp_path, shared)}
     assert [name for name, job in jobs.items() if job.refusal] == ["biomedclip", "carzero", "mavl", "medklip"]
     made = {name: " ".join(job.arguments) for name, job in jobs.items() if not job.refusal}
     assert list(made) == ["clip-vit-b-16", "devide-assumed-architecture", "kad-512", "kad-1024"]
     assert made["kad-1024"].endswith(f"--checkpoint {tmp_path}/kad/KAD_1024/best_valid.pt --resolution 1024")
     assert f"--tokenizer {tmp_path}/words/kad" in made["kad-512"] and "--tokenizer" not in made["clip-vit-b-16"]
-    assert "--config c.yaml" in made["devide-assumed-architecture"] and "--config" not in made["kad-512"]
     assert all(f"--prompts {tmp_path}/mine.json" in line and "bert" not in line for line in made.values())
     assert f"--prompts {tmp_path}/prompts/mavl" in " ".join(shared.arguments("mavl"))
     assert "--text-encoder bert" in " ".join(shared.arguments("medklip"))

@@ -97,7 +97,7 @@ def test_every_reading_of_the_attention_written_out(decoder: Any, name: str) -> 
 
 
 def test_every_model_names_its_maps_and_value_value_is_never_the_default() -> None:
-    official = {"biomedclip": "patch-text", "carzero": "layer-mean", "clip": "patch-text", "devide": "configured"}
+    official = {"biomedclip": "patch-text", "carzero": "layer-mean", "clip": "patch-text", "devide": "last-layer"}
     official |= {"kad": "last-layer", "mavl": "layer-mean", "medklip": "layer-mean"}
     assert (
         {name: next(iter(maps)) for name, maps in MAPS.items()} == official == {name: official[name] for name in MAPS}
@@ -123,30 +123,6 @@ def test_the_softmax_over_the_patches() -> None:
     wanted = torch.tensor([[[power / sum(powers) for power in powers]]])
     torch.testing.assert_close(patch_map(cosines, torch.tensor(4.0), "patch-text-softmax"), wanted)
     assert patch_map(cosines, torch.tensor(4.0), "value-value") is patch_map(cosines, torch.tensor(4.0), "") is cosines
-
-
-def test_devides_map_is_the_configs_unless_another_is_asked_for() -> None:
-    config = {
-        "image": {"layers": 1, "heads": 2, "width": 32, "hidden": 48, "patch": 56, "memory": "class_and_patches"},
-        "text": {"vocabulary": 128, "width": 32, "layers": 1, "heads": 2, "hidden": 48, "positions": 64},
-        "decoder": {"width": 32, "layers": 3, "heads": 2, "ffn": 48, "map": [0, 1]},
-    }
-    config["text"]["max_length"] = 64
-    adapter: Any = stand_in_adapter("devide", config=config)
-    random = torch.Generator().manual_seed(0)
-    image, text = torch.randn(1, 3, 224, 224, generator=random), torch.randn(2, 32, generator=random)
-    with torch.inference_mode():
-        found = {"": adapter.forward(image, text)[1]}
-        adapter.choose_map("configured")
-        assert adapter.variant == "assumed-architecture"
-        for name in ATTENTION_MAPS:
-            adapter.variant, adapter.map_name = "assumed-architecture", ""
-            adapter.choose_map(name)
-            assert adapter.variant.endswith(name) and "assumed architecture" in adapter.saliency.description
-            found[name] = adapter.forward(image, text)[1]
-    assert {tuple(values.shape) for values in found.values()} == {(1, 2, 4, 4)}
-    values = list(found.values())
-    assert not any(torch.allclose(a, b) for n, a in enumerate(values) for b in values[:n]), "all differ"
 
 
 def test_value_value_attention_written_out() -> None:

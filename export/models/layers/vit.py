@@ -11,10 +11,12 @@ from .attention import attend, split_heads
 
 __all__ = ["ViTConfig", "VisionTransformer"]
 
+EPS = 1e-6
+
 
 @dataclass(frozen=True)
 class ViTConfig:
-    """Sizes, the LayerNorms' eps, and whether one follows the last block; the defaults are ViT-B/16 at 224 pixels."""
+    """Sizes; the defaults are ViT-B/16 at 224 pixels."""
 
     image_size: int = 224
     patch: int = 16
@@ -22,8 +24,6 @@ class ViTConfig:
     layers: int = 12
     heads: int = 12
     hidden: int = 3072
-    eps: float = 1e-6
-    final_norm: bool = True
 
     @property
     def grid(self) -> int:
@@ -46,9 +46,9 @@ class _Attention(nn.Module):
 class _Block(nn.Module):
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(config.width, config.eps)
+        self.norm1 = nn.LayerNorm(config.width, EPS)
         self.attn = _Attention(config)
-        self.norm2 = nn.LayerNorm(config.width, config.eps)
+        self.norm2 = nn.LayerNorm(config.width, EPS)
         layers = {"fc1": nn.Linear(config.width, config.hidden), "fc2": nn.Linear(config.hidden, config.width)}
         self.mlp = nn.ModuleDict(layers)
         self.gelu = nn.GELU()
@@ -68,7 +68,7 @@ class VisionTransformer(nn.Module):
         projection = nn.Conv2d(3, config.width, config.patch, config.patch)
         self.patch_embed = nn.ModuleDict({"proj": projection})
         self.blocks = nn.Sequential(*(_Block(config) for _ in range(config.layers)))
-        self.norm: nn.Module = nn.LayerNorm(config.width, config.eps) if config.final_norm else nn.Identity()
+        self.norm = nn.LayerNorm(config.width, EPS)
 
     def forward(self, image: Tensor) -> Tensor:
         """[B, 3, S, S] -> tokens [B, 1 + N, C], the class token first, then the patches row by row."""
