@@ -53,7 +53,7 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from .runtime.machine import code_version
+        from .runtime.host.machine import code_version
 
         value: Any = code_version()
     elif name in _HOME:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .engines.errors import DataError
-from .runtime.config import DatasetConfig
 from .runtime.datasets.base import Case
 from .runtime.evaluation.decoding import region_masks
 from .runtime.evaluation.pairing import LoadedDataset
 from .runtime.evaluation.pairing import load_dataset as open_dataset
+from .runtime.host.config import DatasetConfig
 
 __all__ = ["Radiograph", "Radiographs", "load_dataset"]
 

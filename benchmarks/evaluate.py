@@ -170,7 +170,7 @@ def main() -> None:
         first, first_whole = ours(bundle, folder / "data", folder / "first", folder / "cache", threads)
         again, again_whole = ours(bundle, folder / "data", folder / "again", folder / "cache", threads)
         alone = stages(bundle, folder / "data", threads)
-    from xbench_fast.runtime.machine import describe_machine
+    from xbench_fast.runtime.host.machine import describe_machine
 
     total = sum(usual.values())
     result = {

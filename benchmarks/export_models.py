@@ -85,7 +85,7 @@ def describe(entry: dict[str, Any]) -> str:
 def machine() -> dict[str, Any]:
     """What it ran on."""
     from xbench_fast.export.machine import versions
-    from xbench_fast.runtime.machine import describe_machine
+    from xbench_fast.runtime.host.machine import describe_machine
 
     return {**describe_machine(), "exporter": versions()}
 

@@ -189,7 +189,7 @@ def main() -> int:
     rows = check(chosen, options.bundles, options.seconds)
     use_checkout()
     from xbench_fast.runtime.benching.gpu_state import gpu_state
-    from xbench_fast.runtime.machine import describe_machine
+    from xbench_fast.runtime.host.machine import describe_machine
 
     record = {"rows": rows, "seconds": round(time.monotonic() - begun, 1), "machine": describe_machine()}
     record["gpu_state"] = gpu_state()

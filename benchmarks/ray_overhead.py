@@ -23,8 +23,8 @@ from typing import Any
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.select import open_engine
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.config import DatasetConfig
-from xbench_fast.runtime.machine import cpu_model, library_versions, usable_cores
+from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.host.machine import cpu_model, library_versions, usable_cores
 from xbench_fast.runtime.scaling.jobs import Part
 from xbench_fast.runtime.scaling.ray_pool import RayWorkers
 

@@ -13,7 +13,7 @@ import pytest
 from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.gallery.build import make_gallery

@@ -14,7 +14,7 @@ from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.host.config import DatasetConfig
 
 PIXELS = 224 * 224
 

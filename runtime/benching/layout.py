@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..machine import code_version, describe_machine
+from ..host.machine import code_version, describe_machine
 from ..reporting.table import Column, Table
 from .bench import Report
 from .measurement import Measurement

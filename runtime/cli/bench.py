@@ -81,7 +81,7 @@ def bench(
     Exit status: 0 for VALID, 1 for INVALID or an error, 2 for wrong usage.
     """
     from ..benching.plan import SCENARIOS, Plan
-    from ..machine import usable_cores
+    from ..host.machine import usable_cores
 
     chosen, on_gpu = _engine(engine)
     plan = Plan(

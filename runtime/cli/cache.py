@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..presence import has_folder
+from ..host.paths import has_folder
 from .options import cache_option, config_option, json_option, resolve_config
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Pat
     """Delete what other reader versions made, which nobody reads any more; with a limit, then the longest unused."""
     from ..cache import clear as clear_stores
     from ..cache import make_room
-    from ..sizes import parse_bytes
+    from ..host.sizes import parse_bytes
 
     flags = above.with_later(cache, config_file, as_json)
     folder, configured = flags.folder()
@@ -106,7 +106,7 @@ def _rows(stores: list[StoreInfo]) -> list[dict[str, object]]:
 
 
 def _tell(folder: Path, removed: list[StoreInfo], stayed: list[StoreInfo], as_json: bool) -> None:
-    from ..sizes import format_bytes
+    from ..host.sizes import format_bytes
 
     if as_json:
         click.echo(json.dumps({"cache": str(folder), "deleted": _rows(removed), "kept": _rows(stayed)}, indent=1))
@@ -125,7 +125,7 @@ def _print(folder: Path, stores: list[StoreInfo]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..sizes import format_bytes
+    from ..host.sizes import format_bytes
     from .terminal import make_console
 
     console = make_console()

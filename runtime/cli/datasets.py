@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from ...engines.errors import ConfigError, XBenchError
-from ..config import DatasetConfig
-from ..presence import has_folder
+from ..host.config import DatasetConfig
+from ..host.paths import has_folder
 from .options import config_option, data_options, json_option, resolve_config
 
 __all__ = ["datasets"]

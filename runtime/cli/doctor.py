@@ -16,8 +16,8 @@ __all__ = ["doctor"]
 @json_option
 def doctor(as_json: bool) -> int:
     """Show which engines, decoders and extras are usable here, and why the others are not."""
-    from ..doctor import examine
-    from ..machine import code_version, describe_machine
+    from ..host.doctor import examine
+    from ..host.machine import code_version, describe_machine
 
     checks = examine()
     # Without an engine nothing can be evaluated, so the user has something to do.

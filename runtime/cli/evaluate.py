@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...engines.errors import ConfigError
-from ..config import EvalConfig
+from ..host.config import EvalConfig
 from .options import (
     bundle_options,
     cache_limit_option,
@@ -24,8 +24,8 @@ from .options import (
 from .scaling import scaling_options
 
 if TYPE_CHECKING:
-    from ..config import Config
     from ..evaluation.options import Options, Outcome
+    from ..host.config import Config
     from .scaling import Scale
 
 __all__ = ["evaluate"]
@@ -138,7 +138,7 @@ def evaluate(
     )
     config = replace(config, eval=settings, cache=None if no_cache else cache or kept)
     from ..evaluation.options import Options
-    from ..machine import usable_cores
+    from ..host.machine import usable_cores
 
     options = Options(
         engine=config.eval.engine,

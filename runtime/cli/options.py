@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from ...engines.errors import ConfigError
-from ..config import DATASET_KEYS, Config, DatasetConfig, load_config
-from ..sizes import parse_bytes
+from ..host.config import DATASET_KEYS, Config, DatasetConfig, load_config
+from ..host.sizes import parse_bytes
 
 __all__ = [
     "bundle_options",

@@ -77,9 +77,9 @@ def prepare(
     config = resolve_config(config_file, bundle_folders, data, data_options, cache_limit)
     from ..evaluation.pairing import load_dataset, needed_geometries, select_bundles, select_datasets
     from ..evaluation.progress import progress_for
+    from ..host.machine import usable_cores
+    from ..host.paths import has_folder
     from ..images.decoders import choose_decoder
-    from ..machine import usable_cores
-    from ..presence import has_folder
     from .terminal import make_console
 
     fixed = [_geometry(text) for text in geometry_texts]
@@ -164,7 +164,7 @@ def _geometry(text: str) -> Geometry:
 
 def _tell_outdated(folder: Path, progress: Any) -> None:
     from ..cache import list_stores
-    from ..sizes import format_bytes
+    from ..host.sizes import format_bytes
 
     old = [store for store in list_stores(folder) if store.outdated]
     if old:

@@ -13,12 +13,12 @@ import click
 from ...engines.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ..config import Config, DatasetConfig
     from ..evaluation.map_files import MapFolder
     from ..evaluation.options import Options, Outcome
     from ..evaluation.progress import Progress
     from ..evaluation.rundir import RunDirectory
     from ..evaluation.sharding import Shard
+    from ..host.config import Config, DatasetConfig
     from ..scaling.jobs import Backend, Described, WorkPlan
     from ..scaling.ray_pool import RayWorkers
 
@@ -111,7 +111,7 @@ def work_plan(
     config: Config, options: Options, bundles: Sequence[Path], names: Sequence[str], decoder: str
 ) -> WorkPlan:
     """What the workers are told; `names`: the datasets evaluated."""
-    from ..machine import code_version
+    from ..host.machine import code_version
     from ..scaling.jobs import WorkPlan, everywhere
 
     datasets: Mapping[str, Any] = {name: everywhere(config.datasets[name]) for name in names}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..sizes import parse_bytes
+from ..host.sizes import parse_bytes
 from .options import bundle_options, config_option, resolve_config
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def serve(
     """
     from ...engines.base import EngineOptions
     from ..evaluation.pairing import select_bundles
-    from ..machine import usable_cores
+    from ..host.machine import usable_cores
     from ..serving.access_log import AccessLog
     from ..serving.bearer import read_token
     from ..serving.http.app import HttpSettings

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...engines.errors import ImageAccessError, ImageError
+from ..host.machine import usable_cores
+from ..host.paths import has_file, has_folder
 from ..images.decode import is_there, read_grey
 from ..images.masks import region_grid
-from ..machine import usable_cores
-from ..presence import has_file, has_folder
 from .base import Case, Dataset, OfficialCounts, Region
 from .regions import AtLeast, Boxes, Union
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, DataError
-from ..presence import has_file, has_folder
+from ..host.paths import has_file, has_folder
 
 __all__ = ["Case", "Dataset", "Note", "OfficialCounts", "Region"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from ..presence import has_file, has_folder
+from ..host.paths import has_file, has_folder
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import ImageTree, fail, inside, number, read_rows
 from .regions import Boxes

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from ..presence import has_file
+from ..host.paths import has_file
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .chexlocalize_shapes import compare, read_polygons, read_segmentations
 from .files import fail, read_csv

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...engines.errors import ConfigError, DataError
-from ..presence import has_folder
+from ..host.paths import has_folder
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageTree, fail, inside, read_csv
 from .mask_files import MaskFile

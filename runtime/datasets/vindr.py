@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from ..presence import has_file
+from ..host.paths import has_file
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageFolder, fail, number, read_csv
 from .readers import RULES, Corners, merge, needed

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, ImageError
-from ..presence import has_file
+from ..host.paths import has_file
 from .decoding import Decoded, region_masks
 from .measure import Measure, Pair
 from .schema import GRID, THRESHOLD_COUNT

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ...engines.base import EngineInfo
     from ...engines.bundle import Bundle
     from ...engines.prompts import PromptSet
-    from ..config import DatasetConfig
     from ..datasets.base import Case, Dataset
+    from ..host.config import DatasetConfig
 
 __all__ = [
     "annotation_digest",

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ImageError, RunError
 from ...engines.geometry import Geometry
+from ..host.paths import has_file
 from ..images.dali import DaliDecoder
-from ..presence import has_file
 from .decoding import Decoded, region_masks
 from .feeding import Batch
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...engines.errors import RunError, XBenchError
-from ..machine import code_version
+from ..host.machine import code_version
 from .content import changed_ingredients, digest_of
 from .options import Outcome
 from .pairing import LoadedDataset

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, DataError, ImageError
-from ..presence import has_file, has_folder
+from ..host.paths import has_file, has_folder
 
 if TYPE_CHECKING:
     from ..datasets.base import Case

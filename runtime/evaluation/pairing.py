@@ -14,10 +14,10 @@ from typing import Any
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import BundleError, ConfigError, DataError
 from ...engines.geometry import Geometry
-from ..config import Config, DatasetConfig
 from ..datasets.base import Case, Dataset
 from ..datasets.registry import DATASETS
-from ..presence import has_file, has_folder
+from ..host.config import Config, DatasetConfig
+from ..host.paths import has_file, has_folder
 from .content import dataset_digest
 from .options import Options
 from .sharding import Shard

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from ...engines.errors import RunError
-from ..machine import code_version, describe_machine
+from ..host.machine import code_version, describe_machine
 from .run_content import fault_in_run
 from .sharding import is_shard_folder
 from .storage import CellFiles, stored_key, write_json

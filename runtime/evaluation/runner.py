@@ -15,9 +15,9 @@ from ...engines.errors import DataError, RunError, XBenchError
 from ...engines.parity import parity_summary
 from ...engines.prompts import PromptSet
 from ...metrics_gpu.grounding.protocols import protocol
-from ..config import DatasetConfig
+from ..host.config import DatasetConfig
+from ..host.paths import has_file, has_folder
 from ..images.decoders import CPU, Decoder
-from ..presence import has_file, has_folder
 from .cell import Cell, compute_cell
 from .content import cell_ingredients, reference_ingredients
 from .device_cell import compute_on_device

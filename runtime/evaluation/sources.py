@@ -82,9 +82,9 @@ def open_prepared(
     Raises RunError.
     """
     from ..cache import make_room
+    from ..host.sizes import format_bytes
     from ..prepared_keys import store_bytes, store_folder
     from ..prepared_set import PreparedSet
-    from ..sizes import format_bytes
 
     cases = loaded.dataset.cases()
     if limit is not None:

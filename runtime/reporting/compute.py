@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ...engines.errors import ConfigError
 from ...metrics_gpu.grounding.search import model_levels
-from ..machine import usable_cores
+from ..host.machine import usable_cores
 from .choices import DEFAULTS, Choices
 from .load import CellRows, Run
 from .pairs import ScoredPairs, scored_pairs, why_left_out

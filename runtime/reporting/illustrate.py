@@ -13,7 +13,7 @@ from .provenance import hashes
 from .results import Results
 
 if TYPE_CHECKING:
-    from ..config import DatasetConfig
+    from ..host.config import DatasetConfig
     from .figures import Figure
     from .gallery.model import Gallery
     from .load import Run

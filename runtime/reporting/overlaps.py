@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..machine import usable_cores
+from ..host.machine import usable_cores
 from .load import CellRows
 from .numbers import GROUNDING
 from .pairs import ScoredPairs

@@ -24,7 +24,7 @@ from .table import Table
 from .tables import all_tables
 
 if TYPE_CHECKING:
-    from ..config import DatasetConfig
+    from ..host.config import DatasetConfig
 
 __all__ = ["Report", "make_report", "write_report"]
 

@@ -21,7 +21,6 @@ from ...engines.errors import EngineError, RunError, XBenchError
 from ...engines.geometry import Geometry
 from ...engines.prompts import PromptSet
 from ...metrics_gpu.sweep.sweep import sweep
-from ..config import DatasetConfig
 from ..evaluation.content import annotation_digest, cases_digest
 from ..evaluation.finishing import PlannedCell
 from ..evaluation.map_files import MapFolder
@@ -33,6 +32,7 @@ from ..evaluation.runner import Runner
 from ..evaluation.schema import result_schema
 from ..evaluation.sources import source_opener
 from ..evaluation.storage import KEY_FIELD
+from ..host.config import DatasetConfig
 from ..images.decoders import Decoder
 from .jobs import Backend, ChunkJob, Described, Part, WorkPlan
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ...engines.base import EngineInfo
-from ..config import DatasetConfig
 from ..evaluation.options import Options
+from ..host.config import DatasetConfig
 
 __all__ = ["Backend", "ChunkJob", "Described", "Part", "WorkPlan", "everywhere"]
 

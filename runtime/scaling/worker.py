@@ -23,8 +23,8 @@ from ..evaluation.pairing import LoadedDataset, load_dataset, needed_geometries
 from ..evaluation.runner import compute_anywhere
 from ..evaluation.sources import source_opener
 from ..evaluation.storage import CellFiles
+from ..host.machine import code_version
 from ..images.decoders import choose_decoder
-from ..machine import code_version
 from .jobs import ChunkJob, Described, Part, WorkPlan
 
 __all__ = ["ChunkWorker", "describe"]

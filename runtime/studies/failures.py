@@ -12,7 +12,7 @@ from ...metrics_gpu.grounding.curves import dice_curves
 from ...metrics_gpu.grounding.scores import GroundingScores
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
-from ..config import DatasetConfig
+from ..host.config import DatasetConfig
 from ..reporting.gallery.build import collect_pictures
 from ..reporting.table import Column, Item, Table
 from .kept_maps import kept_maps

@@ -23,7 +23,7 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.select import open_engine
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.scaling import ray_serve
 from xbench_fast.runtime.scaling.jobs import Part, WorkPlan
 from xbench_fast.runtime.scaling.ray_pool import RayWorkers

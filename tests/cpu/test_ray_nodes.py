@@ -10,7 +10,7 @@ import pytest
 from scaling_world import ClusterWorld, plan_for
 from synthetic import make_bundle, make_dataset, save_graph
 from xbench_fast.engines.errors import ConfigError, EngineError
-from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.scaling import ray_pool
 from xbench_fast.runtime.scaling.ray_pool import RayWorkers
 

@@ -18,7 +18,7 @@ from xbench_fast.engines.ort_cuda import cuda_reason
 from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tensorrt import tensorrt_reason, tensorrt_rtx_reason
 from xbench_fast.metrics_gpu import sweep
-from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.host.config import DatasetConfig
 
 pytestmark = pytest.mark.gpu
 

@@ -13,11 +13,11 @@ from make_images import dicom, encode
 from synthetic import make_bundle, make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError, ImageError
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.config import DatasetConfig
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.datasets.regions import Boxes, Rle, union
 from xbench_fast.runtime.evaluation.baselines import BASELINES, draw_case, split_baselines
+from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.size import image_size
 
 NAMES = [f"baseline:{name}" for name in BASELINES]

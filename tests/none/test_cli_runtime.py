@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pydicom.pixels import get_decoder
 from synthetic import make_bundle, make_dataset
-from xbench_fast.runtime import doctor
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.cli.app import COMMANDS, app
+from xbench_fast.runtime.host import doctor
 from xbench_fast.runtime.images.samples import SYNTAXES, sample_pixels
 
 

@@ -14,9 +14,9 @@ from make_images import dicom, encode
 from PIL import Image
 from xbench_fast.engines.errors import EngineError, ImageAccessError, ImageError, MissingExtraError, RunError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime import doctor
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.preparing import prepare
+from xbench_fast.runtime.host import doctor
 from xbench_fast.runtime.images import dali, decoders
 from xbench_fast.runtime.images.dali import DaliDecoder, dali_version, supports
 from xbench_fast.runtime.images.decode import read_grey, reader_version
@@ -153,9 +153,9 @@ def test_an_evaluation_names_the_decoder_and_needs_the_cache(tmp_path: Path, mon
     pytest.importorskip("pyarrow")
     from evaluation_world import World
     from synthetic import make_bundle, make_dataset
-    from xbench_fast.runtime.config import DatasetConfig
     from xbench_fast.runtime.evaluation.pairing import load_dataset
     from xbench_fast.runtime.evaluation.sources import source_opener
+    from xbench_fast.runtime.host.config import DatasetConfig
 
     monkeypatch.setattr(dali, "DaliDecoder", Stand)
     data = DatasetConfig("coco", make_dataset(tmp_path / "data", 6), "coco")

@@ -13,11 +13,11 @@ from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
 from test_kept_results import spoil
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.config import DatasetConfig
 from xbench_fast.runtime.evaluation.merging import merge_shards
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.sharding import Shard
+from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.studies.material import Sampling, load_material

@@ -6,8 +6,9 @@ import sys
 
 import device_on_cpu
 import pytest
-from xbench_fast.runtime import doctor, gpu_packages
-from xbench_fast.runtime.gpu_packages import cuda_of, driver_reason, installed_packages, mixture
+from xbench_fast.runtime.host import doctor
+from xbench_fast.runtime.host import packages as gpu_packages
+from xbench_fast.runtime.host.packages import cuda_of, driver_reason, installed_packages, mixture
 
 
 @pytest.mark.parametrize(

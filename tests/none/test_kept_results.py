@@ -10,11 +10,11 @@ from evaluation_world import World, same
 from stored_counts import add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.config import DatasetConfig
 from xbench_fast.runtime.evaluation.merging import merge_shards
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.rundir import RUN_FILE, RunDirectory
 from xbench_fast.runtime.evaluation.sharding import Shard, shard_folder
+from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.load import load_run
 from xbench_fast.runtime.studies.material import load_material
 

@@ -14,15 +14,15 @@ from synthetic import make_dataset
 from xbench_fast.engines.errors import ConfigError, DataError, ImageAccessError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cli.datasets import _describe
-from xbench_fast.runtime.config import DatasetConfig, find_config, load_config
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.decoding import decode_case, direct_source
 from xbench_fast.runtime.evaluation.pairing import load_dataset, select_bundles
+from xbench_fast.runtime.host.config import DatasetConfig, find_config, load_config
+from xbench_fast.runtime.host.paths import has_file, has_folder
 from xbench_fast.runtime.images.decode import is_there, read_grey
 from xbench_fast.runtime.prepared import PreparedStore
-from xbench_fast.runtime.presence import has_file, has_folder
 
 SQUASH = Geometry("squash", 32, 32, "bicubic")
 

@@ -10,7 +10,7 @@ import pytest
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.export.cli import main
 from xbench_fast.export.cli.models_in_config import ModelEntry, ModelTable, importable, read_models
-from xbench_fast.runtime.config import load_config
+from xbench_fast.runtime.host.config import load_config
 
 WHOLE = """
 bundles = ["made", "others"]

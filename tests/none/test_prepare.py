@@ -22,15 +22,15 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime import cache as caches
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.config import DatasetConfig
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.pairing import load_dataset, needed_geometries
 from xbench_fast.runtime.evaluation.sources import source_opener
+from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.host.sizes import format_bytes, parse_bytes
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
 from xbench_fast.runtime.prepared import PreparedStore
 from xbench_fast.runtime.prepared_set import PreparedSet
-from xbench_fast.runtime.sizes import format_bytes, parse_bytes
 
 SQUASH = Geometry("squash", 32, 32, "bilinear")
 CROP = Geometry("crop", 32, 36, "bicubic")

@@ -16,7 +16,7 @@ from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError, RunError
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.config import DatasetConfig
+from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.scaling.jobs import ChunkJob, Part, WorkPlan, everywhere
 from xbench_fast.runtime.scaling.worker import ChunkWorker, describe
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ....engines.errors import XBenchError
-from ...config import DatasetConfig
 from ...evaluation.pairing import LoadedDataset, load_dataset
+from ...host.config import DatasetConfig
 from ..load import Run
 from ..results import Results
 from .candidates import ModelPairs, model_pairs, pair_scores

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from ....engines.errors import DataError, ImageError, XBenchError
 from ....engines.geometry import Geometry
-from ...config import DatasetConfig
 from ...datasets.registry import DATASETS
 from ...evaluation.decoding import decode_ahead, direct_source
 from ...evaluation.pairing import LoadedDataset
 from ...evaluation.schema import GRID
-from ...machine import usable_cores
+from ...host.config import DatasetConfig
+from ...host.machine import usable_cores
 from ...prepared import PreparedStore
 from ...prepared_files import read_meaning
 from ...prepared_keys import store_folder

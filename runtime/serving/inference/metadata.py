@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ...machine import code_version
+from ...host.machine import code_version
 from ...reporting.stamps import stamp
 from ..protocol.requests import BOX_COLUMNS, OUTPUTS
 from ..protocol.v2 import EXTENSIONS, INPUTS, SERVER_NAME

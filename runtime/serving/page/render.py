@@ -6,7 +6,7 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...machine import code_version
+from ...host.machine import code_version
 from ...viewing.assets import content_policy, one_script, shared_asset
 from ..inference.metadata import NOTICE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from ..engines.errors import ConfigError
+from ...engines.errors import ConfigError
 
 __all__ = ["format_bytes", "parse_bytes"]
 

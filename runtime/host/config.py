@@ -38,8 +38,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..engines.errors import ConfigError
-from .presence import has_file, has_folder
+from ...engines.errors import ConfigError
+from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
 __all__ = [

@@ -56,7 +56,7 @@ def examine() -> list[Check]:
 
 
 def _engines() -> Iterator[Check]:
-    from ..engines.select import backend_status
+    from ...engines.select import backend_status
 
     for status in backend_status():
         found = next(filter(None, map(_version, _PACKAGES.get(status.name, ()))), None)
@@ -66,7 +66,7 @@ def _engines() -> Iterator[Check]:
 def _decoders() -> Iterator[Check]:
     for kind in ("PNG", "JPEG"):
         yield _tried("decoder", kind, _version("pillow"), partial(_round_trip, kind))
-    from .images.samples import SYNTAXES
+    from ..images.samples import SYNTAXES
 
     pydicom = _version("pydicom")
     for name in SYNTAXES:
@@ -75,8 +75,8 @@ def _decoders() -> Iterator[Check]:
 
 def _gpu() -> Iterator[Check]:
     """Of the same group: what the engines and the sweep on a GPU stand on."""
-    from ..engines.device import gpu_reason
-    from . import gpu_packages as packages
+    from ...engines.device import gpu_reason
+    from . import packages as packages
 
     installed = packages.installed_packages()
     needed = {cuda for name, found in installed.items() if (cuda := packages.cuda_of(name, found)) is not None}
@@ -93,8 +93,8 @@ def _gpu() -> Iterator[Check]:
 
 def _gpu_decoder() -> Iterator[Check]:
     """A group of its own: nothing is wrong where it is not usable."""
-    from .images.dali import dali_version
-    from .images.decoders import dali_difference
+    from ..images.dali import dali_version
+    from ..images.decoders import dali_difference
 
     found = dali_version()
     if found is None:
@@ -149,7 +149,7 @@ def _round_trip(kind: str) -> None:
     import numpy as np
     from PIL import Image
 
-    from .images.decode import decode_grey
+    from ..images.decode import decode_grey
 
     buffer = io.BytesIO()
     Image.fromarray(np.full((8, 8), 130, np.uint8)).save(buffer, kind)
@@ -160,9 +160,9 @@ def _round_trip(kind: str) -> None:
 def _dicom_round_trip(name: str) -> None:
     import numpy as np
 
-    from ..engines.errors import ImageError
-    from .images.decode import decode_grey
-    from .images.samples import dicom_sample, sample_pixels
+    from ...engines.errors import ImageError
+    from ..images.decode import decode_grey
+    from ..images.samples import dicom_sample, sample_pixels
 
     try:
         grey = decode_grey(dicom_sample(name), f"a test DICOM in {name}")
@@ -176,7 +176,7 @@ def _dicom_round_trip(name: str) -> None:
 def _sweep_once() -> None:
     import numpy as np
 
-    from ..metrics_gpu.sweep.sweep import sweep
+    from ...metrics_gpu.sweep.sweep import sweep
 
     counts = sweep(np.arange(4, dtype=np.float32).reshape(1, 2, 2), np.ones((1, 8, 8), np.bool_), size=(8, 8))
     if int(counts.area[0, 0]) != 64 or not counts.hit[0]:

@@ -1,0 +1,1 @@
+"""What this machine is and can: configuration, paths, sizes, packages, doctor."""
