@@ -12,16 +12,16 @@ import numpy as np
 from ...engines.errors import EngineError
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.sweep import sweep, unpack_masks
+from ..cache.prepared_set import PreparedSet
+from ..cache.preparing import prepare
 from ..datasets.base import Case
 from ..evaluation.cell import Cell
 from ..evaluation.decoding import PixelSource, direct_source
 from ..evaluation.measure import Measure
-from ..evaluation.preparing import prepare
 from ..evaluation.runner import compute_anywhere
 from ..evaluation.schema import GRID
 from ..evaluation.scoring import Queries
 from ..evaluation.storage import CellFiles
-from ..prepared_set import PreparedSet
 from .inputs import films_as_cases, prompts_of
 from .measurement import Limit, Measurement
 from .models import Subject

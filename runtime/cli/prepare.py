@@ -127,7 +127,7 @@ def _one(
     decoder: Decoder,
     progress: Any,
 ) -> dict[str, Any]:
-    from ..evaluation.preparing import prepare as prepare_images
+    from ..cache.preparing import prepare as prepare_images
     from ..evaluation.sources import open_prepared
 
     def wait(store: Path) -> None:
@@ -163,7 +163,7 @@ def _geometry(text: str) -> Geometry:
 
 
 def _tell_outdated(folder: Path, progress: Any) -> None:
-    from ..cache import list_stores
+    from ..cache.maintenance import list_stores
     from ..host.sizes import format_bytes
 
     old = [store for store in list_stores(folder) if store.outdated]

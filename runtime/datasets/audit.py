@@ -14,8 +14,8 @@ from ...engines.errors import ImageAccessError, ImageError
 from ..host.machine import usable_cores
 from ..host.paths import has_file, has_folder
 from ..images.decode import is_there, read_grey
-from ..images.masks import region_grid
 from .base import Case, Dataset, OfficialCounts, Region
+from .masks import region_grid
 from .regions import AtLeast, Boxes, Union
 
 __all__ = ["Audit", "Check", "audit"]

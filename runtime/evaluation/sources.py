@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.geometry import Geometry
+from ..cache.preparing import prepare
 from ..images.decoders import CPU, Decoder
 from .dali_feed import DaliSource
 from .decoding import PixelSource, direct_source
 from .pairing import LoadedDataset
-from .preparing import prepare
 
 if TYPE_CHECKING:
-    from ..prepared_set import PreparedSet
+    from ..cache.prepared_set import PreparedSet
 
 __all__ = ["OpenSource", "open_prepared", "source_opener"]
 
@@ -81,10 +81,10 @@ def open_prepared(
     All cases are covered, not the limited ones: a trial on a few of them then fills the stores of the full evaluation.
     Raises RunError.
     """
-    from ..cache import make_room
+    from ..cache.maintenance import make_room
+    from ..cache.prepared_keys import store_bytes, store_folder
+    from ..cache.prepared_set import PreparedSet
     from ..host.sizes import format_bytes
-    from ..prepared_keys import store_bytes, store_folder
-    from ..prepared_set import PreparedSet
 
     cases = loaded.dataset.cases()
     if limit is not None:

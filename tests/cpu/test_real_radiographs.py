@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.cache.prepared import PreparedStore
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
+from xbench_fast.runtime.datasets.masks import region_grid
 from xbench_fast.runtime.datasets.rsna import Rsna
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
-from xbench_fast.runtime.images.masks import region_grid
-from xbench_fast.runtime.prepared import PreparedStore
 
 SQUASH = Geometry("squash", 224, 224, "bicubic")
 

@@ -13,13 +13,13 @@ import pytest
 from locked import locked, open_folder
 from make_images import encode
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime import cache as caches
+from xbench_fast.runtime.cache import maintenance as caches
+from xbench_fast.runtime.cache.prepared import PreparedStore
+from xbench_fast.runtime.cache.prepared_locks import in_use, remove_store
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.images import dali
 from xbench_fast.runtime.images.decode import reader_version
-from xbench_fast.runtime.prepared import PreparedStore
-from xbench_fast.runtime.prepared_locks import in_use, remove_store
 
 SQUASH = Geometry("squash", 32, 32, "bilinear")
 

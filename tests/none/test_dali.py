@@ -14,15 +14,15 @@ from make_images import dicom, encode
 from PIL import Image
 from xbench_fast.engines.errors import EngineError, ImageAccessError, ImageError, MissingExtraError, RunError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.cache.prepared_set import PreparedSet
+from xbench_fast.runtime.cache.preparing import prepare
 from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.evaluation.preparing import prepare
 from xbench_fast.runtime.host import doctor
 from xbench_fast.runtime.images import dali, decoders
 from xbench_fast.runtime.images.dali import DaliDecoder, dali_version, supports
 from xbench_fast.runtime.images.decode import read_grey, reader_version
 from xbench_fast.runtime.images.decoders import CPU, Decoder, choose_decoder, dali_difference
 from xbench_fast.runtime.images.geometry import to_model
-from xbench_fast.runtime.prepared_set import PreparedSet
 
 SQUASH = Geometry("squash", 64, 64, "bicubic")
 CROP = Geometry("crop", 48, 64, "bilinear")

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.cache.prepared import PreparedStore
 from xbench_fast.runtime.evaluation.storage import write_json
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.prepared import PreparedStore
 from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.gallery import pictures

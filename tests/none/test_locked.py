@@ -13,6 +13,7 @@ from make_images import encode
 from synthetic import make_dataset
 from xbench_fast.engines.errors import ConfigError, DataError, ImageAccessError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.cache.prepared import PreparedStore
 from xbench_fast.runtime.cli.datasets import _describe
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Case
@@ -22,7 +23,6 @@ from xbench_fast.runtime.evaluation.pairing import load_dataset, select_bundles
 from xbench_fast.runtime.host.config import DatasetConfig, find_config, load_config
 from xbench_fast.runtime.host.paths import has_file, has_folder
 from xbench_fast.runtime.images.decode import is_there, read_grey
-from xbench_fast.runtime.prepared import PreparedStore
 
 SQUASH = Geometry("squash", 32, 32, "bicubic")
 

@@ -20,7 +20,9 @@ from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime import cache as caches
+from xbench_fast.runtime.cache import maintenance as caches
+from xbench_fast.runtime.cache.prepared import PreparedStore
+from xbench_fast.runtime.cache.prepared_set import PreparedSet
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.pairing import load_dataset, needed_geometries
@@ -29,8 +31,6 @@ from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.host.sizes import format_bytes, parse_bytes
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
-from xbench_fast.runtime.prepared import PreparedStore
-from xbench_fast.runtime.prepared_set import PreparedSet
 
 SQUASH = Geometry("squash", 32, 32, "bilinear")
 CROP = Geometry("crop", 32, 36, "bicubic")
@@ -51,7 +51,7 @@ def data(tmp_path: Path) -> DatasetConfig:
 @pytest.fixture
 def decodes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each image file is decoded."""
-    import xbench_fast.runtime.prepared as module
+    import xbench_fast.runtime.cache.prepared as module
 
     counted: Counter[str] = Counter()
 
@@ -199,7 +199,7 @@ def test_the_threads_of_the_configuration_are_used(
     flags: tuple[object, ...],
     threads: int,
 ) -> None:
-    import xbench_fast.runtime.evaluation.preparing as module
+    import xbench_fast.runtime.cache.preparing as module
 
     used, real = [], module.prepare
 
@@ -311,7 +311,7 @@ def test_a_store_deleted_while_it_is_opened_is_begun_again(tmp_path: Path, data:
         """
         import sys
         from pathlib import Path
-        from xbench_fast.runtime.cache import clear
+        from xbench_fast.runtime.cache.maintenance import clear
         print("ready", flush=True)
         while True:
             clear(Path(sys.argv[1]))

@@ -17,10 +17,10 @@ import pytest
 from make_images import encode
 from xbench_fast.engines.errors import ImageAccessError, ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.cache.prepared import PreparedStore
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
-from xbench_fast.runtime.prepared import PreparedStore
 
 SQUASH = Geometry("squash", 32, 32, "bicubic")
 
@@ -47,7 +47,7 @@ def test_an_image_is_decoded_once_and_read_from_the_store_afterwards(tmp_path: P
     for number, (pixels, height, width) in enumerate(first):
         assert (height, width) == (40 + number, 50)
         np.testing.assert_array_equal(pixels, to_model(read_grey(cases[number].image), SQUASH))
-    import xbench_fast.runtime.prepared as module
+    import xbench_fast.runtime.cache.prepared as module
 
     monkeypatch.setattr(module, "read_grey", lambda path: pytest.fail("decoded again"))  # type: ignore[attr-defined]
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
@@ -118,7 +118,7 @@ def test_what_is_the_fault_of_the_image_is_remembered(tmp_path: Path, monkeypatc
                 with pytest.raises(ImageError) as caught:
                     store.load(number)
                 assert not isinstance(caught.value, ImageAccessError) and store.reason(number)
-        monkeypatch.setattr("xbench_fast.runtime.prepared.read_grey", lambda path: pytest.fail("decoded again"))
+        monkeypatch.setattr("xbench_fast.runtime.cache.prepared.read_grey", lambda path: pytest.fail("decoded again"))
 
 
 def test_put_and_mark_by_hand(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_killed_process_leaves_only_whole_or_empty_slots(tmp_path: Path) -> No
         import numpy as np
         from xbench_fast.engines.geometry import Geometry
         from xbench_fast.runtime.datasets.base import Case
-        from xbench_fast.runtime.prepared import PreparedStore
+        from xbench_fast.runtime.cache.prepared import PreparedStore
         root = Path(sys.argv[1])
         cases = [Case(f"c{n}", root / "images" / f"{n}.png", {}, {}, "all") for n in range(30)]
         store = PreparedStore.open(root / "cache", "demo", cases, Geometry("squash", 32, 32, "bicubic"))

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from ....engines.errors import DataError, ImageError, XBenchError
 from ....engines.geometry import Geometry
+from ...cache.prepared import PreparedStore
+from ...cache.prepared_files import read_meaning
+from ...cache.prepared_keys import store_folder
 from ...datasets.registry import DATASETS
 from ...evaluation.decoding import decode_ahead, direct_source
 from ...evaluation.pairing import LoadedDataset
 from ...evaluation.schema import GRID
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
-from ...prepared import PreparedStore
-from ...prepared_files import read_meaning
-from ...prepared_keys import store_folder
 
 if TYPE_CHECKING:
     from ...datasets.base import Case

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..engines.errors import RunError
-from .host.paths import has_folder
-from .images.dali import dali_reader
-from .images.decode import reader_version
+from ...engines.errors import RunError
+from ..host.paths import has_folder
+from ..images.dali import dali_reader
+from ..images.decode import reader_version
 from .prepared_files import RECORD, read_meaning
 from .prepared_locks import GRAVE, STORE_FILES, in_use, remove_store
 

@@ -9,10 +9,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from ...engines.errors import ImageAccessError, ImageError
+from ..evaluation.decoding import decode_ahead
 from ..images.decoders import CPU, Decoder
-from ..prepared_keys import Identity, file_identity
-from ..prepared_set import Filled, PreparedSet
-from .decoding import decode_ahead
+from .prepared_keys import Identity, file_identity
+from .prepared_set import Filled, PreparedSet
 
 __all__ = ["Preparation", "prepare"]
 

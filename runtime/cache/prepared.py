@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.errors import ImageAccessError, ImageError
-from ..engines.geometry import Geometry
-from .datasets.base import Case
-from .images.decode import read_grey
-from .images.geometry import to_model
+from ...engines.errors import ImageAccessError, ImageError
+from ...engines.geometry import Geometry
+from ..datasets.base import Case
+from ..images.decode import read_grey
+from ..images.geometry import to_model
 from .prepared_files import RECORD, StoreFiles
 from .prepared_keys import Identity, disk_error, file_identity, store_folder
 from .prepared_locks import Hold

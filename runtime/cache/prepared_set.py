@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.errors import ImageError
-from ..engines.geometry import Geometry
-from .datasets.base import Case
+from ...engines.errors import ImageError
+from ...engines.geometry import Geometry
+from ..datasets.base import Case
 from .prepared import PreparedStore, load_once
 from .prepared_keys import file_identity
 

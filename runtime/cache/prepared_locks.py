@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from .host.paths import has_folder
+from ..host.paths import has_folder
 
 __all__ = ["GRAVE", "STORE_FILES", "Hold", "in_use", "remove_store"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets.base import Region
-from ..datasets.regions import Boxes
+from .base import Region
+from .regions import Boxes
 
 __all__ = ["region_grid"]
 

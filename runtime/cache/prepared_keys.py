@@ -7,10 +7,10 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..engines.errors import ImageAccessError, RunError
-from ..engines.geometry import Geometry
-from .datasets.base import Case
-from .images.decode import reader_version
+from ...engines.errors import ImageAccessError, RunError
+from ...engines.geometry import Geometry
+from ..datasets.base import Case
+from ..images.decode import reader_version
 from .prepared_files import RECORD
 
 __all__ = ["Identity", "disk_error", "file_identity", "store_bytes", "store_folder"]
