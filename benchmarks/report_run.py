@@ -21,16 +21,16 @@ from pathlib import Path
 
 import numpy as np
 from xbench_fast.metrics_gpu.sweep.sweep import pack_masks
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
-from xbench_fast.runtime.evaluation.schema import result_schema
 from xbench_fast.runtime.evaluation.scoring import Row, rows_table
-from xbench_fast.runtime.evaluation.storage import KEY_FIELD
 from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.differences import find_differences
 from xbench_fast.runtime.reporting.illustrate import illustrate
-from xbench_fast.runtime.reporting.load import load_run
 from xbench_fast.runtime.reporting.report import TITLE, Report, write_report
 from xbench_fast.runtime.reporting.tables import all_tables
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.schema import result_schema
+from xbench_fast.runtime.results.storage import KEY_FIELD
 
 PIXELS, SIDE, CELLS = 224 * 224, 224, 14
 MODELS = ("clip", "biomedclip", "medklip", "kad", "mavl", "carzero", "devide")

@@ -12,11 +12,11 @@ from xbench_fast.runtime.evaluation.map_files import MapFolder
 from xbench_fast.runtime.evaluation.measure import Sweep
 from xbench_fast.runtime.evaluation.options import Options, Outcome
 from xbench_fast.runtime.evaluation.progress import PlainProgress
-from xbench_fast.runtime.evaluation.rundir import RunDirectory, read_run
 from xbench_fast.runtime.evaluation.runner import Runner
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.decoders import CPU, Decoder
+from xbench_fast.runtime.results.run_directory import RunDirectory, read_run
 
 
 class World:

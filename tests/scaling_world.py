@@ -10,9 +10,9 @@ from typing import Any
 from evaluation_world import World
 from xbench_fast.runtime.evaluation.options import Options, Outcome
 from xbench_fast.runtime.evaluation.progress import PlainProgress
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.host.machine import code_version
+from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.scaling.driver import ClusterRunner
 from xbench_fast.runtime.scaling.jobs import Backend, ChunkJob, Described, Part, WorkPlan, everywhere
 from xbench_fast.runtime.scaling.worker import ChunkWorker, describe

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
-from xbench_fast.runtime.evaluation.schema import result_schema
 from xbench_fast.runtime.evaluation.scoring import Row, rows_table
-from xbench_fast.runtime.evaluation.storage import KEY_FIELD
+from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.schema import result_schema
+from xbench_fast.runtime.results.storage import KEY_FIELD
 
 PIXELS = 224 * 224
 CLASSES = ("Mass", "Effusion", "Edema")

@@ -19,9 +19,9 @@ from ..evaluation.cell import Cell
 from ..evaluation.decoding import PixelSource, direct_source
 from ..evaluation.measure import Measure
 from ..evaluation.runner import compute_anywhere
-from ..evaluation.schema import GRID
 from ..evaluation.scoring import Queries
-from ..evaluation.storage import CellFiles
+from ..results.schema import GRID
+from ..results.storage import CellFiles
 from .inputs import films_as_cases, prompts_of
 from .measurement import Limit, Measurement
 from .models import Subject

@@ -71,7 +71,7 @@ def compare(
     from ..comparing.changes import Resampling
     from ..comparing.comparison import compare_runs
     from ..comparing.gate import judge
-    from ..reporting.load import load_run
+    from ..results.load import load_run
 
     wanted = _conditions(conditions)
     models = _models(run_b, model_a, model_b)
@@ -126,8 +126,8 @@ def _write(
 ) -> list[Path]:
     from ..comparing.layout import comparison_facts, comparison_tables
     from ..comparing.record import to_record
-    from ..evaluation.storage import write_atomic, write_json
     from ..reporting.markdown import to_markdown
+    from ..results.storage import write_atomic, write_json
 
     if json_file:
         write_json(json_file, to_record(found, verdicts))

@@ -181,10 +181,10 @@ def _evaluate(
     from ..evaluation.map_files import split_maps
     from ..evaluation.pairing import needed_geometries, select_bundles, select_datasets
     from ..evaluation.progress import progress_for
-    from ..evaluation.rundir import RunDirectory
     from ..evaluation.runner import Runner
     from ..evaluation.sources import source_opener
     from ..images.decoders import CPU, choose_decoder
+    from ..results.run_directory import RunDirectory
     from .scaling import on_cluster, work_plan
     from .terminal import make_console
 

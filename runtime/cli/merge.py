@@ -19,8 +19,8 @@ def merge(shards: tuple[Path, ...], out: Path) -> int:
     that of an evaluation in one piece: a later eval with the same --out computes nothing again. Cells that a shard has
     not finished are named and left out; merge again when it has. The shards themselves stay as they are.
     """
-    from ..evaluation.merging import merge_shards
     from ..evaluation.progress import progress_for
+    from ..results.merging import merge_shards
     from .terminal import make_console
 
     progress = progress_for(make_console())

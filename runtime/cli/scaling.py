@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..evaluation.map_files import MapFolder
     from ..evaluation.options import Options, Outcome
     from ..evaluation.progress import Progress
-    from ..evaluation.rundir import RunDirectory
-    from ..evaluation.sharding import Shard
     from ..host.config import Config, DatasetConfig
+    from ..results.run_directory import RunDirectory
+    from ..results.shards import Shard
     from ..scaling.jobs import Backend, Described, WorkPlan
     from ..scaling.ray_pool import RayWorkers
 
@@ -49,7 +49,7 @@ class Scale:
         """The run directory, and where prepared images are kept unless --cache says it; `configured`: as xbench.toml
         says. Memory-mapped files on a file system that several machines write to are no cache, so that one is not used.
         """
-        from ..evaluation.sharding import shard_folder
+        from ..results.shards import shard_folder
 
         if self.cluster is not None:
             return out, None
@@ -99,7 +99,7 @@ def scaling_options(function: F) -> F:
         gpus_per_worker: float | None,
         **others: Any,
     ) -> Any:
-        from ..evaluation.sharding import Shard
+        from ..results.shards import Shard
 
         scale = Scale(Shard.parse(shard) if shard is not None else None, cluster, workers, gpus_per_worker)
         return function(*args, scale=scale, **others)

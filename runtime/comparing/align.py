@@ -13,10 +13,10 @@ from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.options import GroundingOptions
 from ...metrics_gpu.statistics.bootstrap import patient_index
 from ...metrics_gpu.sweep.counts import Counts
-from ..reporting.choices import Choices
-from ..reporting.load import CellRows, Run
-from ..reporting.pairs import ScoredPairs, scored_pairs
-from ..reporting.shared import common_places, image_names, pair_keys
+from ..results.basis import common_places, image_names, pair_keys
+from ..results.choices import Choices
+from ..results.load import CellRows, Run
+from ..results.pairs import ScoredPairs, scored_pairs
 from .matching import Match
 
 __all__ = ["Aligned", "OnlyIn", "Side", "align"]

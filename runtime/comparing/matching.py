@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...engines.errors import RunError
-from ..reporting.load import Run
+from ..results.load import Run
 
 __all__ = ["Lone", "Match", "Matches", "match_cells"]
 

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, ImageError
 from ..host.paths import has_file
+from ..results.schema import GRID, THRESHOLD_COUNT
 from .decoding import Decoded, region_masks
 from .measure import Measure, Pair
-from .schema import GRID, THRESHOLD_COUNT
 from .scoring import Row, empty_rows
 
 if TYPE_CHECKING:

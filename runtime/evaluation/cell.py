@@ -13,11 +13,11 @@ import numpy as np
 
 from ...engines.base import Engine, Scores
 from ...engines.prompts import PromptSet
+from ..results.schema import result_schema
+from ..results.storage import KEY_FIELD, CellFiles
 from .decoding import Decoded, PixelSource, decode_ahead, decode_case
 from .measure import Measure
-from .schema import result_schema
 from .scoring import Queries, Row, in_order, rows_table, score_batch
-from .storage import KEY_FIELD, CellFiles
 
 if TYPE_CHECKING:
     from ..datasets.base import Case

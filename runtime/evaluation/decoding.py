@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError, ImageError
-from .schema import GRID
+from ..results.schema import GRID
 
 if TYPE_CHECKING:
     from ...engines.geometry import Geometry

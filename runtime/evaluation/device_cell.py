@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from ...engines.device import SLOTS, DeviceEngine, load_cupy
 from ...engines.errors import EngineError
+from ..results.schema import result_schema
+from ..results.storage import KEY_FIELD
 from .cell import Cell
 from .dali_feed import DaliFeed, DaliSource
 from .decoding import Decoded, decode_case, direct_source
 from .device_sweep import Started, start
 from .feeding import Batch, Feed, PinnedFeed
 from .measure import Measure
-from .schema import result_schema
 from .scoring import Queries, Row, in_order, rows_table
-from .storage import KEY_FIELD
 
 if TYPE_CHECKING:
     from ..datasets.base import Case

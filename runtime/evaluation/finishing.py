@@ -11,12 +11,12 @@ from typing import Any
 
 from ...engines.errors import RunError, XBenchError
 from ..host.machine import code_version
-from .content import changed_ingredients, digest_of
+from ..results.cell_key import changed_ingredients, digest_of
+from ..results.run_directory import RunDirectory, cell_stem
+from ..results.storage import CellFiles
 from .options import Outcome
 from .pairing import LoadedDataset
 from .progress import Progress, cell_summary, kept_line
-from .rundir import RunDirectory, cell_stem
-from .storage import CellFiles
 
 __all__ = ["Finisher", "PlannedCell"]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.native import native_map, segment
 from ...metrics_gpu.grounding.protocols import Protocol, protocol
+from ..results.schema import GRID
 from .decoding import Decoded
-from .schema import GRID
 
 if TYPE_CHECKING:
     from ...metrics_gpu.sweep.counts import Counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .sharding import Shard
+from ..results.shards import Shard
 
 __all__ = ["Options", "Outcome"]
 

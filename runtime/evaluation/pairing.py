@@ -18,9 +18,9 @@ from ..datasets.base import Case, Dataset
 from ..datasets.registry import DATASETS
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file, has_folder
-from .content import dataset_digest
+from ..results.cell_key import dataset_digest
+from ..results.shards import Shard
 from .options import Options
-from .sharding import Shard
 
 __all__ = [
     "LoadedDataset",

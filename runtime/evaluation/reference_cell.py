@@ -7,12 +7,12 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ..results.schema import result_schema
+from ..results.storage import KEY_FIELD, CellFiles
 from .cell import batches
 from .decoding import decode_ahead
 from .references import Reference
-from .schema import result_schema
 from .scoring import Row, rows_table
-from .storage import KEY_FIELD, CellFiles
 
 if TYPE_CHECKING:
     from .pairing import LoadedDataset

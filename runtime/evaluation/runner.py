@@ -18,8 +18,10 @@ from ...metrics_gpu.grounding.protocols import protocol
 from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
 from ..images.decoders import CPU, Decoder
+from ..results.cell_key import cell_ingredients, reference_ingredients
+from ..results.run_directory import RunDirectory
+from ..results.storage import CellFiles
 from .cell import Cell, compute_cell
-from .content import cell_ingredients, reference_ingredients
 from .device_cell import compute_on_device
 from .finishing import Finisher, PlannedCell
 from .map_files import MapFolder
@@ -29,9 +31,7 @@ from .pairing import LoadedDataset, load_dataset, prompt_set_name, shared_findin
 from .progress import Progress, not_asked_line, some_names
 from .reference_cell import compute_reference
 from .references import baseline_reference, maps_reference
-from .rundir import RunDirectory
 from .sources import OpenSource
-from .storage import CellFiles
 
 __all__ = ["OpenEngine", "Options", "Outcome", "Runner", "compute_anywhere"]
 

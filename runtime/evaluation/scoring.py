@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ...engines.base import Scores
 from ...engines.prompts import PromptSet
+from ..results.schema import THRESHOLD_COUNT, result_schema
 from .decoding import Decoded
 from .measure import Measure, Pair
-from .schema import THRESHOLD_COUNT, result_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

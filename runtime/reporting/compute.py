@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from ...engines.errors import ConfigError
 from ...metrics_gpu.grounding.search import model_levels
 from ..host.machine import usable_cores
-from .choices import DEFAULTS, Choices
-from .load import CellRows, Run
-from .pairs import ScoredPairs, scored_pairs, why_left_out
-from .patients import dataset_patients
+from ..results.basis import find_bases
+from ..results.choices import DEFAULTS, Choices
+from ..results.load import CellRows, Run
+from ..results.pairs import ScoredPairs, scored_pairs, why_left_out
+from ..results.patients import dataset_patients
 from .results import Results
-from .shared import find_bases
 from .values import CellValues, cell_values
 
 __all__ = ["make_results"]

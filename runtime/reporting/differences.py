@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...metrics_gpu.recognition.delong import auc_differences
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.paired import holm, paired_difference
-from .load import CellRows
+from ..results.load import CellRows
 from .overlaps import Overlap, Overlaps
 from .results import Results
 from .values import CellValues

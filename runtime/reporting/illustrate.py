@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, RunError, XBenchError
-from ..evaluation.storage import write_atomic
+from ..results.storage import write_atomic
 from .provenance import hashes
 from .results import Results
 
 if TYPE_CHECKING:
     from ..host.config import DatasetConfig
+    from ..results.load import Run
     from .figures import Figure
     from .gallery.model import Gallery
-    from .load import Run
     from .table import Table
 
 __all__ = ["illustrate", "remove_drawn"]

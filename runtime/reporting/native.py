@@ -14,7 +14,7 @@ from ...metrics_gpu.grounding.native import SEARCHED, TUNED
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
-from .load import Run
+from ..results.load import Run
 from .printed import NONE, percent
 from .stamps import OPTIMISTIC, stamps
 from .table import Column, Item, Table

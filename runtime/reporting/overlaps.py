@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..host.machine import usable_cores
-from .load import CellRows
+from ..results.basis import common_places, image_names, pair_keys
+from ..results.load import CellRows
+from ..results.pairs import ScoredPairs
 from .numbers import GROUNDING
-from .pairs import ScoredPairs
 from .results import Results
-from .shared import common_places, image_names, pair_keys
 from .values import CellValues, cell_values
 
 __all__ = ["Extent", "Overlap", "Overlaps"]

@@ -8,14 +8,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..evaluation.storage import write_atomic, write_json
-from .choices import DEFAULTS, Choices
+from ..results.choices import DEFAULTS, Choices
+from ..results.load import Run, load_run
+from ..results.storage import write_atomic, write_json
 from .compute import make_results
 from .differences import Differences, find_differences
 from .document import to_json
 from .files import csv_files
 from .latex import to_latex
-from .load import Run, load_run
 from .markdown import to_markdown
 from .native import native_tables
 from .provenance import provenance

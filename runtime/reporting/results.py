@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.statistics.aggregate import macro_mean, micro_mean
 from ...metrics_gpu.statistics.bootstrap import percentile_interval
-from .choices import DEFAULTS, Choices
-from .load import CellRows
+from ..results.basis import Basis
+from ..results.choices import DEFAULTS, Choices
+from ..results.load import CellRows
+from ..results.pairs import ScoredPairs
+from ..results.patients import Patients
 from .numbers import GROUNDING, Number
-from .pairs import ScoredPairs
 from .paper import Paper
-from .patients import Patients
-from .shared import Basis
 from .stamps import limit_stamps, parts, stamps
 from .values import MEANS, CellValues
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ...metrics_gpu.grounding.replicates import Search, searched_replicates
 from ...metrics_gpu.recognition.replicates import recognition_replicates
 from ...metrics_gpu.statistics.bootstrap import Interval, Replicates, percentile_intervals
-from .load import CellRows
-from .pairs import ScoredPairs
-from .patients import Patients
+from ..results.load import CellRows
+from ..results.pairs import ScoredPairs
+from ..results.patients import Patients
 
 __all__ = ["Recognised", "Spread", "spread_of"]
 

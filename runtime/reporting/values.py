@@ -19,14 +19,14 @@ from ...metrics_gpu.recognition.scores import ClassRecognition, Recognition, rec
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
-from .choices import DEFAULTS, Choices
-from .load import CellRows
+from ..results.choices import DEFAULTS, Choices
+from ..results.load import CellRows
+from ..results.pairs import ScoredPairs
 from .numbers import FIELDS, Number
-from .pairs import ScoredPairs
 from .spread import Recognised, Spread, spread_of
 
 if TYPE_CHECKING:
-    from .patients import Patients
+    from ..results.patients import Patients
 
 __all__ = ["MEANS", "CellValues", "cell_values"]
 

@@ -7,5 +7,5 @@ placement   how many workers the nodes of a cluster take, and with how many thre
 ray_pool    the workers as actors of Ray Data
 ray_serve   the server of `runtime/serving` as a deployment of Ray Serve
 
-Shards that know nothing of each other need none of this: `runtime/evaluation/sharding.py`, `merging.py`.
+Shards that know nothing of each other need none of this: `runtime/results/shards.py`, `merging.py`.
 """

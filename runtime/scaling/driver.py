@@ -21,19 +21,19 @@ from ...engines.errors import EngineError, RunError, XBenchError
 from ...engines.geometry import Geometry
 from ...engines.prompts import PromptSet
 from ...metrics_gpu.sweep.sweep import sweep
-from ..evaluation.content import annotation_digest, cases_digest
 from ..evaluation.finishing import PlannedCell
 from ..evaluation.map_files import MapFolder
 from ..evaluation.options import Outcome
 from ..evaluation.pairing import LoadedDataset
 from ..evaluation.progress import Progress
-from ..evaluation.rundir import RunDirectory
 from ..evaluation.runner import Runner
-from ..evaluation.schema import result_schema
 from ..evaluation.sources import source_opener
-from ..evaluation.storage import KEY_FIELD
 from ..host.config import DatasetConfig
 from ..images.decoders import Decoder
+from ..results.cell_key import annotation_digest, cases_digest
+from ..results.run_directory import RunDirectory
+from ..results.schema import result_schema
+from ..results.storage import KEY_FIELD
 from .jobs import Backend, ChunkJob, Described, Part, WorkPlan
 
 __all__ = ["ClusterRunner"]

@@ -16,15 +16,15 @@ from ...engines.select import choose, open_engine
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.sweep import sweep
 from ..evaluation.cell import Cell
-from ..evaluation.content import annotation_digest, cases_digest
 from ..evaluation.decoding import PixelSource
 from ..evaluation.measure import Measure
 from ..evaluation.pairing import LoadedDataset, load_dataset, needed_geometries
 from ..evaluation.runner import compute_anywhere
 from ..evaluation.sources import source_opener
-from ..evaluation.storage import CellFiles
 from ..host.machine import code_version
 from ..images.decoders import choose_decoder
+from ..results.cell_key import annotation_digest, cases_digest
+from ..results.storage import CellFiles
 from .jobs import ChunkJob, Described, Part, WorkPlan
 
 __all__ = ["ChunkWorker", "describe"]

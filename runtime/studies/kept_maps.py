@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ..evaluation.map_files import KEPT_SIDE
-from ..reporting.load import Run
-from ..reporting.maps import MapRows, load_maps
+from ..results.load import Run
+from ..results.maps import MapRows, load_maps
 from .material import StudyCell
 
 __all__ = ["kept_maps"]

@@ -18,12 +18,12 @@ from ...metrics_gpu.grounding.replicates import GroundingReplicates, Tau, ground
 from ...metrics_gpu.grounding.scores import Grounding, grounding
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws
 from ...metrics_gpu.sweep.counts import Counts
-from ..evaluation.schema import GRID
-from ..reporting.choices import Choices
-from ..reporting.load import CellRows, Run, load_run
-from ..reporting.pairs import ScoredPairs, scored_pairs
-from ..reporting.patients import Patients, dataset_patients
 from ..reporting.stamps import stamps
+from ..results.choices import Choices
+from ..results.load import CellRows, Run, load_run
+from ..results.pairs import ScoredPairs, scored_pairs
+from ..results.patients import Patients, dataset_patients
+from ..results.schema import GRID
 
 __all__ = ["PIXELS", "Material", "Sampling", "StudyCell", "load_material", "load_materials"]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import MissingExtraError
-from ..evaluation.storage import write_atomic, write_json
 from ..reporting.figures.figure import Figure
 from ..reporting.markdown import to_markdown
 from ..reporting.table import Table
+from ..results.storage import write_atomic, write_json
 from .writing import clean
 
 __all__ = ["Outcome", "Rows", "drawn", "study_folder", "write_outcome"]

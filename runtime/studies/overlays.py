@@ -13,7 +13,7 @@ from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.maps import scaled_map
 from ...metrics_gpu.sweep.sweep import GRID, unpack_masks
 from ...metrics_gpu.sweep.thresholds import threshold_table
-from ..reporting.maps import MapRows
+from ..results.maps import MapRows
 
 __all__ = ["draw_overlay"]
 

@@ -8,7 +8,7 @@ from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.maps import quantile_map, scaled_map
 from ...metrics_gpu.sweep.sweep import GRID, sweep
-from ..reporting.load import Run
+from ..results.load import Run
 from .kept_maps import kept_maps
 from .material import StudyCell
 

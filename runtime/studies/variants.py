@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...metrics_gpu.statistics.bootstrap import Draws
 from ...metrics_gpu.sweep.counts import Counts
-from ..reporting.patients import dataset_patients
+from ..results.patients import dataset_patients
 from .material import Material, StudyCell
 
 __all__ = ["Aligned", "Variant", "aligned", "group_variants"]

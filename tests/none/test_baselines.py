@@ -99,7 +99,7 @@ def test_chance_depends_on_nothing_but_case_and_class(tmp_path: Path, data: Data
 
 def test_baselines_are_resumed_and_reused(tmp_path: Path, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path)
-    from xbench_fast.runtime.evaluation.storage import CellFiles
+    from xbench_fast.runtime.results.storage import CellFiles
 
     real, written = CellFiles.write_part, list[int]()
 

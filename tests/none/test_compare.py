@@ -19,9 +19,9 @@ from xbench_fast.runtime.comparing.comparison import Comparison, compare_runs
 from xbench_fast.runtime.comparing.gate import measures
 from xbench_fast.runtime.comparing.layout import comparison_facts, comparison_tables
 from xbench_fast.runtime.comparing.record import to_record
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.scoring import Row
-from xbench_fast.runtime.reporting.load import load_run
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 Key = tuple[str, str]
 PLAIN = Resampling(0, 1)

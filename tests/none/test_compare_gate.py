@@ -13,7 +13,7 @@ from stored_counts import add_cell, random_rows
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.comparing.gate import NAMES, Condition, Verdict, parse_condition
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
 class Ran:

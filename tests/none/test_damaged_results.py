@@ -13,13 +13,13 @@ from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
 from test_kept_results import spoil
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.evaluation.merging import merge_shards
 from xbench_fast.runtime.evaluation.progress import PlainProgress
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
-from xbench_fast.runtime.evaluation.sharding import Shard
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.merging import merge_shards
+from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.shards import Shard
 from xbench_fast.runtime.studies.material import Sampling, load_material
 
 CASES, FINDINGS = 20, 2

@@ -19,9 +19,9 @@ from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.map_files import MapFolder
 from xbench_fast.runtime.evaluation.measure import Measure
 from xbench_fast.runtime.host.config import DatasetConfig, load_config
-from xbench_fast.runtime.reporting.load import load_run
-from xbench_fast.runtime.reporting.maps import MapRows, load_maps
 from xbench_fast.runtime.reporting.native import load_native
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.maps import MapRows, load_maps
 
 F = np.float32
 

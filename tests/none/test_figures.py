@@ -15,9 +15,7 @@ import pytest
 from PIL import Image
 from stored_counts import CLASSES, add_cell, random_rows
 from xbench_fast.engines.errors import MissingExtraError
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.scoring import Row
-from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
 from xbench_fast.runtime.reporting.figures.correlation import correlation_figure, draw_correlation
@@ -25,8 +23,10 @@ from xbench_fast.runtime.reporting.figures.curves import draw_curves
 from xbench_fast.runtime.reporting.figures.delta_dice import delta_figure, draw_delta
 from xbench_fast.runtime.reporting.figures.figure import drawing_style
 from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
-from xbench_fast.runtime.reporting.load import load_run
 from xbench_fast.runtime.reporting.results import Results
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 mpl = pytest.importorskip("matplotlib")
 

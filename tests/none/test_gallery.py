@@ -18,9 +18,7 @@ from PIL import Image
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.prepared import PreparedStore
-from xbench_fast.runtime.evaluation.storage import write_json
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.gallery import pictures
 from xbench_fast.runtime.reporting.gallery.build import make_gallery
@@ -28,7 +26,9 @@ from xbench_fast.runtime.reporting.gallery.choice import PairScore, choose, in_r
 from xbench_fast.runtime.reporting.gallery.model import Gallery
 from xbench_fast.runtime.reporting.gallery.overlays import run_lengths
 from xbench_fast.runtime.reporting.gallery.payload import gallery_payload
-from xbench_fast.runtime.reporting.load import load_run
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.storage import write_json
 
 QUICK = Choices(replicates=0)
 

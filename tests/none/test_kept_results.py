@@ -10,12 +10,12 @@ from evaluation_world import World, same
 from stored_counts import add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.evaluation.merging import merge_shards
 from xbench_fast.runtime.evaluation.progress import PlainProgress
-from xbench_fast.runtime.evaluation.rundir import RUN_FILE, RunDirectory
-from xbench_fast.runtime.evaluation.sharding import Shard, shard_folder
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.load import load_run
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.merging import merge_shards
+from xbench_fast.runtime.results.run_directory import RUN_FILE, RunDirectory
+from xbench_fast.runtime.results.shards import Shard, shard_folder
 from xbench_fast.runtime.studies.material import load_material
 
 NAMES = ("blocks-32--coco", "baseline:center--coco")

@@ -18,8 +18,8 @@ from xbench_fast.metrics_gpu import unpack_masks
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.map_files import MapFolder, split_maps
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.load import load_run
-from xbench_fast.runtime.reporting.maps import load_maps
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.maps import load_maps
 
 RNG = np.random.default_rng(5)
 

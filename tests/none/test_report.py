@@ -14,13 +14,13 @@ from evaluation_world import World
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.scoring import Row
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.printed import percent
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.reporting.table import Item, Table, plain
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
 @pytest.fixture

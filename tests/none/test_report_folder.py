@@ -11,10 +11,10 @@ from stored_counts import add_cell, random_rows
 from test_report import FILES
 from xbench_fast.engines.errors import DataError, RunError
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
-from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.gallery import build
 from xbench_fast.runtime.reporting.report import make_report, write_report
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
 @pytest.fixture

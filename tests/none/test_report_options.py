@@ -16,16 +16,16 @@ from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.metrics_gpu import PROTOCOLS, pack_masks, protocol, sweep, tolerant_share
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report import report as command
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.scoring import Row
-from xbench_fast.runtime.reporting import choices as kinds
-from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.figures.delta_dice import delta_figure
 from xbench_fast.runtime.reporting.figures.points import dice_curve
 from xbench_fast.runtime.reporting.gallery.candidates import model_pairs
-from xbench_fast.runtime.reporting.load import load_run
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.reporting.results import Results
+from xbench_fast.runtime.results import choices as kinds
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
 def swept_rows(name: str = "default", seed: int = 3) -> list[Row]:

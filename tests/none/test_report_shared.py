@@ -14,15 +14,15 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report, rows_of
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.evaluation.scoring import Row
-from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.differences import Difference, find_differences
-from xbench_fast.runtime.reporting.load import load_run
 from xbench_fast.runtime.reporting.overlaps import Overlaps
 from xbench_fast.runtime.reporting.results import Results
 from xbench_fast.runtime.reporting.table import Cell, cell_of
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 FEW, NONE = Choices(replicates=60, seed=3), Choices(replicates=0)
 FIRST, SECOND = random_rows(1), random_rows(21)

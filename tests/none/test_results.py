@@ -16,8 +16,8 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.evaluation.pairing import shared_findings
-from xbench_fast.runtime.evaluation.schema import result_schema
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.results.schema import result_schema
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
 @pytest.fixture

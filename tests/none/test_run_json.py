@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored_counts import add_cell, random_rows
 from xbench_fast.engines.errors import RunError, XBenchError
-from xbench_fast.runtime.evaluation.rundir import RunDirectory, read_run
-from xbench_fast.runtime.reporting.choices import Choices
-from xbench_fast.runtime.reporting.load import load_run
 from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.run_directory import RunDirectory, read_run
 from xbench_fast.runtime.studies.material import Sampling, load_material
 
 EXAMPLES = 40 * int(os.environ.get("XBENCH_FUZZ", "1"))

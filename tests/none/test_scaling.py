@@ -193,7 +193,7 @@ def test_a_disk_that_refuses_ends_the_run(inputs: Inputs, tmp_path: Path, monkey
     def refuse(*arguments: Any) -> None:
         raise RunError("The disk is full.")
 
-    monkeypatch.setattr("xbench_fast.runtime.evaluation.storage.CellFiles.take_part", refuse)
+    monkeypatch.setattr("xbench_fast.runtime.results.storage.CellFiles.take_part", refuse)
     world = ClusterWorld(tmp_path)
     with pytest.raises(RunError, match="disk is full"):
         on_workers(world, inputs)

@@ -13,10 +13,10 @@ from synthetic import make_bundle, make_dataset, model, prompt_set, reference_sw
 from xbench_fast.engines.errors import RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu import unpack_masks
-from xbench_fast.runtime.evaluation.storage import write_json
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.load import load_run
-from xbench_fast.runtime.reporting.maps import load_maps
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.maps import load_maps
+from xbench_fast.runtime.results.storage import write_json
 
 
 @pytest.fixture

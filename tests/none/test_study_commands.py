@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 from stored_counts import add_cell, random_rows
 from study_world import PIXELS, answer, dice, make_runs, mean, pairs_of, stored, study
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
 @pytest.fixture(scope="module")

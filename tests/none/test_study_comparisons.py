@@ -16,8 +16,8 @@ from study_world import PIXELS, answer, dice, make_runs, mean, pairs_of, stored,
 from synthetic import _axis, make_bundle, make_dataset
 from xbench_fast.metrics_gpu import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.load import load_run
-from xbench_fast.runtime.reporting.patients import dataset_patients
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.patients import dataset_patients
 
 
 @pytest.fixture(scope="module")

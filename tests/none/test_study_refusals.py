@@ -12,8 +12,8 @@ from study_world import answer, study
 from synthetic import make_dataset
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.map_files import MapFolder
-from xbench_fast.runtime.evaluation.rundir import RunDirectory
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.results.run_directory import RunDirectory
 
 RNG = np.random.default_rng(7)
 

@@ -13,8 +13,8 @@ from study_world import answer, dice, mean, pairs_of, stored, study
 from synthetic import make_bundle, make_dataset
 from xbench_fast.metrics_gpu import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.choices import Choices
 from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.results.choices import Choices
 
 CELL = ("a", "coco")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ....engines.errors import XBenchError
 from ...evaluation.pairing import LoadedDataset, load_dataset
 from ...host.config import DatasetConfig
-from ..load import Run
+from ...results.load import Run
 from ..results import Results
 from .candidates import ModelPairs, model_pairs, pair_scores
 from .choice import MOST, choose, in_rounds

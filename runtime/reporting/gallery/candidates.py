@@ -14,8 +14,8 @@ from ....metrics_gpu.grounding.curves import dice_curves, pointing_hits
 from ....metrics_gpu.grounding.protocols import Protocol
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.thresholds import level
-from ..load import Run
-from ..pairs import scored_pairs
+from ...results.load import Run
+from ...results.pairs import scored_pairs
 from ..results import Results
 from ..values import CellValues
 from .choice import PairScore

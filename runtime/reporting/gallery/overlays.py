@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.sweep.sweep import unpack_masks
 from ...datasets.runlengths import encode_runs
-from ...evaluation.schema import GRID
-from ..load import Run
-from ..maps import load_maps
+from ...results.load import Run
+from ...results.maps import load_maps
+from ...results.schema import GRID
 from .candidates import ModelPairs
 from .model import Overlay
 

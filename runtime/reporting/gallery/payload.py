@@ -9,7 +9,7 @@ import numpy as np
 
 from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.thresholds import threshold_table
-from ...evaluation.schema import GRID
+from ...results.schema import GRID
 from .model import Gallery, GalleryCase, Overlay
 
 __all__ = ["gallery_payload", "overlay_size", "picture_size", "truth_size"]

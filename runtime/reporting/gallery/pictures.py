@@ -19,9 +19,9 @@ from ...cache.prepared_keys import store_folder
 from ...datasets.registry import DATASETS
 from ...evaluation.decoding import decode_ahead, direct_source
 from ...evaluation.pairing import LoadedDataset
-from ...evaluation.schema import GRID
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
+from ...results.schema import GRID
 
 if TYPE_CHECKING:
     from ...datasets.base import Case

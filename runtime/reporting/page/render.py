@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....engines.errors import MissingExtraError
-from ...evaluation.storage import write_atomic
+from ...results.storage import write_atomic
 from ...viewing.assets import content_policy, one_script, shared_asset
 from ..gallery.payload import gallery_payload
 from .content import PageContent

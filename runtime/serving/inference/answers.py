@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.base import Scores
-from ...evaluation.schema import GRID
 from ...evaluation.scoring import Queries, prompt_mean
+from ...results.schema import GRID
 from ..protocol.errors import BadRequest
 from ..protocol.requests import OUTPUTS, Answer, Request
 from .images import DISPLAY_SIDE, Prepared

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.sweep.sampling import axis
-from ...evaluation.schema import GRID
+from ...results.schema import GRID
 
 __all__ = ["binary_mask", "normalised_map", "regions"]
 

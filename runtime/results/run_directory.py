@@ -12,8 +12,8 @@ from typing import IO, Any, Self
 
 from ...engines.errors import RunError
 from ..host.machine import code_version, describe_machine
-from .run_content import fault_in_run
-from .sharding import is_shard_folder
+from .run_json import fault_in_run
+from .shards import is_shard_folder
 from .storage import CellFiles, stored_key, write_json
 
 __all__ = ["RUN_FILE", "RUN_SCHEMA", "RunDirectory", "cell_id", "cell_stem", "read_run"]

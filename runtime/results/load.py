@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
-from ..evaluation.rundir import read_run
-from ..evaluation.schema import THRESHOLD_COUNT, result_schema
-from ..evaluation.storage import stored_key
+from .run_directory import read_run
+from .schema import THRESHOLD_COUNT, result_schema
+from .storage import stored_key
 
 __all__ = ["CellRows", "Run", "load_run"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import RunError
-from .content import changed_ingredients, digest_of
-from .options import Outcome
-from .progress import Progress, kept_line
-from .rundir import RunDirectory, read_run
+from ..evaluation.options import Outcome
+from ..evaluation.progress import Progress, kept_line
+from .cell_key import changed_ingredients, digest_of
+from .run_directory import RunDirectory, read_run
 from .schema import result_schema
-from .sharding import Shard
+from .shards import Shard
 from .storage import KEY_FIELD, CellFiles, stored_key, write_table
 
 __all__ = ["merge_shards"]

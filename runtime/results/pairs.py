@@ -12,10 +12,10 @@ from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.options import GroundingOptions
 from ...metrics_gpu.grounding.protocols import Protocol, protocol
 from ...metrics_gpu.sweep.counts import Counts
-from ..evaluation.schema import GRID
 from .choices import Choices
 from .load import CellRows, Run
 from .maps import MapRows, load_maps
+from .schema import GRID
 
 __all__ = ["ScoredPairs", "scored_pairs", "why_left_out"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ..evaluation.schema import GRID
 from .load import Run
+from .schema import GRID
 
 __all__ = ["MapRows", "load_maps"]
 
