@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from synthetic import BlockEngine, reference_sweep
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.runtime.evaluation.map_files import MapFolder
 from xbench_fast.runtime.evaluation.measure import Sweep
 from xbench_fast.runtime.evaluation.options import Options, Outcome
 from xbench_fast.runtime.evaluation.progress import PlainProgress
+from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.evaluation.runner import Runner
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig

@@ -177,10 +177,10 @@ def _evaluate(
     from ...engines.base import EngineOptions
     from ...engines.select import ENGINES, choose, open_engine
     from ...metrics_gpu.sweep.sweep import sweep
-    from ..evaluation.baselines import split_baselines
-    from ..evaluation.map_files import split_maps
     from ..evaluation.pairing import needed_geometries, select_bundles, select_datasets
     from ..evaluation.progress import progress_for
+    from ..evaluation.reference.baselines import split_baselines
+    from ..evaluation.reference.map_files import split_maps
     from ..evaluation.runner import Runner
     from ..evaluation.sources import source_opener
     from ..images.decoders import CPU, choose_decoder

@@ -13,9 +13,9 @@ import click
 from ...engines.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ..evaluation.map_files import MapFolder
     from ..evaluation.options import Options, Outcome
     from ..evaluation.progress import Progress
+    from ..evaluation.reference.map_files import MapFolder
     from ..host.config import Config, DatasetConfig
     from ..results.run_directory import RunDirectory
     from ..results.shards import Shard

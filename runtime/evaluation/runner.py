@@ -22,15 +22,15 @@ from ..results.cell_key import cell_ingredients, reference_ingredients
 from ..results.run_directory import RunDirectory
 from ..results.storage import CellFiles
 from .cell import Cell, compute_cell
-from .device_cell import compute_on_device
 from .finishing import Finisher, PlannedCell
-from .map_files import MapFolder
+from .gpu.device_cell import compute_on_device
 from .measure import Measure, Sweep
 from .options import Options, Outcome
 from .pairing import LoadedDataset, load_dataset, prompt_set_name, shared_findings
 from .progress import Progress, not_asked_line, some_names
-from .reference_cell import compute_reference
-from .references import baseline_reference, maps_reference
+from .reference.map_files import MapFolder
+from .reference.reference_cell import compute_reference
+from .reference.references import baseline_reference, maps_reference
 from .sources import OpenSource
 
 __all__ = ["OpenEngine", "Options", "Outcome", "Runner", "compute_anywhere"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ...engines.geometry import Geometry
 from ..cache.preparing import prepare
 from ..images.decoders import CPU, Decoder
-from .dali_feed import DaliSource
 from .decoding import PixelSource, direct_source
+from .gpu.dali_feed import DaliSource
 from .pairing import LoadedDataset
 
 if TYPE_CHECKING:

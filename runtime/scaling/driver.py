@@ -22,10 +22,10 @@ from ...engines.geometry import Geometry
 from ...engines.prompts import PromptSet
 from ...metrics_gpu.sweep.sweep import sweep
 from ..evaluation.finishing import PlannedCell
-from ..evaluation.map_files import MapFolder
 from ..evaluation.options import Outcome
 from ..evaluation.pairing import LoadedDataset
 from ..evaluation.progress import Progress
+from ..evaluation.reference.map_files import MapFolder
 from ..evaluation.runner import Runner
 from ..evaluation.sources import source_opener
 from ..host.config import DatasetConfig

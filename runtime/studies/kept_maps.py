@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ..evaluation.map_files import KEPT_SIDE
+from ..evaluation.reference.map_files import KEPT_SIDE
 from ..results.load import Run
 from ..results.maps import MapRows, load_maps
 from .material import StudyCell

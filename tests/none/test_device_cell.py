@@ -27,8 +27,8 @@ from xbench_fast.engines.ort_cuda import OrtCudaEngine
 from xbench_fast.engines.prompts import PromptSet
 from xbench_fast.engines.tensorrt import TensorRtEngine
 from xbench_fast.metrics_gpu import sweep
-from xbench_fast.runtime.evaluation import dali_feed
-from xbench_fast.runtime.evaluation.device_sweep import mean_maps
+from xbench_fast.runtime.evaluation.gpu import dali_feed
+from xbench_fast.runtime.evaluation.gpu.device_sweep import mean_maps
 from xbench_fast.runtime.evaluation.scoring import Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.decode import read_grey

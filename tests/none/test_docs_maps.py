@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xbench_fast.metrics_gpu import PROTOCOLS
-from xbench_fast.runtime.evaluation.map_files import KEPT_CELLS, MapFolder
+from xbench_fast.runtime.evaluation.reference.map_files import KEPT_CELLS, MapFolder
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from xbench_fast.metrics_gpu import PROTOCOLS, protocol, sweep, unpack_masks
 from xbench_fast.metrics_gpu.grounding.native import native_map
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.coco import Coco
-from xbench_fast.runtime.evaluation.map_files import MapFolder
 from xbench_fast.runtime.evaluation.measure import Measure
+from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig, load_config
 from xbench_fast.runtime.reporting.native import load_native
 from xbench_fast.runtime.results.load import load_run

@@ -16,7 +16,7 @@ from synthetic import make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError, DataError, ImageError
 from xbench_fast.metrics_gpu import unpack_masks
 from xbench_fast.runtime.datasets.coco import Coco
-from xbench_fast.runtime.evaluation.map_files import MapFolder, split_maps
+from xbench_fast.runtime.evaluation.reference.map_files import MapFolder, split_maps
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps

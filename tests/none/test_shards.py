@@ -53,7 +53,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DatasetConfi
 
 
 def evaluate(world: World, inputs: tuple[Path, DatasetConfig, Path], **options: Any) -> Any:
-    from xbench_fast.runtime.evaluation.map_files import MapFolder
+    from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 
     bundle, data, maps = inputs
     how = {"chunk": CHUNK, "baselines": ["baseline:center"], "maps": [MapFolder(maps)], **options}

@@ -11,7 +11,7 @@ from stored_counts import add_cell, random_rows
 from study_world import answer, study
 from synthetic import make_dataset
 from xbench_fast.runtime.datasets.coco import Coco
-from xbench_fast.runtime.evaluation.map_files import MapFolder
+from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.run_directory import RunDirectory
 

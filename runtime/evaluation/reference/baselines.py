@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ConfigError, ImageError
-from ..host.paths import has_file
-from ..results.schema import GRID, THRESHOLD_COUNT
-from .decoding import Decoded, region_masks
-from .measure import Measure, Pair
-from .scoring import Row, empty_rows
+from ....engines.errors import ConfigError, ImageError
+from ...host.paths import has_file
+from ...results.schema import GRID, THRESHOLD_COUNT
+from ..decoding import Decoded, region_masks
+from ..measure import Measure, Pair
+from ..scoring import Row, empty_rows
 
 if TYPE_CHECKING:
-    from ..datasets.base import Case
+    from ...datasets.base import Case
 
 __all__ = [
     "BASELINES",
@@ -83,7 +83,7 @@ def draw_case(case: Case, findings: Sequence[str]) -> Decoded:
     A case whose regions cannot be drawn, because only its image tells their size, is "missing" or "unreadable". Raises
     DataError for a region that does not fit its image.
     """
-    from ..images.size import image_size
+    from ...images.size import image_size
 
     if not any(name in case.regions for name in findings):
         return Decoded(case, "ok")
@@ -132,7 +132,7 @@ def drawn_rows(drawn: Decoded, findings: Sequence[str]) -> list[Row]:
 
 
 def _count_whole(row: Row, packed: NDArray[np.uint8]) -> None:
-    from ...metrics_gpu.sweep.sweep import unpack_masks
+    from ....metrics_gpu.sweep.sweep import unpack_masks
 
     mask = unpack_masks(packed[None], GRID)[0]
     row.region_area, row.argmax, row.degenerate = int(mask.sum()), 0, False

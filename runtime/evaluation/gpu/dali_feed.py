@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ImageError, RunError
-from ...engines.geometry import Geometry
-from ..host.paths import has_file
-from ..images.dali import DaliDecoder
-from .decoding import Decoded, region_masks
+from ....engines.errors import ImageError, RunError
+from ....engines.geometry import Geometry
+from ...host.paths import has_file
+from ...images.dali import DaliDecoder
+from ..decoding import Decoded, region_masks
 from .feeding import Batch
 
 if TYPE_CHECKING:
-    from ..datasets.base import Case
+    from ...datasets.base import Case
 
 __all__ = ["DaliFeed", "DaliSource"]
 
@@ -101,7 +101,7 @@ class DaliFeed:
         return buffer[: len(places)]
 
     def _item(self, case: Case, size: tuple[int, int] | None, error: ImageError | None) -> Decoded:
-        from ..images.geometry import field_of_view
+        from ...images.geometry import field_of_view
 
         if error is not None:
             return Decoded(case, "unreadable", str(error))

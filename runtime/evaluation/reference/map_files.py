@@ -25,11 +25,11 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ConfigError, DataError, ImageError
-from ..host.paths import has_file, has_folder
+from ....engines.errors import ConfigError, DataError, ImageError
+from ...host.paths import has_file, has_folder
 
 if TYPE_CHECKING:
-    from ..datasets.base import Case
+    from ...datasets.base import Case
 
 __all__ = ["KEPT_CELLS", "KEPT_SIDE", "PREFIX", "MapFile", "MapFolder", "split_maps"]
 
@@ -154,8 +154,8 @@ def _described(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
     """The maps in a file: by its own name, and in an archive by the name of each array below that."""
     try:
         if _kind(path) == ".png":
-            from ..images.headers import check_pixels
-            from ..images.size import image_size
+            from ...images.headers import check_pixels
+            from ...images.size import image_size
 
             size = image_size(path)
             check_pixels(size)
@@ -175,7 +175,7 @@ def _described(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
 
 def _array(path: Path, member: str | None) -> MapFile:
     """Reads the header of an array; nothing is allocated for what it promises."""
-    from ..images.headers import check_pixels
+    from ...images.headers import check_pixels
 
     try:
         with _opened(path, member) as stream:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.device import DeviceEngine, DeviceScores
-from ...metrics_gpu.sweep.counts import Counts
-from .decoding import Decoded
+from ....engines.device import DeviceEngine, DeviceScores
+from ....metrics_gpu.sweep.counts import Counts
+from ..decoding import Decoded
+from ..scoring import Queries, Row, fill_rows, wanted_pairs
 from .feeding import pinned
-from .scoring import Queries, Row, fill_rows, wanted_pairs
 
 if TYPE_CHECKING:
-    from .measure import Measure
+    from ..measure import Measure
 
 __all__ = ["Started", "mean_maps", "start"]
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...engines.errors import ImageError
+from ....engines.errors import ImageError
+from ..decoding import Decoded
+from ..measure import Measure, Pair
+from ..scoring import Row
 from .baselines import baseline_grid, baseline_rows, describe_baseline, draw_case, drawn_rows
-from .decoding import Decoded
 from .map_files import KEPT_CELLS, MapFolder
-from .measure import Measure, Pair
-from .scoring import Row
 
 if TYPE_CHECKING:
-    from ..datasets.base import Case
-    from .pairing import LoadedDataset
+    from ...datasets.base import Case
+    from ..pairing import LoadedDataset
 
 __all__ = ["Reference", "baseline_reference", "maps_reference"]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .decoding import Decoded
+from ..decoding import Decoded
 
 if TYPE_CHECKING:
-    from ..datasets.base import Case
+    from ...datasets.base import Case
 
 __all__ = ["Batch", "Feed", "PinnedFeed", "pinned"]
 

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.device import SLOTS, DeviceEngine, load_cupy
-from ...engines.errors import EngineError
-from ..results.schema import result_schema
-from ..results.storage import KEY_FIELD
-from .cell import Cell
+from ....engines.device import SLOTS, DeviceEngine, load_cupy
+from ....engines.errors import EngineError
+from ...results.schema import result_schema
+from ...results.storage import KEY_FIELD
+from ..cell import Cell
+from ..decoding import Decoded, decode_case, direct_source
+from ..measure import Measure
+from ..scoring import Queries, Row, in_order, rows_table
 from .dali_feed import DaliFeed, DaliSource
-from .decoding import Decoded, decode_case, direct_source
 from .device_sweep import Started, start
 from .feeding import Batch, Feed, PinnedFeed
-from .measure import Measure
-from .scoring import Queries, Row, in_order, rows_table
 
 if TYPE_CHECKING:
-    from ..datasets.base import Case
+    from ...datasets.base import Case
 
 __all__ = ["compute_on_device"]
 

@@ -1,0 +1,1 @@
+"""Models without a bundle: baselines and folders of saliency maps."""
