@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..host.machine import code_version, describe_machine
-from ..reporting.table import Column, Table
+from ..tables.table import Column, Table
 from .bench import Report
 from .measurement import Measurement
 from .spread import percentiles

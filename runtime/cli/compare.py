@@ -111,7 +111,7 @@ def _models(run_b: Path | None, model_a: str | None, model_b: str | None) -> tup
 
 def _show(found: Comparison, show: int, classes: bool) -> None:
     from ..comparing.layout import comparison_facts, comparison_tables
-    from ..reporting.console import print_table
+    from ..tables.console import print_table
     from .terminal import make_console
 
     console = make_console()
@@ -126,8 +126,8 @@ def _write(
 ) -> list[Path]:
     from ..comparing.layout import comparison_facts, comparison_tables
     from ..comparing.record import to_record
-    from ..reporting.markdown import to_markdown
     from ..results.storage import write_atomic, write_json
+    from ..tables.markdown import to_markdown
 
     if json_file:
         write_json(json_file, to_record(found, verdicts))

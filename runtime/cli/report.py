@@ -57,9 +57,9 @@ def report(run: Path | None, config_file: Path | None, quiet: bool, no_page: boo
     and those of another protocol or with a tolerance from stored maps. The folder holds index.html (opens offline),
     tables as Markdown, LaTeX, CSV and JSON, and the figures as SVG and PNG.
     """
-    from ..reporting.console import print_table
     from ..reporting.report import make_report, write_report
     from ..results.choices import Choices
+    from ..tables.console import print_table
     from .terminal import make_console
 
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})

@@ -181,9 +181,9 @@ def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], Outcome]) 
 
 def _several(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], Outcome]) -> int:
     from ...metrics_gpu.statistics.bootstrap import SEED
-    from ..reporting.console import print_table
     from ..studies.material import Sampling, load_materials
     from ..studies.outcome import study_folder, write_outcome
+    from ..tables.console import print_table
     from .terminal import make_console
 
     sampling = Sampling(common["replicates"], SEED if common["seed"] is None else common["seed"], common["level"])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..reporting.printed import NONE, p_value, percent
-from ..reporting.table import Column, Table
+from ..tables.table import Column, Table
 from .align import OnlyIn
 from .changes import METRICS, Change
 from .comparison import Comparison

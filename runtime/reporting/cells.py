@@ -6,10 +6,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ..tables.table import BEST, SECOND, Cell, Mark
 from .numbers import Number
 from .paper import Printed
 from .printed import NONE, percent
-from .table import BEST, SECOND, Cell, Mark
 from .values import CellValues
 
 __all__ = [

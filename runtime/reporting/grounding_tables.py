@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
+from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
 from .notes import (
     FLOOR,
@@ -20,7 +21,6 @@ from .notes import (
 from .numbers import Number
 from .printed import NONE
 from .results import Results
-from .table import Cell, Column, Item, Table
 from .values import CellValues
 
 __all__ = ["shared_rows", "table_1", "thresholds"]

@@ -15,9 +15,9 @@ from .results import Results
 if TYPE_CHECKING:
     from ..host.config import DatasetConfig
     from ..results.load import Run
+    from ..tables.table import Table
     from .figures import Figure
     from .gallery.model import Gallery
-    from .table import Table
 
 __all__ = ["illustrate", "remove_drawn"]
 

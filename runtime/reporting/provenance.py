@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..tables.table import Column, Table
 from .printed import NONE
 from .results import Results
-from .table import Column, Table
 
 __all__ = ["hashes", "provenance", "provenance_table"]
 

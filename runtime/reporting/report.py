@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import Run, load_run
 from ..results.storage import write_atomic, write_json
+from ..tables.latex import to_latex
+from ..tables.markdown import to_markdown
+from ..tables.table import Table
 from .compute import make_results
 from .differences import Differences, find_differences
 from .document import to_json
 from .files import csv_files
-from .latex import to_latex
-from .markdown import to_markdown
 from .native import native_tables
 from .provenance import provenance
 from .results import Results
-from .table import Table
 from .tables import all_tables
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing
 from .difference_tables import difference_tables
 from .differences import Differences
@@ -12,7 +13,6 @@ from .grounding_tables import table_1, thresholds
 from .provenance import provenance_table
 from .recognition_tables import coverage, recognition
 from .results import Results
-from .table import Table
 
 __all__ = ["all_tables"]
 

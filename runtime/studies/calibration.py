@@ -14,7 +14,7 @@ from ...metrics_gpu.grounding.calibration import Method, calibrated_levels, dice
 from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.statistics.bootstrap import percentile_interval
 from ...metrics_gpu.statistics.mean_bootstrap import class_means, macro_means, mean_replicates
-from ..reporting.table import Column, Item, Table
+from ..tables.table import Column, Item, Table
 from .calibration_figure import draw_calibration
 from .material import Material, StudyCell
 from .outcome import Outcome, Rows, drawn

@@ -13,7 +13,7 @@ from ...metrics_gpu.recognition.replicates import recognition_replicates
 from ...metrics_gpu.recognition.scores import recognition
 from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.correlation import Correlation, correlation, replicated_r2, without_group_means
-from ..reporting.table import Column, Item, Table
+from ..tables.table import Column, Item, Table
 from .correlation_figure import draw_correlation
 from .material import Material, StudyCell
 from .outcome import Outcome, Rows, drawn

@@ -14,7 +14,7 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ..host.config import DatasetConfig
 from ..reporting.gallery.build import collect_pictures
-from ..reporting.table import Column, Item, Table
+from ..tables.table import Column, Item, Table
 from .kept_maps import kept_maps
 from .material import PIXELS, Material, StudyCell
 from .outcome import Outcome, Rows

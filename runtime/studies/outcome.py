@@ -13,9 +13,9 @@ from typing import Any
 
 from ...engines.errors import MissingExtraError
 from ..reporting.figures.figure import Figure
-from ..reporting.markdown import to_markdown
-from ..reporting.table import Table
 from ..results.storage import write_atomic, write_json
+from ..tables.markdown import to_markdown
+from ..tables.table import Table
 from .writing import clean
 
 __all__ = ["Outcome", "Rows", "drawn", "study_folder", "write_outcome"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...engines.errors import RunError
 from ...metrics_gpu.statistics.aggregate import macro_mean
-from ..reporting.table import Column, Item, Table
+from ..tables.table import Column, Item, Table
 from .differences import MEASURES, adjust, long_rows, value_rows
 from .material import Material
 from .outcome import Outcome, Rows, drawn

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..reporting.figures.figure import Figure, drawing_style, finish
 from ..reporting.figures.style import GREY, looks, write_stamps
-from ..reporting.table import Column, Item, Table
+from ..tables.table import Column, Item, Table
 from .differences import MEASURES
 from .outcome import Rows
 from .variants import Aligned

@@ -15,7 +15,7 @@ from ...metrics_gpu.grounding.strata import EDGES, size_strata, strata_of
 from ...metrics_gpu.statistics.bootstrap import Draws, Interval, percentile_interval
 from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ...metrics_gpu.sweep.counts import Counts
-from ..reporting.table import Cell, Column, Item, Table
+from ..tables.table import Cell, Column, Item, Table
 from .material import PIXELS, Material, StudyCell
 from .outcome import Outcome, Rows, drawn
 from .strata_figure import draw_strata

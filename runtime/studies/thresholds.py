@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..reporting.table import Column, Item, Table
+from ..tables.table import Column, Item, Table
 from .material import Material
 from .outcome import Outcome, Rows, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas

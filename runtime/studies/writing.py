@@ -10,7 +10,7 @@ import numpy as np
 
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..reporting.printed import NONE, percent
-from ..reporting.table import Cell
+from ..tables.table import Cell
 
 __all__ = [
     "HONEST",

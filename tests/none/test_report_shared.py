@@ -19,10 +19,10 @@ from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.differences import Difference, find_differences
 from xbench_fast.runtime.reporting.overlaps import Overlaps
 from xbench_fast.runtime.reporting.results import Results
-from xbench_fast.runtime.reporting.table import Cell, cell_of
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.tables.table import Cell, cell_of
 
 FEW, NONE = Choices(replicates=60, seed=3), Choices(replicates=0)
 FIRST, SECOND = random_rows(1), random_rows(21)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..table import Table
+from ...tables.table import Table
 
 if TYPE_CHECKING:
     from ..figures.figure import Figure

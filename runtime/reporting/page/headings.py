@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..table import Cell, Item, Table, cell_of, plain
+from ...tables.table import Cell, Item, Table, cell_of, plain
 
 __all__ = ["WIDEST", "Entry", "Grid", "Group", "Head", "Row", "TableView", "sort_key", "table_view"]
 
