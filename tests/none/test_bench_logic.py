@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_sweep import assert_equal
+from naive_sweep import assert_equal
 from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.metrics_gpu import Counts, sweep

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sweep import F, any_case, assert_equal, frames_of, naive_map, random_masks
+from naive_sweep import F, any_case, assert_equal, frames_of, naive_map, random_masks
 from xbench_fast.metrics_gpu import Counts, pack_masks, sweep, threshold_table
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 

@@ -1,0 +1,117 @@
+"""The naive sweep that the CPU's and the CUDA kernels are compared with, and cases to compare them on.
+
+It upsamples row by row with NumPy float32 arrays, compares the whole map with each threshold, and shares no code with
+the package: neither the axis tables, nor the thresholds, nor the histogram.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from xbench_fast.metrics_gpu import Counts
+
+F = np.float32
+TAUS = [F(k / 100) for k in range(101)]
+
+
+def naive_source(i, pixels, cells, start, stop, mode):
+    """(lo, hi, weight) of one pixel, or None if the model does not see it."""
+    centre = (i + 0.5) / pixels
+    if not start <= centre < stop:
+        return None
+    u = (centre - start) / (stop - start)
+    if mode == "nearest":
+        cell = min(max(math.floor(u * cells), 0), cells - 1)
+        return cell, cell, F(0)
+    if mode == "bilinear":
+        source = u * cells - 0.5
+    else:
+        covered = pixels * (stop - start)
+        source = (i - start * pixels) * ((cells - 1) / (covered - 1)) if covered > 1 else 0.0
+    source = min(max(source, 0.0), cells - 1.0)
+    lo = math.floor(source)
+    return lo, min(lo + 1, cells - 1), F(source - lo)
+
+
+def naive_map(grid, height, width, frame=(0.0, 0.0, 1.0, 1.0), mode="bilinear"):
+    """The upsampled map as float32 [H, W], NaN where unseen, and which pixels are seen."""
+    h, w = grid.shape
+    rows = [naive_source(y, height, h, frame[0], frame[2], mode) for y in range(height)]
+    columns = [naive_source(x, width, w, frame[1], frame[3], mode) for x in range(width)]
+    values, seen = np.full((height, width), np.nan, F), np.zeros((height, width), bool)
+    inside = [x for x, column in enumerate(columns) if column is not None]
+    x0, x1 = (np.array([columns[x][i] for x in inside], int) for i in (0, 1))
+    wx = np.array([columns[x][2] for x in inside], F)
+    for y, row in enumerate(rows):
+        if row is None:
+            continue
+        y0, y1, wy = row
+        a = grid[y0, x0] * (F(1) - wx) + grid[y0, x1] * wx
+        b = grid[y1, x0] * (F(1) - wx) + grid[y1, x1] * wx
+        values[y, inside], seen[y, inside] = a * (F(1) - wy) + b * wy, True
+    return values, seen
+
+
+def naive_counts(grid, mask, frame=(0.0, 0.0, 1.0, 1.0), mode="bilinear"):
+    """Every field of Counts for one pair, by direct comparison."""
+    with np.errstate(all="ignore"):
+        values, seen = naive_map(grid, *mask.shape, frame, mode)
+        finite = seen.any() and np.isfinite(values[seen]).all()
+        low, high = (values[seen].min(), values[seen].max()) if finite else (F(0), F(0))
+        span = high - low
+        degenerate = not (span > 0 and np.isfinite(span))
+        normal = np.zeros(mask.shape, F) if degenerate else np.where(seen, (values - low) / span, F(0))
+    assert normal.dtype == F
+    area = [int((normal >= tau).sum()) for tau in TAUS]
+    overlap = [int(((normal >= tau) & mask).sum()) for tau in TAUS]
+    argmax = 0 if degenerate else int(np.where(seen, values, low).argmax())
+    hit = bool(not degenerate and mask.ravel()[argmax])
+    return area, overlap, int(mask.sum()), argmax, hit, degenerate
+
+
+def assert_equal(counts: Counts, grids, masks, frames=None, mode="bilinear"):
+    assert len(counts) == len(grids)
+    for p, (grid, mask) in enumerate(zip(grids, masks, strict=True)):
+        frame = (0.0, 0.0, 1.0, 1.0) if frames is None else tuple(frames[p])
+        area, overlap, region, argmax, hit, degenerate = naive_counts(grid, mask, frame, mode)
+        assert bool(counts.degenerate[p]) == degenerate
+        assert counts.area[p].tolist() == area
+        assert counts.overlap[p].tolist() == overlap
+        assert (int(counts.region[p]), int(counts.argmax[p]), bool(counts.hit[p])) == (region, argmax, hit)
+
+
+def random_masks(rng, pairs, height, width):
+    masks = rng.random((pairs, height, width)) < rng.random((pairs, 1, 1)) ** 2
+    masks[:, rng.integers(height)] = False
+    return masks
+
+
+def frames_of(rng, pairs):
+    start, length = rng.uniform(-0.4, 0.5, (pairs, 2)), rng.uniform(0.3, 1.4, (pairs, 2))
+    return np.concatenate([start, start + length], axis=1)
+
+
+def any_case(data, widest):
+    """A grid, a mask of at most `widest` columns, a frame and a mode."""
+    cells = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))
+    size = data.draw(st.tuples(st.integers(1, 24), st.integers(1, widest)))
+    mode = data.draw(st.sampled_from(["bilinear", "align_corners", "nearest"]))
+    values = data.draw(
+        st.sampled_from(
+            [
+                st.floats(width=32),
+                st.floats(0, 1, width=32),
+                st.integers(0, 100).map(lambda k: k / 100),
+                st.sampled_from([0.0, -0.0, 0.29, 1.0, 1.0000001]),
+            ]
+        )
+    )
+    grid = data.draw(hnp.arrays(F, cells, elements=values.map(lambda v: float(F(v)))))
+    mask = data.draw(hnp.arrays(np.bool_, size))
+    edge, length = st.floats(-0.5, 0.9), st.floats(0.05, 2.0)
+    y, x = data.draw(edge), data.draw(edge)
+    frame = np.array([[y, x, y + data.draw(length), x + data.draw(length)]])
+    return grid, mask, frame, mode
