@@ -1,6 +1,6 @@
 """The TensorRT engines and their plans, over a module with the names of each version and a device made of arrays.
 
-Real plans are built in tests/cpu/test_tensorrt_rtx.py; what runs on a device is in tests/gpu.
+Real plans are built in tests/cpu/engines/test_tensorrt_rtx.py; what runs on a device is in tests/gpu.
 """
 
 from __future__ import annotations

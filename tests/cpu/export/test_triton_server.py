@@ -129,7 +129,7 @@ def _backends(root: Path, folder: Path) -> Path:
     stub = root / "python_backend_stubs" / f"{sys.version_info[0]}.{sys.version_info[1]}" / "triton_python_backend_stub"
     shutil.copytree(root / "backends" / "python", folder / "python")
     shutil.copy(stub, folder / "python")
-    for source in (Path(__file__).parents[1] / "triton_backends").glob("*.py"):
+    for source in (Path(__file__).parents[2] / "triton_backends").glob("*.py"):
         (folder / source.stem).mkdir()
         shutil.copy(source, folder / source.stem / "model.py")
     return folder

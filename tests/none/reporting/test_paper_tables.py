@@ -102,7 +102,7 @@ def test_class_tables_are_the_specifications(shared: Path) -> None:
 
 def test_denominators_are_the_specifications(shared: Path) -> None:
     """Of the classes whose abbreviation the paper prints alone: the fits of one dataset and group of models."""
-    with (Path(__file__).parents[2] / "runtime/reporting/paper/classes.csv").open(newline="") as stream:
+    with (Path(__file__).parents[3] / "runtime/reporting/paper/classes.csv").open(newline="") as stream:
         ours = {(row["dataset"], row["label"], row["family"]): row["pairs"] for row in csv.DictReader(stream)}
     checked = 0
     for row in rows(shared, "reconstructed_denominators.csv"):

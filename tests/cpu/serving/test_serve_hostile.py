@@ -276,7 +276,7 @@ def test_damaged_files_are_refused_or_answered(client: Any, folder: Path, seed: 
 
 def damaged_source(folder: Path, kind: str) -> bytes:
     """A file that is whole still."""
-    place = Path(__file__).resolve().parents[1] / "none" / "make_images.py"
+    place = Path(__file__).resolve().parents[2] / "none" / "make_images.py"
     spec = importlib.util.spec_from_file_location("make_images", place)
     assert spec is not None and spec.loader is not None
     images = importlib.util.module_from_spec(spec)

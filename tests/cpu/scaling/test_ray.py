@@ -36,7 +36,7 @@ httpx = pytest.importorskip("httpx")
 # Ray warns about its own settings and those of its dependencies.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-READERS = Path(__file__).parent.parent / "slow_reader.py"
+READERS = Path(__file__).parents[2] / "slow_reader.py"
 ENGINE, CHUNK = "onnxruntime-cpu", 2
 
 

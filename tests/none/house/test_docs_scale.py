@@ -14,7 +14,7 @@ from xbench_fast.runtime.scaling.ray_serve import build
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    return (Path(__file__).parents[3] / "docs" / "scale.md").read_text()
 
 
 def commands(text: str, name: str) -> list[list[str]]:
