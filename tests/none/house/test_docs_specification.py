@@ -1,0 +1,142 @@
+"""The pages of docs/ that specify: columns, keys, options, counts and protocols stand there as the code has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from evaluation_world import World
+from synthetic import make_bundle, make_dataset
+from xbench_fast.metrics_gpu.grounding.calibration import METHODS
+from xbench_fast.metrics_gpu.grounding.options import Ties, Unit
+from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
+from xbench_fast.metrics_gpu.grounding.strata import EDGES, STRATA
+from xbench_fast.metrics_gpu.statistics.bootstrap import SEED
+from xbench_fast.metrics_gpu.sweep.sampling import MODES
+from xbench_fast.runtime.cache.prepared_files import _FORMAT, RECORD
+from xbench_fast.runtime.cache.prepared_locks import STORE_FILES
+from xbench_fast.runtime.datasets.base import OfficialCounts
+from xbench_fast.runtime.datasets.registry import DATASETS
+from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.results.run_directory import RUN_SCHEMA, read_run
+from xbench_fast.runtime.results.schema import RESULT_VERSION, result_schema
+
+TYPES = {
+    "fixed_size_list<item: int32>[101]": "int32 [101]",
+    "fixed_size_list<item: double>[4]": "float64 [4]",
+    "list<item: float>": "float32 [n]",
+    "list<item: int32>": "int32 [n]",
+    "float": "float32",
+}
+
+
+@pytest.fixture
+def docs(root: Path) -> Path:
+    return root / "docs"
+
+
+def sections(page: Path) -> dict[str, str]:
+    """Number -> text of a section, up to the next heading."""
+    parts = re.split(r"^#{2,4} §(\d+(?:\.\d+)*) ", page.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def table(text: str, header: str) -> list[list[str]]:
+    """The cells of the rows of the table whose first column has this header, without marks of code."""
+    found = re.search(rf"^\| {re.escape(header)} \|.*\n\|[-|]+\|\n((?:\|.*\n?)*)", text, re.MULTILINE)
+    assert found is not None, header
+    return [[cell.strip().replace("`", "") for cell in row.strip("|").split("|")] for row in found[1].splitlines()]
+
+
+def first_column(text: str, header: str) -> list[str]:
+    """What stands in the first column, names that share a row apart."""
+    return [name.strip() for row in table(text, header) for name in row[0].split(",")]
+
+
+def test_every_column_of_a_result_and_no_other(docs: Path) -> None:
+    text = sections(docs / "run-directory.md")["4"]
+    fields = list(result_schema())
+    native = [field for field in fields if str(field.type).startswith("struct")]
+    wanted = [(field.name, TYPES.get(str(field.type), str(field.type))) for field in fields if field not in native]
+    wanted += [(field.name, "struct") for field in native]
+    assert sorted((row[0], row[1]) for row in table(text, "column")) == sorted(wanted)
+    assert [row[3] == "never" for row in table(text, "column")] == [not field.nullable for field in fields]
+    inner = [(f"{field.name}.{part.name}", part.type) for field in native for part in field.type]
+    told = sorted((name, TYPES.get(str(kind), str(kind))) for name, kind in inner)
+    assert sorted((row[0], row[1]) for row in table(text, "field")) == told
+
+
+def test_versions_and_files(docs: Path) -> None:
+    page = sections(docs / "run-directory.md")
+    told = {row[0]: row[1] for row in table(page["8"], "what")}
+    assert (told["run.json"], told["rows of a cell"]) == (str(RUN_SCHEMA), str(RESULT_VERSION))
+    assert told["prepared images"] == str(_FORMAT) and f"{RECORD.itemsize} bytes" in page["6"]
+    assert {*first_column(page["6"], "file"), "index.json.new"} == STORE_FILES
+
+
+def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
+    """Of a bundle's and of baselines' cells; the page may say more, for shards, maps and failures."""
+    page = sections(docs / "run-directory.md")
+    world, data = World(tmp_path), DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
+    world.run([make_bundle(tmp_path / "blocks-32").path], [data], baselines=["baseline:ones", "baseline:chance"])
+    run = read_run(world.out)
+    whole, entries = (set(first_column(part, "key")) for part in page["2"].split("An entry of `cells`"))
+    assert set(run) == whole
+    keys = {key for entry in run["cells"].values() for key in entry}
+    assert keys <= entries and entries - keys == {"reason", "map_size", "shard", "last_attempt"}
+    made = {key for entry in run["cells"].values() for key in entry["ingredients"]}
+    assert set(first_column(page["3"], "ingredient")) == {*made, "shard"}
+
+
+@pytest.mark.parametrize("name", DATASETS.names())
+def test_every_option_and_official_count_of_a_reader(docs: Path, name: str) -> None:
+    page = sections(docs / "datasets.md")
+    index = {row[0]: row[1] for row in table((docs / "datasets.md").read_text(), "reader (`--data NAME=FOLDER`)")}
+    assert set(index) == set(DATASETS.names())
+    text, reader = page[index[name]], DATASETS.load(name)
+    assert first_column(text, "option") == list(reader.option_help)
+    module = vars(__import__(reader.__module__, fromlist=["_"]))
+    counts = [item for value in module.values() for item in (value if isinstance(value, tuple) else (value,))]
+    for item in counts:
+        if isinstance(item, OfficialCounts) and name != "vindr_kaggle":
+            for number in (item.cases, item.pairs, item.boxes):
+                assert number is None or re.search(rf"(?<![\d,]){number:,}(?!,?\d)", text), f"{name}: {number:,}"
+            for finding, number in {**item.pairs_per_class, **item.boxes_per_class}.items():
+                assert re.search(rf"{finding}\b[^A-Z]*\b{number}\b", text), f"{name}: {finding} {number}"
+
+
+def _told(item: Protocol) -> Iterator[tuple[str, str]]:
+    yield "upsampling", {"align_corners": "aligned corners"}.get(item.upsample, item.upsample)
+    yield "normalisation", {"minmax": "min-max"}.get(item.normalise, item.normalise)
+    yield "comparison", item.comparison
+    yield "largest threshold", f"{item.tau_scale:g}"
+    yield "fixed threshold", "none" if item.fixed_tau is None else f"{item.fixed_tau:g}"
+    yield "search from level", str(round(100 * item.options.tau_from))
+    yield "best threshold per", item.options.unit.removeprefix("per_")
+    yield "pointing at ties", item.options.ties
+    yield "counted pairs", "true positives" if item.true_positives_only else "all regions"
+    yield "native size", "yes" if item.native_size else "no"
+
+
+def test_the_table_of_protocols(docs: Path) -> None:
+    text = sections(docs / "protocols.md")["1"]
+    assert re.findall(r"`(\w+)`", text.partition("\n\n")[2].partition("\n")[0]) == list(PROTOCOLS)
+    rows = {row[0]: row[1:] for row in table(text, "setting")}
+    for place, name in enumerate(PROTOCOLS):
+        for field, value in _told(protocol(name)):
+            assert rows[field][place] == value, f"{name}: {field}"
+
+
+def test_choices_of_the_metrics(docs: Path) -> None:
+    page = sections(docs / "metrics.md")
+    assert [name.removesuffix(" (default)") for name in first_column(page["4.2"], "`--best`")] == list(get_args(Unit))
+    assert [name.removesuffix(" (default)") for name in first_column(page["5.2"], "`--ties`")] == list(get_args(Ties))
+    assert set(first_column(page["15"], "method")) == set(METHODS)
+    assert all(re.search(rf"^    {mode} ", page["1"], re.MULTILINE) for mode in MODES)
+    assert str(SEED) in page["4.3"] and str(SEED) in page["8.2"]
+    rows = table(page["10"], "stratum")
+    assert [row[0] for row in rows] == list(STRATA)
+    assert [row[1].rpartition("below ")[2] for row in rows[:-1]] == [f"{100 * edge:g} %" for edge in EDGES]
