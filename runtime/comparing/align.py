@@ -15,7 +15,7 @@ from ...metrics_gpu.statistics.bootstrap import patient_index
 from ...metrics_gpu.sweep.counts import Counts
 from ..results.basis import common_places, image_names, pair_keys
 from ..results.choices import Choices
-from ..results.load import CellRows, Run
+from ..results.load import CellRows, StoredRun
 from ..results.pairs import ScoredPairs, scored_pairs
 from .matching import Match
 
@@ -91,7 +91,7 @@ class Aligned:
         return [(self.cases[self.image_of[p]], self.findings[self.class_of[p]]) for p in pairs]
 
 
-def align(run_a: Run, run_b: Run, match: Match, choices: Choices) -> Aligned:
+def align(run_a: StoredRun, run_b: StoredRun, match: Match, choices: Choices) -> Aligned:
     """Reads both cells and keeps what they share.
 
     Raises RunError when they were swept by different protocols, whose numbers are not comparable, or cannot be read.

@@ -13,7 +13,7 @@ from ...engines.errors import RunError
 from ...metrics_gpu.statistics.paired import holm, paired_difference
 from ..reporting.stamps import stamps
 from ..results.choices import Choices
-from ..results.load import Run
+from ..results.load import StoredRun
 from .align import align
 from .changes import METRICS, CellChanges, Change, Resampling, cell_changes
 from .matching import Lone, Match, match_cells
@@ -52,8 +52,8 @@ class Comparison:
 
 
 def compare_runs(
-    a: Run,
-    b: Run,
+    a: StoredRun,
+    b: StoredRun,
     models: tuple[str, str] | None = None,
     datasets: Collection[str] = (),
     resampling: Resampling | None = None,
@@ -89,14 +89,14 @@ def compare_runs(
     )
 
 
-def _facts(run: Run) -> dict[str, Any]:
+def _facts(run: StoredRun) -> dict[str, Any]:
     return {
         "path": str(run.path),
         **{key: run.data.get(key) for key in ("code_version", "created", "updated", "machine")},
     }
 
 
-def _weights(a: Run, b: Run, match: Match) -> list[tuple[str, str]]:
+def _weights(a: StoredRun, b: StoredRun, match: Match) -> list[tuple[str, str]]:
     return [
         (model, str(run.data["cells"][f"{model}--{match.dataset}"]["weights"]))
         for run, model in ((a, match.model_a), (b, match.model_b))

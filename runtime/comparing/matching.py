@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...engines.errors import RunError
-from ..results.load import Run
+from ..results.load import StoredRun
 
 __all__ = ["Lone", "Match", "Matches", "match_cells"]
 
@@ -45,7 +45,9 @@ class Matches:
     alone: tuple[Lone, ...]
 
 
-def match_cells(a: Run, b: Run, models: tuple[str, str] | None = None, datasets: Collection[str] = ()) -> Matches:
+def match_cells(
+    a: StoredRun, b: StoredRun, models: tuple[str, str] | None = None, datasets: Collection[str] = ()
+) -> Matches:
     """Cells of the same model and dataset in both runs; with `models` (of A, of B) those of these two models.
 
     datasets: only these; empty for all. Raises RunError when nothing can be compared, or a named model or dataset does
@@ -77,7 +79,7 @@ def match_cells(a: Run, b: Run, models: tuple[str, str] | None = None, datasets:
     return Matches(tuple(pairs), tuple(alone))
 
 
-def _wanted(run: Run, model: str | None, datasets: Collection[str]) -> list[tuple[str, str]]:
+def _wanted(run: StoredRun, model: str | None, datasets: Collection[str]) -> list[tuple[str, str]]:
     finished = set(run.finished)
     return [
         (name, dataset)
@@ -87,15 +89,15 @@ def _wanted(run: Run, model: str | None, datasets: Collection[str]) -> list[tupl
     ]
 
 
-def _rows(run: Run, model: str, dataset: str) -> int:
+def _rows(run: StoredRun, model: str, dataset: str) -> int:
     return int(run.cell(model, dataset).logits.size)
 
 
-def _reason(run: Run, model: str, dataset: str) -> str:
+def _reason(run: StoredRun, model: str, dataset: str) -> str:
     return run.unfinished.get((model, dataset), f"{model} was not evaluated on {dataset}")
 
 
-def _check_names(a: Run, b: Run, models: tuple[str, str] | None, datasets: Collection[str]) -> None:
+def _check_names(a: StoredRun, b: StoredRun, models: tuple[str, str] | None, datasets: Collection[str]) -> None:
     for run, model in zip((a, b), models or (), strict=False):
         if model not in run.models:
             raise RunError(f"{run.path} has no model '{model}'; it has {_names(run.models)}.")
@@ -106,7 +108,11 @@ def _check_names(a: Run, b: Run, models: tuple[str, str] | None, datasets: Colle
 
 
 def _nothing(
-    a: Run, b: Run, models: tuple[str, str] | None, left: list[tuple[str, str]], right: list[tuple[str, str]]
+    a: StoredRun,
+    b: StoredRun,
+    models: tuple[str, str] | None,
+    left: list[tuple[str, str]],
+    right: list[tuple[str, str]],
 ) -> str:
     said = [
         f"{run.path} has {_names([f'{model} on {dataset}' for model, dataset in found]) or 'none'}"

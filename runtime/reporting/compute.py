@@ -10,7 +10,7 @@ from ...metrics_gpu.grounding.search import model_levels
 from ..host.machine import usable_cores
 from ..results.basis import find_bases
 from ..results.choices import DEFAULTS, Choices
-from ..results.load import CellRows, Run
+from ..results.load import CellRows, StoredRun
 from ..results.pairs import ScoredPairs, scored_pairs, why_left_out
 from ..results.patients import dataset_patients
 from .results import Results
@@ -21,7 +21,7 @@ __all__ = ["make_results"]
 Key = tuple[str, str]
 
 
-def make_results(run: Run, choices: Choices = DEFAULTS) -> Results:
+def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     """All numbers of a run.
 
     Raises RunError when a result file cannot be read or lacks the maps that `choices` ask for, ConfigError for choices

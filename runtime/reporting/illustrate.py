@@ -14,7 +14,7 @@ from .results import Results
 
 if TYPE_CHECKING:
     from ..host.config import DatasetConfig
-    from ..results.load import Run
+    from ..results.load import StoredRun
     from ..tables.table import Table
     from .figures import Figure
     from .gallery.model import Gallery
@@ -27,7 +27,7 @@ _APART = ("coverage", "provenance")  # names of tables that stand behind the gal
 def illustrate(
     folder: Path,
     title: str,
-    run: Run,
+    run: StoredRun,
     results: Results,
     tables: Sequence[Table],
     facts: Mapping[str, str],
@@ -82,7 +82,9 @@ def _figures(results: Results, say: Callable[[str], None]) -> list[Figure]:
         return []
 
 
-def _gallery(run: Run, results: Results, datasets: Mapping[str, DatasetConfig] | None) -> tuple[Gallery | None, str]:
+def _gallery(
+    run: StoredRun, results: Results, datasets: Mapping[str, DatasetConfig] | None
+) -> tuple[Gallery | None, str]:
     from .gallery.build import make_gallery
 
     try:

@@ -14,7 +14,7 @@ from ...metrics_gpu.grounding.native import SEARCHED, TUNED
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
-from ..results.load import Run
+from ..results.load import StoredRun
 from ..tables.table import Column, Item, Table
 from .printed import NONE, percent
 from .stamps import OPTIMISTIC, stamps
@@ -61,7 +61,7 @@ class NativeScores:
     floor: float | None = None
 
 
-def load_native(run: Run, model: str, dataset: str) -> NativeRows | None:
+def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
     """The native counts of a finished cell; None when its protocol has none. Raises RunError."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -141,7 +141,7 @@ def native_scores(rows: NativeRows, *, true_positives_only: bool = True) -> list
 _AVERAGED: Final = ("hit", "otsu", "tuned", "best", "floor")
 
 
-def native_tables(run: Run) -> list[Table]:
+def native_tables(run: StoredRun) -> list[Table]:
     """A table for each dataset that was evaluated at native size. Raises RunError."""
     tables = []
     for dataset in run.datasets:

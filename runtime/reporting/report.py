@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..results.choices import DEFAULTS, Choices
-from ..results.load import Run, load_run
+from ..results.load import StoredRun, load_run
 from ..results.storage import write_atomic, write_json
 from ..tables.latex import to_latex
 from ..tables.markdown import to_markdown
@@ -36,7 +36,7 @@ _EARLIER = ("report.md",)  # names of earlier versions, which would stay behind
 class Report:
     """A run, its numbers and its tables."""
 
-    run: Run
+    run: StoredRun
     results: Results
     differences: Differences
     tables: Sequence[Table]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,10 @@ from .run_directory import read_run
 from .schema import THRESHOLD_COUNT, result_schema
 from .storage import stored_key
 
-__all__ = ["CellRows", "Run", "load_run"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["CellRows", "StoredRun", "load_run"]
 
 # The maps and regions, most of a file's bytes, are left to `maps.load_maps`.
 _COLUMNS = (
@@ -35,6 +39,8 @@ _COLUMNS = (
     "area",
     "overlap",
 )
+# An evaluation reads no more of a finished file than its footer, so it would take a damaged one over as it is.
+_AGAIN = "delete that file and run the same eval command again"
 _OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "rescued")  # what a pair with `area` must have
 
 
@@ -97,7 +103,7 @@ class CellRows:
         return cases
 
 
-class Run:
+class StoredRun:
     """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result."""
 
     def __init__(self, path: Path, data: Mapping[str, Any]) -> None:
@@ -139,9 +145,18 @@ class Run:
 
     def cell(self, model: str, dataset: str) -> CellRows:
         """One finished cell. Raises RunError when there is none, or its result file cannot be read or is damaged."""
+        entry = self._entry(model, dataset)
+        return _read_cell(self.path / entry["file"], entry)
+
+    def table(self, model: str, dataset: str) -> pa.Table:
+        """The rows of a finished cell as they are stored, but for maps and regions. Raises RunError as `cell`."""
+        entry = self._entry(model, dataset)
+        return _read_table(self.path / entry["file"], entry, ("model", "dataset", *_COLUMNS, "reason"))
+
+    def _entry(self, model: str, dataset: str) -> Mapping[str, Any]:
         for entry in self._done:
             if (entry["model"], entry["dataset"]) == (model, dataset):
-                return _read_cell(self.path / entry["file"], entry)
+                return entry
         reason = self.unfinished.get((model, dataset), "not evaluated")
         raise RunError(f"{self.path} has no result of {model} on {dataset}: {reason}.")
 
@@ -151,9 +166,9 @@ class Run:
             yield _read_cell(self.path / entry["file"], entry)
 
 
-def load_run(path: Path) -> Run:
+def load_run(path: Path) -> StoredRun:
     """Opens a run directory. Raises RunError when it is none."""
-    return Run(path, read_run(path))
+    return StoredRun(path, read_run(path))
 
 
 def _why_not(path: Path, entry: Mapping[str, Any]) -> str | None:
@@ -168,20 +183,30 @@ def _why_not(path: Path, entry: Mapping[str, Any]) -> str | None:
 
 
 def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
-    import pyarrow as pa
+    with _reading(path):
+        return _rows_of(_read_table(path, entry, _COLUMNS), entry)
+
+
+def _read_table(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
     import pyarrow.parquet as pq
 
-    # An evaluation reads no more of a finished file than its footer, so it would take this one over as it is.
-    again = "delete that file and run the same eval command again"
-    try:
-        table = pq.read_table(path, columns=list(_COLUMNS))
+    with _reading(path):
+        table = pq.read_table(path, columns=list(columns))
         fault = _fault(table, entry)
         if fault:
-            raise RunError(f"{path} is damaged: {fault}; {again}.")
-        return _rows_of(table, entry)
+            raise RunError(f"{path} is damaged: {fault}; {_AGAIN}.")
+        return table
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
     # Arrow and NumPy raise one of these for whatever else a file may hold.
     except (OSError, pa.ArrowException, ValueError, TypeError) as error:
-        raise RunError(f"{path} cannot be read ({error}); {again}.") from error
+        raise RunError(f"{path} cannot be read ({error}); {_AGAIN}.") from error
 
 
 def _fault(table: Any, entry: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from .load import Run
+from .load import StoredRun
 from .schema import GRID
 
 __all__ = ["MapRows", "load_maps"]
@@ -61,7 +61,7 @@ class MapRows:
         return tuple(self.findings[index] for index in self.class_of)
 
 
-def load_maps(run: Run, model: str, dataset: str) -> MapRows:
+def load_maps(run: StoredRun, model: str, dataset: str) -> MapRows:
     """Reads the pairs with a region of one finished cell: about 7 kB each in memory for a 14 x 14 map.
 
     Raises RunError when the cell is not finished, its file cannot be read, or it was made before maps were kept.

@@ -13,7 +13,7 @@ from ...metrics_gpu.grounding.options import GroundingOptions
 from ...metrics_gpu.grounding.protocols import Protocol, protocol
 from ...metrics_gpu.sweep.counts import Counts
 from .choices import Choices
-from .load import CellRows, Run
+from .load import CellRows, StoredRun
 from .maps import MapRows, load_maps
 from .schema import GRID
 
@@ -50,7 +50,7 @@ def why_left_out(cell: CellRows, choices: Choices) -> str:
     return f"left out: the protocol {wanted.name} cuts maps as they are, and this one has no scale of its own"
 
 
-def scored_pairs(run: Run, cell: CellRows, choices: Choices) -> ScoredPairs:
+def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPairs:
     """The pairs of `cell` by `choices`.
 
     Maps are read from `run` only where the rows do not hold what is asked: another sweep than the evaluation's, or a

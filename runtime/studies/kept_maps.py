@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ..evaluation.reference.map_files import KEPT_SIDE
-from ..results.load import Run
+from ..results.load import StoredRun
 from ..results.maps import MapRows, load_maps
 from .material import StudyCell
 
 __all__ = ["kept_maps"]
 
 
-def kept_maps(cell: StudyCell, run: Run) -> tuple[MapRows, NDArray[np.float32]]:
+def kept_maps(cell: StudyCell, run: StoredRun) -> tuple[MapRows, NDArray[np.float32]]:
     """The cell's pairs with a region, and their maps float32 [P, h, w].
 
     Raises RunError, with the reason as its sentence, when the run keeps no maps of the cell or they cannot be read.

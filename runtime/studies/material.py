@@ -20,7 +20,7 @@ from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws
 from ...metrics_gpu.sweep.counts import Counts
 from ..reporting.stamps import stamps
 from ..results.choices import Choices
-from ..results.load import CellRows, Run, load_run
+from ..results.load import CellRows, StoredRun, load_run
 from ..results.pairs import ScoredPairs, scored_pairs
 from ..results.patients import Patients, dataset_patients
 from ..results.schema import GRID
@@ -185,7 +185,7 @@ class Material:
     unfinished: why others have no result, and what became of later attempts at those that have one.
     """
 
-    run: Run
+    run: StoredRun
     cells: tuple[StudyCell, ...]
     unfinished: tuple[str, ...]
     sampling: Sampling
@@ -277,7 +277,7 @@ def load_materials(
     return [_material(run, models, datasets, sampling or Sampling()) for run in runs]
 
 
-def _material(run: Run, models: Collection[str], datasets: Collection[str], sampling: Sampling) -> Material:
+def _material(run: StoredRun, models: Collection[str], datasets: Collection[str], sampling: Sampling) -> Material:
     def asked(model: str, dataset: str) -> bool:
         return (not models or model in models) and (not datasets or dataset in datasets)
 

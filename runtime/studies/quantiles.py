@@ -8,7 +8,7 @@ from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.maps import quantile_map, scaled_map
 from ...metrics_gpu.sweep.sweep import GRID, sweep
-from ..results.load import Run
+from ..results.load import StoredRun
 from .kept_maps import kept_maps
 from .material import StudyCell
 
@@ -17,7 +17,7 @@ __all__ = ["quantile_counts"]
 _BATCH = 64  # bounds the memory of full-size maps
 
 
-def quantile_counts(cell: StudyCell, run: Run) -> Counts:
+def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
     """Counts of a cell's pairs, in its order, of maps whose values are replaced by their quantile within the image.
 
     The maps are full size, so the sweep samples them as they are. About 5 ms a pair. Raises RunError when the run keeps

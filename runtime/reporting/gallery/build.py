@@ -10,7 +10,7 @@ from pathlib import Path
 from ....engines.errors import XBenchError
 from ...evaluation.pairing import LoadedDataset, load_dataset
 from ...host.config import DatasetConfig
-from ...results.load import Run
+from ...results.load import StoredRun
 from ..results import Results
 from .candidates import ModelPairs, model_pairs, pair_scores
 from .choice import MOST, choose, in_rounds
@@ -28,7 +28,7 @@ _PICTURE = 16_000  # characters of a noisy picture, for the choice; the pictures
 
 
 def make_gallery(
-    run: Run,
+    run: StoredRun,
     results: Results,
     *,
     datasets: Mapping[str, DatasetConfig] | None = None,
@@ -55,7 +55,7 @@ def make_gallery(
     return Gallery(images, tuple(kept), shown, models, titles, (*notes, *reasons)), ""
 
 
-def _all_pairs(run: Run, results: Results) -> dict[str, list[ModelPairs]]:
+def _all_pairs(run: StoredRun, results: Results) -> dict[str, list[ModelPairs]]:
     """Dataset -> the pairs of its models; baselines look at nothing and are left out."""
     found = {
         dataset: [
@@ -69,7 +69,7 @@ def _all_pairs(run: Run, results: Results) -> dict[str, list[ModelPairs]]:
 
 
 def _pick(
-    run: Run, pairs: Mapping[str, Sequence[ModelPairs]], most: int, budget: int
+    run: StoredRun, pairs: Mapping[str, Sequence[ModelPairs]], most: int, budget: int
 ) -> list[tuple[str, str, str, str]]:
     """The cases, (dataset, finding, case_id, why), in rounds, as many as are expected to fit."""
     choices = {}
@@ -91,13 +91,13 @@ def _pick(
     return picked
 
 
-def _cells(run: Run, pairs: ModelPairs) -> int:
+def _cells(run: StoredRun, pairs: ModelPairs) -> int:
     height, width = run.data["cells"][f"{pairs.model}--{pairs.dataset}"].get("grid") or (0, 0)
     return int(height * width)
 
 
 def _collect(
-    run: Run, pairs: Mapping[str, Sequence[ModelPairs]], picked: Sequence[tuple[str, str, str, str]]
+    run: StoredRun, pairs: Mapping[str, Sequence[ModelPairs]], picked: Sequence[tuple[str, str, str, str]]
 ) -> tuple[list[GalleryCase], list[Overlay], list[str]]:
     """Cases, overlays, and why a model has none; one that met another region of the same name is left out of a case."""
     numbers: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
@@ -122,7 +122,7 @@ def _collect(
 
 
 def _pictures(
-    run: Run, cases: Sequence[GalleryCase], datasets: Mapping[str, DatasetConfig]
+    run: StoredRun, cases: Sequence[GalleryCase], datasets: Mapping[str, DatasetConfig]
 ) -> tuple[dict[tuple[str, str], bytes], list[str]]:
     """(dataset, case_id) -> picture, and a sentence for every dataset that lacks some."""
     wanted: dict[str, set[str]] = defaultdict(set)
@@ -132,7 +132,7 @@ def _pictures(
 
 
 def collect_pictures(
-    run: Run, wanted: Mapping[str, Collection[str]], datasets: Mapping[str, DatasetConfig]
+    run: StoredRun, wanted: Mapping[str, Collection[str]], datasets: Mapping[str, DatasetConfig]
 ) -> tuple[dict[tuple[str, str], bytes], list[str]]:
     """As `read_pictures`, of several datasets: (dataset, case_id) -> picture, and a sentence for each that lacks some.
 
@@ -160,7 +160,7 @@ def collect_pictures(
     return pictures, notes
 
 
-def _changed(run: Run, loaded: LoadedDataset) -> bool:
+def _changed(run: StoredRun, loaded: LoadedDataset) -> bool:
     """Whether the dataset's digest is not the one that results of this run were computed with."""
     for entry in run.data["cells"].values():
         ingredients = entry.get("ingredients", {})

@@ -14,7 +14,7 @@ from ....metrics_gpu.grounding.curves import dice_curves, pointing_hits
 from ....metrics_gpu.grounding.protocols import Protocol
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.thresholds import level
-from ...results.load import Run
+from ...results.load import StoredRun
 from ...results.pairs import scored_pairs
 from ..results import Results
 from ..values import CellValues
@@ -53,7 +53,7 @@ class ModelPairs:
         return {key: number for number, key in enumerate(zip(self.case_id, self.finding, strict=True))}
 
 
-def model_pairs(run: Run, results: Results, model: str, dataset: str) -> ModelPairs:
+def model_pairs(run: StoredRun, results: Results, model: str, dataset: str) -> ModelPairs:
     """The pairs of a finished cell. Raises RunError when its file cannot be read or lacks maps that are needed."""
     rows = results.rows.get((model, dataset)) or run.cell(model, dataset)
     scored = scored_pairs(run, rows, results.choices)

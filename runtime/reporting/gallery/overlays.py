@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.sweep.sweep import unpack_masks
 from ...datasets.runlengths import encode_runs
-from ...results.load import Run
+from ...results.load import StoredRun
 from ...results.maps import load_maps
 from ...results.schema import GRID
 from .candidates import ModelPairs
@@ -22,7 +22,7 @@ ChosenPair = tuple[str, str]
 
 
 def chosen_overlays(
-    run: Run, pairs: ModelPairs, chosen: Mapping[ChosenPair, int]
+    run: StoredRun, pairs: ModelPairs, chosen: Mapping[ChosenPair, int]
 ) -> Iterator[tuple[Overlay, tuple[int, ...]]]:
     """The overlays of one model on one dataset and their regions as run lengths; `chosen`: pair -> number of its case.
 
