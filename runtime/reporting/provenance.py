@@ -45,7 +45,7 @@ def provenance(results: Results, run: Mapping[str, Any]) -> dict[str, str]:
         "intervals": f"{choices.replicates} resamples of the patients of each dataset, seed {choices.seed}"
         if choices.replicates
         else "none",
-        "options": "; ".join(choices.told) or "the specification's defaults",
+        "options": "; ".join(choices.told) or "the defaults (docs/metrics.md §14)",
     }
 
 
