@@ -1,4 +1,4 @@
-"""Recognition and grounding of maps against masks, in plain NumPy (metrics specification §2-5 and §7).
+"""Recognition and grounding of maps against masks, in plain NumPy (docs/metrics.md §2-§5, §7).
 
 Written apart from `metrics_gpu`: the demo model is judged in training by code that shares nothing with the engine.
 """

@@ -15,7 +15,7 @@ Interpolation = Literal["bilinear", "bicubic", "area"]
 
 @dataclass(frozen=True)
 class Geometry:
-    """Geometry of a model's input (dataset specification §0.3).
+    """Geometry of a model's input (docs/datasets.md §0.3).
 
     squash: resize to `size` x `size`, aspect ratio ignored (`resize` equals `size`).
     crop: shorter side to `resize`, then the centre `size` x `size`.

@@ -1,7 +1,7 @@
 """Prompts to text features, through a bundle's own text graph.
 
 A set is encoded and run as one: in a model with self-attention over the queries, the scores of a finding depend on
-which others are asked with it (KAD parity specification).
+which others are asked with it (docs/parity.md §3.4).
 """
 
 from __future__ import annotations

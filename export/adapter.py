@@ -170,7 +170,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """The authors' own outputs for the same arguments, under the names of the parity specification's arrays."""
+        """The authors' own outputs for the same arguments, under the names of the goldens (docs/parity.md §2)."""
 
 
 def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:

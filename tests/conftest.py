@@ -18,10 +18,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of specifications, goldens and real radiographs; tests that need it skip where it is absent."""
+    """The folder of shared tables, goldens and real radiographs; tests that need it skip where it is absent."""
     path = Path(os.environ.get("XBENCH_SHARED", ROOT.parent / "shared"))
     if not (path / "spec").is_dir():
-        pytest.skip("the shared specifications and goldens are not on this machine (set XBENCH_SHARED)")
+        pytest.skip("the shared goldens and radiographs are not on this machine (set XBENCH_SHARED)")
     return path
 
 

@@ -207,7 +207,7 @@ def reference_sweep(
     frames: NDArray[np.float64] | None = None,
     upsample: str = "bilinear",
 ) -> Counts:
-    """Counts by whole maps and 101 comparisons, in the canonical arithmetic (metrics specification §2 and §3)."""
+    """Counts by whole maps and 101 comparisons, in the canonical arithmetic (docs/metrics.md §2 and §3)."""
     assert upsample == "bilinear"
     if masks.dtype == np.uint8:
         masks = np.unpackbits(masks, axis=-1, count=size[1], bitorder="little").astype(bool)

@@ -20,7 +20,7 @@ _WORDS = re.compile(r"\w+")
 
 
 def clean_report(text: str) -> str:
-    """CARZero's cleaning of a report (CARZero parity specification, "Text"): lower-case ASCII words only.
+    """CARZero's cleaning of a report (docs/parity.md §3.6): lower-case ASCII words only.
 
     The text is cut at numbering such as "2." and at full stops; a piece of a single word is dropped, so that
     "pneumonia" becomes the empty string.
@@ -32,7 +32,7 @@ def clean_report(text: str) -> str:
 
 
 def clean_web(text: str) -> str:
-    """open_clip's cleaning (BiomedCLIP parity specification, "Text encoder"): broken Unicode mended, HTML entities
+    """open_clip's cleaning (docs/parity.md §3.2): broken Unicode mended, HTML entities
     resolved twice, white space collapsed. Raises MissingExtraError."""
     try:
         import ftfy

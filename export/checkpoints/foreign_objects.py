@@ -1,7 +1,7 @@
 """Reads `torch.save` archives that hold objects of other programs, without looking those programs up.
 
-Lightning's checkpoints carry a configuration, callbacks and optimiser states beside the tensors (CARZero parity
-specification). Here every class and function that is not part of a tensor becomes an inert record: nothing of the
+Lightning's checkpoints carry a configuration, callbacks and optimiser states beside the tensors (docs/parity.md §3.6).
+Here every class and function that is not part of a tensor becomes an inert record: nothing of the
 file's choosing is imported or called, installed or not.
 """
 

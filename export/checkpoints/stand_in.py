@@ -1,7 +1,7 @@
 """Stand-in weights: values that depend only on seed, tensor name and shape.
 
 They let two implementations of one architecture be compared without a trained checkpoint. The scheme is that of the
-parity specifications' goldens; only raw PCG64 output is used, whose stream NumPy keeps across versions.
+goldens (docs/parity.md §2); only raw PCG64 output is used, whose stream NumPy keeps across versions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BiomedCLIP (Zhang et al. 2023, arXiv 2303.00915) as open_clip computes it (BiomedCLIP parity specification).
+"""BiomedCLIP (Zhang et al. 2023, arXiv 2303.00915) as open_clip computes it (docs/parity.md §3.2).
 
 A ViT-B/16 and a PubMedBERT, compared by cosine. Its authors publish no maps: saliency here is the cosine between each
 projected patch and the prompt, the project's own definition, as for CLIP.

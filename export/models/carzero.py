@@ -1,4 +1,4 @@
-"""CARZero (Lai et al. 2024, CVPR) as its authors published it (CARZero parity specification).
+"""CARZero (Lai et al. 2024, CVPR) as its authors published it (docs/parity.md §3.6).
 
 A prompt's sentence vector looks at the image and the image's vector looks at the prompt's words, both through the same
 decoder; the score is the mean of the two logits. The map is the first direction's attention to the patches.

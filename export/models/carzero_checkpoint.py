@@ -1,4 +1,4 @@
-"""CARZero's sizes and the structure of its checkpoint (CARZero parity specification, "Checkpoint")."""
+"""CARZero's sizes and the structure of its checkpoint (docs/parity.md §3.6)."""
 
 from __future__ import annotations
 

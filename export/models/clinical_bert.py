@@ -1,5 +1,5 @@
 """What MedKLIP and MAVL share: Bio_ClinicalBERT as it is on Hugging Face, which neither checkpoint contains, and the
-way an image and a text enter the model (MedKLIP parity specification, "Text" and "Image input")."""
+way an image and a text enter the model (docs/parity.md §3.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CLIP ViT-B/32 and ViT-B/16 (Radford et al. 2021) with open_clip's towers (CLIP parity specification).
+"""CLIP ViT-B/32 and ViT-B/16 (Radford et al. 2021) with open_clip's towers (docs/parity.md §3.1).
 
 OpenAI publishes no maps: saliency here is the cosine between each projected patch and the prompt, the project's own
 definition. The checkpoint does not say which activation its weights were trained with; OpenAI's need QuickGELU, which

@@ -1,4 +1,4 @@
-"""CLIP's tensor names: OpenAI's are canonical, those of transformers are translated (CLIP parity specification)."""
+"""CLIP's tensor names: OpenAI's are canonical, those of transformers are translated (docs/parity.md §3.1)."""
 
 from __future__ import annotations
 

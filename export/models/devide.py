@@ -1,7 +1,7 @@
 """DeViDe (Luo et al. 2024, arXiv 2404.03618) as an assumed architecture.
 
 The authors published neither code nor weights, so nothing here can claim parity with them. The parts are those that the
-paper names: a ViT-B/16, KAD's text encoder (Med-KEBERT) and a query decoder like KAD's (DeViDe specification).
+paper names: a ViT-B/16, KAD's text encoder (Med-KEBERT) and a query decoder like KAD's (docs/parity.md §3.7).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DevideConfig:
 
 
 class Devide(nn.Module):
-    """The three parts, named as in the DeViDe specification's manifest."""
+    """The three parts, named as a file must name them (docs/parity.md §3.7)."""
 
     def __init__(self, config: DevideConfig) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""KAD (Zhang et al. 2023, Nature Communications 14:4542) as its authors published it (KAD parity specification).
+"""KAD (Zhang et al. 2023, Nature Communications 14:4542) as its authors published it (docs/parity.md §3.4).
 
 An image becomes a grid of patch features, a prompt becomes one vector, and a small decoder lets the prompts look at
 the patches: its last attention is the saliency map, its two outputs per prompt are "absent" and "present".

@@ -1,4 +1,4 @@
-"""KAD's sizes and the structure of its checkpoints (KAD parity specification, "Published files")."""
+"""KAD's sizes and the structure of its checkpoints (docs/parity.md §3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MAVL (Phan et al. 2024, CVPR) as its authors published it (MAVL parity specification).
+"""MAVL (Phan et al. 2024, CVPR) as its authors published it (docs/parity.md §3.5).
 
 MedKLIP's decoder with nine queries per class: its description and eight visual aspects (border, fluid, location,
 opacity, other, patterns, shape, texture). The map of a class is the mean of four of them.

@@ -1,4 +1,4 @@
-"""MedKLIP (Wu et al. 2023, ICCV) as its authors published it (MedKLIP parity specification).
+"""MedKLIP (Wu et al. 2023, ICCV) as its authors published it (docs/parity.md §3.3).
 
 A book of observations, each described in a sentence, queries the image together; the official score of one needs all
 of the book's queries in the set, because they attend to one another.

@@ -13,7 +13,7 @@ class Published:
     """Facts of one model: its variants as named by --variant, the file each comes in, and under what terms.
 
     `files` are the places below a folder of checkpoints where a variant is looked for, best first; `sha256` maps a
-    file's name to its digest, where its authors or the parity specification state one.
+    file's name to its digest, where one is known.
     """
 
     title: str
@@ -128,4 +128,4 @@ PUBLISHED = {
         text="weights and vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face, which the file does not hold",
     ),
 }
-"""Model name -> facts (parity specifications)."""
+"""Model name -> facts (docs/parity.md §3)."""

@@ -2,8 +2,8 @@
 
 The repositories of MedKLIP and MAVL carry no licence, so their sentences are not part of this package. In both models
 the queries attend to one another, and the official result needs the whole book in the set: with a book every set asks
-all of its entries, those of the dataset's findings under the findings' names (MedKLIP and MAVL parity specifications,
-"Classes and prompts"). Order does not matter to the models; the dataset's findings come first.
+all of its entries, those of the dataset's findings under the findings' names (docs/parity.md §7).
+Order does not matter to the models; the dataset's findings come first.
 """
 
 from __future__ import annotations

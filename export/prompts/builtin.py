@@ -1,7 +1,7 @@
 """The built-in prompt sets: which findings a dataset asks for, and each model's words for them.
 
 `prompt_table.json` holds, for each dataset, the ordered findings, and for each prompt style the strings of every
-finding with their status (official | adapted | own | ..., see the prompt specification). MedKLIP and MAVL ask whole
+finding with their status (official | adapted | own | ..., docs/parity.md §7). MedKLIP and MAVL ask whole
 sentences; theirs are in `books`.
 """
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _LIKE = {"devide": ("kad", "assumed_as_kad")}
-"""Style -> the style whose words it takes, and the status they then have (prompt specification, "DeViDe")."""
+"""Style -> the style whose words it takes, and the status they then have (docs/parity.md §7)."""
 
 
 def _table() -> dict[str, Any]:

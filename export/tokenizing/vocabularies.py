@@ -2,8 +2,8 @@
 
 Nothing is fetched from the network. A WordPiece vocabulary comes from `--tokenizer DIR` (vocab.txt or
 tokenizer.json) or from the local Hugging Face cache (HF_HOME and HF_HUB_CACHE are honoured). Every tokenizer pads on
-the right to the longest text of a call, which does not change the features (KAD parity specification: padding is
-masked; CLIP parity specification: the causal mask hides what follows the end token).
+the right to the longest text of a call, which does not change the features: padding is
+masked (docs/parity.md §3.4), or the causal mask hides what follows the end token (§3.1).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SPLIT = rf"(?i){_START}|{_END}|'s|'t|'re|'ve|'m|'ll|'d|[\p{{L}}]+|[\p{{N}}]|[^\
 
 
 class ClipTokenizer(BackendTokenizer):
-    """OpenAI's byte-level BPE (CLIP parity specification, "Text encoder"), from the table open_clip bundles.
+    """OpenAI's byte-level BPE (docs/parity.md §3.1), from the table open_clip bundles.
 
     It expects cleaned, lower-case text: it goes behind the cleaning step "clip".
     """

@@ -1,4 +1,4 @@
-"""Scores of each pair at each threshold (metrics specification §4 and §5)."""
+"""Scores of each pair at each threshold (docs/metrics.md §4 and §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluation protocol of the CheXlocalize benchmark, which differs from ours (metrics specification §11).
+"""The evaluation protocol of the CheXlocalize benchmark, which differs from ours (docs/metrics.md §11.1).
 
 Maps are compared with the regions at the image's native size. A map is resized bilinearly with half-pixel centres, then
 scaled by its minimum and maximum over the full-resolution map, and cut by a threshold of its class with `>`, or, where

@@ -1,4 +1,4 @@
-"""What the specification leaves open about grounding scores, as one value (metrics specification §14)."""
+"""Choices about grounding scores, as one value (docs/metrics.md §14)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IouAt = Literal["joint", "independent"]
 
 @dataclass(frozen=True)
 class GroundingOptions:
-    """Choices the specification leaves open (metrics specification §14); the defaults are the specification's.
+    """Choices with their defaults (docs/metrics.md §14).
 
     tau_from: first threshold of the search, 0.0 or 0.01 (parity with the paper's Table 1).
     ties: pointing at tied maxima: the `first` in row-major order; a hit if `any` lies in the region (MedKLIP, MAVL); or

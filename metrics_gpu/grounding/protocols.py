@@ -1,4 +1,4 @@
-"""Evaluation protocols by name, as data (metrics specification §11 and §14).
+"""Evaluation protocols by name, as data (docs/metrics.md §11 and §14).
 
 A protocol says how maps are swept and how counts are scored. What this benchmark cannot reproduce of a source is said
 in the notes, which belong beside every number made with it.
@@ -65,7 +65,7 @@ class Protocol:
 _ALL: Final = (
     Protocol(
         name="default",
-        source="this benchmark: the metric specification's defaults",
+        source="this benchmark: the defaults of docs/metrics.md §14",
     ),
     Protocol(
         name="paper",

@@ -1,4 +1,4 @@
-"""Bootstrap replicates of every number of `grounding.grounding`, as matrix products (metrics specification §8).
+"""Bootstrap replicates of every number of `grounding.grounding`, as matrix products (docs/metrics.md §8.2).
 
 Per class one product of the count matrix with sums per patient gives the mean curves of all replicates; the best
 threshold is then either chosen anew in each replicate (`rechosen`: the interval covers the choice too) or kept as the

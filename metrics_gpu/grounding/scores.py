@@ -1,6 +1,6 @@
 """Grounding metrics as pure functions of stored counts: pointing game, Dice, IoU, thresholds, floors.
 
-Definitions: metrics specification §4 (Dice, IoU, best threshold, floor), §5 (pointing game), §8 (means). Every value is
+Definitions: docs/metrics.md §4 (Dice, IoU, best threshold, floor), §5 (pointing game), §8 (means). Every value is
 a fraction in [0, 1], only `delta_dice` is in percentage points. All searches but `cross_fit` choose the threshold on
 the same pairs they are scored on, so the `best` values are optimistic and stand beside their floor, the all-ones mask.
 """
@@ -108,7 +108,7 @@ def grounding(
     pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark them all
         (another normalisation or comparison than the default's).
     Raises ValueError if an argument does not fit, one that `options.unit` needs is missing, or a pair has no region
-    (such pairs are not counted, metrics specification §6).
+    (such pairs are not counted, docs/metrics.md §6).
     """
     options = options or GroundingOptions()
     class_of = check_pairs(len(counts), class_of, len(names), options, half_of, levels)

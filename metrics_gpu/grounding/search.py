@@ -1,4 +1,4 @@
-"""The search for a best threshold (metrics specification §4).
+"""The search for a best threshold (docs/metrics.md §4.2).
 
 Curves hold a mean score per threshold in their last axis, float64 [..., 101]; the leading axes are classes or bootstrap
 replicates. A level is the index of a threshold; ties go to the smallest. Where nothing can be searched (all pairs of a

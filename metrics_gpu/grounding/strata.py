@@ -1,4 +1,4 @@
-"""Grounding by size of the region (metrics specification §10)."""
+"""Grounding by size of the region (docs/metrics.md §10)."""
 
 from __future__ import annotations
 

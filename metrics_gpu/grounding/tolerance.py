@@ -1,4 +1,4 @@
-"""Pointing with a tolerance (metrics specification §5, `tolerance_px`).
+"""Pointing with a tolerance (docs/metrics.md §5.3, `tolerance_px`).
 
 Counts do not hold how far a miss is from its region, but they hold the maximum's pixel: with the regions the distance
 follows in one look, and one distance per pair serves every tolerance.

@@ -1,4 +1,4 @@
-"""Bootstrap replicates of every number of `recognition.recognition` (metrics specification §7 and §8).
+"""Bootstrap replicates of every number of `recognition.recognition` (docs/metrics.md §7 and §8).
 
 The images of a class are sorted by their score once; a replicate then is one walk along them with the drawn counts as
 weights, which gives AUC, average precision, F1 and accuracy of that replicate exactly, ties included.

@@ -1,4 +1,4 @@
-"""Recognition metrics per class and dataset (metrics specification §7)."""
+"""Recognition metrics per class and dataset (docs/metrics.md §7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means over classes and how a number is printed (metrics specification §8)."""
+"""Means over classes and how a number is printed (docs/metrics.md §8)."""
 
 from __future__ import annotations
 

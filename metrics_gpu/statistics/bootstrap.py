@@ -1,4 +1,4 @@
-"""Patients drawn with replacement, as counts (metrics specification §8).
+"""Patients drawn with replacement, as counts (docs/metrics.md §8.2).
 
 A replicate is a row of counts, how often each patient was drawn; a sum over the drawn pairs is then a product of the
 count matrix with sums per patient, and all replicates of all cells are a few matrix products instead of loops. All

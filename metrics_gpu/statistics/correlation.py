@@ -1,4 +1,4 @@
-"""Does recognition predict grounding? Correlation of mean AUC and mean pointing over models (metrics specification §9).
+"""Does recognition predict grounding? Correlation of mean AUC and mean pointing over models (docs/metrics.md §9).
 
 With seven models R² has a wide interval, so it never stands alone: Fisher's interval, a bootstrap interval over the
 points, Spearman's rank correlation and the range over leaving one point out come with it.

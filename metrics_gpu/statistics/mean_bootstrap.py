@@ -1,4 +1,4 @@
-"""Bootstrap replicates of any mean over pairs, per class and over classes (metrics specification §8).
+"""Bootstrap replicates of any mean over pairs, per class and over classes (docs/metrics.md §8.2).
 
 For statistics that `grounding_bootstrap` does not know: whole curves, shares of pixels, a calibrated Dice.
 """

@@ -1,4 +1,4 @@
-"""Differences between two models: paired bootstrap and Holm's correction (metrics specification §8)."""
+"""Differences between two models: paired bootstrap and Holm's correction (docs/metrics.md §8.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interval of a proportion from few cases (metrics specification §8: the pointing score of fewer than 30 pairs)."""
+"""Interval of a proportion from few cases (docs/metrics.md §8.3: the pointing score of fewer than 30 pairs)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["Counts"]
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Result of the sweep for P (image, class) pairs; all arrays share the first axis (metrics specification §2 to §5).
+    """Result of the sweep for P (image, class) pairs; all arrays share the first axis (docs/metrics.md §2 to §5).
 
     area: int32 [P, 101], pixels u of the evaluation grid with Mn(u) >= tau_k; area[:, 0] is the number of pixels.
     overlap: int32 [P, 101], those of them inside the region.

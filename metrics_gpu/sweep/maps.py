@@ -1,6 +1,6 @@
 """Maps on the evaluation grid, pixel by pixel, for what counts cannot tell: overlays, and maps to transform.
 
-The arithmetic is the sweep's to the last bit (metrics specification §2), so `scaled_map(...) >= threshold` marks
+The arithmetic is the sweep's to the last bit (docs/metrics.md §2), so `scaled_map(...) >= threshold` marks
 exactly the pixels that the sweep counts.
 """
 

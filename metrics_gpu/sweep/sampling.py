@@ -1,7 +1,7 @@
 """Where each pixel of the evaluation grid reads the saliency grid.
 
 Every upsampling variant and every field of view is a table of two cell indices and a weight per pixel and axis, so that
-one kernel serves all of them (metrics specification §1 and §14 rows 2 and 3, dataset specification §0.3). Tables are
+one kernel serves all of them (docs/metrics.md §1 and §14 rows 2 and 3, docs/datasets.md §0.3). Tables are
 computed in float64 and rounded once to float32.
 """
 

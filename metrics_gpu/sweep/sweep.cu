@@ -1,7 +1,7 @@
 // The fused sweep on a GPU: saliency grids and bit masks to counts, without ever writing a full-size map.
 //
 // One launch for a batch, one block per (image, class) pair. The counts equal those of the canonical arithmetic
-// (metrics specification 2 and 3): float32, horizontal before vertical, true division, nothing fused. A block's steps:
+// (docs/metrics.md §2, §3): float32, horizontal before vertical, true division, nothing fused. A block's steps:
 //
 // 1. Smallest and largest value of every grid row after horizontal interpolation.
 // 2. Exact minimum and maximum. Rounded products with weights >= 0 and rounded sums are monotone in the two values they

@@ -1,4 +1,4 @@
-"""The sweep: saliency grids and regions to counts at all 101 thresholds, in one pass (metrics specification §2-§5)."""
+"""The sweep: saliency grids and regions to counts at all 101 thresholds, in one pass (docs/metrics.md §2-§5)."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def sweep(
         default (0, 0, 1, 1). Pixels outside were not seen by the model and take the map's minimum.
     upsample: `bilinear` (half-pixel centres), `align_corners` or `nearest`; see `sampling.axis`.
 
-    normalise: `minmax`, Mn = (v - min) / (max - min); `max`, Mn = v / max; `none`, Mn = v (metrics specification §14).
+    normalise: `minmax`, Mn = (v - min) / (max - min); `max`, Mn = v / max; `none`, Mn = v (docs/metrics.md §14).
     comparison: a pixel is marked if Mn `>=` or `>` the threshold.
     tau_scale: threshold k is float32(tau_scale * k/100); other than 1 for maps that are not normalised.
     stream: only for CuPy arrays, the `cupy.cuda.Stream` to work in; default the current one.
 
     CuPy arrays are swept on their GPU, and the counts are CuPy arrays there (`Counts.on_host`); same integers.
 
-    The arithmetic is fixed to the last bit (metrics specification §2): float32, horizontal then vertical interpolation
+    The arithmetic is fixed to the last bit (docs/metrics.md §2): float32, horizontal then vertical interpolation
     as v[lo] * (1 - w) + v[hi] * w, Mn = (v - min) / (max - min), comparison Mn >= float32(k / 100). A map that is
     constant, holds a NaN or an infinity at a seen pixel, has a range beyond float32, or of which nothing is seen is
     `degenerate`: Mn = 0 everywhere, no hit; so is, for `max`, a map without a value above 0.

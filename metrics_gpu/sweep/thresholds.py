@@ -1,4 +1,4 @@
-"""The 101 thresholds of the sweep (metrics specification §3)."""
+"""The 101 thresholds of the sweep (docs/metrics.md §3)."""
 
 from __future__ import annotations
 

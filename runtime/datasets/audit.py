@@ -1,4 +1,4 @@
-"""What of a dataset is there and what is odd about it, counted (dataset specification §0.1)."""
+"""What of a dataset is there and what is odd about it, counted (docs/datasets.md §0.1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMED = 20  # examples kept of each kind; the counts are complete
 
 @dataclass(frozen=True)
 class Check:
-    """A count of the complete official set (marked [C] in the specification) beside the one found."""
+    """A count of the complete official set (docs/datasets.md) beside the one found."""
 
     name: str
     expected: int
@@ -49,7 +49,7 @@ class Audit:
     whose grid is unknown because no size is stated and the image was not decoded. misfits: regions of which a box
     reaches beyond its image by more than rounding, so that it seems to be drawn on another size of it; not told where
     the annotation states a size. size_differs: images that are not as large as the grid of their regions.
-    notes: kind -> number. checks: empty unless the specification states counts; is_official: the number of cases is
+    notes: kind -> number. checks: empty unless official counts are known; is_official: the number of cases is
     that of the complete set, so that the other counts must fit too. card: source, terms and citation of the dataset.
     """
 

@@ -1,4 +1,4 @@
-"""What a dataset delivers (dataset specification §0.1): one `Case` per image, and notes about what was odd."""
+"""What a dataset delivers (docs/datasets.md §0.1): one `Case` per image, and notes about what was odd."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Note:
 
 @dataclass(frozen=True)
 class OfficialCounts:
-    """Counts of a complete official set, as the dataset specification gives them; None: not stated there."""
+    """Counts of a complete official set, docs/datasets.md; None: not known."""
 
     cases: int
     pairs: int | None = None
@@ -118,7 +118,7 @@ class Dataset(ABC):
         """The annotation files that decide labels and regions; their content is part of a result's key."""
 
     def official(self) -> OfficialCounts | None:
-        """The counts that the complete official set must have, if the specification states them."""
+        """The counts that the complete official set must have, where they are known."""
         return None
 
     def image_folders(self) -> Sequence[Path]:

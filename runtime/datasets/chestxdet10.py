@@ -1,4 +1,4 @@
-"""ChestX-Det10: ten classes with boxes on 1024 x 1024 NIH films (dataset specification §4)."""
+"""ChestX-Det10: ten classes with boxes on 1024 x 1024 NIH films (docs/datasets.md §4)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Split: the official test set of 542 films; that the paper used it is a guess, an
         return (self.images,)
 
     def official(self) -> OfficialCounts | None:
-        """The counts of the official test set; the specification states none for the training set."""
+        """The counts of the official test set; none are known for the training set."""
         return _TEST if self.split == "test" else None
 
     def read(self, notes: list[Note]) -> Sequence[Case]:

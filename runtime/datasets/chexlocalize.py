@@ -1,4 +1,4 @@
-"""CheXlocalize: radiologists' masks on CheXpert's validation and test films (dataset specification §5)."""
+"""CheXlocalize: radiologists' masks on CheXpert's validation and test films (docs/datasets.md §5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON files of CheXlocalize: compressed masks and polygons by film and finding (dataset specification §5)."""
+"""The JSON files of CheXlocalize: compressed masks and polygons by film and finding (docs/datasets.md §5)."""
 
 from __future__ import annotations
 

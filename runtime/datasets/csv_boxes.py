@@ -178,7 +178,7 @@ class CsvBoxes(Dataset):
         return images, seen
 
     def _add(self, image: _Image, finding: str, given: list[float], kinds: tuple[str, ...], row: int) -> None:
-        # Sizes are truncated before they are added (dataset specification §0.3).
+        # Sizes are truncated before they are added (docs/datasets.md §0.3).
         x, y, a, b = given
         box = (x, y, a, b) if kinds == _CORNERS else (int(x), int(y), int(x) + int(a), int(y) + int(b))
         wide, high = (a - x, b - y) if kinds == _CORNERS else (a, b)

@@ -1,4 +1,4 @@
-"""Masks stored as PNG files, any value above 0 is region (dataset specification §2, §3)."""
+"""Masks stored as PNG files, any value above 0 is region (docs/datasets.md §2, §3)."""
 
 from __future__ import annotations
 

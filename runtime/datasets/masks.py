@@ -1,4 +1,4 @@
-"""Regions on the square evaluation grid (dataset specification §0.3)."""
+"""Regions on the square evaluation grid (docs/datasets.md §0.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One region from the boxes that several readers drew for one class (dataset specification §7)."""
+"""One region from the boxes that several readers drew for one class (docs/datasets.md §7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of regions, and how each is drawn on the native grid (dataset specification §0.3, §0.4)."""
+"""Kinds of regions, and how each is drawn on the native grid (docs/datasets.md §0.3, §0.4)."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class Union:
 
 
 def union(parts: Sequence[Region]) -> Region:
-    """One region for several of one class: never a sum, never the last one (dataset specification §0.4)."""
+    """One region for several of one class: never a sum, never the last one (docs/datasets.md §0.4)."""
     if not parts:
         raise ValueError("union() needs at least one region")
     boxes = [part for part in parts if isinstance(part, Boxes)]

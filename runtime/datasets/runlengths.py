@@ -1,4 +1,4 @@
-"""The two run-length codings of the seven datasets, as whole numbers (dataset specification §2, §5)."""
+"""The two run-length codings of the seven datasets, as whole numbers (docs/datasets.md §2, §5)."""
 
 from __future__ import annotations
 

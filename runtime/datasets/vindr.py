@@ -1,4 +1,4 @@
-"""VinDr-CXR from PhysioNet, and the smaller Kaggle edition under its own name (dataset specification §7)."""
+"""VinDr-CXR from PhysioNet, and the smaller Kaggle edition under its own name (docs/datasets.md §7)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ are the paper's, six of them with fewer than 12 positives."""
         return () if self.images in (self.annotations.parent, self.root) else (self.images,)
 
     def official(self) -> OfficialCounts | None:
-        """The number of films; the specification states no counted number of boxes."""
+        """The number of films; no number of boxes is known."""
         return OfficialCounts(3_000 if self.split == "test" else 15_000)
 
     def read(self, notes: list[Note]) -> Sequence[Case]:

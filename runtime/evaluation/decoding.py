@@ -36,7 +36,7 @@ class Decoded:
 
     `pixels`: uint8 [S, S], None unless `status` is "ok"; `frame`: (y0, x0, y1, x1), the part of the native image the
     model sees; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `rescued`: findings whose region
-    would have vanished on the grid (dataset specification §0.3); `size`: (height, width) of the native grid on which
+    would have vanished on the grid (docs/datasets.md §0.3); `size`: (height, width) of the native grid on which
     the regions were drawn, None where nothing was.
     """
 

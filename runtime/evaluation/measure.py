@@ -1,4 +1,4 @@
-"""Maps and regions -> the counts of rows, by the protocol of the evaluation (metrics specification §11 and §14)."""
+"""Maps and regions -> the counts of rows, by the protocol of the evaluation (docs/metrics.md §11 and §14)."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def score_batch(batch: Sequence[Decoded], scores: Scores, queries: Queries, meas
     """Rows of a batch of readable cases, one list per case.
 
     The swept map of a finding is the mean over its positive prompts before normalisation; means are taken in float64
-    and rounded once (metrics specification §14, point 21). All pairs of the batch are swept in one call.
+    and rounded once (docs/metrics.md §14, row 21). All pairs of the batch are swept in one call.
     """
     maps = [prompt_mean(scores.saliency[case, queries.positive[at]]) for case, at in wanted_pairs(batch, queries)]
     rows, pairs = fill_rows(batch, scores.logits, maps, queries)

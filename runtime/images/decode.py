@@ -1,4 +1,4 @@
-"""Image files -> native 8-bit grey, bright = radio-dense (dataset specification §0.2)."""
+"""Image files -> native 8-bit grey, bright = radio-dense (docs/datasets.md §0.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DICOM -> native 8-bit grey, MONOCHROME2 sense, in the order of dataset specification §0.2."""
+"""DICOM -> native 8-bit grey, MONOCHROME2 sense, in the order of docs/datasets.md §0.2."""
 
 from __future__ import annotations
 

@@ -16,10 +16,9 @@ __all__ = ["field_of_view", "resize_plan", "to_model"]
 def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     """The model's input, uint8 [S, S] with S = geometry.size, from a native grey image uint8 [H, W].
 
-    Equal, bit for bit, to the official PIL pipelines (KAD parity specification "Image input", CLIP parity
-    specification "Image preprocessing"); resizing one grey channel equals resizing three equal ones. The mode
-    pad_crop follows the CARZero parity specification "Image preprocessing": area averaging; the golden agrees within
-    one grey level where OpenCV enlarges, exactly where it shrinks.
+    Equal, bit for bit, to the official PIL pipelines (docs/datasets.md §0.3); resizing one grey
+    channel equals resizing three equal ones. The mode pad_crop follows CARZero: area averaging; the golden agrees
+    within one grey level where OpenCV enlarges, exactly where it shrinks.
 
     Raises ImageError for an image too narrow to be resized.
     """

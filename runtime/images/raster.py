@@ -1,6 +1,6 @@
 """PNG and JPEG -> native 8-bit grey through Pillow, plain grey PNG through libpng where it is installed.
 
-The dataset specification §0.2 says what is done with other kinds of pixels.
+docs/datasets.md §0.2 says what is done with other kinds of pixels.
 """
 
 from __future__ import annotations

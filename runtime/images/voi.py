@@ -1,4 +1,4 @@
-"""The value transformations of a DICOM image, as one table over its stored values (dataset specification §0.2)."""
+"""The value transformations of a DICOM image, as one table over its stored values (docs/datasets.md §0.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intersection over union at the image's own size, as the CheXlocalize benchmark computes it (metrics spec. §11)."""
+"""Intersection over union at the native size, as the CheXlocalize benchmark computes it (docs/metrics.md §11.1)."""
 
 from __future__ import annotations
 

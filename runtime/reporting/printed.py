@@ -10,7 +10,7 @@ NONE = "-"
 
 
 def percent(value: float | None, decimals: int = 2) -> str:
-    """Percent, half to even of the unrounded value (metrics specification §8); "-" for None."""
+    """Percent, half to even of the unrounded value (docs/metrics.md §8); "-" for None."""
     return exact_percent(value, decimals, missing=NONE)
 
 

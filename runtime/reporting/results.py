@@ -95,7 +95,7 @@ class Results:
         return tuple((dataset, self.basis(model, dataset, field)) for dataset in used)
 
     def mean_number(self, model: str, field: str, datasets: Sequence[str] | None = None) -> Number:
-        """A model's value: the mean over datasets, all of them or those named, that define it (specification §8).
+        """A model's value: the mean over datasets, all of them or those named, that define it (docs/metrics.md §8).
 
         Unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines the
         replicates of the datasets, which are drawn independently.

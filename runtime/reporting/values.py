@@ -41,7 +41,7 @@ class CellValues:
 
     `grounding`: by the report's choices; `honest`: the same with each threshold found on the other half of the
     patients, whatever the choices say. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and
-    the negative prompt, for the classes that have a negative prompt (metrics specification §7). `limit`: the number of
+    the negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of
     cases the evaluation stopped at, None when it saw the whole dataset; `shard`: the part of the dataset that was
     evaluated, "2 of 4", empty when it was not divided. `rescued`: regions per class that were kept by
     their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that have

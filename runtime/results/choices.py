@@ -1,6 +1,6 @@
-"""What a report can be asked to do otherwise: the open points of the specification that stored rows can still decide.
+"""What a report can be asked to do otherwise: the choices that stored rows can still decide.
 
-Metrics specification §14. Points that only an evaluation can decide (resize of regions, geometry, boxes or union,
+docs/metrics.md §14. Points that only an evaluation can decide (resize of regions, geometry, boxes or union,
 dataset options, several prompts) are not here; upsampling, normalisation and comparison are, as a protocol, because a
 run keeps the maps.
 """
@@ -39,7 +39,7 @@ _KINDS: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """Options of a report; None stands for what the protocol says, and other defaults are the specification's.
+    """Options of a report; None stands for what the protocol says, and other defaults are those of docs/metrics.md §14.
 
     protocol: how maps are swept and counted; None: as the cell was evaluated. Another sweep than the evaluation's takes
         the stored maps.

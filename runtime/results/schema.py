@@ -1,9 +1,9 @@
 """The row of a result: one (case, finding) pair and the counts every table is computed from.
 
 `area[k]` and `overlap[k]` are pixels of the 224 x 224 evaluation grid where the normalised map is at least threshold k,
-and those of them inside the region (metrics specification §3-4). They are null when the pair has no region or the
+and those of them inside the region (docs/metrics.md §3, §4). They are null when the pair has no region or the
 image could not be read; so are `argmax`, `hit` and `degenerate`. `logit` is the mean over the positive prompts of the
-finding, `logit_negative` that over its negative prompts (metrics specification §14, point 21).
+finding, `logit_negative` that over its negative prompts (docs/metrics.md §14, row 21).
 
 Three columns make a run directory enough to sweep again without a model, null for a pair without a region:
 
@@ -12,7 +12,7 @@ Three columns make a run directory enough to sweep again without a model, null f
     region    the region on the evaluation grid, bits packed as `metrics_gpu.pack_masks` does: 224 rows of 28 bytes
     frame     (y0, x0, y1, x1), the part of the image the map covers, as `sweep(frames=)` takes it
 
-One more is null but under a protocol that evaluates at the image's own size (metrics specification §11):
+One more is null but under a protocol that evaluates at the image's own size (docs/metrics.md §11):
 
     native    height and width of that size, `region` and `area` and `overlap` at the 101 thresholds in its pixels,
               whether the map's first maximum is a `hit`, and `otsu_area` and `otsu_overlap` of the map cut by Otsu's

@@ -1,4 +1,4 @@
-"""Grounding by size of the region: fixed edges and thirds, per dataset and over all of them (metrics spec. §10)."""
+"""Grounding by size of the region: fixed edges and thirds, per dataset and over all of them (docs/metrics.md §10)."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def cell_curves(cell: StudyCell, level: float) -> CellCurves:
 
 
 def model_deltas(model: str, cells: list[CellCurves], level: float) -> dict[str, Any]:
-    """Delta Dice of a model, mean over its datasets that have pairs (metrics specification §4)."""
+    """Delta Dice of a model, mean over its datasets that have pairs (docs/metrics.md §4)."""
     row: dict[str, Any] = {"model": model, "datasets": len(cells), "n": sum(item.cell.n for item in cells)}
     for mark, _ in SEARCHES:
         row[f"delta_{mark}_points"] = macro_mean(item.scores[mark].macro.delta_dice for item in cells)

@@ -1,5 +1,5 @@
 /* The arithmetic of the sweep, so that what is drawn is what was counted: float32, the products and sums in the stated
-   order (metrics specification §2). Rounding a double after each operation gives the float32 result exactly. */
+   order (docs/metrics.md §2). Rounding a double after each operation gives the float32 result exactly. */
 
 const f32 = Math.fround;
 const LEVELS = 101;

@@ -49,7 +49,7 @@ class Golden:
         assert error <= tolerance
 
     def check_layers(self) -> None:
-        """First 8 channels of every block's output, at the tokens the specifications name."""
+        """First 8 channels of every block's output, at the tokens of the golden."""
         self.check("probe_image_blocks", torch.stack([out[:, [0, 1, 196], :8] for out in self.blocks]))
         self.check("probe_text_layers", torch.stack([out[:, [0, 1, 4], :8] for out in self.layers]))
 
@@ -118,7 +118,7 @@ def write_text_encoder(manifest: dict[str, Any], folder: Path) -> None:
 
 
 def equalised(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """scikit-image's `equalize_hist` of an 8-bit image, times 255, truncated (MedKLIP parity specification)."""
+    """scikit-image's `equalize_hist` of an 8-bit image, times 255, truncated (docs/parity.md §3.3)."""
     values = grey / 255
     counts, edges = np.histogram(values, bins=256)
     share = counts.cumsum() / counts.sum()

@@ -1,4 +1,4 @@
-"""Scores and maps of models that compare an image with a text by their cosine (CLIP parity specification)."""
+"""Scores and maps of models that compare an image with a text by their cosine (docs/parity.md §3.1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def patch_map(similarity: Tensor, scale: Tensor, name: str) -> Tensor:
 def contrast_outputs(
     pooled: Tensor, patches: Tensor, text: Tensor, scale: Tensor, grid: tuple[int, int]
 ) -> dict[str, Tensor]:
-    """The same under the names of the parity specifications: `image_features` [B, D], `patch_features` [B, N, D],
+    """The same under the names of the goldens: `image_features` [B, D], `patch_features` [B, N, D],
     `text_features` [Q, D], `logits_per_image` [B, Q], `logits_per_text` [Q, B], `probabilities` [B, Q] (softmax over
     the prompts), `similarity_map` [B, Q, h, w]."""
     logits, similarity = contrast(pooled, patches, text, scale)

@@ -1,4 +1,4 @@
-"""Pre-norm transformer decoder that asks an image about a set of prompts (MedKLIP, KAD, MAVL parity specifications)."""
+"""Pre-norm transformer decoder that asks an image about a set of prompts (docs/parity.md §3.3-§3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reference maps that see no image: what a number is worth stands beside it (metrics specification §4, §5, §13).
+"""Reference maps that see no image: what a number is worth stands beside it (docs/metrics.md §4, §5, §13).
 
     baseline:ones     the whole image at every threshold: the floor of every best-threshold number
     baseline:center   one Gaussian in the middle of the frame, its deviation a quarter of the side

@@ -1,4 +1,4 @@
-"""What a gallery holds. Everything lives on the evaluation grid of 224 x 224 pixels (metrics specification §1)."""
+"""What a gallery holds. Everything lives on the evaluation grid of 224 x 224 pixels (docs/metrics.md §1)."""
 
 from __future__ import annotations
 

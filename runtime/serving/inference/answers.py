@@ -41,7 +41,7 @@ def build_answer(
     """The answer to a request: scores logits float32 [N, Q] and saliency [N, Q, h, w] are those of its N images.
 
     A finding's logit and map are the means over its positive prompts, as in an evaluation; so are the probabilities
-    (metrics specification §7).
+    (docs/metrics.md §7).
     """
     found = _Outputs(request, selection, images, scores)
     return Answer(

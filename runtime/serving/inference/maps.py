@@ -1,6 +1,6 @@
 """Saliency grid -> normalised map, mask and connected regions on the evaluation frame.
 
-The arithmetic is that of the sweep, to the last bit (metrics specification §2): a mask at tau = k / 100 has exactly the
+The arithmetic is that of the sweep, to the last bit (docs/metrics.md §2): a mask at tau = k / 100 has exactly the
 pixels an evaluation counts as `area[k]`.
 """
 
@@ -43,7 +43,7 @@ def normalised_map(saliency: NDArray[np.float32], frame: Frame) -> NDArray[np.fl
 
 
 def binary_mask(normalised: NDArray[np.float32], tau: float) -> NDArray[np.uint8]:
-    """uint8 of the map's shape: 1 where it is at least `tau`, compared as float32 (metrics specification §3)."""
+    """uint8 of the map's shape: 1 where it is at least `tau`, compared as float32 (docs/metrics.md §3)."""
     return (normalised >= np.float32(tau)).astype(np.uint8)
 
 

@@ -1,6 +1,6 @@
 """Counts and all-ones baselines of the real annotation files, through the readers and the metrics.
 
-Sources: the counts marked [C] in dataset specification §1-§6, metrics specification §13, and the paper's Table 1, whose
+Sources: the counts of docs/datasets.md §1-§6, docs/metrics.md §13, and the paper's Table 1, whose
 CLIP rows on RSNA and SIIM are those of an all-ones mask.
 """
 
@@ -63,7 +63,7 @@ def test_all_ones_on_the_rows_and_on_the_images_of_siim(annotations: Path) -> No
     assert floor(rows) == ("3.163", "1.638", 647)
     images = open_dataset("siim", folder, annotations=MAVL, list="mavl_test.csv")
     assert floor(images) == ("2.991", "1.547", 594)
-    # The specification states the images' value on the native grid.
+    # docs/metrics.md §13 states the images' value on both grids.
     share = [np.mean(case.regions["Pneumothorax"].mask(1024, 1024)) for case in images.cases() if case.regions]
     assert percent(float(np.mean([2 * a / (1 + a) for a in share])), 3) == "2.990"
 
@@ -136,7 +136,7 @@ def test_counts_of_chestxray14(annotations: Path, shared: Path) -> None:
             "Pneumothorax": (5.19, 3.57)}  # fmt: skip
     for finding, (expected, median) in mean.items():
         regions = [case.regions[finding] for case in dataset.cases() if finding in case.regions]
-        # The specification's shares are of 224 x 224; see below for what the native grid gives.
+        # These shares are of 224 x 224; see below for what the native grid gives.
         share = [region_grid(region, 1024, 1024)[0].mean() * 100 for region in regions]
         native = [region.mask(1024, 1024).mean() * 100 for region in regions]
         assert min(abs(np.mean(share) - expected), abs(np.mean(native) - expected)) <= 0.006, finding

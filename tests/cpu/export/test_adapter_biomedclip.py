@@ -1,4 +1,4 @@
-"""BiomedCLIP, loaded from its published forms, against open_clip's outputs (BiomedCLIP parity specification)."""
+"""BiomedCLIP, loaded from its published forms, against open_clip's outputs (docs/parity.md §3.2)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def hollow() -> dict[str, Tensor]:
     return {name: torch.zeros(()).expand(tensor.shape) for name, tensor in state.items()}
 
 
-def test_names_are_the_specifications(shared: Path) -> None:
+def test_names_are_the_goldens(shared: Path) -> None:
     shapes = json.loads((shared / "parity" / "biomedclip.json").read_text())["tensors"]
     assert {name: list(x.shape) for name, x in hollow().items()} == {name: shape for name, (shape, _) in shapes.items()}
 

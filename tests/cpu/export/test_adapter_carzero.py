@@ -1,4 +1,4 @@
-"""CARZero, loaded from a Lightning file, against the authors' own outputs (CARZero parity specification)."""
+"""CARZero, loaded from a Lightning file, against the authors' own outputs (docs/parity.md §3.6)."""
 
 from __future__ import annotations
 

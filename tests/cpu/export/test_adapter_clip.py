@@ -1,4 +1,4 @@
-"""CLIP, loaded from every published form, against open_clip's outputs (CLIP parity specification)."""
+"""CLIP, loaded from every published form, against open_clip's outputs (docs/parity.md §3.1)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def write_torchscript(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def transformers_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """OpenAI's names -> those of transformers, written out from the table of the specification."""
+    """OpenAI's names -> those of transformers, written out (docs/parity.md §3.1)."""
     single = {
         "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
         "visual.class_embedding": "vision_model.embeddings.class_embedding",
@@ -185,7 +185,7 @@ def test_a_shorter_row_of_ids_is_the_same(golden: Golden) -> None:
 
 
 def test_blocks(golden: Golden) -> None:
-    """Every block's output, first 8 channels, at the tokens the specification names."""
+    """Every block's output, first 8 channels, at the tokens of the golden."""
     module, seen = golden.adapter.module, {"image": [], "text": []}
     hooks = [
         block.register_forward_hook(lambda _, __, out, key=key: seen[key].append(out))

@@ -1,4 +1,4 @@
-"""DeViDe's assumed architecture against the goldens of that assumption (DeViDe specification)."""
+"""DeViDe's assumed architecture against the goldens of that assumption (docs/parity.md §3.7)."""
 
 from __future__ import annotations
 

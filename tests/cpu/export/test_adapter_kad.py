@@ -1,4 +1,4 @@
-"""KAD, loaded from checkpoints as published, against the authors' own outputs (KAD parity specification)."""
+"""KAD, loaded from checkpoints as published, against the authors' own outputs (docs/parity.md §3.4)."""
 
 from __future__ import annotations
 

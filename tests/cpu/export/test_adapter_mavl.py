@@ -1,4 +1,4 @@
-"""MAVL, loaded from files as published, against the authors' own outputs (MAVL parity specification)."""
+"""MAVL, loaded from files as published, against the authors' own outputs (docs/parity.md §3.5)."""
 
 from __future__ import annotations
 

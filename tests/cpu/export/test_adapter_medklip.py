@@ -1,4 +1,4 @@
-"""MedKLIP, loaded from files as published, against the authors' own outputs (MedKLIP parity specification)."""
+"""MedKLIP, loaded from files as published, against the authors' own outputs (docs/parity.md §3.3)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ CONFIG = {
 
 
 def merge_by_walking(states: NDArray[Any], mask: list[int], words: int) -> NDArray[Any]:
-    """The specification's walk, token by token."""
+    """A walk, token by token (docs/parity.md §3.6)."""
     merged: list[NDArray[Any]] = []
     for vector, mark in zip(states, mask, strict=True):
         if mark == 2:

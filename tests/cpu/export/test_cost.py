@@ -1,4 +1,4 @@
-"""Parameters and multiply-accumulates against the figures of the parity specifications (about a minute)."""
+"""Parameters and multiply-accumulates against figures that were counted in the authors' modules (about a minute)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def hollow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("model", list(KNOWN))
-def test_the_specifications_figures(model: str) -> None:
+def test_the_known_figures(model: str) -> None:
     findings, whole, once, text, image_parameters, text_parameters = KNOWN[model]
     cost = measure_cost(stand_in_adapter(model), findings)
     print(model, cost, cost.to_json())

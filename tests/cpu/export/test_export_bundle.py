@@ -163,7 +163,7 @@ def test_prompt_sets_are_the_table_encoded_by_the_model(exported: Any) -> None:
 def test_the_text_graph_gives_the_goldens(
     request: pytest.FixtureRequest, shared: Path, fixture: str, golden: str, ids: str
 ) -> None:
-    """Text features of the authors' modules with the same stand-in weights (KAD and CLIP parity specifications)."""
+    """Text features of the authors' modules with the same stand-in weights (docs/parity.md §2)."""
     bundle = request.getfixturevalue(fixture).result.bundle
     arrays = np.load(shared / "parity" / f"{golden}.npz")
     mask = arrays["attention_mask"].astype(np.int64) if "attention_mask" in arrays else None

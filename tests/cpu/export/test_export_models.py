@@ -82,7 +82,7 @@ def test_the_graphs_fit_each_other(adapters: dict[str, Any]) -> None:
     assert image_spec(adapters["mavl"]).inputs[1].shape == ("findings", 9, 768)
 
 
-def test_the_tokenizers_rules_are_the_parity_specifications(adapters: dict[str, Any]) -> None:
+def test_the_tokenizers_rules_are_the_authors(adapters: dict[str, Any]) -> None:
     rules = {
         name: (spec.separator, spec.special_words, spec.lower_case, spec.cleaning, spec.marks_continuations, spec.ends)
         for name, spec in ((name, found.tokenizer) for name, found in adapters.items())

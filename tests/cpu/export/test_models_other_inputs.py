@@ -1,4 +1,4 @@
-"""The adapters with other weights, images and prompts than the goldens', against the specifications put together anew
+"""The adapters with other weights, images and prompts than the goldens', against modules put together anew
 from timm, torchvision, transformers and `nn.MultiheadAttention` (about two minutes)."""
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def test_carzero() -> None:
 
 
 def walk(layers: Tensor, ids: Tensor, pieces: Tensor) -> Tensor:
-    """The specification's word merging of one prompt, token by token: layers [4, N, C] -> [97, C], summed."""
+    """The word merging of one prompt (docs/parity.md §3.6), token by token: layers [4, N, C] -> [97, C], summed."""
     words: list[Tensor] = []
     for place, number in enumerate(ids.tolist()):
         vector = layers[:, place]

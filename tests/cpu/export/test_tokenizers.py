@@ -61,7 +61,7 @@ def tokenizer(pubmedbert: Path) -> WordPieceTokenizer:
 
 @pytest.fixture(scope="module")
 def toy(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the toy vocabulary of the KAD, MedKLIP and MAVL parity specifications."""
+    """The folder of the toy vocabulary of the KAD, MedKLIP and MAVL goldens."""
     pieces = json.loads((shared / "parity" / "kmm_tokenizers.json").read_text())["vocab"]
     folder = tmp_path_factory.mktemp("toy")
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The coverage audit (dataset specification §0.1), and datasets that others add."""
+"""The coverage audit (docs/datasets.md §0.1), and datasets that others add."""
 
 from __future__ import annotations
 

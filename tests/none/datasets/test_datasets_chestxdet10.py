@@ -1,4 +1,4 @@
-"""ChestX-Det10 (dataset specification §4, fixture 4 of §10)."""
+"""ChestX-Det10 (docs/datasets.md §4, §10 item 4)."""
 
 from __future__ import annotations
 

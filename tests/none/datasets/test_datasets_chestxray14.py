@@ -1,4 +1,4 @@
-"""NIH ChestX-ray14 boxes (dataset specification §6, fixture 3 of §10)."""
+"""NIH ChestX-ray14 boxes (docs/datasets.md §6, §10 item 3)."""
 
 from __future__ import annotations
 

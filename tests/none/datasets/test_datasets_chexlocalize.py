@@ -1,4 +1,4 @@
-"""CheXlocalize (dataset specification §5, fixture 5 of §10)."""
+"""CheXlocalize (docs/datasets.md §5, §10 item 5)."""
 
 from __future__ import annotations
 

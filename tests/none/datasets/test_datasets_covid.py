@@ -1,4 +1,4 @@
-"""COVID-19 Rural (dataset specification §3, fixture 7 of §10)."""
+"""COVID-19 Rural (docs/datasets.md §3, §10 item 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RSNA pneumonia (dataset specification §1, fixture 2 of §10)."""
+"""RSNA pneumonia (docs/datasets.md §1, §10 item 2)."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_counts_of_the_whole_label_file_and_list(shared: Path) -> None:
     positive = [case.regions["pneumonia"] for case in listed.cases() if case.labels["pneumonia"]]
     assert (len(listed.cases()), len(positive)) == (5_337, 1_218)
     assert {note.kind for note in (*whole.notes, *listed.notes)} == {"no_images_folder"}
-    # The specification's check values of the split: mean region native and at 224, median, Dice of an all-ones mask.
+    # Check values of the split (docs/datasets.md §1): mean region native and at 224, median, Dice of an all-ones mask.
     native = np.array([region.mask(1024, 1024).mean() for region in positive])
     grids = [region_grid(region, 1024, 1024) for region in positive]
     share = np.array([grid.mean() for grid, _ in grids])

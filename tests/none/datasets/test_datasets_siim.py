@@ -1,4 +1,4 @@
-"""SIIM-ACR pneumothorax (dataset specification §2, fixture 1 of §10)."""
+"""SIIM-ACR pneumothorax (docs/datasets.md §2, §10 item 1)."""
 
 from __future__ import annotations
 

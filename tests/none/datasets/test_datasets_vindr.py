@@ -1,4 +1,4 @@
-"""VinDr-CXR of PhysioNet and of Kaggle (dataset specification §7, fixture 6 of §10)."""
+"""VinDr-CXR of PhysioNet and of Kaggle (docs/datasets.md §7, §10 item 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How regions are drawn and merged, and how they reach the evaluation grid (dataset specification §0.3, §0.4)."""
+"""How regions are drawn and merged, and how they reach the evaluation grid (docs/datasets.md §0.3, §0.4)."""
 
 from __future__ import annotations
 

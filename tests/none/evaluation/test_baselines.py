@@ -1,4 +1,4 @@
-"""Baselines: reference rows that need neither a bundle nor an image (metrics specification §4, §5, §13)."""
+"""Baselines: reference rows that need neither a bundle nor an image (docs/metrics.md §4, §5, §13)."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_the_report_prints_the_known_floors(
     dice: str,
     iou: str,
 ) -> None:
-    """Metrics specification §4: the all-ones values of the published test lists; the films themselves are not here."""
+    """docs/metrics.md §4: the all-ones values of the published test lists; the films themselves are not here."""
     root = shared / "data" / "annotations" / name / "full"
     if not root.is_dir():
         pytest.skip("the whole annotation files are not among the shared data")

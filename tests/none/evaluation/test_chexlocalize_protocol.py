@@ -1,4 +1,4 @@
-"""The CheXlocalize protocol against the benchmark's own sample, and against naive arithmetic (metrics spec. §11)."""
+"""The CheXlocalize protocol against the benchmark's own sample, and against naive arithmetic (docs/metrics.md §11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompt sets: the built-in table against the prompt specification, files of the user, and the encoding of a set."""
+"""Prompt sets: the built-in table against the shared list of prompts, files of the user, and the encoding of a set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xbench_fast.export.prompts.builtin import (
     read_prompt_file,
 )
 
-SPEC_NAMES = {"chexdet10": "chestxdet10"}  # the specification's short name of a dataset, where ours differs
+SPEC_NAMES = {"chexdet10": "chestxdet10"}  # the list's short name of a dataset, where ours differs
 COUNTS = {"rsna": 1, "siim": 1, "covid_rural": 1, "chestxdet10": 10, "chexlocalize": 13, "chestxray14": 8, "vindr": 21}
 
 
@@ -42,7 +42,7 @@ def test_sets_have_the_datasets_findings(style: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero", "devide"])
-def test_every_string_is_the_specifications(style: str, spec: list[dict[str, Any]]) -> None:
+def test_every_string_is_the_lists(style: str, spec: list[dict[str, Any]]) -> None:
     sets = builtin_sets(style)
     seen = 0
     for finding in spec:

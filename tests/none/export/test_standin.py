@@ -1,4 +1,4 @@
-"""Stand-in weights against the parity specifications' own module and against a loop."""
+"""Stand-in weights (docs/parity.md §2) against the goldens' own module and against a loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def official(shared: Path) -> ModuleType:
-    """The specification's module, imported from its file."""
+    """The goldens' module, imported from its file."""
     spec = importlib.util.spec_from_file_location("parity_weights", shared / "parity" / "weights.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -46,7 +46,7 @@ def official(shared: Path) -> ModuleType:
 
 @pytest.mark.parametrize(("name", "shape"), NAMES)
 @pytest.mark.parametrize("seed", [0, 1, 12345])
-def test_equal_to_the_specification(official: ModuleType, name: str, shape: tuple[int, ...], seed: int) -> None:
+def test_equal_to_the_goldens_module(official: ModuleType, name: str, shape: tuple[int, ...], seed: int) -> None:
     ours, theirs = np.asarray(fill(name, shape, seed)), np.asarray(official.fill(name, shape, seed))
     assert ours.dtype == theirs.dtype and ours.shape == theirs.shape == shape
     assert ours.tobytes() == theirs.tobytes()

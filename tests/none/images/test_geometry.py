@@ -35,7 +35,7 @@ def test_pad_crop_equals_the_official_carzero_pipeline(shared: Path, shape: str)
     with np.load(shared / "parity/carzero.npz") as golden:
         source, expected = golden[f"preprocess_in_{shape}"], golden[f"preprocess_out_{shape}"]
     difference = np.abs(to_model(source, CARZERO).astype(int) - expected)
-    # The CARZero parity specification allows one grey level; only OpenCV's enlarging needs it.
+    # One grey level is allowed (docs/datasets.md §0.3); only OpenCV's enlarging needs it.
     assert difference.max() <= (0 if max(source.shape) > 256 else 1)
 
 

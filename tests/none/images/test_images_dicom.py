@@ -1,4 +1,4 @@
-"""DICOM to 8-bit grey, step by step (dataset specification §0.2 and fixture 6 of §10)."""
+"""DICOM to 8-bit grey, step by step (docs/datasets.md §0.2 and §10 item 6)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def oracle(
     stored: np.ndarray, *, slope: float = 1.0, intercept: float = 0.0, window: tuple[float, float] | None = None,
     inverted: bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """The specification's five steps, pixel by pixel in double precision."""
+    """The five steps of docs/datasets.md §0.2, pixel by pixel in double precision."""
     out = np.zeros(stored.shape)
     for position, value in np.ndenumerate(stored):
         x = int(value) * slope + intercept

@@ -1,4 +1,4 @@
-"""Whatever bytes a file holds: pixels or an ImageError, never another exception (dataset specification §0.1)."""
+"""Whatever bytes a file holds: pixels or an ImageError, never another exception (docs/datasets.md §0.1)."""
 
 from __future__ import annotations
 

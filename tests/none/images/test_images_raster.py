@@ -1,4 +1,4 @@
-"""PNG and JPEG to 8-bit grey (dataset specification §0.2)."""
+"""PNG and JPEG to 8-bit grey (docs/datasets.md §0.2)."""
 
 from __future__ import annotations
 

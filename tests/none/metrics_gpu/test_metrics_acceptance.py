@@ -1,4 +1,4 @@
-"""The acceptance tests of metrics specification §13, on the real annotation lists where it names one."""
+"""The acceptance tests of docs/metrics.md §13, on the real annotation lists where it names one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from xbench_fast.metrics_gpu import THRESHOLDS, Counts, GroundingOptions, grounding, percent, recognition, sweep
 
 NATIVE, GRID = 1024, 224
-FLOOR = np.array([i * NATIVE // GRID for i in range(GRID)])  # floor-nearest, dataset specification §0.3
+FLOOR = np.array([i * NATIVE // GRID for i in range(GRID)])  # floor-nearest, docs/datasets.md §0.3
 
 
 def one_class(counts: Counts, **options):
@@ -187,4 +187,4 @@ def test_the_histogram_equals_brute_force(regions):
             for k in range(101)
         ]
         dice32 = 2 * counts.overlap[p] / (counts.area[p] + counts.region[p])
-        assert np.abs(dice32 - dice64).max() <= 1e-4, "metrics specification §2 bounds the effect of float32"
+        assert np.abs(dice32 - dice64).max() <= 1e-4, "docs/metrics.md §2 bounds the effect of float32"

@@ -42,7 +42,7 @@ def test_correlation_against_scipy():
 
 
 def test_the_papers_r2_is_wide():
-    """R² = 0.92 of seven points: r = 0.96 with Fisher's interval 0.74 to 0.99 (metrics specification §9)."""
+    """R² = 0.92 of seven points: r = 0.96 with Fisher's interval 0.74 to 0.99 (docs/metrics.md §9)."""
     from xbench_fast.metrics_gpu.statistics.correlation import _fisher
 
     r, r2 = _fisher(math.sqrt(0.92), 7, 0.95)

@@ -56,8 +56,8 @@ def test_it_compiles_for_the_target_device(root, tmp_path, record_property):
 
 def test_it_compiles_at_run_time_with_the_options_cupy_passes():
     """NVRTC for sm_90, without headers, as CuPy does it."""
-    specification = importlib.util.find_spec("nvidia")
-    folders = list(specification.submodule_search_locations or []) if specification else []
+    package = importlib.util.find_spec("nvidia")
+    folders = list(package.submodule_search_locations or []) if package else []
     found = [path for folder in folders for path in Path(folder).rglob("libnvrtc.so.*") if "alt" not in path.name]
     if not found:
         pytest.skip("NVRTC is not installed here")

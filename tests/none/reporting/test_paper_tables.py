@@ -74,13 +74,13 @@ def test_what_is_known_against_a_number_is_flagged() -> None:
     assert PAPER.classes["kad", "vindr", "Other lesion"].text == "3.37"
 
 
-def test_table_1_is_the_specifications(shared: Path) -> None:
+def test_table_1_is_the_papers(shared: Path) -> None:
     for row in rows(shared, "table1_grounding.csv"):
         printed = PAPER.table1[row["model"].lower(), NAMES[row["dataset"]], row["metric"]]
         assert (printed.digits, printed.underlined) == (row["value_percent"], row["underline_seen_in_text"] == "1")
 
 
-def test_class_tables_are_the_specifications(shared: Path) -> None:
+def test_class_tables_are_the_papers(shared: Path) -> None:
     for file, dataset in [
         ("table3_chestxray14_pointing.csv", "chestxray14"),
         ("table4_chexdet10_pointing.csv", "chestxdet10"),
@@ -100,7 +100,7 @@ def test_class_tables_are_the_specifications(shared: Path) -> None:
         assert cells == digits
 
 
-def test_denominators_are_the_specifications(shared: Path) -> None:
+def test_denominators_are_the_shared_ones(shared: Path) -> None:
     """Of the classes whose abbreviation the paper prints alone: the fits of one dataset and group of models."""
     with (Path(__file__).parents[3] / "runtime/reporting/paper/classes.csv").open(newline="") as stream:
         ours = {(row["dataset"], row["label"], row["family"]): row["pairs"] for row in csv.DictReader(stream)}

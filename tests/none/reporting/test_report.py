@@ -78,7 +78,7 @@ def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
 
 
 def naive_class(rows: list[Row], finding: str) -> dict[str, float]:
-    """Grounding of a class by loops over pairs and thresholds (metrics specification §4, §5)."""
+    """Grounding of a class by loops over pairs and thresholds (docs/metrics.md §4, §5)."""
     pairs = [row for row in rows if row.finding == finding and row.area is not None]
     curve, iou_curve = [], []
     for k in range(101):

@@ -1,4 +1,4 @@
-"""Options of a report: each does what the specification says of it, from stored counts or stored maps."""
+"""Options of a report: each does what docs/metrics.md §14 says of it, from stored counts or stored maps."""
 
 from __future__ import annotations
 
