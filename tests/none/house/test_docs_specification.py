@@ -140,3 +140,48 @@ def test_choices_of_the_metrics(docs: Path) -> None:
     rows = table(page["10"], "stratum")
     assert [row[0] for row in rows] == list(STRATA)
     assert [row[1].rpartition("below ")[2] for row in rows[:-1]] == [f"{100 * edge:g} %" for edge in EDGES]
+
+
+CITED = re.compile(r"docs/([\w-]+)\.md((?:(?:,|;| and| to|-)?\s*§[\d.]*\d)*)")
+PLACE = re.compile(r"§(\d+(?:\.\d+)*)")
+CODE = ("api", "export", "engines", "metrics_gpu", "runtime", "demo", "benchmarks", "tests")
+
+
+def code(root: Path) -> Iterator[tuple[str, str]]:
+    """Name and text of every source file, without the line ends and marks of its comments."""
+    for room in CODE:
+        for path in sorted((root / room).rglob("*")):
+            if path.suffix in (".py", ".cu", ".js", ".html") and path != Path(__file__):
+                text = path.read_text(encoding="utf-8", errors="replace")
+                yield str(path.relative_to(root)), re.sub(r"\s*\n\s*(?:#|//|\*)?\s*", " ", text)
+
+
+def test_every_cited_page_and_section_exists(root: Path, docs: Path) -> None:
+    pages = {page.stem: set(sections(page)) for page in docs.glob("*.md")}
+    cited = 0
+    for name, text in code(root):
+        for page, places in CITED.findall(text):
+            for place in PLACE.findall(places):
+                assert place in pages.get(page, ()), f"{name} cites docs/{page}.md §{place}, which does not exist"
+                cited += 1
+    assert cited > 100
+
+
+def test_no_specification_is_cited_without_its_page(root: Path) -> None:
+    vague = re.compile(r"\b(metrics?|datasets?|parity|prompts?|DeViDe|the|this)(?:'s)? spec(ifications?\b|\. )", re.I)
+    for name, text in code(root):
+        found = vague.search(text)
+        assert found is None, f"{name}: '{found[0]}' leads nowhere; cite a page and section of docs/"
+
+
+def test_links_and_sections_between_the_pages(docs: Path) -> None:
+    for page in sorted(docs.glob("*.md")):
+        text, own = page.read_text(), set(sections(page))
+        for title, target in re.findall(r"\[([^\[\]]*)\]\(([^()#\s]+)\)", text):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links {target}"
+                for place in PLACE.findall(title):
+                    assert place in sections(page.parent / target), f"{page.name}: {title}"
+        elsewhere = re.sub(r"\[[^\[\]]*\]\([^()\s]*\)|`docs/[^`]*`", "", text)
+        for place in PLACE.findall(elsewhere):
+            assert place in own, f"{page.name} has no §{place}"
