@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,10 +13,11 @@ import click
 from ...engines.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ..evaluation.options import Options, Outcome
+    from ..evaluation.evaluate import Evaluation
+    from ..evaluation.options import Outcome
     from ..evaluation.progress import Progress
     from ..evaluation.reference.map_files import MapFolder
-    from ..host.config import Config, DatasetConfig
+    from ..host.config import DatasetConfig
     from ..results.run_directory import RunDirectory
     from ..results.shards import Shard
     from ..scaling.jobs import Backend, Described, WorkPlan
@@ -107,21 +108,19 @@ def scaling_options(function: F) -> F:
     return wrapped  # type: ignore[return-value]
 
 
-def work_plan(
-    config: Config, options: Options, bundles: Sequence[Path], names: Sequence[str], decoder: str
-) -> WorkPlan:
-    """What the workers are told; `names`: the datasets evaluated."""
+def work_plan(evaluation: Evaluation) -> WorkPlan:
+    """What the workers are told."""
     from ..host.machine import code_version
     from ..scaling.jobs import WorkPlan, everywhere
 
-    datasets: Mapping[str, Any] = {name: everywhere(config.datasets[name]) for name in names}
+    config = evaluation.config
     return WorkPlan(
-        bundles={path.name: path.absolute() for path in bundles},
-        datasets=datasets,
-        options=options,
+        bundles={path.name: path.absolute() for path in evaluation.bundles},
+        datasets={item.name: everywhere(item) for item in evaluation.datasets},
+        options=evaluation.options,
         build=config.eval.build,
         tf32=config.eval.tf32,
-        decoder=decoder,
+        decoder=evaluation.decoder,
         cache=config.cache.absolute() if config.cache else None,
         cache_limit=config.cache_limit,
         code=code_version(),
@@ -139,6 +138,10 @@ class OnCluster:
     @property
     def engine(self) -> str:
         return self.described.engine
+
+    @property
+    def line(self) -> str:
+        return f"{self.backend}: {self.described.line}"
 
     def evaluate(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...engines.errors import RunError, XBenchError
@@ -101,6 +103,7 @@ class Finisher:
         """
         if self.taken_over(cell):
             return
+        before = self._run.cell(cell.model, cell.loaded.name)
         self.begin(cell)
         start = time.monotonic()
         try:
@@ -110,6 +113,15 @@ class Finisher:
             self.interrupted(cell)
             raise
         self.done(cell, computed, time.monotonic() - start)
+        if before is not None and before.get("weights") == "live" and before.get("version") is None:
+            self._discard(before)
+
+    def _discard(self, entry: Mapping[str, Any]) -> None:
+        """Deletes the files of a live model without a version: no later run can use them."""
+        file = self._run.cells / Path(str(entry.get("file", ""))).name
+        if file.suffix == ".parquet":
+            file.unlink(missing_ok=True)
+            shutil.rmtree(file.with_suffix(".parts"), ignore_errors=True)
 
     def guarded(self, model: str, dataset: str, run: Callable[[], None]) -> None:
         """Runs what concerns one cell; whatever goes wrong in it is noted, and the other cells still run."""

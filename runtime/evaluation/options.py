@@ -48,3 +48,16 @@ class Outcome:
     reused: int = 0
     skipped: list[tuple[str, str, str]] = field(default_factory=list)
     failed: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def finished(self) -> int:
+        """Cells that have a result now."""
+        return self.computed + self.reused
+
+    @property
+    def summary(self) -> str:
+        """The line that ends a run."""
+        return (
+            f"{self.finished} cell{'' if self.finished == 1 else 's'} finished ({self.reused} of them before), "
+            f"{len(self.skipped)} skipped, {len(self.failed)} failed"
+        )

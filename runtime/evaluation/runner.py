@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ...engines.base import Engine
 from ...engines.bundle import Bundle
 from ...engines.device import DeviceEngine
 from ...engines.errors import DataError, RunError, XBenchError
+from ...engines.geometry import Geometry
 from ...engines.parity import parity_summary
 from ...engines.prompts import PromptSet
 from ...metrics_gpu.grounding.protocols import protocol
@@ -24,6 +26,7 @@ from ..results.storage import CellFiles
 from .cell import Cell, compute_cell
 from .finishing import Finisher, PlannedCell
 from .gpu.device_cell import compute_on_device
+from .live import LiveEngine, LiveModel, live_prompts
 from .measure import Measure, Sweep
 from .options import Options, Outcome
 from .pairing import LoadedDataset, load_dataset, prompt_set_name, shared_findings
@@ -86,6 +89,12 @@ class Runner:
                 self._cells.guarded(name, dataset.name, partial(self._reference, model, dataset))
         return self._cells.outcome
 
+    def evaluate_live(self, model: LiveModel, datasets: Sequence[DatasetConfig]) -> Outcome:
+        """As `evaluate`, of a model that is called; what both did is in the outcome of each."""
+        for dataset in datasets:
+            self._cells.guarded(model.name, dataset.name, partial(self._live, model, dataset))
+        return self._cells.outcome
+
     def _bundle(self, bundle: Bundle, datasets: Sequence[DatasetConfig]) -> None:
         ready: list[tuple[LoadedDataset, PromptSet, dict[str, str]]] = []
         for config in datasets:
@@ -112,6 +121,12 @@ class Runner:
             for loaded, prompts, findings in ready:
                 run = partial(self._cell, bundle, engine, loaded, prompts, findings)
                 self._cells.guarded(bundle.name, loaded.name, run)
+
+    def _cell(
+        self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
+    ) -> None:
+        planned = self._plan(bundle, engine, loaded, prompts, findings)
+        self._compute_here(planned, engine, prompts, findings)
 
     def _pair(self, bundle: Bundle, config: DatasetConfig) -> tuple[LoadedDataset, PromptSet, dict[str, str]] | str:
         """What a cell needs, or the sentence that says why it is skipped."""
@@ -149,13 +164,23 @@ class Runner:
             raise found
         return found
 
-    def _cell(
-        self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
-    ) -> None:
+    def _live(self, model: LiveModel, config: DatasetConfig) -> None:
+        if self._options.skip_absent and not has_folder(config.root):
+            self._cells.skip(model.name, config.name, f"its folder {config.root} does not exist")
+            return
+        loaded = self._load(config)
+        classes = loaded.dataset.classes
+        with LiveEngine(model, classes) as engine:
+            cell = self._plan_live(model, engine, loaded)
+            self._compute_here(cell, engine, live_prompts(classes), {name: name for name in classes})
+
+    def _compute_here(self, planned: PlannedCell, engine: Engine, prompts: PromptSet, findings: dict[str, str]) -> None:
+        loaded, geometry = planned.loaded, engine.bundle.manifest.geometry
+
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
-            with self._open_source(loaded, bundle.manifest.geometry) as source:
+            with self._open_source(loaded, geometry) as source:
                 cell = Cell(
-                    model=bundle.name,
+                    model=planned.model,
                     dataset=loaded.name,
                     prompts=prompts,
                     findings=findings,
@@ -168,21 +193,31 @@ class Runner:
                 )
                 return compute_anywhere(cell, engine, self._measure, advance)
 
-        self._cells.compute(self._plan(bundle, engine, loaded, prompts, findings), compute)
+        self._cells.compute(planned, compute)
 
-    def _plan(
-        self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
-    ) -> PlannedCell:
-        """What decides the rows of a cell. Raises DataError when the dataset has no images at all."""
-        options = self._options
+    def _how(self, loaded: LoadedDataset, geometry: Geometry) -> dict[str, Any]:
+        """What decides rows besides model, prompts and dataset. Raises DataError when the dataset has no images."""
         if not any(has_file(case.image) for case in loaded.all_cases):
             raise DataError(
                 f"None of the {len(loaded.all_cases)} images of dataset '{loaded.name}' exists (the first would be "
                 f"{loaded.all_cases[0].image}); correct its root or its options."
             )
-        how = options.ingredients(batch=True)
-        how["sweep"] = self._measure.description
-        how["decoder"] = self._decoder.describe(bundle.manifest.geometry)
+        how = self._options.ingredients(batch=True)
+        return {**how, "sweep": self._measure.description, "decoder": self._decoder.describe(geometry)}
+
+    def _plan_live(self, model: LiveModel, engine: Engine, loaded: LoadedDataset) -> PlannedCell:
+        how = self._how(loaded, model.geometry)
+        ingredients = reference_ingredients(model.name, model.description, (loaded.name, loaded.digest), how)
+        ingredients |= {"engine": "live", "geometry": model.geometry.key}
+        grid = list(engine.bundle.manifest.grid)
+        facts = {"weights": "live", "version": model.version, "grid": grid, **_extent(loaded)}
+        return PlannedCell(model.name, loaded, list(loaded.dataset.classes), ingredients, facts)
+
+    def _plan(
+        self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
+    ) -> PlannedCell:
+        """What decides the rows of a cell. Raises DataError when the dataset has no images at all."""
+        how = self._how(loaded, bundle.manifest.geometry)
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
         facts = {
             "weights": bundle.manifest.weights,

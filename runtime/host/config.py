@@ -106,6 +106,10 @@ class Config:
     datasets: Mapping[str, DatasetConfig] = field(default_factory=dict)
     eval: EvalConfig = field(default_factory=EvalConfig)
 
+    def with_settings(self, **given: Any) -> Config:
+        """A copy with these keys of `[eval]`; None leaves the file's."""
+        return replace(self, eval=replace(self.eval, **{key: v for key, v in given.items() if v is not None}))
+
     def with_dataset(self, dataset: DatasetConfig) -> Config:
         """A copy in which `dataset` is added, or replaces the one of its name."""
         return replace(self, datasets={**self.datasets, dataset.name: dataset})

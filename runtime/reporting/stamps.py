@@ -16,6 +16,7 @@ HONEST = "threshold chosen on one half of the patients, applied to the other, bo
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
     "maps": "saliency maps from a folder; no model was run",
+    "live": "a model called from Python: no bundle stands behind these numbers",
     "stand-in": "stand-in weights: numbers mean nothing",
     "demo": "demo model trained on generated phantoms; it never saw a radiograph",
 }

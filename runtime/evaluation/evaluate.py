@@ -1,0 +1,212 @@
+"""An evaluation from what was asked: which models and datasets, with which engine, decoder and cache, into which run.
+
+The command line and the Python interface both end here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...engines.base import EngineOptions
+from ...engines.errors import ConfigError
+from ...engines.select import ENGINES, choose, open_engine
+from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.sweep.sweep import sweep
+from ..host.config import Config, DatasetConfig
+from ..host.machine import usable_cores
+from ..images.decoders import CPU, choose_decoder
+from ..results.run_directory import RunDirectory
+from ..results.shards import Shard
+from .live import LiveModel
+from .options import Options, Outcome
+from .pairing import needed_geometries, select_bundles, select_datasets
+from .progress import Progress
+from .reference.baselines import split_baselines
+from .reference.map_files import MapFolder, split_maps
+from .runner import Runner
+from .sources import source_opener
+
+__all__ = ["Asked", "Evaluation", "Workers"]
+
+
+class Workers(Protocol):
+    """Other processes that compute the cells of bundles. engine: what they run; line: what the user is told."""
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def line(self) -> str: ...
+
+    def evaluate(
+        self,
+        run: RunDirectory,
+        progress: Progress,
+        bundles: Sequence[Path],
+        datasets: Sequence[DatasetConfig],
+        baselines: Sequence[str],
+        maps: Sequence[MapFolder],
+    ) -> Outcome:
+        """As `Runner.evaluate`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be evaluated.
+
+    models: names or paths of bundles, baseline:..., maps:FOLDER; datasets: names of configured ones. Neither of them
+    and no `live` model: every bundle found on every dataset. One of them alone: all of the other. limit, chunk, shard:
+    as `Options`. decoder: "auto", "cpu" or "dali".
+    """
+
+    models: Sequence[str] = ()
+    datasets: Sequence[str] = ()
+    live: LiveModel | None = None
+    limit: int | None = None
+    chunk: int = 256
+    shard: Shard | None = None
+    decoder: str = "auto"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation that can be run: everything named in it exists. `config` has the settings in its `eval`."""
+
+    config: Config
+    options: Options
+    decoder: str
+    datasets: Sequence[DatasetConfig]
+    bundles: Sequence[Path]
+    baselines: Sequence[str]
+    maps: Sequence[MapFolder]
+    live: LiveModel | None = None
+    shared: Mapping[str, Any] = field(default_factory=lambda: {"shard": None, "cluster": False})
+
+    @staticmethod
+    def of(config: Config, asked: Asked) -> Evaluation:
+        """Finds what was asked for. Raises ConfigError for what does not exist."""
+        settings = config.eval
+        try:
+            protocol(settings.protocol)
+        except ValueError as error:
+            raise ConfigError(f"--protocol {settings.protocol}: {error}.") from error
+        options = Options(
+            engine=settings.engine,
+            batch=settings.batch,
+            threads=settings.threads or usable_cores(),
+            limit=asked.limit,
+            chunk=asked.chunk,
+            skip_absent=not asked.datasets,
+            protocol=settings.protocol,
+            shard=asked.shard,
+        )
+        datasets = select_datasets(config, asked.datasets)
+        if not datasets:
+            raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
+        baselines, others = split_baselines(asked.models)
+        maps, others = split_maps(others)
+        everything = not asked.models and asked.live is None
+        bundles = select_bundles(config, others) if others or everything else []
+        found = Evaluation(config, options, asked.decoder, datasets, bundles, baselines, maps, asked.live)
+        if asked.live is not None and found.names.count(asked.live.name) > 1:
+            raise ConfigError(f"Two models are called '{asked.live.name}'; give the live one another name.")
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """All models, as run.json names them."""
+        live = [] if self.live is None else [self.live.name]
+        return [*live, *(path.name for path in self.bundles), *self.baselines, *(maps.name for maps in self.maps)]
+
+    def run(self, progress: Progress, workers: Workers | None = None) -> Outcome:
+        """Computes every cell that is not finished, tells `progress` and notes all in the run directory.
+
+        workers: those that run the bundles instead of this process. Raises ConfigError, EngineError or RunError before
+        the first cell, and RunError when results can no longer be written.
+        """
+        config, chosen = self.config, self.options.engine
+        if workers is not None:
+            chosen, line = workers.engine, workers.line
+        elif self.bundles:
+            chosen, line = choose(chosen)
+            ENGINES.load(chosen)
+        if self.bundles:
+            self._check_engine(chosen)
+            progress.say(line)
+        here = bool(self.bundles or self.live) and workers is None
+        decoder, told = choose_decoder(self.decoder) if here else (CPU, None)
+        if told:
+            progress.say(told)
+        with RunDirectory(config.eval.out) as run:
+            run.begin(self._provenance(self.decoder if workers is not None else decoder.name))
+            if workers is not None:
+                outcome = workers.evaluate(run, progress, self.bundles, self.datasets, self.baselines, self.maps)
+            else:
+                how = EngineOptions(
+                    max_batch=self.options.batch, build=config.eval.build, tf32=config.eval.tf32, say=progress.say
+                )
+                runner = Runner(
+                    run,
+                    replace(self.options, engine=chosen),
+                    progress,
+                    open_engine=partial(open_engine, options=how),
+                    open_source=source_opener(
+                        config.cache,
+                        progress.say,
+                        geometries=partial(needed_geometries, self.bundles),
+                        limit=config.cache_limit,
+                        decoder=decoder,
+                        threads=self.options.threads,
+                    ),
+                    sweep=sweep,
+                    decoder=decoder,
+                )
+                if self.live is not None:
+                    runner.evaluate_live(self.live, self.datasets)
+                outcome = runner.evaluate(self.bundles, self.datasets, self.baselines, self.maps)
+        progress.say(f"{config.eval.out}: {outcome.summary}")
+        return outcome
+
+    def _check_engine(self, name: str) -> None:
+        """Refuses what the engine on the CPU cannot do; those on a GPU can."""
+        if name != "onnxruntime-cpu":
+            return
+        if self.config.eval.tf32:
+            raise ConfigError(
+                f"--tf32 is for engines on a GPU, and this one is {name}; leave it out, or name the engine."
+            )
+        if self.decoder == "dali" and self.config.cache is None:
+            raise ConfigError(
+                "--decoder dali without a cache is for engines on a GPU; leave --no-cache out, or use --decoder cpu."
+            )
+
+    def _provenance(self, decoder: str) -> dict[str, Any]:
+        config, options = self.config, self.options
+        return {
+            "file": str(config.path) if config.path else None,
+            "bundles": self.names,
+            "datasets": {
+                name: {
+                    "root": str(item.root.absolute()),  # a report may be made from another folder
+                    "reader": item.reader,
+                    "prompts": item.prompts,
+                    "options": dict(item.options),
+                }
+                for name, item in config.datasets.items()
+            },
+            "cache": str(config.cache.absolute()) if config.cache else None,
+            "decoder": decoder,
+            "engine": options.engine,
+            "protocol": options.protocol,
+            "tf32": config.eval.tf32,
+            "batch": options.batch,
+            "threads": options.threads,
+            "limit": options.limit,
+            "chunk": options.chunk,
+            **self.shared,
+        }

@@ -1,0 +1,167 @@
+"""A live model: a callable of the user's own program in the place of a bundle (docs/python.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.base import Engine, EngineInfo, Scores
+from ...engines.bundle import Bundle
+from ...engines.errors import ConfigError, EngineError
+from ...engines.geometry import Geometry
+from ...engines.manifest import Manifest
+from ...engines.prompts import PromptSet
+
+__all__ = ["LiveEngine", "LiveFunction", "LiveModel", "live_prompts"]
+
+LiveFunction = Callable[[NDArray[np.uint8], list[str]], tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class LiveModel:
+    """A model that is called, not exported.
+
+    function: (pixels uint8 [B, 1, S, S], the names of Q findings) -> (logits [B, Q], saliency [B, Q, h, w]), floating
+    point, NumPy arrays or tensors on any device; saliency on the model's own grid, not normalised. It is called in the
+    thread that runs the evaluation. geometry: how pixels are prepared; S is its size. name: in tables. version: names
+    the state of the model; results are reused only where it is given and the same. Raises ConfigError.
+    """
+
+    function: LiveFunction
+    geometry: Geometry
+    name: str
+    version: str | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ConfigError(f"A live model is a callable, and {type(self.function).__name__} is none.")
+        if not isinstance(self.geometry, Geometry):
+            raise ConfigError(
+                "A live model needs a geometry that says how its pixels are prepared, such as "
+                "geometry=Geometry('squash', 224, 224, 'bicubic')."
+            )
+        if not self.name.strip() or ":" in self.name:
+            raise ConfigError(f"A live model cannot be called '{self.name}'; give a name without a colon.")
+
+    @property
+    def description(self) -> str:
+        """What decides its maps, for the key of a result: another one each time where no version is named."""
+        return f"live, version {self.version}" if self.version is not None else f"live, unnamed version {uuid4().hex}"
+
+
+class LiveEngine(Engine):
+    """Calls a live model for one list of findings, and checks what it returns. No bundle is behind it: the one it shows
+    holds the geometry and the grid, and no file.
+
+    The model is first called with one black image, which tells its grid, and mistakes before anything is decoded.
+    Raises EngineError.
+    """
+
+    def __init__(self, model: LiveModel, findings: Sequence[str]) -> None:
+        self._model = model
+        self._findings = list(findings)
+        self._grid: tuple[int, int] | None = None
+        side = model.geometry.size
+        first = self._run(np.zeros((1, 1, side, side), np.uint8), None).saliency
+        grid = self._grid = first.shape[2], first.shape[3]
+        super().__init__(Bundle(Path(model.name), _manifest(model, grid), digest=""))
+
+    def run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        """Scores of a batch, pixels uint8 [B, 1, S, S]; `text` only says how many findings there are.
+
+        Raises EngineError for outputs of another shape or type, and for logits that are not finite.
+        """
+        return self._run(pixels, text)
+
+    def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32] | None) -> Scores:
+        name, wanted = self._model.name, (len(pixels), len(self._findings))
+        returned: object = self._model.function(pixels, list(self._findings))
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            raise EngineError(f"{name} returned {_kind(returned)}; it must return two arrays, logits and saliency.")
+        logits, saliency = (_floats(name, what, item) for what, item in zip(_OUTPUTS, returned, strict=True))
+        if logits.shape != wanted or saliency.shape[:2] != wanted or saliency.ndim != 4 or 0 in saliency.shape:
+            raise EngineError(
+                f"{name} returned logits {list(logits.shape)} and saliency {list(saliency.shape)} for {wanted[0]} "
+                f"image{'s' * (wanted[0] > 1)} and {wanted[1]} findings; they must be [{wanted[0]}, {wanted[1]}] and "
+                f"[{wanted[0]}, {wanted[1]}, h, w]."
+            )
+        if self._grid not in (None, saliency.shape[2:]):
+            raise EngineError(
+                f"{name} returned saliency of {list(saliency.shape[2:])} cells, and of {list(self._grid or ())} "
+                "before; its grid must stay the same."
+            )
+        if not np.isfinite(logits).all():
+            image, finding = (int(n) for n in np.argwhere(~np.isfinite(logits))[0])
+            raise EngineError(
+                f"{name} returned a logit that is not finite (image {image} of the batch, "
+                f"'{self._findings[finding]}'); check its weights."
+            )
+        return Scores(logits, saliency)
+
+    def _open(self) -> EngineInfo:
+        return EngineInfo("live", "", "fp32", "a callable of the program that evaluates")
+
+    def _close(self) -> None:
+        """The model is the caller's."""
+
+
+def live_prompts(findings: Sequence[str]) -> PromptSet:
+    """One query for each finding; a live model is told the names and makes its own texts of them."""
+    count = len(findings)
+    return PromptSet(
+        name="live",
+        findings=tuple(findings),
+        texts=tuple(findings),
+        finding_of=np.arange(count, dtype=np.int32),
+        polarity=np.ones(count, np.int8),
+        features=np.zeros((count, 1), np.float32),
+        status=("live",) * count,
+    )
+
+
+_OUTPUTS = ("logits", "saliency")
+
+
+def _manifest(model: LiveModel, grid: tuple[int, int]) -> Manifest:
+    return Manifest(
+        model=model.name,
+        variant="",
+        weights="stand-in",
+        checkpoint=None,
+        geometry=model.geometry,
+        grid=grid,
+        saliency={},
+        logit_scale=1.0,
+        text={},
+        graphs={},
+        prompt_sets={},
+        opset=0,
+        exporter={},
+        parity={},
+    )
+
+
+def _floats(name: str, what: str, value: Any) -> NDArray[np.float32]:
+    """The values on the host as float32. Raises EngineError."""
+    if hasattr(value, "detach"):  # PyTorch; types that NumPy does not know, such as bfloat16, widen without loss
+        value = value.detach().cpu()
+        value = (value.float() if value.is_floating_point() else value).numpy()
+    elif hasattr(value, "__cuda_array_interface__"):
+        value = value.get()
+    if not hasattr(value, "shape"):
+        raise EngineError(f"{name} returned {what} as {_kind(value)}; return a NumPy array or a tensor.")
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        raise EngineError(f"{name} returned {what} of {array.dtype}; return floating-point numbers.")
+    return np.ascontiguousarray(array, np.float32)
+
+
+def _kind(value: object) -> str:
+    size = f" of {len(value)}" if isinstance(value, tuple | list) else ""
+    return f"{type(value).__name__}{size}"
