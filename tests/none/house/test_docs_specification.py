@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from evaluation_world import World
 from synthetic import make_bundle, make_dataset
+from xbench_fast.export import prompts
+from xbench_fast.export.parity.checks import LOW_TOLERANCE, TOLERANCE, Check, ParityReport
+from xbench_fast.export.prompts.builtin import builtin_sets, prompt_styles
 from xbench_fast.metrics_gpu.grounding.calibration import METHODS
 from xbench_fast.metrics_gpu.grounding.options import Ties, Unit
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
@@ -140,6 +145,19 @@ def test_choices_of_the_metrics(docs: Path) -> None:
     rows = table(page["10"], "stratum")
     assert [row[0] for row in rows] == list(STRATA)
     assert [row[1].rpartition("below ")[2] for row in rows[:-1]] == [f"{100 * edge:g} %" for edge in EDGES]
+
+
+def test_the_parity_report_and_the_status_of_prompts(docs: Path) -> None:
+    page = sections(docs / "parity.md")
+    conditions = dict.fromkeys(("reference", "engine", "precision", "precision_engine"), "")
+    report = ParityReport(conditions, [Check("logits", "model", 1, 0, 1, 0.0, 1.0, TOLERANCE)], {"images": 1})
+    assert set(first_column(page["6"], "key")) == set(report.to_json())
+    assert f"{TOLERANCE:.0e}".replace("e-0", "e-") in page["4"]
+    assert all(f"{allowed:g}".replace("0.03", "3e-2") in page["5"] for allowed in LOW_TOLERANCE.values())
+    used = {entry.status for style in prompt_styles() for entries in builtin_sets(style).values() for entry in entries}
+    book = json.loads(resources.files(prompts).joinpath("prompt_book.json").read_text())
+    used |= {entry["status"] for model in book["official"].values() for entry in model.values()}
+    assert set(first_column(page["7"], "status")) == used
 
 
 CITED = re.compile(r"docs/([\w-]+)\.md((?:(?:,|;| and| to|-)?\s*§[\d.]*\d)*)")
