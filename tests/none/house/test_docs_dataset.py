@@ -19,7 +19,7 @@ from xbench_fast.runtime.host.config import load_config
 
 FILE = re.compile(r"^File `([^`]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-IMAGES = {"my_coco": "images", "my_csv": "images", "my_films": "films"}
+IMAGES = {"my_coco": "images", "my_csv": "images", "my_radiographs": "radiographs"}
 
 
 @pytest.fixture
@@ -29,17 +29,17 @@ def text(root: Path) -> str:
 
 @pytest.fixture
 def world(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with every file of the document, and two films of 60 x 80 for each dataset."""
+    """A folder with every file of the document, and two images of 60 x 80 for each dataset."""
     found = FILE.findall(text)
     assert len(found) == 5
     for name, content in found:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
-    film = encode(np.arange(4800, dtype=np.uint16).astype(np.uint8).reshape(60, 80), "PNG")
+    picture = encode(np.arange(4800, dtype=np.uint16).astype(np.uint8).reshape(60, 80), "PNG")
     for dataset, folder in IMAGES.items():
         (tmp_path / dataset / folder).mkdir()
         for number in (1, 2):
-            (tmp_path / dataset / folder / f"film-{number}.png").write_bytes(film)
+            (tmp_path / dataset / folder / f"image-{number}.png").write_bytes(picture)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     return tmp_path
@@ -53,14 +53,14 @@ def datasets(world: Path) -> dict[str, Dataset]:
 def test_the_three_ways_give_what_the_document_says(world: Path) -> None:
     found = datasets(world)
     assert list(found) == list(IMAGES)
-    coco, boxes, films = (found[name].cases() for name in IMAGES)
+    coco, boxes, circles = (found[name].cases() for name in IMAGES)
     assert coco[0].labels == {"Mass": 1, "Effusion": 1} and coco[1].labels == {"Mass": 0, "Effusion": None}
     assert coco[0].regions["Mass"].mask(60, 80).sum() == 30 * 15 and coco[0].patient_id == "p1"
     assert coco[0].regions["Effusion"].mask(60, 80)[6, 10]
     assert boxes[0].regions["Mass"].mask(60, 80).sum() == 30 * 15 + 10 * 15
     assert boxes[1].labels == {"Mass": 0} and boxes[1].patient_id == "p2"
-    mask = films[0].regions["Mass"].mask(60, 80)
-    assert mask[17, 27] and mask[41, 51] and mask.sum() == 25 * 25 and not films[1].regions
+    mask = circles[0].regions["Mass"].mask(60, 80)
+    assert mask[17, 27] and mask[41, 51] and mask.sum() == 25 * 25 and not circles[1].regions
     assert not any(dataset.notes for dataset in found.values())
 
 
@@ -75,12 +75,12 @@ def test_the_commands_of_the_document(text: str, world: Path, capsys: pytest.Cap
         assert program == "xbench-fast" and left.value.code == 0 and found["passed"], line
         assert (found["images_present"], found["unreadable"]) == (2, 0) and found["pairs"] >= 1
     with pytest.raises(SystemExit):
-        main(["datasets", "check", "my_films"])
-    assert "not to leave the house" in capsys.readouterr().out
+        main(["datasets", "check", "my_radiographs"])
+    assert "for internal use" in capsys.readouterr().out
 
 
 def test_a_mistake_in_a_users_file_names_file_and_row(world: Path) -> None:
-    (world / "my_films/circles.csv").write_text("film,x,y,radius\nfilm-1,40,30,wide\n")
+    (world / "my_radiographs/circles.csv").write_text("image,x,y,radius\nimage-1,40,30,wide\n")
     with pytest.raises(DataError, match=r"circles\.csv, row 2: radius is 'wide', not a number"):
         datasets(world)
 
