@@ -38,7 +38,7 @@ check: $(TESTING)
 	$(BIN)/ruff check .
 	@rm -rf .typecheck/xbench_fast && mkdir -p .typecheck/xbench_fast
 	@for file in api/*.py api/py.typed; do ln -s ../../$$file .typecheck/xbench_fast/; done
-	@for room in engines metrics_gpu runtime; do ln -s ../../$$room .typecheck/xbench_fast/$$room; done
+	@for room in engines export metrics_gpu runtime; do ln -s ../../$$room .typecheck/xbench_fast/$$room; done
 	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml -p xbench_fast
 
 clean:

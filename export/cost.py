@@ -97,11 +97,11 @@ def _count(module: nn.Module, run: Callable[[], Any]) -> tuple[int, set[int]]:
     return macs, uses.found
 
 
-class _Uses(TorchDispatchMode):
+class _Uses(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the parameters that operations are given."""
 
     def __init__(self, module: nn.Module) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._known = {id(parameter) for parameter in module.parameters()}
         self.found: set[int] = set()
 

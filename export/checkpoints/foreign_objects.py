@@ -80,8 +80,7 @@ class _InertReader(ArchiveReader):
 
     def __init__(self, stream: Any, archive: zipfile.ZipFile, root: str, path: Path) -> None:
         super().__init__(stream, archive, root)
-        storage = torch.UntypedStorage.from_file(str(path), shared=False, nbytes=path.stat().st_size)
-        self._bytes = torch.empty(0, dtype=torch.uint8).set_(storage)
+        self._bytes = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8)
 
     def foreign(self, module: str, name: str) -> Any:
         return Record

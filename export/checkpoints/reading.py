@@ -136,7 +136,8 @@ def _magic(path: Path) -> bytes:
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
-    return load_file(path)
+    tensors: dict[str, Tensor] = load_file(path)
+    return tensors
 
 
 def _read_torch(path: Path, *, mmap: bool) -> Any:

@@ -122,7 +122,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
 @click.option("--list", "listing", is_flag=True, help="List models, their files, where to get them, their licences.")
 @click.pass_context
-def command(context: click.Context, **_: Any) -> int:
+def command(context: click.Context, /, **_: Any) -> int:
     """Turn a published checkpoint into a bundle that every engine runs.
 
     \b

@@ -39,6 +39,13 @@ UNUSED = ("text.transformer.embeddings.position_ids", "text.transformer.pooler."
 WORD_TABLE = "text.transformer.embeddings.word_embeddings.weight"
 
 
+class _ImageTower(nn.Module):
+    def __init__(self, vit: ViTConfig) -> None:
+        super().__init__()
+        self.trunk = VisionTransformer(vit)
+        self.head = nn.ModuleDict({"proj": nn.Linear(vit.width, WIDTH, bias=False)})
+
+
 class BiomedClip(nn.Module):
     """Both towers with their projections to `WIDTH` values, named as in open_clip's file."""
 
@@ -46,26 +53,26 @@ class BiomedClip(nn.Module):
         super().__init__()
         self.vit = vit
         self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
-        head = nn.ModuleDict({"proj": nn.Linear(vit.width, WIDTH, bias=False)})
-        self.visual = nn.ModuleDict({"trunk": VisionTransformer(vit), "head": head})
+        self.visual = _ImageTower(vit)
         hidden = (bert.width + WIDTH) // 2
         layers = (nn.Linear(bert.width, hidden, bias=False), nn.GELU(), nn.Linear(hidden, WIDTH, bias=False))
         self.text = nn.ModuleDict({"transformer": Bert(bert), "proj": nn.Sequential(*layers)})
 
     def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 3, S, S] -> the image [B, D] (class token) and its patches [B, N, D], projected, not normalised."""
-        tokens = self.visual["head"]["proj"](self.visual["trunk"](image))
+        tokens = self.visual.head["proj"](self.visual.trunk(image))
         return tokens[:, 0], tokens[:, 1:]
 
     def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same image vector, and the patches with value-value attention in the last block."""
-        tokens, values = (self.visual["head"]["proj"](x) for x in self.visual["trunk"].value_value(image))
+        tokens, values = (self.visual.head["proj"](x) for x in self.visual.trunk.value_value(image))
         return tokens[:, 0], values[:, 1:]
 
     def encode_text(self, ids: Tensor) -> Tensor:
         """int64 [T, N] -> [T, D], the projected first token, not normalised. Id 0 is padding and is masked."""
         states = self.text["transformer"](ids, (ids != 0).to(ids.dtype))
-        return self.text["proj"](states[-1][:, 0])
+        features: Tensor = self.text["proj"](states[-1][:, 0])
+        return features
 
 
 class BiomedClipAdapter(Adapter):
@@ -136,4 +143,4 @@ class BiomedClipAdapter(Adapter):
     def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         scale = self.module.logit_scale.exp()
         logits, similarity = contrast(pooled, patches, text, scale)
-        return logits, patch_map(similarity, scale, self.map_name).unflatten(-1, self.grid)
+        return logits, torch.unflatten(patch_map(similarity, scale, self.map_name), -1, self.grid)

@@ -76,7 +76,8 @@ class Carzero(nn.Module):
 
     def encode_image(self, image: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, 1 + N, C]: the vector of the whole image, then its patches."""
-        return self.img_encoder["model"](image)
+        tokens: Tensor = self.img_encoder["model"](image)
+        return tokens
 
     def encode_text(self, ids: Tensor, mask: Tensor) -> Tensor:
         """ids, mask int64 [T, N], mask as in `merge_words` -> [T, 1 + words, C]: the sentence, then its words.
@@ -170,7 +171,7 @@ class CarzeroAdapter(Adapter):
         (i2t, image_maps), (t2i, text_maps) = self.module(encoded, text)
         return {
             "image_global": encoded[:, 0],
-            "image_local": encoded[:, 1:].transpose(1, 2).unflatten(-1, self.grid),
+            "image_local": torch.unflatten(encoded[:, 1:].transpose(1, 2), -1, self.grid),
             "text_global": text[:, 0],
             "text_local": text[:, 1:].transpose(1, 2),
             "i2t_logits": i2t,
@@ -183,4 +184,4 @@ class CarzeroAdapter(Adapter):
 
     def _map(self, maps: list[Tensor], reading: Reading) -> Tensor:
         """Without key 0, not normalised again."""
-        return join_layers(maps, reading)[..., 1:].unflatten(-1, self.grid)
+        return torch.unflatten(join_layers(maps, reading)[..., 1:], -1, self.grid)

@@ -56,6 +56,7 @@ class ClinicalBertAdapter(Adapter):
     title: ClassVar[str]
     key: ClassVar[str]
     queries: ClassVar[tuple[int, ...]] = ()
+    module: _Published
 
     @classmethod
     def network(cls) -> nn.Module:
@@ -97,7 +98,7 @@ class ClinicalBertAdapter(Adapter):
 
     @classmethod
     def _describe(
-        cls, module: nn.Module, weights: Weights, record: CheckpointRecord | None, text: CheckpointRecord | None
+        cls, module: _Published, weights: Weights, record: CheckpointRecord | None, text: CheckpointRecord | None
     ) -> Self:
         return cls(
             module=module,
@@ -123,7 +124,7 @@ class ClinicalBertAdapter(Adapter):
     @property
     def net(self) -> Any:
         """The network inside `module`."""
-        return self.module.model["module"]  # type: ignore[index]
+        return self.module.model["module"]
 
     @property
     def reading(self) -> Reading:
@@ -132,8 +133,8 @@ class ClinicalBertAdapter(Adapter):
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N] -> float32 [T, 768], the last layer's state of [CLS]; without a mask every position counts."""
-        states: Tensor = self.module.text_encoder(ids, torch.ones_like(ids) if mask is None else mask)[-1]  # type: ignore[operator]
-        return states[:, 0]
+        states: list[Tensor] = self.module.text_encoder(ids, torch.ones_like(ids) if mask is None else mask)
+        return states[-1][:, 0]
 
 
 def _plain(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:

@@ -142,7 +142,8 @@ class ClipAdapter(Adapter):
         causal = torch.zeros_like(later, dtype=x.dtype).masked_fill(later, float("-inf"))
         x = model.ln_final(model.transformer(x, attn_mask=causal))
         rows = torch.arange(ids.shape[0], device=ids.device)
-        return x[rows, ids.argmax(dim=-1)] @ model.text_projection
+        features: Tensor = x[rows, ids.argmax(dim=-1)] @ model.text_projection
+        return features
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logits are exp(logit_scale) times the cosine of image and prompt."""
@@ -173,4 +174,4 @@ class ClipAdapter(Adapter):
     def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         scale = self.module.logit_scale.exp()
         logits, similarity = contrast(pooled, patches, text, scale)
-        return logits, patch_map(similarity, scale, self.map_name).unflatten(-1, self.grid)
+        return logits, torch.unflatten(patch_map(similarity, scale, self.map_name), -1, self.grid)

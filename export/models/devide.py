@@ -121,7 +121,7 @@ class DevideAdapter(Adapter):
         """Logit = present - absent, so that its sigmoid is the softmax probability of "present"."""
         reading = reading_of(self.map_name, self.maps)
         logits, maps = self.module.model.ask(self.module.image_encoder(image)[:, 1:], text, reading)
-        return logits[..., 1] - logits[..., 0], join_layers(maps, reading).unflatten(-1, self.grid)
+        return logits[..., 1] - logits[..., 0], torch.unflatten(join_layers(maps, reading), -1, self.grid)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """`image_cls` [B, C], `image_patches` [B, N, C], `text_features`, `logits` [B, Q, 2], `probability` [B, Q],
@@ -135,5 +135,5 @@ class DevideAdapter(Adapter):
             "logits": logits,
             "probability": logits.softmax(dim=-1)[..., 1],
             "attention": attention,
-            "attention_map": attention.unflatten(-1, self.grid),
+            "attention_map": torch.unflatten(attention, -1, self.grid),
         }

@@ -54,7 +54,8 @@ class TextEncoder(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """int64 [T, N] -> text features [T, D], not normalised."""
-        return self.mlp_embed(self.bert_model.pool(self.bert_model(ids, mask)[-1]))
+        features: Tensor = self.mlp_embed(self.bert_model.pool(self.bert_model(ids, mask)[-1]))
+        return features
 
 
 class QueryNetwork(nn.Module):
@@ -89,7 +90,8 @@ class Kad(nn.Module):
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """image [B, 3, S, S], text features [Q, D] -> logits [B, Q, 2], attention [B, Q, N]."""
-        return self.model(self.image_encoder(image), text)
+        scores: tuple[Tensor, Tensor] = self.model(self.image_encoder(image), text)
+        return scores
 
 
 class KadAdapter(Adapter):
@@ -153,13 +155,14 @@ class KadAdapter(Adapter):
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N] -> float32 [T, D]; without a mask every position counts as a token."""
-        return self.module.text_encoder(ids, torch.ones_like(ids) if mask is None else mask)
+        features: Tensor = self.module.text_encoder(ids, torch.ones_like(ids) if mask is None else mask)
+        return features
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
         reading = reading_of(self.map_name, self.maps)
         logits, maps = self.module.model.ask(self.module.image_encoder(image), text, reading)
-        return logits[..., 1] - logits[..., 0], join_layers(maps, reading).unflatten(-1, self.grid)
+        return logits[..., 1] - logits[..., 0], torch.unflatten(join_layers(maps, reading), -1, self.grid)
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """`patches` [B, N, D], `image_pool` [B, D], `logits` [B, Q, 2], `probs` [B, Q], `attention` [B, Q, N]."""

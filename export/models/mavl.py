@@ -73,7 +73,7 @@ class Mavl(nn.Module):
 
     def classify(self, states: Tensor) -> Tensor:
         """[B, 9 Q, D] -> logits [B, Q, 2] (absent, present) from the nine states of a class, side by side."""
-        logits: Tensor = self.classifier(states.unflatten(1, (-1, ASPECTS)).flatten(2))
+        logits: Tensor = self.classifier(torch.unflatten(states, 1, (-1, ASPECTS)).flatten(2))
         return logits
 
 
@@ -104,7 +104,7 @@ class MavlAdapter(ClinicalBertAdapter):
         patches = self.net.patches(self.net.backbone(image))
         states, layers = self.net.ask(patches, self._queries(text), self.reading)
         logits, attention = self.net.classify(states), _grounding(_aspects(join_layers(layers, self.reading)))
-        return logits[..., 1] - logits[..., 0], attention.unflatten(-1, (CELLS, CELLS))
+        return logits[..., 1] - logits[..., 0], torch.unflatten(attention, -1, (CELLS, CELLS))
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """text: [Q, 9, 768] or [9 Q, 768], class by class.
@@ -119,9 +119,9 @@ class MavlAdapter(ClinicalBertAdapter):
         states, layers = self.net.ask(patches, queries)
         logits = self.net.classify(states)
         cosine = F.normalize(pooled, dim=-1) @ F.normalize(queries, dim=-1).T
-        cosine = cosine.unflatten(-1, (-1, ASPECTS)).transpose(1, 2)
+        cosine = torch.unflatten(cosine, -1, (-1, ASPECTS)).transpose(1, 2)
         attention = _grounding(_aspects(layers.mean(dim=0)))
-        first = attention[:, :1].unflatten(-1, (CELLS, CELLS))
+        first = torch.unflatten(attention[:, :1], -1, (CELLS, CELLS))
         heat = F.interpolate(first, image.shape[-2:], mode="bilinear", align_corners=True)
         return {
             "text_features": text.reshape(-1, text.shape[-1]),
@@ -161,7 +161,7 @@ class MavlAdapter(ClinicalBertAdapter):
 
 def _aspects(attention: Tensor) -> Tensor:
     """Attention [B, 9 Q, N] -> class by class [B, Q, 9, N]."""
-    return attention.unflatten(1, (-1, ASPECTS))
+    return torch.unflatten(attention, 1, (-1, ASPECTS))
 
 
 def _grounding(aspects: Tensor) -> Tensor:

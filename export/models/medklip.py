@@ -57,7 +57,7 @@ class MedKlipAdapter(ClinicalBertAdapter):
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """Logit = present - absent, so that its sigmoid is the authors' softmax probability of "present"."""
         logits, layers = self.net.ask(self.net(image), self.net.disease_embedding_layer(text), self.reading)
-        return logits[..., 1] - logits[..., 0], join_layers(layers, self.reading).unflatten(-1, (CELLS, CELLS))
+        return logits[..., 1] - logits[..., 0], torch.unflatten(join_layers(layers, self.reading), -1, (CELLS, CELLS))
 
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """`text_features` [Q, 768], `queries` [Q, 256], `patches` [B, 196, 256], `logits` [B, Q, 2], `probs` [B, Q],

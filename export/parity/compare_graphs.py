@@ -206,7 +206,8 @@ def queries_of(features: Floats, per_query: int) -> Floats:
     if per_query == 1:
         return features
     count = len(features)
-    return features[(np.arange(count)[:, None] + np.arange(per_query)) % count]
+    queries: Floats = features[(np.arange(count)[:, None] + np.arange(per_query)) % count]
+    return queries
 
 
 def _text_checks(

@@ -88,7 +88,7 @@ class PrecisionTrial:
             session = self._session(self.lowered, "image", rounding)
             runs = [(batch, text) for batch in _BATCHES] + [(2, prompt_set.features) for prompt_set in sets]
             for batch, queries in runs if rounding else runs[1:2]:
-                inputs = {"pixels": images[:batch], "text": queries}
+                inputs: dict[str, NDArray[Any]] = {"pixels": images[:batch], "text": queries}
                 pairs = zip(OUTPUTS, session.run(OUTPUTS, inputs), whole.run(OUTPUTS, inputs), strict=True)
                 for name, got, wanted in pairs:
                     yield self._check(name, kind, got, wanted, batch=batch, findings=len(queries))
@@ -138,7 +138,7 @@ class PrecisionTrial:
 
 def _asked(session: Session, case: Case, prompts: PromptSet) -> tuple[Floats, Floats]:
     """Logits [F] and maps [F, h, w] of one image: the mean over a finding's positive prompts."""
-    inputs = {"pixels": case.pixels[None], "text": prompts.features}
+    inputs: dict[str, NDArray[Any]] = {"pixels": case.pixels[None], "text": prompts.features}
     logits, maps = (output[0] for output in session.run(OUTPUTS, inputs))
     rows = [
         np.flatnonzero((prompts.finding_of == number) & (prompts.polarity > 0))

@@ -33,8 +33,8 @@ def select_tokenizer(
         _check(found, adapter)
     if not spec.cleaning:
         return found
-    marked = spec.marks_continuations and not isinstance(found, HashTokenizer)
-    return CleanedTokenizer(found, spec.cleaning, found.continuations if marked else ())
+    marked = () if isinstance(found, HashTokenizer) or not spec.marks_continuations else found.continuations
+    return CleanedTokenizer(found, spec.cleaning, marked)
 
 
 def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]) -> Found:

@@ -21,7 +21,7 @@ class Attended(NamedTuple):
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B, N, heads * d] -> [B, heads, N, d]."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return torch.unflatten(x, -1, (heads, -1)).transpose(1, 2)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Attended:
@@ -56,11 +56,12 @@ class PackedAttention(nn.Module):
         if query is memory:
             q, k, v = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
         else:
-            rows = (width, 2 * width)
-            (w_q, w_kv), (b_q, b_kv) = self.in_proj_weight.split(rows), self.in_proj_bias.split(rows)
+            rows = [width, 2 * width]
+            (w_q, w_kv), (b_q, b_kv) = torch.split(self.in_proj_weight, rows), torch.split(self.in_proj_bias, rows)
             q = F.linear(query, w_q, b_q)
             k, v = F.linear(memory, w_kv, b_kv).chunk(2, dim=-1)
-        out, weights, scores = attend(*(split_heads(x, self.heads) for x in (q, k, v)), bias)
+        q, k, v = (split_heads(x, self.heads) for x in (q, k, v))
+        out, weights, scores = attend(q, k, v, bias)
         return Attended(self.out_proj(out), weights, scores)
 
     def values(self, x: Tensor) -> Tensor:

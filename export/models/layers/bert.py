@@ -41,7 +41,8 @@ class _Embeddings(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         places = torch.arange(ids.shape[1], device=ids.device)
         words = self.word_embeddings(ids) + self.token_type_embeddings.weight[0]
-        return self.LayerNorm(words + self.position_embeddings(places))
+        embedded: Tensor = self.LayerNorm(words + self.position_embeddings(places))
+        return embedded
 
 
 class _SelfAttention(nn.Module):
@@ -54,7 +55,7 @@ class _SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         q, k, v = (split_heads(project(x), self.heads) for project in (self.query, self.key, self.value))
-        return attend(q, k, v, bias)[0]
+        return attend(q, k, v, bias).out
 
 
 class _Output(nn.Module):
@@ -66,7 +67,8 @@ class _Output(nn.Module):
         self.LayerNorm = nn.LayerNorm(width, EPS)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        return self.LayerNorm(self.dense(x) + residual)
+        out: Tensor = self.LayerNorm(self.dense(x) + residual)
+        return out
 
 
 class _Layer(nn.Module):
@@ -80,7 +82,8 @@ class _Layer(nn.Module):
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         x = self.attention["output"](self.attention["self"](x, bias), x)
-        return self.output(self.gelu(self.intermediate["dense"](x)), x)
+        out: Tensor = self.output(self.gelu(self.intermediate["dense"](x)), x)
+        return out
 
 
 class Bert(nn.Module):
@@ -95,10 +98,10 @@ class Bert(nn.Module):
 
     def forward(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """ids, mask int64 [T, N] (mask 1 = token, 0 = padding) -> the embeddings and each layer's states [T, N, C]."""
-        states = [self.embeddings(ids)]
+        states: list[Tensor] = [self.embeddings(ids)]
         lowest = torch.finfo(states[0].dtype).min
         bias = (1.0 - mask[:, None, None, :].to(states[0].dtype)) * lowest
-        for layer in self.encoder["layer"]:
+        for layer in self.encoder["layer"].children():
             states.append(layer(states[-1], bias))
         return states
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -35,5 +36,5 @@ def contrast_outputs(
         "logits_per_image": logits,
         "logits_per_text": logits.T,
         "probabilities": logits.softmax(dim=-1),
-        "similarity_map": similarity.unflatten(-1, grid),
+        "similarity_map": torch.unflatten(similarity, -1, grid),
     }

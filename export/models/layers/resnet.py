@@ -55,7 +55,8 @@ class Bottleneck(nn.Module):
         """[B, inputs, h, w] -> [B, outputs, h / stride, w / stride]."""
         y = self.relu(self.bn1(self.conv1(x)))
         y = self.relu(self.bn2(self.conv2(y)))
-        return self.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+        out: Tensor = self.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+        return out
 
 
 def resnet_features(config: ResNetConfig) -> nn.Sequential:
@@ -85,4 +86,5 @@ class ResNetGrid(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """[B, 3, S, S] -> patch features [B, N, width], row by row."""
         cells = self.res_features(image).flatten(2).transpose(1, 2)
-        return self.res_l2(self.relu(self.res_l1(cells)))
+        patches: Tensor = self.res_l2(self.relu(self.res_l1(cells)))
+        return patches

@@ -40,7 +40,8 @@ class _Attention(nn.Module):
 
     def forward(self, x: Tensor, values_only: bool = False) -> Tensor:
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
-        return self.proj(attend(v, v, v)[0] if values_only else attend(q, k, v)[0])
+        out: Tensor = self.proj((attend(v, v, v) if values_only else attend(q, k, v)).out)
+        return out
 
 
 class _Block(nn.Module):
@@ -55,7 +56,8 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor, values_only: bool = False) -> Tensor:
         x = x + self.attn(self.norm1(x), values_only)
-        return x + self.mlp["fc2"](self.gelu(self.mlp["fc1"](self.norm2(x))))
+        hidden: Tensor = self.mlp["fc2"](self.gelu(self.mlp["fc1"](self.norm2(x))))
+        return x + hidden
 
 
 class VisionTransformer(nn.Module):
@@ -72,7 +74,8 @@ class VisionTransformer(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[B, 3, S, S] -> tokens [B, 1 + N, C], the class token first, then the patches row by row."""
-        return self.norm(self.blocks(self._embed(image)))
+        tokens: Tensor = self.norm(self.blocks(self._embed(image)))
+        return tokens
 
     def value_value(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same tokens, and those with value-value attention in the last block."""
