@@ -6,14 +6,21 @@ import difflib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "did_you_mean"]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a `name` that is not among the `known`: the closest one, if any, then all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return (f"did you mean '{close[0]}'? " if close else "") + f"known are {', '.join(names) or 'none'}"
 
 
 class Registry:
@@ -40,9 +47,7 @@ class Registry:
             return self._resolve(table[name])
         if ":" in name:
             return self._resolve(name)
-        close = difflib.get_close_matches(name, table, n=1)
-        guess = f"did you mean '{close[0]}'? " if close else ""
-        raise ConfigError(f"Unknown {self.kind} '{name}': {guess}known are {', '.join(sorted(table))}.")
+        raise ConfigError(f"Unknown {self.kind} '{name}': {did_you_mean(name, sorted(table))}.")
 
     def extended(self, entries: Mapping[str, str]) -> Registry:
         """A new registry with `entries` added. Raises ConfigError when a name is already taken."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from ..engines.errors import ConfigError, MissingExtraError
 from ..engines.geometry import Geometry
+from ..engines.registry import did_you_mean
 from .models import MODELS
 
 if TYPE_CHECKING:
@@ -143,8 +144,7 @@ class Adapter(ABC):
         Raises ConfigError for a name the model does not have.
         """
         if name not in self.maps:
-            has = ", ".join(self.maps) or "only its own"
-            raise ConfigError(f"{self.name} has no saliency map '{name}'; it has {has}.")
+            raise ConfigError(f"{self.name} has no saliency map '{name}': {did_you_mean(name, self.maps)}.")
         if name != next(iter(self.maps)):
             self.map_name, self.variant = name, f"{self.variant}-{name}"
             self.saliency = Saliency(self.saliency.kind, self.maps[name])
@@ -194,7 +194,7 @@ def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **opt
         raise ConfigError(f"The model '{name}' names no 'variants', so it has no stand-in weights; give a checkpoint.")
     chosen = variant or adapter.variants[0]
     if chosen not in adapter.variants:
-        raise ConfigError(f"The model '{name}' has no variant '{chosen}'; it has {', '.join(adapter.variants)}.")
+        raise ConfigError(f"The model '{name}' has no variant '{chosen}': {did_you_mean(chosen, adapter.variants)}.")
     return adapter.stand_in(chosen, seed, **_known(name, adapter.stand_in, options))
 
 
@@ -203,7 +203,7 @@ def _known(name: str, function: Callable[..., Any], options: Mapping[str, Any]) 
     given = {key: value for key, value in options.items() if value is not None}
     known = [key for key in inspect.signature(function).parameters if key not in ("checkpoint", "variant", "seed")]
     if unknown := sorted(set(given) - set(known)):
-        raise ConfigError(f"The model '{name}' has no option '{unknown[0]}'; it has {', '.join(known) or 'none'}.")
+        raise ConfigError(f"The model '{name}' has no option '{unknown[0]}': {did_you_mean(unknown[0], known)}.")
     return given
 
 

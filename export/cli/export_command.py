@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from ...engines.commands import LazyGroup
 from ...engines.errors import XBenchError
 from .flags import Flags
-from .lazy_group import LazyGroup
 from .models_in_config import ModelEntry, importable
 from .shared_options import Shared
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "main"]
 
+_COMMANDS = {
+    "wrap": ".wrap_command:wrap_command",
+    "plan": ".plan_command:plan_command",
+    "triton": ".triton_command:triton_command",
+}
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -29,6 +34,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.group(
     "xbench-export",
     cls=LazyGroup,
+    targets=_COMMANDS,
+    package=__package__,
     invoke_without_command=True,
     subcommand_metavar="[wrap|plan|triton ...]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

@@ -15,7 +15,6 @@ else the file says is for `xbench-fast`.
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 import tomllib
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
 from ..models import MODELS
 
 __all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "read_models"]
@@ -62,10 +62,7 @@ class ModelTable:
         if name in self.entries:
             return self.entries[name]
         if ":" not in name and name not in MODELS.names():
-            known = [*self.entries, *MODELS.names()]
-            close = difflib.get_close_matches(name, known, n=1)
-            guess = f"did you mean '{close[0]}'? " if close else ""
-            raise ConfigError(f"Unknown model '{name}': {guess}known are {', '.join(known)}.")
+            raise ConfigError(f"Unknown model '{name}': {did_you_mean(name, [*self.entries, *MODELS.names()])}.")
         return ModelEntry(name, name)
 
 
@@ -113,9 +110,7 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
         raise ConfigError(f"{path}: '{name}' in [{where}] cannot name a bundle; use letters, digits, '_', '.' and '-'.")
     for key in table:
         if key not in _KEYS:
-            close = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.4)
-            guess = f"did you mean '{close[0]}'? " if close else ""
-            raise ConfigError(f"{path}: [{where}]: unknown key '{key}': {guess}known are {', '.join(_KEYS)}.")
+            raise ConfigError(f"{path}: [{where}]: unknown key '{key}': {did_you_mean(key, _KEYS)}.")
     target = _target(name, table, path)
     settings = {key: _setting(key, table[key], f"{where}.{key}", path) for key in table if key in _KEYS[1:-1]}
     options = dict(_table(table.get("options", {}), f"{where}.options", path))

@@ -8,6 +8,7 @@ import click
 
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
 
 __all__ = ["triton_command"]
 
@@ -129,6 +130,6 @@ def _chosen(folder: Path, names: tuple[str, ...]) -> list[Bundle]:
             key for key, bundle in listed.items() if bundle.manifest.model == name
         ]
         if not wanted:
-            raise ConfigError(f"There is no bundle called '{name}' in {folder}; it has: {', '.join(listed)}.")
+            raise ConfigError(f"There is no bundle called '{name}' in {folder}: {did_you_mean(name, listed)}.")
         found |= {key: Bundle.load(listed[key].path) for key in wanted}
     return list(found.values())

@@ -14,7 +14,6 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ...engines.errors import ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoints.matching import Sizes, install
@@ -97,8 +96,6 @@ class BiomedClipAdapter(Adapter):
     @classmethod
     def stand_in(cls, variant: str = VARIANT, seed: int = 0) -> Self:
         """`variant` is "vit-b-16"."""
-        if variant != VARIANT:
-            raise ConfigError(f"BiomedCLIP has no variant '{variant}'; it has {VARIANT}.")
         with torch.device("meta"):
             module = BiomedClip(ViTConfig(), BertConfig(pooler=False))
         fill_module(module, seed)

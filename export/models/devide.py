@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ...engines.errors import CheckpointError, ConfigError
+from ...engines.errors import CheckpointError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoints.matching import install
@@ -79,8 +79,6 @@ class DevideAdapter(Adapter):
     @classmethod
     def stand_in(cls, variant: str = ASSUMED, seed: int = 0) -> Self:
         """`variant` is "assumed-architecture"."""
-        if variant != ASSUMED:
-            raise ConfigError(f"DeViDe has no variant '{variant}'; it has {ASSUMED}.")
         with torch.device("meta"):
             module = Devide(DevideConfig())
         fill_module(module, seed)

@@ -15,6 +15,7 @@ from typing import Any
 from ...engines.errors import ConfigError
 from ...engines.prompt_encoding import encode_sets
 from ...engines.prompt_files import FindingPrompts, PromptSets, read_prompt_file
+from ...engines.registry import did_you_mean
 from .books import BOOKS, own_wording
 
 __all__ = [
@@ -51,8 +52,8 @@ def builtin_sets(style: str) -> PromptSets:
     """The sets of all datasets in the words of `style`. Raises ConfigError for an unknown style."""
     if style not in prompt_styles():
         raise ConfigError(
-            f"No built-in prompts in the style '{style}' (there are {', '.join(prompt_styles())}); "
-            "give your own with --prompts FILE."
+            f"There are no built-in prompts in the style '{style}': {did_you_mean(style, prompt_styles())}; give your "
+            "own with --prompts FILE."
         )
     if style in BOOKS:
         return {

@@ -12,6 +12,7 @@ from pathlib import Path
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, ExportError
 from ...engines.prompts import PromptSet
+from ...engines.registry import did_you_mean
 from ..machine import disk_reason
 from .baked_prompts import bake_set, load_graph
 from .dali_step import dali_source, refusal
@@ -68,7 +69,7 @@ class _Repository:
         for name in self._choices.sets:
             if name not in have:
                 raise ConfigError(
-                    f"The bundle {bundle.name} has no prompt set '{name}'; it has: {', '.join(sorted(have)) or 'none'}."
+                    f"The bundle {bundle.name} has no prompt set '{name}': {did_you_mean(name, sorted(have))}."
                 )
         if self._choices.cpu and bundle.manifest.precision == "bf16":
             raise ConfigError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any, TextIO
 
 import click
 
+from ...engines.commands import LazyGroup
 from ...engines.errors import XBenchError
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -34,22 +34,9 @@ COMMANDS = {
 """Command name -> "module:object", relative to this package."""
 
 
-class _LazyGroup(click.Group):
-    """Imports a command's file when the command, or the list of commands, is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        target = COMMANDS.get(cmd_name)
-        if target is None:
-            return None
-        module, _, attribute = target.partition(":")
-        command: click.Command = getattr(importlib.import_module(module, __package__), attribute)
-        return command
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, targets=COMMANDS, package=__package__, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="xbench-fast", prog_name="xbench-fast")
 def app() -> None:
     """Do medical vision-language models look where they should? Evaluate exported models on grounding datasets."""

@@ -36,7 +36,7 @@ def golden(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[G
     adapter = load_adapter("biomedclip", path)
     path.unlink()  # the adapter must not depend on the file any more
     assert isinstance(adapter, BiomedClipAdapter)
-    towers = (adapter.module.visual["trunk"], adapter.module.text["transformer"])
+    towers = (adapter.module.visual.trunk, adapter.module.text["transformer"])
     with computed(shared, adapter, lambda arrays: adapter.encode_text(arrays["tokens"]), towers) as found:
         yield found
 

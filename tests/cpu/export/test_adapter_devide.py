@@ -97,7 +97,7 @@ def test_refusals(tmp_path: Path) -> None:
         CheckpointError, match=r"does not fit the model DeViDe \(assumed architecture\): tensors .* missing"
     ):
         load_adapter("devide", path)
-    with pytest.raises(ConfigError, match="has no variant '224'; it has assumed-architecture"):
+    with pytest.raises(ConfigError, match="has no variant '224': known are assumed-architecture"):
         stand_in_adapter("devide", "224")
     with pytest.raises(ConfigError, match="has no option 'config'"):
         load_adapter("devide", path, config="devide.yaml")

@@ -75,6 +75,7 @@ def test_the_list_agrees_with_the_models() -> None:
         (["--model", "kad", "--out", "x", "--weights", "stand-in", "--resolution", "512"], "--variant"),
         (["--model", "kad", "--out", "x", "--weights", "random"], "random"),
         (["--modle", "kad"], "--model"),
+        (["warp"], "did you mean 'wrap'"),
     ],
 )
 def test_wrong_options_end_with_status_2(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:

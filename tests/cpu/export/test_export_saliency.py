@@ -57,7 +57,7 @@ def test_the_official_map_keeps_the_name() -> None:
     adapter = stand_in_adapter("kad", "demo")
     adapter.choose_map("last-layer")
     assert (adapter.variant, adapter.map_name) == ("demo", "")
-    with pytest.raises(ConfigError, match=r"no saliency map 'value-value'; it has last-layer, .*, layer-mean"):
+    with pytest.raises(ConfigError, match=r"no saliency map 'value-value': known are last-layer, .*, layer-mean"):
         adapter.choose_map("value-value")
 
 
@@ -146,7 +146,7 @@ def test_value_value_in_a_vit_changes_the_patches_and_not_the_image() -> None:
     image = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(5))
     with torch.inference_mode():
         (pooled, patches), (same, values) = module.encode_image(image), module.encode_values(image)
-        last = module.visual["trunk"].blocks[-1]
+        last = module.visual.trunk.blocks[-1]
         rows = last.attn.qkv.weight[48:].repeat(3, 1), last.attn.qkv.bias[48:].repeat(3)
         last.attn.qkv.weight.copy_(rows[0])  # queries and keys become the values
         last.attn.qkv.bias.copy_(rows[1])

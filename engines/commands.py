@@ -1,0 +1,42 @@
+"""A group of commands, each imported when it is run or listed: what `xbench-fast` and `xbench-export` are made of."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from .registry import did_you_mean
+
+__all__ = ["LazyGroup"]
+
+
+class LazyGroup(click.Group):
+    """`targets` maps the name of a command to "module:object", relative to the package `package`."""
+
+    def __init__(self, *arguments: Any, targets: Mapping[str, str], package: str, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.targets, self._package = targets, package
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, without importing anything."""
+        return list(self.targets)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or None."""
+        target = self.targets.get(cmd_name)
+        if target is None:
+            return None
+        module, _, attribute = target.partition(":")
+        found: click.Command = getattr(importlib.import_module(module, self._package), attribute)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; a name that is no command's ends with the one that was probably meant."""
+        if args[0] not in self.targets and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"There is no command '{args[0]}': {did_you_mean(args[0], self.targets)}.")
+        return super().resolve_command(ctx, args)
