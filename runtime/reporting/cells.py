@@ -6,11 +6,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ..results.numbers.cell_values import CellValues
+from ..results.numbers.fields import Number
 from ..tables.table import BEST, SECOND, Cell, Mark
-from .numbers import Number
 from .paper import Printed
 from .printed import NONE, percent
-from .values import CellValues
 
 __all__ = [
     "Entry",

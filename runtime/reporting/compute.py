@@ -11,10 +11,10 @@ from ..host.machine import usable_cores
 from ..results.basis import find_bases
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import CellRows, StoredRun
+from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.pairs import ScoredPairs, scored_pairs, why_left_out
 from ..results.patients import dataset_patients
 from .results import Results
-from .values import CellValues, cell_values
 
 __all__ = ["make_results"]
 

@@ -18,9 +18,9 @@ from ...metrics_gpu.recognition.delong import auc_differences
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.paired import holm, paired_difference
 from ..results.load import CellRows
+from ..results.numbers.cell_values import CellValues
 from .overlaps import Overlap, Overlaps
 from .results import Results
-from .values import CellValues
 
 __all__ = ["COMPARED", "AucPair", "Difference", "Differences", "find_differences"]
 

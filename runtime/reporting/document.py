@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ..results.numbers.cell_values import CellValues
+from ..results.numbers.fields import FIELDS, GROUNDING, Number
 from .cells import comparable
 from .differences import Differences
-from .numbers import FIELDS, GROUNDING, Number
 from .results import Results
 from .stamps import HONEST, OPTIMISTIC, stamp
-from .values import CellValues
 
 __all__ = ["to_json"]
 

@@ -7,12 +7,12 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ..results.numbers.cell_values import CellValues
+from ..results.numbers.fields import GROUNDING, RECOGNITION
 from .cells import comparable
 from .differences import Differences
-from .numbers import GROUNDING, RECOGNITION
 from .results import Results
 from .stamps import HONEST, OPTIMISTIC, stamp
-from .values import CellValues
 
 __all__ = ["csv_files"]
 

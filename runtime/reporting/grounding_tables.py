@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
+from ..results.numbers.cell_values import CellValues
+from ..results.numbers.fields import Number
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
 from .notes import (
@@ -18,10 +20,8 @@ from .notes import (
     paper_notes,
     ranking_notes,
 )
-from .numbers import Number
 from .printed import NONE
 from .results import Results
-from .values import CellValues
 
 __all__ = ["shared_rows", "table_1", "thresholds"]
 

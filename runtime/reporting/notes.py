@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...metrics_gpu.grounding.protocols import protocol
+from ..results.numbers.cell_values import CellValues
 from .paper.printed import MARK
 from .results import Results
 from .stamps import HONEST, OPTIMISTIC
-from .values import CellValues
 
 __all__ = [
     "FLOOR",

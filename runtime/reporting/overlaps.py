@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ..host.machine import usable_cores
 from ..results.basis import common_places, image_names, pair_keys
 from ..results.load import CellRows
+from ..results.numbers.cell_values import CellValues, cell_values
+from ..results.numbers.fields import GROUNDING
 from ..results.pairs import ScoredPairs
-from .numbers import GROUNDING
 from .results import Results
-from .values import CellValues, cell_values
 
 __all__ = ["Extent", "Overlap", "Overlaps"]
 

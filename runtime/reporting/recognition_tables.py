@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.aggregate import macro_mean
+from ..results.numbers.cell_values import CellValues
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, entry, marked, unranked
 from .notes import interval_notes, ranking_notes
 from .printed import NONE, percent
 from .results import Results
-from .values import CellValues
 
 __all__ = ["coverage", "recognition"]
 

@@ -13,12 +13,12 @@ from ...metrics_gpu.statistics.bootstrap import percentile_interval
 from ..results.basis import Basis
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import CellRows
+from ..results.numbers.cell_values import MEANS, CellValues
+from ..results.numbers.fields import GROUNDING, Number
 from ..results.pairs import ScoredPairs
 from ..results.patients import Patients
-from .numbers import GROUNDING, Number
 from .paper import Paper
 from .stamps import limit_stamps, parts, stamps
-from .values import MEANS, CellValues
 
 __all__ = ["Results"]
 

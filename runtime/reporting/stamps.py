@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .values import CellValues
+    from ..results.numbers.cell_values import CellValues
 
 __all__ = ["HONEST", "OPTIMISTIC", "limit_stamps", "parts", "stamp", "stamps"]
 

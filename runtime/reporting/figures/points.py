@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....metrics_gpu.sweep.thresholds import level
-from ..numbers import Number
+from ...results.numbers.cell_values import CellValues
+from ...results.numbers.fields import Number
 from ..results import Results
-from ..values import CellValues
 from .style import worth
 
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...results.numbers.cell_values import CellValues
 from ..stamps import limit_stamps, stamps
-from ..values import CellValues
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

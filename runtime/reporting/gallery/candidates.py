@@ -15,9 +15,9 @@ from ....metrics_gpu.grounding.protocols import Protocol
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.thresholds import level
 from ...results.load import StoredRun
+from ...results.numbers.cell_values import CellValues
 from ...results.pairs import scored_pairs
 from ..results import Results
-from ..values import CellValues
 from .choice import PairScore
 
 __all__ = ["ModelPairs", "model_pairs", "pair_scores"]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.replicates import Search, searched_replicates
-from ...metrics_gpu.recognition.replicates import recognition_replicates
-from ...metrics_gpu.statistics.bootstrap import Interval, Replicates, percentile_intervals
-from ..results.load import CellRows
-from ..results.pairs import ScoredPairs
-from ..results.patients import Patients
+from ....metrics_gpu.grounding.replicates import Search, searched_replicates
+from ....metrics_gpu.recognition.replicates import recognition_replicates
+from ....metrics_gpu.statistics.bootstrap import Interval, Replicates, percentile_intervals
+from ..load import CellRows
+from ..pairs import ScoredPairs
+from ..patients import Patients
 
 __all__ = ["Recognised", "Spread", "spread_of"]
 

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.curves import dice_curves
-from ...metrics_gpu.grounding.replicates import Search
-from ...metrics_gpu.grounding.scores import Grounding, GroundingScores, grounding
-from ...metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
-from ...metrics_gpu.statistics.aggregate import macro_mean
-from ...metrics_gpu.statistics.bootstrap import Interval
-from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
-from ..results.choices import DEFAULTS, Choices
-from ..results.load import CellRows
-from ..results.pairs import ScoredPairs
-from .numbers import FIELDS, Number
+from ....metrics_gpu.grounding.curves import dice_curves
+from ....metrics_gpu.grounding.replicates import Search
+from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, grounding
+from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
+from ....metrics_gpu.statistics.aggregate import macro_mean
+from ....metrics_gpu.statistics.bootstrap import Interval
+from ....metrics_gpu.statistics.proportions import SMALL, wilson_interval
+from ..choices import DEFAULTS, Choices
+from ..load import CellRows
+from ..pairs import ScoredPairs
+from .fields import FIELDS, Number
 from .spread import Recognised, Spread, spread_of
 
 if TYPE_CHECKING:
-    from ..results.patients import Patients
+    from ..patients import Patients
 
 __all__ = ["MEANS", "CellValues", "cell_values"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ...metrics_gpu.statistics.bootstrap import Interval
+from ....metrics_gpu.statistics.bootstrap import Interval
 
 __all__ = ["FIELDS", "GROUNDING", "RECOGNITION", "Number"]
 
