@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
+
+from ..compiled import compiled, readonly
 
 __all__ = ["walk"]
 
@@ -66,28 +65,17 @@ def _walk(
         cells[b, 0], cells[b, 1] = right, n
 
 
-def _compile(signature: Any) -> Any:
-    """njit with an on-disk cache; without one where neither the package nor the home directory can be written."""
-    try:
-        return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(_walk)
-    except RuntimeError:
-        return numba.njit(signature, nogil=True, error_model="numpy")(_walk)
-
-
-def _readonly(dtype: Any, ndim: int) -> Any:
-    return types.Array(dtype, ndim, "C", readonly=True)
-
-
-walk = _compile(
+walk = compiled(
+    _walk,
     types.void(
-        _readonly(types.uint16, 2),
-        _readonly(types.int64, 1),
-        *([_readonly(types.boolean, 1)] * 2),
-        _readonly(types.int64, 1),
+        readonly(types.uint16, 2),
+        readonly(types.int64, 1),
+        *([readonly(types.boolean, 1)] * 2),
+        readonly(types.int64, 1),
         types.int64,
         types.float64[:, ::1],
         types.float64[:, ::1],
-    )
+    ),
 )
 """counts uint16 [B, G]; per image in order of falling score: patient int64 [N], truth and last of its score, both
 bool [N]; positive int64, the patients of the true ones; cut: how many of the N are marked as positive, the first of

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numba
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from ..compiled import compiled, readonly
 from .thresholds import LEVELS, THRESHOLDS
 
 __all__ = ["sweep_batch"]
@@ -41,14 +41,6 @@ _UNUSED: Final = np.uint8(127)  # code of the pixels that fill a row up to whole
 _ONE, _HUNDRED = np.float32(1), np.float32(100)
 _BIAS: Final = np.float32(128)  # in [128, 256) a float32 has 7 integer and 16 fraction bits behind a fixed exponent
 _E: Final = 2.0**-24
-
-
-def _compile(function: Any, signature: Any = None) -> Any:
-    """njit with an on-disk cache; without one where neither the package nor the home directory can be written."""
-    try:
-        return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError:
-        return numba.njit(signature, nogil=True, error_model="numpy")(function)
 
 
 def _blend(a: Float, b: Float, weight: float, out: Float) -> None:
@@ -128,13 +120,13 @@ def _seen(lo: Int) -> tuple[int, int]:
     return (0, 0) if len(seen) == 0 else (int(seen[0]), int(seen[-1]) + 1)
 
 
-_blend_c = _compile(_blend)
-_horizontal_c = _compile(_horizontal)
-_span_c = _compile(_span)
-_bin_c = _compile(_bin)
-_classify_c = _compile(_classify)
-_spread_c = _compile(_spread)
-_seen_c = _compile(_seen)
+_blend_c = compiled(_blend)
+_horizontal_c = compiled(_horizontal)
+_span_c = compiled(_span)
+_bin_c = compiled(_bin)
+_classify_c = compiled(_classify)
+_spread_c = compiled(_spread)
+_seen_c = compiled(_seen)
 
 
 def _extremes(rows: Float, ends: Float, lo: Int, hi: Int, weight: Float, line: Float) -> tuple[Any, Any]:
@@ -154,7 +146,7 @@ def _extremes(rows: Float, ends: Float, lo: Int, hi: Int, weight: Float, line: F
     return minimum, maximum
 
 
-_extremes_c = _compile(_extremes)
+_extremes_c = compiled(_extremes)
 
 
 def _sweep(
@@ -275,21 +267,17 @@ def _sweep(
             levels[p, 0, k], levels[p, 1, k] = total, total_inside
 
 
-def _readonly(dtype: Any, ndim: int) -> Any:
-    return types.Array(dtype, ndim, "C", readonly=True)
-
-
 _SIGNATURE = types.void(
-    _readonly(types.float32, 3),
-    _readonly(types.uint32, 3),
+    readonly(types.float32, 3),
+    readonly(types.uint32, 3),
     types.int64,
-    _readonly(types.int32, 2),
-    *([_readonly(types.int32, 3), _readonly(types.float32, 2)] * 2),
+    readonly(types.int32, 2),
+    *([readonly(types.int32, 3), readonly(types.float32, 2)] * 2),
     types.int32[:, :, ::1],
     types.int32[:, ::1],
     types.boolean[:, ::1],
 )
-sweep_batch = _compile(_sweep, _SIGNATURE)
+sweep_batch = compiled(_sweep, _SIGNATURE)
 """The kernel behind `sweep.sweep`, which checks and prepares its arguments; all arrays are C-contiguous.
 
 saliency float32 [P, h, w]; masks uint32 [P, H, words], lowest bit first; width; tables int32 [P, 2], which axis table a

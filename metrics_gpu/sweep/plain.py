@@ -1,6 +1,6 @@
 """The sweep of protocols other than the default's, on a CPU: any normalisation and any rising thresholds.
 
-A pixel at a time: division, then a binary search among the thresholds. About twenty times slower than `sweep_numba`,
+A pixel at a time: division, then a binary search among the thresholds. About twenty times slower than `cpu`,
 which knows that values lie in [0, 1] and thresholds 0.01 apart.
 """
 
@@ -12,7 +12,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from .cpu import _compile, _readonly, _seen_c
+from ..compiled import compiled, readonly
+from .cpu import _seen_c
 from .thresholds import LEVELS
 
 __all__ = ["sweep_plain"]
@@ -32,7 +33,7 @@ def _passed(m: float, thresholds: NDArray[np.float32]) -> int:
     return low
 
 
-_passed_c = _compile(_passed)
+_passed_c = compiled(_passed)
 
 
 def _sweep_plain(
@@ -100,20 +101,20 @@ def _sweep_plain(
             levels[p, 0, k], levels[p, 1, k] = total, total_inside
 
 
-_AXIS: list[Any] = [_readonly(types.int32, 3), _readonly(types.float32, 2)]
-sweep_plain = _compile(
+_AXIS: list[Any] = [readonly(types.int32, 3), readonly(types.float32, 2)]
+sweep_plain = compiled(
     _sweep_plain,
     types.void(
-        _readonly(types.float32, 3),
-        _readonly(types.uint32, 3),
+        readonly(types.float32, 3),
+        readonly(types.uint32, 3),
         types.int64,
-        _readonly(types.int32, 2),
+        readonly(types.int32, 2),
         *(_AXIS * 2),
         types.int64,
-        _readonly(types.float32, 1),
+        readonly(types.float32, 1),
         types.int32[:, :, ::1],
         types.int32[:, ::1],
         types.boolean[:, ::1],
     ),
 )
-"""As `sweep_numba.sweep_batch`, with `normalise` (0 minmax, 1 max, 2 none) and rising thresholds float32 [101]."""
+"""As `cpu.sweep_batch`, with `normalise` (0 minmax, 1 max, 2 none) and rising thresholds float32 [101]."""

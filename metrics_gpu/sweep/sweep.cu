@@ -19,7 +19,7 @@
 //
 // Compiled at run time; needs no header. Threads per block: a multiple of 32, at most THREADS.
 
-#include "sweep_map.cu"   // put in its place by sweep_cupy.source, as run-time compilation has no folder to look in
+#include "sweep_map.cu"   // put in its place by gpu.source, as run-time compilation has no folder to look in
 
 #define BINS (LEVELS + 1)   // bin b: the pixel passes b of the thresholds
 #define INSIDE 65536u       // one pixel in a counter's upper half

@@ -50,9 +50,10 @@ def test_equals_the_naive_map_on_the_evaluation_grid(cells, mode):
 
 def test_no_fused_multiply_add_in_the_machine_code():
     import numba
+    from xbench_fast.metrics_gpu.compiled import OPTIONS
     from xbench_fast.metrics_gpu.sweep import cpu as sweep_numba
 
-    fresh = numba.njit(sweep_numba.sweep_batch.signatures[0], nogil=True, error_model="numpy")(sweep_numba._sweep)
+    fresh = numba.njit(sweep_numba.sweep_batch.signatures[0], **OPTIONS)(sweep_numba._sweep)
     code = "\n".join(fresh.inspect_asm().values()).lower()
     assert "mul" in code
     assert not re.search(r"\bv?fn?m(add|sub|la|ls)\w*", code)
