@@ -67,7 +67,7 @@ class Radiograph:
         if finding not in self._classes:
             raise DataError(f"The dataset has no class '{finding}'; it has: {', '.join(self._classes)}.")
         if grid:
-            from .metrics_gpu.sweep.sweep import GRID, unpack_masks
+            from .metrics_gpu.sweep.masks import GRID, unpack_masks
 
             packed, _ = region_masks(self._case, self.size, [finding])
             return unpack_masks(packed[finding][None], GRID[1])[0] if packed else np.zeros(GRID, np.bool_)

@@ -88,7 +88,8 @@ def sweep_is_right(seed: int, sizes: tuple[int, ...] = (224, 97)) -> Row:
     """Random maps, flat, tied, huge and broken ones too, on two grids; a row."""
     import cupy
     import numpy as np
-    from xbench_fast.metrics_gpu.sweep.sweep import pack_masks, sweep
+    from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+    from xbench_fast.metrics_gpu.sweep.sweep import sweep
     from xbench_fast.runtime.benching.oracle import check_counts
 
     rng = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from xbench_fast.metrics_gpu.sweep.sweep import pack_masks
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.evaluation.scoring import Row, rows_table
 from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.differences import find_differences

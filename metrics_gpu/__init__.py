@@ -26,8 +26,9 @@ from .statistics.correlation import Correlation, correlation
 from .statistics.paired import PairedDifference, holm, paired_difference
 from .statistics.proportions import wilson_interval
 from .sweep.counts import Counts
+from .sweep.masks import GRID, pack_masks, unpack_masks
 from .sweep.sampling import MODES, Axis, Mode, axis
-from .sweep.sweep import GRID, pack_masks, sweep, unpack_masks
+from .sweep.sweep import sweep
 from .sweep.thresholds import LEVELS, THRESHOLDS, level, threshold_table
 
 __all__ = [

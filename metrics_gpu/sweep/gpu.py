@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import check_frames, check_maps, check_upsample, grid_size
 from .counts import Counts
 from .gpu_tables import DeviceTables
+from .masks import GRID
 from .sampling import Mode
-from .sweep import GRID
-from .tables import check_frames, check_upsample
 from .thresholds import LEVELS
 
 __all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]
@@ -71,22 +71,9 @@ def sweep_on_gpu(
 
     if not isinstance(masks, cupy.ndarray) or masks.dtype not in (np.bool_, np.uint8):
         raise TypeError("masks must be a bool or a packed uint8 CuPy array where the saliency is a CuPy array")
-    if masks.ndim != 3:
-        raise ValueError(f"masks must have three axes, [P, H, W] or packed [P, H, ceil(W / 8)], got {masks.shape}")
-    height, width = masks.shape[1:] if masks.dtype == np.bool_ else size or GRID
-    if masks.dtype == np.bool_ and size is not None and tuple(size) != (height, width):
-        raise ValueError(f"size {tuple(size)} does not fit masks of {(height, width)}")
-    if masks.dtype == np.uint8 and masks.shape[1:] != (height, (width + 7) // 8):
-        raise ValueError(f"packed masks of shape {masks.shape} do not fit size {(height, width)}")
-    if height < 1 or width < 1:
-        raise ValueError(f"the evaluation grid needs at least one pixel, got {(height, width)}")
-    if saliency.dtype != np.float32:
-        raise TypeError(f"saliency must be a float32 array, got {saliency.dtype} array")
-    if saliency.ndim != 3 or 0 in saliency.shape[1:]:
-        raise ValueError(f"saliency must have shape [P, h, w] with h, w >= 1, got {saliency.shape}")
+    height, width = grid_size(masks, size, GRID)
     pairs = len(masks)
-    if len(saliency) != pairs:
-        raise ValueError(f"{len(saliency)} saliency maps do not fit {pairs} masks")
+    check_maps(saliency, pairs)
     check_upsample(upsample)
     spans = check_frames(frames.get() if isinstance(frames, cupy.ndarray) else frames, pairs)
     with saliency.device, stream if stream is not None else cupy.cuda.get_current_stream():

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .masks import GRID
 from .sampling import Mode, axis
-from .sweep import GRID, Normalise
+from .sweep import Normalise
 
 __all__ = ["quantile_map", "scaled_map"]
 

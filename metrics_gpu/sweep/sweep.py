@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import check_frames, check_maps, check_upsample, grid_size, kind_of
 from .counts import Counts
+from .masks import GRID
 from .sampling import Mode
-from .tables import Tables, check_frames, check_upsample
+from .tables import Tables
 from .thresholds import LEVELS, Comparison, threshold_table
 
-__all__ = ["GRID", "Normalise", "pack_masks", "sweep", "unpack_masks"]
+__all__ = ["Normalise", "sweep"]
 
 Normalise = Literal["minmax", "max", "none"]
-
-GRID: Final = (224, 224)
-"""Height and width of the evaluation grid."""
-
-
-def pack_masks(masks: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Bit masks uint8 [P, H, ceil(W / 8)] of bool [P, H, W]: lowest bit first, every row filled up to whole bytes.
-
-    Raises TypeError unless `masks` is bool, ValueError unless it has three axes.
-    """
-    if not isinstance(masks, np.ndarray) or masks.dtype != np.bool_:
-        raise TypeError(f"masks to pack must be a bool array, got {_kind(masks)}")
-    if masks.ndim != 3:
-        raise ValueError(f"masks to pack must have shape [P, H, W], got {masks.shape}")
-    return np.packbits(masks, axis=-1, bitorder="little")
-
-
-def unpack_masks(packed: NDArray[np.uint8], width: int) -> NDArray[np.bool_]:
-    """The bool [P, H, width] that `pack_masks` packed."""
-    return np.unpackbits(packed, axis=-1, count=width, bitorder="little").astype(np.bool_)
 
 
 def sweep(
@@ -82,14 +64,13 @@ def sweep(
         return sweep_on_gpu(saliency, masks, size, frames, upsample, kind, thresholds, stream)
     if stream is not None:
         raise TypeError("a stream is for maps that are CuPy arrays")
-    height, width, words = _as_words(masks, size)
-    pairs = len(words)
-    if not isinstance(saliency, np.ndarray) or saliency.dtype != np.float32:
-        raise TypeError(f"saliency must be a float32 array, got {_kind(saliency)}")
-    if saliency.ndim != 3 or 0 in saliency.shape[1:]:
-        raise ValueError(f"saliency must have shape [P, h, w] with h, w >= 1, got {saliency.shape}")
-    if len(saliency) != pairs:
-        raise ValueError(f"{len(saliency)} saliency maps do not fit {pairs} masks")
+    if not isinstance(masks, np.ndarray) or masks.dtype not in (np.bool_, np.uint8):
+        raise TypeError(f"masks must be a bool or a packed uint8 array, got {kind_of(masks)}")
+    height, width = grid_size(masks, size, GRID)
+    if not isinstance(saliency, np.ndarray):
+        raise TypeError(f"saliency must be a float32 array, got {kind_of(saliency)}")
+    pairs = len(masks)
+    check_maps(saliency, pairs)
     check_upsample(upsample)
     if pairs == 0:
         return Counts.empty()
@@ -97,7 +78,7 @@ def sweep(
     levels = np.empty((pairs, 2, LEVELS), np.int32)
     single = np.empty((pairs, 2), np.int32)
     flags = np.empty((pairs, 2), np.bool_)
-    common = (np.ascontiguousarray(saliency), words, width, *tables.arrays)
+    common = (np.ascontiguousarray(saliency), _as_words(masks), width, *tables.arrays)
     if (normalise, comparison, tau_scale) == ("minmax", ">=", 1.0):
         from .cpu import sweep_batch  # compiles, so only where a sweep is run
 
@@ -112,32 +93,11 @@ def sweep(
     return Counts(area, overlap, region, argmax, hit, degenerate)
 
 
-def _kind(value: object) -> str:
-    return f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__
-
-
-def _as_words(
-    masks: NDArray[np.bool_] | NDArray[np.uint8], size: tuple[int, int] | None
-) -> tuple[int, int, NDArray[np.uint32]]:
-    """Height, width and the masks as rows of 32-bit words."""
-    if not isinstance(masks, np.ndarray) or masks.dtype not in (np.bool_, np.uint8):
-        raise TypeError(f"masks must be a bool or a packed uint8 array, got {_kind(masks)}")
-    if masks.ndim != 3:
-        raise ValueError(f"masks must have three axes, [P, H, W] or packed [P, H, ceil(W / 8)], got {masks.shape}")
-    if masks.dtype == np.bool_:
-        height, width = masks.shape[1:]
-        if size is not None and tuple(size) != (height, width):
-            raise ValueError(f"size {tuple(size)} does not fit masks of {(height, width)}")
-        packed = np.packbits(masks, axis=-1, bitorder="little")
-    else:
-        height, width = GRID if size is None else size
-        packed = masks.view(np.uint8)
-        if packed.shape[1:] != (height, (width + 7) // 8):
-            raise ValueError(f"packed masks of shape {packed.shape} do not fit size {(height, width)}")
-    if height < 1 or width < 1:
-        raise ValueError(f"the evaluation grid needs at least one pixel, got {(height, width)}")
+def _as_words(masks: NDArray[np.bool_] | NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Checked masks as rows of 32-bit words."""
+    packed = np.packbits(masks, axis=-1, bitorder="little") if masks.dtype == np.bool_ else masks.view(np.uint8)
     short = -packed.shape[2] % 4
     if short:
         packed = np.pad(packed, ((0, 0), (0, 0), (0, short)))
     words = np.ascontiguousarray(packed).view(np.dtype("<u4"))
-    return height, width, np.require(words, np.uint32, ("C", "A"))
+    return np.require(words, np.uint32, ("C", "A"))

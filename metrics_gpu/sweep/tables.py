@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .sampling import MODES, Axis, Mode, axis
+from .sampling import Axis, Mode, axis
 
-__all__ = ["Tables", "check_frames", "check_upsample"]
+__all__ = ["Tables"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,25 +44,6 @@ class Tables:
         y_tables, used[:, 0] = _tables(spans[:, 0::2], cells[0], size[0], upsample)
         x_tables, used[:, 1] = _tables(spans[:, 1::2], cells[1], size[1], upsample)
         return Tables(used, *_stacked(y_tables), *_stacked(x_tables))
-
-
-def check_upsample(upsample: Mode) -> None:
-    """ValueError for an unknown upsampling."""
-    if upsample not in MODES:
-        raise ValueError(f"unknown upsampling {upsample!r}; known: {', '.join(MODES)}")
-
-
-def check_frames(frames: NDArray[np.float64] | None, pairs: int) -> NDArray[np.float64]:
-    """Checked fields of view [P, 4]; a single row if all pairs share the whole frame."""
-    if frames is None:
-        return np.array([[0.0, 0.0, 1.0, 1.0]])
-    spans = np.asarray(frames, np.float64)
-    if spans.shape != (pairs, 4):
-        raise ValueError(f"frames must have shape {(pairs, 4)}, got {spans.shape}")
-    bad = np.flatnonzero(~(np.isfinite(spans).all(axis=1) & (spans[:, :2] < spans[:, 2:]).all(axis=1)))
-    if len(bad):
-        raise ValueError(f"frame {bad[0]} must be finite with y0 < y1 and x0 < x1, got {spans[bad[0]].tolist()}")
-    return spans
 
 
 def _tables(spans: NDArray[np.float64], cells: int, pixels: int, mode: Mode) -> tuple[list[Axis], NDArray[np.intp]]:

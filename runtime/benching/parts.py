@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.sweep.sweep import pack_masks, sweep
+from ...metrics_gpu.sweep.masks import pack_masks
+from ...metrics_gpu.sweep.sweep import sweep
 from .ceilings import Ceilings, gpu_errors
 from .inputs import make_pairs
 from .measurement import Limit, Measurement

@@ -11,7 +11,8 @@ import numpy as np
 
 from ...engines.errors import EngineError
 from ...metrics_gpu.grounding.protocols import protocol
-from ...metrics_gpu.sweep.sweep import sweep, unpack_masks
+from ...metrics_gpu.sweep.masks import unpack_masks
+from ...metrics_gpu.sweep.sweep import sweep
 from ..cache.prepared_set import PreparedSet
 from ..cache.preparing import prepare
 from ..datasets.base import Case

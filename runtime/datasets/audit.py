@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...engines.errors import ImageAccessError, ImageError
+from ...metrics_gpu.sweep.masks import GRID
 from ..host.machine import usable_cores
 from ..host.paths import has_file, has_folder
 from ..images.decode import is_there, read_grey
@@ -20,7 +21,6 @@ from .regions import AtLeast, Boxes, Union
 
 __all__ = ["Audit", "Check", "audit"]
 
-_GRID = 224
 _NAMED = 20  # examples kept of each kind; the counts are complete
 
 
@@ -193,7 +193,7 @@ class _Regions:
                     found.misfits.append(f"{case.case_id}: {text}; the image seems to be resized")
                     if exact:  # it cannot be drawn
                         continue
-                grid, rescued = region_grid(region, *size, _GRID)
+                grid, rescued = region_grid(region, *size, GRID[0])
                 found.rescued += rescued
                 if not grid.any():
                     found.empty.append(f"{case.case_id}: the region of '{finding}' covers no pixel of the image")

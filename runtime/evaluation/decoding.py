@@ -88,7 +88,7 @@ def region_masks(
 ) -> tuple[dict[str, NDArray[np.uint8]], frozenset[str]]:
     """The non-empty regions of `findings`, drawn on a native grid of `size`, as packed bits uint8 [224, 28], and which
     of them were rescued. Raises DataError when a region cannot be drawn."""
-    from ...metrics_gpu.sweep.sweep import pack_masks
+    from ...metrics_gpu.sweep.masks import pack_masks
     from ..datasets.masks import region_grid
 
     masks: dict[str, NDArray[np.uint8]] = {}

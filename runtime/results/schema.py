@@ -26,14 +26,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...metrics_gpu.sweep.masks import GRID as _SIZE
+from ...metrics_gpu.sweep.thresholds import LEVELS as THRESHOLD_COUNT
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["GRID", "RESULT_VERSION", "STATUSES", "THRESHOLD_COUNT", "result_schema"]
 
 RESULT_VERSION = 2
-GRID = 224
-THRESHOLD_COUNT = 101
+GRID = _SIZE[0]
 STATUSES = ("ok", "missing", "unreadable")
 
 

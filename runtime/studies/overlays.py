@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.maps import scaled_map
-from ...metrics_gpu.sweep.sweep import GRID, unpack_masks
+from ...metrics_gpu.sweep.masks import GRID, unpack_masks
 from ...metrics_gpu.sweep.thresholds import threshold_table
 from ..results.maps import MapRows
 

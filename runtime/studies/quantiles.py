@@ -7,7 +7,8 @@ import numpy as np
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.maps import quantile_map, scaled_map
-from ...metrics_gpu.sweep.sweep import GRID, sweep
+from ...metrics_gpu.sweep.masks import GRID
+from ...metrics_gpu.sweep.sweep import sweep
 from ..results.load import StoredRun
 from .kept_maps import kept_maps
 from .material import StudyCell

@@ -132,7 +132,7 @@ def drawn_rows(drawn: Decoded, findings: Sequence[str]) -> list[Row]:
 
 
 def _count_whole(row: Row, packed: NDArray[np.uint8]) -> None:
-    from ....metrics_gpu.sweep.sweep import unpack_masks
+    from ....metrics_gpu.sweep.masks import unpack_masks
 
     mask = unpack_masks(packed[None], GRID)[0]
     row.region_area, row.argmax, row.degenerate = int(mask.sum()), 0, False

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.sweep.sweep import unpack_masks
+from ....metrics_gpu.sweep.masks import unpack_masks
 from ...datasets.runlengths import encode_runs
 from ...results.load import StoredRun
 from ...results.maps import load_maps

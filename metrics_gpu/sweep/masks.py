@@ -1,0 +1,32 @@
+"""Regions as the sweep takes them: the evaluation grid, and masks packed to bits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arguments import kind_of
+
+__all__ = ["GRID", "pack_masks", "unpack_masks"]
+
+GRID: Final = (224, 224)
+"""Height and width of the evaluation grid."""
+
+
+def pack_masks(masks: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Bit masks uint8 [P, H, ceil(W / 8)] of bool [P, H, W]: lowest bit first, every row filled up to whole bytes.
+
+    Raises TypeError unless `masks` is bool, ValueError unless it has three axes.
+    """
+    if not isinstance(masks, np.ndarray) or masks.dtype != np.bool_:
+        raise TypeError(f"masks to pack must be a bool array, got {kind_of(masks)}")
+    if masks.ndim != 3:
+        raise ValueError(f"masks to pack must have shape [P, H, W], got {masks.shape}")
+    return np.packbits(masks, axis=-1, bitorder="little")
+
+
+def unpack_masks(packed: NDArray[np.uint8], width: int) -> NDArray[np.bool_]:
+    """The bool [P, H, width] that `pack_masks` packed."""
+    return np.unpackbits(packed, axis=-1, count=width, bitorder="little").astype(np.bool_)
