@@ -10,7 +10,7 @@ from .grounding.scores import Grounding, GroundingScores, grounding
 from .grounding.search import model_levels, patient_halves
 from .grounding.strata import Stratum, size_strata, strata_of
 from .grounding.tolerance import region_distance, tolerant_hits, tolerant_share
-from .recognition.delong import AucDifference, AucEstimate, auc_difference, auc_differences, auc_estimate, midranks
+from .recognition.delong import AucDifference, AucEstimate, auc_difference, auc_differences, auc_estimate
 from .recognition.replicates import RecognitionReplicates, recognition_replicates
 from .recognition.scores import ClassRecognition, Recognition, probability, recognition
 from .statistics.aggregate import macro_mean, micro_mean, percent
@@ -69,7 +69,6 @@ __all__ = [
     "level",
     "macro_mean",
     "micro_mean",
-    "midranks",
     "model_levels",
     "pack_masks",
     "paired_difference",

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sweep.sampling import axis
-from .shapes import fill_holes, without_single_pixels
 
-__all__ = ["SEARCHED", "TUNED", "iou", "native_map", "otsu_level", "pointing_hit", "segment"]
+__all__ = ["SEARCHED", "TUNED", "iou", "native_map", "otsu_level", "pointing_hit", "segment", "with_filled_holes"]
 
 TUNED: Final[Mapping[str, float]] = {
     "Airspace Opacity": 0.4,
@@ -34,6 +33,8 @@ TUNED: Final[Mapping[str, float]] = {
     "Support Devices": 0.4,
 }
 """The benchmark's thresholds for its Grad-CAM maps, tuned on the validation set in steps of 0.1."""
+
+_NEIGHBOURS: Final = np.arange(9).reshape(3, 3) != 4
 
 SEARCHED: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 """The thresholds among which the benchmark tunes one for each class."""
@@ -81,7 +82,18 @@ def segment(native: NDArray[np.float32], threshold: float | None = None) -> NDAr
     if threshold is not None:
         return np.asarray(scaled > np.float32(threshold))
     levels = (np.float32(255) * scaled).astype(np.uint8)
-    return fill_holes(without_single_pixels(levels > otsu_level(levels)))
+    return with_filled_holes(levels > otsu_level(levels))
+
+
+def with_filled_holes(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool [H, W]: the mask as its filled contours have it: with everything that it encloses, without single pixels.
+
+    Enclosed is a pixel from which no path over pixels that share a side, none of them of the mask, leads to the border.
+    A single pixel has none of its eight neighbours in the mask.
+    """
+    from scipy import ndimage
+
+    return np.asarray(ndimage.binary_fill_holes(mask & ndimage.binary_dilation(mask, _NEIGHBOURS)), np.bool_)
 
 
 def otsu_level(levels: NDArray[np.uint8]) -> int:

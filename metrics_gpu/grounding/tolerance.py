@@ -54,9 +54,9 @@ def tolerant_share(
     """
     _check_masks(masks, width)
     _check_tolerance(tolerance_px)
+    from scipy.ndimage import distance_transform_edt
+
     reach = int(tolerance_px)
-    # Of a row this far above or below the region's, so many columns to either side are near enough.
-    sides = [int(np.sqrt(tolerance_px**2 - y**2)) for y in range(reach + 1)]
     share = np.zeros(len(masks))
     for p, mask in enumerate(masks):
         region = _region(mask, width)
@@ -65,23 +65,8 @@ def tolerant_share(
             continue
         top, left = max(rows[0] - reach, 0), max(columns[0] - reach, 0)
         part = region[top : rows[-1] + reach + 1, left : columns[-1] + reach + 1]
-        beside = _columns_away(part)
-        near = np.zeros_like(part)
-        for y in range(min(reach, len(part) - 1) + 1):
-            wide = beside <= sides[y]
-            near[: len(part) - y] |= wide[y:]
-            near[y:] |= wide[: len(part) - y]
-        share[p] = near.sum() / region.size
+        share[p] = np.count_nonzero(distance_transform_edt(~part) <= tolerance_px) / region.size
     return share
-
-
-def _columns_away(part: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """int32 [H, W]: columns from each pixel to the nearest one of the region in its row; 2**29 or more without any."""
-    far = np.int32(2**30)
-    place = np.arange(part.shape[1], dtype=np.int32)
-    before = np.maximum.accumulate(np.where(part, place, -far), axis=1)
-    after = np.minimum.accumulate(np.where(part, place, far)[:, ::-1], axis=1)[:, ::-1]
-    return np.minimum(place - before, after - place)
 
 
 def _check_masks(masks: NDArray[np.bool_] | NDArray[np.uint8], width: int) -> None:

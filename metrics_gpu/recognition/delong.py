@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Interval
 
-__all__ = ["AucDifference", "AucEstimate", "auc_difference", "auc_differences", "auc_estimate", "midranks"]
+__all__ = ["AucDifference", "AucEstimate", "auc_difference", "auc_differences", "auc_estimate"]
 
 
 @dataclass(frozen=True)
@@ -44,26 +44,19 @@ class AucDifference:
     p: float | None
 
 
-def midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks 1..N of float [N]; tied values share the mean of theirs."""
-    distinct, index, count = np.unique(values, return_inverse=True, return_counts=True)
-    del distinct
-    last = np.cumsum(count)
-    middle: NDArray[np.float64] = (last - (count - 1) / 2.0)[index]
-    return middle
-
-
 def _components(
     score: NDArray[np.floating], truth: NDArray[np.bool_]
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
     """AUC and its components: of each positive the share of negatives below it, and of each negative the share of
     positives above it, half for ties."""
+    from scipy.stats import rankdata
+
     values = np.asarray(score, np.float64)
     positive, negative = values[truth], values[~truth]
     m, n = len(positive), len(negative)
-    ranks = midranks(values)
-    of_positive = (ranks[truth] - midranks(positive)) / n
-    of_negative = 1.0 - (ranks[~truth] - midranks(negative)) / m
+    ranks = rankdata(values)
+    of_positive = (ranks[truth] - rankdata(positive)) / n
+    of_negative = 1.0 - (ranks[~truth] - rankdata(negative)) / m
     return float(of_positive.mean()), of_positive, of_negative
 
 

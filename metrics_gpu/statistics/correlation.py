@@ -14,7 +14,6 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from ..recognition.delong import midranks
 from .bootstrap import REPLICATES, SEED, Interval, draw_patients, patient_index, percentile_interval
 
 __all__ = ["Correlation", "correlation", "replicated_r2", "without_group_means"]
@@ -72,6 +71,8 @@ def correlation(
     r = _pearson(a, b)
     if r is None:
         return Correlation(n)
+    from scipy.stats import rankdata
+
     slope = r * float(b.std() / a.std())
     fisher, fisher_r2 = _fisher(r, n, level) if groups is None else (None, None)
     index, units = patient_index(range(n) if groups is None else groups)
@@ -87,7 +88,7 @@ def correlation(
         r2=r * r,
         slope=slope,
         intercept=float(b.mean() - slope * a.mean()),
-        spearman=_pearson(midranks(a), midranks(b)),
+        spearman=_pearson(rankdata(a), rankdata(b)),
         fisher=fisher,
         fisher_r2=fisher_r2,
         bootstrap_r2=percentile_interval(_weighted_r2(counts, a, b), level),

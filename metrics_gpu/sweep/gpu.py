@@ -23,7 +23,8 @@ from .thresholds import LEVELS
 __all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]
 
 OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true")
-"""Compiler options: nothing fused, subnormals kept, true division. The kernel's intrinsics ask for the same."""
+"""Compiler options of NVRTC and nvcc alike, wherever the source is compiled: nothing fused, subnormals kept, true
+division. The kernel's intrinsics ask for the same."""
 
 THREADS: Final = 256
 

@@ -16,7 +16,6 @@ from xbench_fast.metrics_gpu import (
     auc_estimate,
     draw_patients,
     holm,
-    midranks,
     paired_difference,
     recognition_replicates,
     wilson_interval,
@@ -106,7 +105,6 @@ def test_delong_edges():
     assert (equal.difference, equal.z, equal.p) == (0, 0, 1)
     apart = auc_difference(np.arange(4.0), -np.arange(4.0), np.array([0, 0, 1, 1]))
     assert apart.difference == 1 and apart.z is None and apart.p is None
-    assert midranks(np.array([3.0, 1, 3, 2])).tolist() == [3.5, 1, 3.5, 2]
     for score, label, words in [
         (np.zeros(3), np.array([0, 1]), "one shape"),
         (np.array([0, np.nan]), np.array([0, 1]), "image 1 is not finite"),
