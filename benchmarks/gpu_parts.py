@@ -35,13 +35,16 @@ def missing(*modules: str) -> str | None:
 
 def compiler(seconds: float) -> Iterator[Row]:
     """What nvcc says about the kernel's registers and spills."""
+    from xbench_fast.metrics_gpu.sweep.gpu import OPTIONS, source
+
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         yield row("nvcc sm_90", "not run", "there is no nvcc")
         return
     with tempfile.TemporaryDirectory() as folder:
-        options = ["-std=c++17", "-arch=sm_90", "-cubin", "-fmad=false", "-Xptxas", "-v"]
-        command = [nvcc, *options, "-o", f"{folder}/sweep.cubin", str(ROOT / "metrics_gpu/sweep/sweep.cu")]
+        code = Path(folder, "sweep.cu")
+        code.write_text(source())
+        command = [nvcc, *OPTIONS, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o", f"{folder}/sweep.cubin", str(code)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     found = re.search(r"'sweep' for.*?(\d+) bytes spill stores.*?Used (\d+) registers.*?(\d+) bytes smem",
                       done.stdout + done.stderr, re.S)  # fmt: skip

@@ -13,9 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+from xbench_fast.metrics_gpu.sweep.gpu import OPTIONS
 
 SHIM = Path(__file__).resolve().parent / "cuda_shim"
-FLAGS = ["-std=c++17", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unknown-pragmas"]
+# The one option of the device that changes the arithmetic here is the one against fused products and sums.
+FLAGS = [OPTIONS[0], "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unknown-pragmas"]
 
 
 class ndarray(np.ndarray):
@@ -79,7 +81,8 @@ def fake_cupy(library: ctypes.CDLL, threads: int | None = None):
 
     class RawModule:
         def __init__(self, code, options, backend):
-            assert "sweep(" in code and "#include" not in code and "--fmad=false" in options and backend == "nvrtc"
+            assert "sweep(" in code and "#include" not in code and options == OPTIONS and backend == "nvrtc"
+            assert OPTIONS[0].startswith("--std=") and "--fmad=false" in OPTIONS
 
         def get_function(self, name):
             function = getattr(library, f"shim_{name}")

@@ -9,30 +9,24 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import cupy_on_cpu
 import pytest
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
+from xbench_fast.metrics_gpu.sweep.sweep import Normalise
+from xbench_fast.metrics_gpu.sweep.thresholds import LEVELS
 
 
-def test_it_compiles_for_the_target_device(root, tmp_path, record_property):
+def test_it_compiles_for_the_target_device(tmp_path, record_property):
     """nvcc for sm_90: registers, shared memory and no spills, nothing fused."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("nvcc is not on this machine")
     cubin = tmp_path / "sweep.cubin"
-    options = [
-        "-arch=sm_90",
-        "-cubin",
-        "-Xptxas",
-        "-v",
-        "-fmad=false",
-        "-ftz=false",
-        "-prec-div=true",
-        "-Werror",
-        "all-warnings",
-    ]
-    source = root / "metrics_gpu/sweep/sweep.cu"
+    options = [*sweep_cupy.OPTIONS, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-Werror", "all-warnings"]
+    source = tmp_path / "sweep.cu"
+    source.write_text(sweep_cupy.source())
     done = subprocess.run(
         [nvcc, *options, "-o", cubin, source], capture_output=True, text=True, timeout=300, check=False
     )
@@ -44,7 +38,7 @@ def test_it_compiles_for_the_target_device(root, tmp_path, record_property):
     assert set(re.findall(r"(\d+) bytes spill", report)) == {"0"}
     assert int(used["sweep"][1]) <= 64 and int(used["sweep"][2]) <= 48 * 1024
     ptx = subprocess.run(
-        [nvcc, "-arch=sm_90", "-ptx", "-fmad=false", "-o", "-", source],
+        [nvcc, *sweep_cupy.OPTIONS, "-arch=sm_90", "-ptx", "-o", "-", source],
         capture_output=True,
         text=True,
         timeout=300,
@@ -52,6 +46,14 @@ def test_it_compiles_for_the_target_device(root, tmp_path, record_property):
     ).stdout
     ptx = ptx.split(".entry sweep")[1]
     assert "mul.rn.f32" in ptx and "div.rn.f32" in ptx and ".ftz" not in ptx and "approx" not in ptx
+
+
+def test_the_sources_constants_are_pythons():
+    code = sweep_cupy.source()
+    for name, value in (("LEVELS", LEVELS), ("THREADS", sweep_cupy.THREADS)):
+        assert re.findall(rf"#define {name} +(\d+)", code) == [str(value)]
+    kinds = re.findall(r"#define (MINMAX|MAX_ONLY) +(\d+)", code)
+    assert kinds == [("MINMAX", "0"), ("MAX_ONLY", "1")] and get_args(Normalise)[:2] == ("minmax", "max")
 
 
 def test_it_compiles_at_run_time_with_the_options_cupy_passes():
