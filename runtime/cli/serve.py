@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..host.sizes import parse_bytes
+from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
 from .options import bundle_options, config_option, resolve_config
 
 if TYPE_CHECKING:
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
     from ..serving.access_log import AccessLog
     from ..serving.grpc.transport import GrpcTransport
     from ..serving.inference.models import ServedModel
-    from ..serving.server import ServerSettings
 
 __all__ = ["serve"]
+
+PORT = click.IntRange(0, 65535)
 
 
 @click.command("serve", short_help="Answer requests for exported models over HTTP and gRPC.")
@@ -32,46 +35,67 @@ __all__ = ["serve"]
     help="Bundle name, path to a bundle, or model name; can be repeated.  [default: every bundle found]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; 0.0.0.0 exposes the server.")
+@click.option("--port", type=PORT, default=8000, show_default=True, help="Port; 0 takes a free one.")
+@click.option("--grpc-port", type=PORT, help="Answer gRPC too, on this port; 0 takes a free one.  [default: HTTP only]")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 takes a free one."
+    "--health-port",
+    type=PORT,
+    help="Answer health checks and metrics on this port too, which connections to the other port cannot block; "
+    "0 takes a free one.  [default: the other port only]",
 )
 @click.option(
-    "--grpc-port",
-    type=click.IntRange(0, 65535),
-    help="Answer gRPC too, on this port; 0 takes a free one.  [default: HTTP only]",
-)
-@click.option(
-    "--max-batch", type=click.IntRange(min=1), default=16, show_default=True, help="Images of an engine call."
+    "--max-batch",
+    type=click.IntRange(min=1),
+    default=ServiceSettings.max_batch,
+    show_default=True,
+    help="Images of an engine call.",
 )
 @click.option(
     "--max-delay-ms",
     type=click.FloatRange(min=0, max=1000),
-    default=2.0,
+    default=1e3 * ServiceSettings.max_delay,
     show_default=True,
     help="How long the first image of a batch waits for others.",
 )
 @click.option(
     "--queue",
     type=click.IntRange(min=1),
-    default=64,
+    default=ServiceSettings.queue,
     show_default=True,
-    help="Images of a model that may be on their way; more are refused with status 429.",
+    help="Queue limit: images of a model that are accepted and not answered yet; more are refused with status 429.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds for a request."
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=ServiceSettings.timeout,
+    show_default=True,
+    help="Seconds for a request.",
 )
-@click.option("--max-body", metavar="SIZE", default="64MiB", show_default=True, help="Largest request.")
+@click.option(
+    "--max-body",
+    metavar="SIZE",
+    default=f"{HttpSettings.max_body >> 20}MiB",
+    show_default=True,
+    help="Largest request.",
+)
+@click.option(
+    "--http-parser",
+    type=click.Choice(["auto", "httptools", "h11"]),
+    default=ServerSettings.parser,
+    show_default=True,
+    help="What parses HTTP/1.1. h11 limits the size of headers and is slower; auto is httptools where it is installed.",
+)
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="File with the token clients must send; the variable XBENCH_FAST_TOKEN does the same.",
 )
-@click.option("--prompt-set", help="Set that answers where a request names none.  [default: the one of most findings]")
+@click.option("--prompt-set", help="Prompt set for requests that name none.  [default: the one with the most findings]")
 @click.option("--engine", default=None, help="Engine, or auto for the best that runs here.  [default: auto]")
 @click.option(
     "--threads", type=click.IntRange(min=1), help="Threads of each engine, and of decoding.  [default: all cores]"
 )
-@click.option("--access-log/--no-access-log", default=True, show_default=True, help="One JSON line a request.")
+@click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log one JSON line per request.")
 @bundle_options
 @config_option
 def serve(
@@ -79,11 +103,13 @@ def serve(
     host: str,
     port: int,
     grpc_port: int | None,
+    health_port: int | None,
     max_batch: int,
     max_delay_ms: float,
     queue: int,
     timeout: float,
     max_body: str,
+    http_parser: str,
     token_file: Path | None,
     prompt_set: str | None,
     engine: str | None,
@@ -94,59 +120,60 @@ def serve(
 ) -> int:
     """Serve exported models over HTTP and gRPC, by the Open Inference Protocol (KServe V2).
 
-    For research only: not a medical device. The server answers this machine alone unless --host says otherwise.
-    SIGTERM or Ctrl-C stops it after the requests it accepted are answered.
+    For research only: not a medical device. The server answers this machine alone unless --host says otherwise; to
+    expose it, put a reverse proxy in front. SIGTERM or Ctrl-C stops it after the requests it accepted are answered.
     """
     from ...engines.base import EngineOptions
     from ..evaluation.pairing import select_bundles
     from ..host.machine import usable_cores
     from ..serving.access_log import AccessLog
     from ..serving.bearer import read_token
-    from ..serving.http.app import HttpSettings
     from ..serving.inference.catalogue import Catalogue
-    from ..serving.inference.service import ServiceSettings
-    from ..serving.page import page_routes
-    from ..serving.server import ServerSettings, bind, event_loop, is_exposed
+    from ..serving.server import bind, event_loop, health_listener, is_exposed
     from ..serving.server import serve as run
 
     config = resolve_config(config_file, bundle_folders)
     token = read_token(token_file)
     cores = threads or config.eval.threads or usable_cores()
-    settings = ServerSettings(
-        service=ServiceSettings(max_batch, max_delay_ms / 1e3, queue, timeout, workers=cores),
-        http=HttpSettings(max_body=parse_bytes(max_body, "--max-body"), token=token, local_only=not is_exposed(host)),
+    service = ServiceSettings(max_batch, max_delay_ms / 1e3, queue, timeout, workers=cores)
+    http = HttpSettings(
+        max_body=parse_bytes(max_body, "--max-body"), token=token, local_only=not is_exposed(host), page=True
     )
+    settings = ServerSettings(service, http, parser=http_parser)
     bundles = select_bundles(config, models)
-    listener = bind(host, port)
-    with (
-        listener,
-        Catalogue(
-            bundles,
-            engine=engine or config.eval.engine,
-            threads=cores,
-            options=EngineOptions(max_batch, say=partial(click.echo, err=True)),
-            default_set=prompt_set,
-        ) as catalogue,
-    ):
+    with ExitStack() as stack:
+        listener = stack.enter_context(bind(host, port))
+        health = None if health_port is None else stack.enter_context(bind(host, health_port))
+        catalogue = stack.enter_context(
+            Catalogue(
+                bundles,
+                engine=engine or config.eval.engine,
+                threads=cores,
+                options=EngineOptions(max_batch, say=partial(click.echo, err=True)),
+                default_set=prompt_set,
+            )
+        )
         log = AccessLog(enabled=access_log)
-        extras = [] if grpc_port is None else [_grpc(host, grpc_port, settings, log)]
+        grpc = None if grpc_port is None else _grpc(host, grpc_port, settings, log)
 
         def announce() -> None:
             lines = _banner(listener, catalogue.models, exposed=is_exposed(host), guarded=token is not None)
-            for line in [lines[0], *(f"grpc://{extra.address}" for extra in extras), *lines[1:]]:
+            others = [] if grpc is None else [f"grpc://{grpc.address}"]
+            others += [] if health is None else [f"{_url(health)}/v2/health/ready"]
+            for line in [lines[0], *others, *lines[1:]]:
                 click.echo(line)
 
+        extras = [] if health is None else [health_listener(health, settings, log)]
+        extras += [] if grpc is None else [grpc]
         with asyncio.Runner(loop_factory=event_loop) as runner:
-            runner.run(
-                run(catalogue, listener, settings, log=log, announce=announce, routes=page_routes(), extras=extras)
-            )
+            runner.run(run(catalogue, listener, settings, log=log, announce=announce, extras=extras))
     click.echo("Stopped; every accepted request was answered.", err=True)
     return 0
 
 
 def _grpc(host: str, port: int, settings: ServerSettings, log: AccessLog) -> GrpcTransport:
     """gRPC under the limits of HTTP."""
-    from ..serving.grpc.transport import GrpcSettings, GrpcTransport
+    from ..serving.grpc.transport import GrpcTransport
 
     http = settings.http
     return GrpcTransport(
@@ -167,9 +194,7 @@ def _banner(listener: socket.socket, models: Mapping[str, ServedModel], *, expos
     """What a user sees first: address and models in one line, then what the answers are worth."""
     from ..serving.inference.metadata import NOTICE, weights_notice
 
-    host, port = listener.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    lines = [f"{address}  {', '.join(f'{name} ({model.info.backend})' for name, model in models.items())}"]
+    lines = [f"{_url(listener)}  {', '.join(f'{name} ({model.info.backend})' for name, model in models.items())}"]
     notices: dict[str, list[str]] = {}
     for name, model in models.items():
         notices.setdefault(weights_notice(model), []).append(name)
@@ -178,3 +203,8 @@ def _banner(listener: socket.socket, models: Mapping[str, ServedModel], *, expos
     if exposed and not guarded:
         lines.append("Other machines can reach this server and no token is asked for; see --token-file.")
     return lines
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

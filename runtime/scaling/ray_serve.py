@@ -21,10 +21,11 @@ from ...engines.bundle import find_bundles
 from ...engines.errors import ConfigError, MissingExtraError, XBenchError
 from ..serving.access_log import AccessLog
 from ..serving.bearer import TOKEN_VARIABLE, read_token
-from ..serving.http.app import HttpSettings, create_app
+from ..serving.http.app import create_app
 from ..serving.inference.catalogue import Catalogue
-from ..serving.inference.service import Service, ServiceSettings
+from ..serving.inference.service import Service
 from ..serving.metrics import Metrics
+from ..serving.settings import HttpSettings, ServiceSettings
 
 __all__ = ["Replica", "ReplicaSettings", "application", "build"]
 
@@ -121,10 +122,10 @@ def build(args: Mapping[str, str]) -> Any:
         "engine": "auto",
         "threads": 1,
         "prompt_set": "",
-        "max_batch": 16,
-        "max_delay_ms": 2.0,
-        "queue": 64,
-        "timeout": 30.0,
+        "max_batch": ServiceSettings.max_batch,
+        "max_delay_ms": 1e3 * ServiceSettings.max_delay,
+        "queue": ServiceSettings.queue,
+        "timeout": ServiceSettings.timeout,
         "token_file": "",
         "replicas": 1,
         "gpus": 0.0,

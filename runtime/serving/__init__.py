@@ -1,6 +1,7 @@
 """Exported models behind the Open Inference Protocol (KServe V2).
 
 server      sockets, signals, draining
+settings    what a server can be told, with defaults
 http/       the protocol over HTTP: routes, bodies, JSON and raw bytes
 grpc/       the protocol over gRPC
 protocol/   requests, answers, tensors and errors, whatever carries them
@@ -10,7 +11,4 @@ page/       the page at /, which asks /v2 as any client
 bearer      the token a client must send
 access_log  one JSON line a request
 metrics     Prometheus
-parsers     uvicorn's two HTTP/1.1 protocols, bounded alike
-joined      small writes of a response, joined into one
-connections time limits on connections (uvicorn)
 """

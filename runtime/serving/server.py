@@ -5,37 +5,30 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, ServingError
 from .access_log import AccessLog
-from .connections import Limits, guarded_protocol
-from .http.app import HttpSettings, create_app
+from .http.app import create_app, create_health_app
 from .http.middleware import is_loopback
 from .inference.catalogue import Catalogue
-from .inference.service import Service, ServiceSettings
+from .inference.service import Service
 from .metrics import Metrics
+from .settings import ServerSettings
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
+    from types import FrameType
 
-__all__ = ["Extra", "ServerSettings", "bind", "event_loop", "is_exposed", "serve"]
+    import uvicorn
+    from starlette.types import ASGIApp
+
+__all__ = ["Extra", "bind", "event_loop", "health_listener", "is_exposed", "serve"]
 
 Extra = Callable[[Service], AbstractAsyncContextManager[object]]
-_KEEP_ALIVE = 15
-_SPARE_FILES = 64
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """Everything a server can be told; see its parts."""
-
-    service: ServiceSettings = field(default_factory=ServiceSettings)
-    http: HttpSettings = field(default_factory=HttpSettings)
-    limits: Limits = field(default_factory=Limits)
+_KEEP_ALIVE = 15  # seconds
+_HEAD = 1 << 16  # bytes of a request's line and headers, for h11; httptools has no limit
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -75,22 +68,80 @@ async def serve(
     *,
     log: AccessLog,
     announce: Callable[[], None] = lambda: None,
-    routes: Sequence[BaseRoute] = (),
     extras: Sequence[Extra] = (),
 ) -> None:
     """Answers requests for the models of an open catalogue until SIGTERM or SIGINT, then answers those it accepted.
 
-    `extras`: other transports for the same service, which start before HTTP does and stop after it; `announce` is
-    called when requests are answered. Raises MissingExtraError.
+    `extras`: other listeners for the same service, which start before the one for HTTP does and stop after it;
+    `announce` is called when requests are answered. Raises MissingExtraError.
     """
-    uvicorn = _uvicorn()
+    _import_uvicorn()
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(Service(catalogue, settings.service, Metrics()))
         for extra in extras:
             await stack.enter_async_context(extra(service))
-        config = uvicorn.Config(
-            create_app(service, settings.http, log, routes),
-            http=guarded_protocol(_with_files(settings.limits)),
+        # What is loaded by now stays: the collector need not look at it again and again while requests are answered.
+        gc.collect()
+        gc.freeze()
+        stack.callback(gc.unfreeze)
+        server = _make_server(create_app(service, settings.http, log), settings, service, announce)
+        await server.serve(sockets=[listener])
+
+
+def health_listener(listener: socket.socket, settings: ServerSettings, log: AccessLog) -> Extra:
+    """Health and metrics on a listener of their own, which no number of other connections keeps from answering.
+
+    Use it as one of `serve`'s extras. It answers until every accepted request was answered.
+    """
+
+    @asynccontextmanager
+    async def answering(service: Service) -> AsyncIterator[None]:
+        server = _make_server(create_health_app(service, settings.http, log), settings, service)
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        while not (server.started or task.done()):  # signals go to the server that starts last
+            await asyncio.sleep(0.01)
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await task
+
+    return answering
+
+
+def is_exposed(host: str) -> bool:
+    """Whether other machines can reach a server that listens on `host`."""
+    return not is_loopback(host)
+
+
+def _make_server(
+    app: ASGIApp, settings: ServerSettings, service: Service, announce: Callable[[], None] = lambda: None
+) -> uvicorn.Server:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Ends with status 0 after a signal, as what it does then is what it was asked for."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if service.ready:
+                announce()
+            else:  # a signal came before this listener was ready
+                self.should_exit = True
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            self.force_exit = self.should_exit
+            self.should_exit = True
+            service.refuse()
+
+    return Server(
+        uvicorn.Config(
+            app,
+            http=settings.parser,
+            limit_concurrency=settings.connections,
+            h11_max_incomplete_event_size=_HEAD,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=int(settings.service.timeout) + 5,
             loop="asyncio",
             ws="none",
             lifespan="off",
@@ -99,55 +150,13 @@ async def serve(
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=int(settings.service.timeout) + 5,
         )
-        # What is loaded by now stays: the collector need not look at it again and again while requests are answered.
-        gc.collect()
-        gc.freeze()
-        stack.callback(gc.unfreeze)
-        await _make_server(uvicorn, config, service, announce).serve(sockets=[listener])
+    )
 
 
-def is_exposed(host: str) -> bool:
-    """Whether other machines can reach a server that listens on `host`."""
-    return not is_loopback(host)
-
-
-def _make_server(uvicorn: Any, config: Any, service: Service, announce: Callable[[], None]) -> Any:
-    class Server(uvicorn.Server):  # type: ignore[misc]
-        """Ends with status 0 after a signal, as what it does then is what it was asked for."""
-
-        should_exit: bool
-        force_exit: bool
-
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            announce()
-
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            self.force_exit = self.should_exit
-            self.should_exit = True
-            service.refuse()
-
-    return Server(config)
-
-
-def _uvicorn() -> Any:
+def _import_uvicorn() -> None:
     try:
         import starlette  # noqa: F401
-        import uvicorn
+        import uvicorn  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(f"{error.name} is not installed; install xbench-fast[serve].") from error
-    return uvicorn
-
-
-def _with_files(limits: Limits) -> Limits:
-    """Fewer connections where the process may not open that many files."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return limits
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = limits.connections if soft == resource.RLIM_INFINITY else max(1, soft - _SPARE_FILES)
-    return Limits(limits.headers, limits.body, limits.reading, min(limits.connections, room))

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -16,33 +15,16 @@ from ..access_log import AccessLog
 from ..bearer import Bearer
 from ..inference.service import Service
 from ..protocol.errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
+from ..settings import GrpcSettings
 from .calls import HEALTH, Call, Calls
 from .messages import SERVICE
 
-__all__ = ["GrpcSettings", "GrpcTransport"]
+__all__ = ["GrpcTransport"]
 
 _LOG = logging.getLogger(__name__)
 _IDLE_MS: Final = 300_000
 _LONGEST_SENTENCE: Final = 2000  # a status travels in a header, and headers are limited
 _IDENTITY_ONLY: Final = 1  # the set of compressions that has none but "identity": unpacked messages have no limit
-
-
-@dataclass(frozen=True)
-class GrpcSettings:
-    """host, port: where to listen, port 0 for a free one; max_body: bytes of a message; budget: bytes of all messages
-    in memory at once; calls: how many there may be at once; incoming: of these, how many whose message is not there,
-    as what the library has of it is not counted; reading: seconds until a message, and until its reply, must have gone
-    through; token: what a client must send, None for no check; grace: seconds for open calls at the end."""
-
-    host: str = "127.0.0.1"
-    port: int = 8001
-    max_body: int = 64 << 20
-    budget: int = 1 << 30
-    calls: int = 256
-    incoming: int = 64
-    reading: float = 60.0
-    token: str | None = None
-    grace: float = 35.0
 
 
 class GrpcTransport:
@@ -116,7 +98,7 @@ class _Caller:
         # A fault of this code: the client learns that there was one, the log which.
         except Exception:
             _LOG.exception("A gRPC call failed unexpectedly")
-            told, code = Internal("The server failed unexpectedly; its log says more."), Internal.code
+            told, code = Internal(), Internal.code
         finally:
             self._note(method, context, call, code, sent, time.perf_counter() - start)
         if told is not None:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..access_log import AccessLog
 from ..bearer import Bearer
 from ..metrics import Metrics
-from ..protocol.errors import BadRequest, RequestError
-from .error_response import error_body, error_headers
+from ..protocol.errors import BadRequest, Internal, RequestError
+from .errors import AmbiguousEnd, error_response
 
-__all__ = ["Application", "Guard", "Message", "Receive", "Send", "is_loopback"]
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["LOG_FIELDS", "Guard", "is_loopback"]
+
+LOG_FIELDS = "xbench.log"
+"""Key in an ASGI scope of what an endpoint adds to the line of the access log."""
+
+_LOG = logging.getLogger(__name__)
 
 
 class Guard:
-    """An ASGI application around another one.
+    """An ASGI middleware.
 
     token: what `Authorization: Bearer` must carry, None for no check; open_paths: paths that need no token (health, a
     page that asks for it). local_only: only host names that mean this machine are answered, so that no web page can
@@ -32,7 +37,7 @@ class Guard:
 
     def __init__(
         self,
-        app: Application,
+        app: ASGIApp,
         *,
         log: AccessLog,
         metrics: Metrics,
@@ -43,59 +48,68 @@ class Guard:
         self._app = app
         self._log = log
         self._metrics = metrics
-        self._bearer = Bearer(token)
+        self._bearer = None if token is None else Bearer(token)
         self._open_paths = frozenset(open_paths)
         self._local_only = local_only
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        seen = {"status": 0, "bytes": 0}
+        status = sent = 0
 
         async def noted(message: Message) -> None:
+            nonlocal status, sent
             if message["type"] == "http.response.start":
-                seen["status"] = message["status"]
-            elif message["type"] == "http.response.body":
-                seen["bytes"] += len(message.get("body", b""))
+                status = message["status"]
+            else:
+                sent += len(message.get("body", b""))
             await send(message)
 
         try:
             self._check(scope)
             await self._app(scope, receive, noted)
         except RequestError as error:
-            await _refuse(noted, error, close=_has_two_lengths(scope))
+            await error_response(error)(scope, receive, noted)
+        # A fault of this code: the client is told that there was one, the log which.
+        except Exception:
+            _LOG.exception("A request failed unexpectedly")
+            if not status:
+                await error_response(Internal())(scope, receive, noted)
         finally:
-            self._note(scope, seen, time.perf_counter() - start)
+            self._note(scope, status, sent, time.perf_counter() - start)
 
-    def _check(self, scope: Message) -> None:
-        headers = scope["headers"]
-        if _has_two_lengths(scope):
-            raise BadRequest("Content-Length and Transfer-Encoding stand together; send one of them.")
-        if self._local_only and not is_loopback(_host_name(_header(headers, b"host"))):
+    def _check(self, scope: Scope) -> None:
+        headers = dict(reversed(scope["headers"]))  # of those that stand twice, the first
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            raise AmbiguousEnd("Content-Length and Transfer-Encoding stand together; send one of them.")
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
+            raise BadRequest("The request must have one Host header.")
+        if self._local_only and not _is_local(b"".join(hosts)):
             raise BadRequest("This server answers under the name localhost only; start it with --host to expose it.")
-        if scope["path"] not in self._open_paths:
-            self._bearer.check(_header(headers, b"authorization"))
+        if self._bearer is not None and scope["path"] not in self._open_paths:
+            self._bearer.check(headers.get(b"authorization", b""))
 
-    def _note(self, scope: Message, seen: dict[str, int], seconds: float) -> None:
-        self._metrics.http(seen["status"])
+    def _note(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
+        self._metrics.http(status)
         if not self._log.enabled:
             return
         client = scope.get("client") or ("", 0)
+        fields = {"bytes_in": 0, **scope.get(LOG_FIELDS, {})}
+        route = getattr(scope.get("route"), "path", "") or ("/" if scope["path"] == "/" else "other")
         self._log.write(
             client=client[0],
             method=scope["method"][:16],
-            route=getattr(scope.get("route"), "path", "") or ("/" if scope["path"] == "/" else "other"),
-            status=seen["status"],
+            route=route,
+            status=status,
             ms=round(seconds * 1e3, 2),
-            bytes_in=int(scope.get("xbench.bytes_in", 0)),
-            bytes_out=seen["bytes"],
-            **scope.get("xbench.log", {}),
+            bytes_out=sent,
+            **fields,
         )
 
 
-@lru_cache(256)
 def is_loopback(name: str) -> bool:
     """Whether a host name or address can only mean this machine."""
     if name.lower().rstrip(".") == "localhost":
@@ -106,31 +120,10 @@ def is_loopback(name: str) -> bool:
         return False
 
 
-def _header(headers: Collection[tuple[bytes, bytes]], name: bytes) -> bytes:
-    for key, value in headers:
-        if key == name:
-            return value
-    return b""
-
-
-def _host_name(value: bytes) -> str:
-    """The name in a Host header, without its port and the brackets of an IPv6 address."""
-    text = value.decode("latin-1").strip()
+@lru_cache(256)
+def _is_local(host: bytes) -> bool:
+    """Whether the value of a Host header, with or without a port, means this machine."""
+    text = host.decode("latin-1").strip()
     if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.rpartition(":")[0] if text.count(":") == 1 else text
-
-
-def _has_two_lengths(scope: Message) -> bool:
-    """Whether a body's end is ambiguous: a proxy may take for a request what another one takes for a body."""
-    return bool(_header(scope["headers"], b"transfer-encoding") and _header(scope["headers"], b"content-length"))
-
-
-async def _refuse(send: Send, error: RequestError, *, close: bool = False) -> None:
-    body = error_body(error)
-    headers = [(key.encode(), value.encode()) for key, value in error_headers(error).items()]
-    headers += [(b"content-length", str(len(body)).encode())]
-    if close:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+        return is_loopback(text[1:].partition("]")[0])
+    return is_loopback(text.rpartition(":")[0] if text.count(":") == 1 else text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,49 +15,24 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from ....engines.errors import ConfigError, XBenchError
+from ....engines.errors import XBenchError
 from ..metrics import Metrics
 from ..protocol.errors import DeadlineExceeded, Internal, RequestError, as_request_error
 from ..protocol.requests import DRAWN, Answer, Request, check_request
 from ..queue.admission import Admission
 from ..queue.batcher import Batcher
+from ..settings import ServiceSettings
 from .answers import build_answer, check_answer_size
 from .catalogue import Catalogue
 from .images import prepare_request
 from .models import ServedModel
 
-__all__ = ["Service", "ServiceSettings"]
+__all__ = ["Service"]
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _CHEAP = frozenset({"findings", "logits", "logits_negative", "probabilities", "probabilities_pair", "saliency"})
 _CHEAP |= {"sizes", "frames"}
-
-
-@dataclass(frozen=True)
-class ServiceSettings:
-    """max_batch: images of an engine call; max_delay: seconds the first image of a batch waits for others; queue:
-    images of a model that may be on their way; timeout: seconds for a request; workers: threads that decode images and
-    draw maps, for all models together."""
-
-    max_batch: int = 16
-    max_delay: float = 0.002
-    queue: int = 64
-    timeout: float = 30.0
-    workers: int = 2
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError for a value that no server can run with."""
-        for name, least, most in (
-            ("max_batch", 1, math.inf),
-            ("max_delay", 0, 3600),
-            ("queue", 1, math.inf),
-            ("timeout", 1e-3, 86_400),
-            ("workers", 1, math.inf),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:  # not a number fits nowhere
-                raise ConfigError(f"The server's {name} is {value:g}; it must be from {least:g} to {most:g}.")
 
 
 @dataclass(frozen=True)
@@ -155,7 +129,7 @@ class Service:
         except Exception as error:
             _LOG.exception("A request for %s failed unexpectedly", known)
             code = Internal.code
-            raise Internal("The server failed unexpectedly; its log says more.") from error
+            raise Internal from error
         finally:
             self.metrics.request(known, code, time.perf_counter() - start, request.count)
 

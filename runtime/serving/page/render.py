@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-__all__ = ["page_policy", "page_routes", "page_text"]
+__all__ = ["page_policy", "page_route", "page_text"]
 
 _FOLDER = Path(__file__).parent
 _SHARED = ("elements", "theme", "saliency", "drawing")
 _SCRIPTS = ("protocol", "regions", "question", "bars", "card", "results", "sharing", "start")
 
 
-def page_routes() -> list[Route]:
+def page_route() -> Route:
     """The page at `/`, for an application that asks for no token there: the page asks for it itself."""
     from starlette.responses import Response
     from starlette.routing import Route
@@ -39,7 +39,7 @@ def page_routes() -> list[Route]:
     async def page(request: Request) -> Response:
         return Response(text, media_type="text/html", headers=headers)
 
-    return [Route("/", page, methods=["GET"])]
+    return Route("/", page)
 
 
 def page_text() -> str:

@@ -89,9 +89,12 @@ class DeadlineExceeded(RequestError):
 
 
 class Internal(RequestError):
-    """The engine failed; the request may be fine."""
+    """The engine or this code failed; the request may be fine."""
 
     code, status = "INTERNAL", 500
+
+    def __init__(self, message: str = "The server failed unexpectedly; its log says more.") -> None:
+        super().__init__(message)
 
 
 def as_request_error(error: XBenchError) -> RequestError:

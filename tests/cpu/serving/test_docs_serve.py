@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from serving_process import ServerProcess
 from synthetic import make_bundle, save_graph
-from xbench_fast.runtime.serving.connections import Limits
 from xbench_fast.runtime.serving.http.codec import _JSON_MARKS
 from xbench_fast.runtime.serving.protocol.requests import OUTPUTS
 from xbench_fast.runtime.serving.protocol.tensors import MOST_ITEMS
 from xbench_fast.runtime.serving.protocol.v2 import INPUTS
+from xbench_fast.runtime.serving.server import _HEAD, _KEEP_ALIVE
+from xbench_fast.runtime.serving.settings import GrpcSettings, ServerSettings
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client", "tritonclient.http"):
     pytest.importorskip(package)
@@ -47,15 +48,30 @@ def test_the_examples_run(page: str, server: ServerProcess, tmp_path: Path, monk
     assert np.shape(names["saliency"])[0] == 1  # type: ignore[arg-type]
 
 
-def test_inputs_outputs_and_limits(page: str) -> None:
+def test_inputs_outputs_and_limits(root: Path, page: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) ", page, re.MULTILINE)
     assert rows == [(name, datatypes[0]) for name, datatypes in INPUTS.items()]
     listed = page.partition("with their shapes and meanings:")[2].partition(". With the engine")[0]
     assert re.findall(r"`(\w+)`", listed) == list(OUTPUTS)
-    limits = Limits()
+    server, nginx = ServerSettings(), (root / "containers" / "nginx.conf").read_text()
     for words in (
         f"at most {MOST_ITEMS:,} elements",
         f"{_JSON_MARKS:,} commas and brackets",
-        f"{limits.headers:g} s for its headers, {limits.body:g} s for its body, {limits.reading:g} s to read",
+        f"must be complete within {server.http.body_timeout:g} s",
+        f"closed after {_KEEP_ALIVE} s",
+        f"From {server.connections} connections on",
+        f"cut off after {_HEAD >> 10} KiB",
+        f"cut off after {limit(nginx, 'client_header_timeout')}",
+        f"cut off after {limit(nginx, 'client_body_timeout')} without a byte; the server",
+        f"cut off after {limit(nginx, 'send_timeout')} without a byte; the answer",
+        f"has {limit(nginx, 'limit_conn clients')} requests at once",
+        f"more are refused with {limit(nginx, 'limit_conn_status')}",
+        f"{GrpcSettings.reading:g} s for a message and for a reply, {GrpcSettings.calls} calls",
     ):
         assert words in re.sub(r"\s+", " ", page), words
+
+
+def limit(configuration: str, directive: str) -> str:
+    """The value of a directive, with a space before its unit."""
+    (value,) = re.findall(rf"^\s*{directive} (\w+);", configuration, re.MULTILINE)
+    return re.sub(r"(\d)([a-z])", r"\1 \2", value)

@@ -15,14 +15,15 @@ from synthetic import SIZE, BlockEngine, make_bundle
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.serving.access_log import AccessLog
 from xbench_fast.runtime.serving.inference.catalogue import Catalogue
-from xbench_fast.runtime.serving.inference.service import Service, ServiceSettings
+from xbench_fast.runtime.serving.inference.service import Service
+from xbench_fast.runtime.serving.settings import GrpcSettings, ServiceSettings
 
 pytest.importorskip("prometheus_client")
 pytest.importorskip("google.protobuf")
 grpc = pytest.importorskip("grpc")
 
 from xbench_fast.runtime.serving.grpc.messages import SERVICE, Messages  # noqa: E402
-from xbench_fast.runtime.serving.grpc.transport import GrpcSettings, GrpcTransport  # noqa: E402
+from xbench_fast.runtime.serving.grpc.transport import GrpcTransport  # noqa: E402
 
 
 def infer_message() -> bytes:

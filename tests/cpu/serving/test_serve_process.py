@@ -117,9 +117,10 @@ def test_over_capacity_is_told_at_once_and_what_was_accepted_is_answered(folder:
         assert process.stop() == 0
 
 
-def test_sigterm_lets_accepted_requests_finish(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--health-port", 0)], ids=["alone", "with health"])
+def test_sigterm_lets_accepted_requests_finish(folder: Path, tmp_path: Path, more: tuple[object, ...]) -> None:
     content, headers = image_request(film(folder))
-    options = ("--max-delay-ms", 1000, "--max-batch", 8)
+    options = ("--max-delay-ms", 1000, "--max-batch", 8, *more)
     with ServerProcess(folder / "models", tmp_path, *options) as process, ThreadPoolExecutor(4) as pool:
         asked = [
             pool.submit(httpx.post, process.url + INFER, content=content, headers=headers, timeout=60) for _ in "123"

@@ -22,7 +22,7 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.prompt_files import FindingPrompts
 from xbench_fast.engines.select import open_engine
 from xbench_fast.runtime.serving.inference.catalogue import Catalogue
-from xbench_fast.runtime.serving.inference.service import Service, ServiceSettings
+from xbench_fast.runtime.serving.inference.service import Service
 from xbench_fast.runtime.serving.protocol.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -33,6 +33,7 @@ from xbench_fast.runtime.serving.protocol.errors import (
     RequestError,
 )
 from xbench_fast.runtime.serving.protocol.requests import OUTPUTS, Request
+from xbench_fast.runtime.serving.settings import HttpSettings, ServiceSettings
 
 pytest.importorskip("prometheus_client")
 
@@ -260,7 +261,8 @@ def test_a_fault_while_answering_is_told_and_logged(
 ) -> None:
     httpx = pytest.importorskip("httpx")
     from xbench_fast.runtime.serving.access_log import AccessLog
-    from xbench_fast.runtime.serving.http import app as http_app
+    from xbench_fast.runtime.serving.http import infer
+    from xbench_fast.runtime.serving.http.app import create_app
 
     def broken(*_: Any) -> Any:
         raise RuntimeError("secret detail")
@@ -268,10 +270,10 @@ def test_a_fault_while_answering_is_told_and_logged(
     pixels = {"name": "pixels", "datatype": "UINT8", "shape": [1, 1, SIZE, SIZE], "data": [0] * SIZE * SIZE}
 
     async def test(service: Service) -> None:
-        app = http_app.create_app(service, http_app.HttpSettings(), AccessLog(enabled=False))
+        app = create_app(service, HttpSettings(), AccessLog(enabled=False))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             with monkeypatch.context() as patch:
-                patch.setattr(http_app, "encode_infer", broken)
+                patch.setattr(infer, "encode_infer", broken)
                 told = await client.post("/v2/models/blocks-32/infer", json={"inputs": [pixels]})
             assert told.status_code == 500 and told.json()["code"] == "INTERNAL" and "secret" not in told.text
             again = await client.post("/v2/models/blocks-32/infer", json={"inputs": [pixels]})

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from xbench_fast.runtime.cli.serve import serve
+from xbench_fast.runtime.serving.settings import HttpSettings, ServiceSettings
 
 yaml = pytest.importorskip("yaml")
 FILES = ("Dockerfile.cpu", "Dockerfile.gpu")
@@ -77,16 +78,36 @@ def test_the_services_fit_together(root: Path) -> None:
             assert (root / "containers" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
             assert service["read_only"] and "/tmp" in service["tmpfs"]
         else:
-            assert re.fullmatch(r"[\w/]+:v\d+\.\d+\.\d+", service["image"])
+            assert re.fullmatch(r"[\w/-]+:v?\d+\.\d+\.\d+", service["image"])
         assert service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"]
-        assert all(port.startswith("127.0.0.1:") for port in service["ports"]), name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+        assert set(service["networks"]) <= set(compose["networks"]), name
         assert set(service.get("secrets", ())) <= set(compose["secrets"])
-    mounted = [item.split(":") for item in compose["services"]["prometheus"]["volumes"]]
-    assert any((root / "containers" / source).is_file() for source, *_ in mounted)
+    for name in ("prometheus", "proxy", "gpu-proxy"):
+        mounted = [item.split(":") for item in compose["services"][name]["volumes"]]
+        assert any((root / "containers" / source).is_file() for source, *_ in mounted)
     (job,) = load(root, "prometheus.yml")["scrape_configs"]
     assert job["metrics_path"] == "/metrics" and job["authorization"]["credentials_file"] == "/run/secrets/token"
-    targets = {target.partition(":")[0] for item in job["static_configs"] for target in item["targets"]}
-    assert targets == {name for name, service in compose["services"].items() if "build" in service}
+    servers = {name: service for name, service in compose["services"].items() if "build" in service}
+    targets = {target for item in job["static_configs"] for target in item["targets"]}
+    for service in servers.values():
+        health = service["command"][service["command"].index("--health-port") + 1]
+        assert f":{health}/v2/health/ready" in service["healthcheck"]["test"][-1] and "ports" not in service
+    assert targets == {f"{name}:{health}" for name in servers}
+
+
+def test_every_server_has_a_proxy_before_it(root: Path) -> None:
+    services = load(root, "compose.yaml")["services"]
+    for server, proxy in (("serve", "proxy"), ("gpu", "gpu-proxy")):
+        (network,) = services[proxy]["networks"]
+        assert services[server]["networks"][network]["aliases"] == ["upstream"]
+        assert set(services[proxy]["depends_on"]) == {server}
+        assert services[proxy].get("profiles") == services[server].get("profiles")
+    text = (root / "containers" / "nginx.conf").read_text()
+    assert "server upstream:8000;" in text and "listen 8080;" in text
+    assert f"client_max_body_size {HttpSettings.max_body >> 20}m;" in text
+    (read,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    assert int(read) > ServiceSettings.timeout
 
 
 def test_the_lines_in_the_comments_name_these_files(root: Path) -> None:

@@ -1,0 +1,87 @@
+"""The endpoint that infers: a body in, the outputs of a model out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..inference.service import Service
+from ..protocol.requests import OUTPUTS
+from .body import BodyReader
+from .codec import HEADER_LENGTH, decode_infer, encode_infer, json_length
+from .middleware import LOG_FIELDS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+__all__ = ["Infer"]
+
+T = TypeVar("T")
+_SHORT = 1 << 16  # bytes or numbers of JSON that take about as long as handing them to a thread
+_SMALL = 1 << 20  # the same of raw bytes
+
+
+class Infer:
+    """Answers POST /v2/models/NAME/infer."""
+
+    def __init__(self, service: Service, bodies: BodyReader) -> None:
+        self._service = service
+        self._bodies = bodies
+
+    async def answer(self, request: Request) -> Response:
+        """The answer to a request. Raises RequestError, and Starlette's ClientDisconnect when the client goes away."""
+        from starlette.responses import Response
+
+        service, name = self._service, request.path_params["model"]
+        noted: dict[str, Any] = {}
+        with service.counted(name):
+            service.catalogue.get(name, request.path_params.get("version", ""))
+            noted["model"] = name
+            request.scope[LOG_FIELDS] = noted
+            # A full queue is told before the images are read.
+            service.check_room(name)
+            body = await self._bodies.read(request)
+        try:
+            noted["bytes_in"] = len(body)
+            with service.counted(name):
+                told = request.headers.get(HEADER_LENGTH)
+                short = json_length(told, len(body)) < _SHORT and len(body) < _SMALL
+                decoded = await service.work(partial(decode_infer, name, body, told), short=short)
+            noted |= {"images": decoded.request.count, "outputs": sorted(decoded.request.outputs & OUTPUTS.keys())}
+            answer = await _while_connected(request, service.infer(decoded.request))
+        finally:
+            self._bodies.release(body)
+        in_json = sum(array.size for key, array in answer.outputs.items() if key not in decoded.binary)
+        data, head = await service.work(partial(encode_infer, answer, decoded.binary), short=in_json < _SHORT)
+        if head is None:
+            return Response(data, media_type="application/json")
+        return Response(data, headers={HEADER_LENGTH: str(head)}, media_type="application/octet-stream")
+
+
+async def _while_connected(request: Request, answering: Coroutine[Any, Any, T]) -> T:
+    """The result of `answering`, which is cancelled when the client goes away. Raises ClientDisconnect."""
+    from starlette.requests import ClientDisconnect
+
+    this = asyncio.current_task()
+    assert this is not None
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone = this.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        return await answering
+    except asyncio.CancelledError:
+        # Cancelled by this function alone: nobody else wants the task to end.
+        if gone and this.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
+    finally:
+        watching.cancel()

@@ -1,0 +1,85 @@
+"""What a server can be told, and the default of each setting."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ...engines.errors import ConfigError
+
+__all__ = ["GrpcSettings", "HttpSettings", "ServerSettings", "ServiceSettings"]
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """max_batch: images of an engine call; max_delay: seconds the first image of a batch waits for others; queue:
+    images of a model that are accepted and not answered yet, at most; timeout: seconds for a request; workers: threads
+    that decode images and draw maps, for all models together."""
+
+    max_batch: int = 16
+    max_delay: float = 0.002
+    queue: int = 64
+    timeout: float = 30.0
+    workers: int = 2
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a value that no server can run with."""
+        for name, least, most in (
+            ("max_batch", 1, math.inf),
+            ("max_delay", 0, 3600),
+            ("queue", 1, math.inf),
+            ("timeout", 1e-3, 86_400),
+            ("workers", 1, math.inf),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:  # not a number fits nowhere
+                raise ConfigError(f"The server's {name} is {value:g}; it must be from {least:g} to {most:g}.")
+
+
+@dataclass(frozen=True)
+class HttpSettings:
+    """max_body: bytes of a request; budget: bytes of all bodies in memory at once; body_timeout: seconds until a body
+    must be there; token: what a client must send, None for no check; local_only: whether only host names of this
+    machine are answered; page: whether the page is at /; open_paths: what needs no token."""
+
+    max_body: int = 64 << 20
+    budget: int = 1 << 30
+    body_timeout: float = 60.0
+    token: str | None = None
+    local_only: bool = True
+    page: bool = False
+    open_paths: tuple[str, ...] = ("/", "/v2/health/live", "/v2/health/ready")
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a limit that lets no request in."""
+        if self.max_body < 1:
+            raise ConfigError(f"The largest request (--max-body) is {self.max_body} bytes; it must be at least 1.")
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """service, http: see there; connections: how many there may be, idle ones included, before requests are refused
+    with status 503; parser: "h11", "httptools" or "auto" (httptools where it is installed)."""
+
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    connections: int = 512
+    parser: str = "auto"
+
+
+@dataclass(frozen=True)
+class GrpcSettings:
+    """host, port: where to listen, port 0 for a free one; max_body: bytes of a message; budget: bytes of all messages
+    in memory at once; calls: how many there may be at once; incoming: of these, how many whose message is not there,
+    as what the library has of it is not counted; reading: seconds until a message, and until its reply, must have gone
+    through; token: what a client must send, None for no check; grace: seconds for open calls at the end."""
+
+    host: str = "127.0.0.1"
+    port: int = 8001
+    max_body: int = HttpSettings.max_body
+    budget: int = HttpSettings.budget
+    calls: int = 256
+    incoming: int = 64
+    reading: float = HttpSettings.body_timeout
+    token: str | None = None
+    grace: float = ServiceSettings.timeout + 5
