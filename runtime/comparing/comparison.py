@@ -11,9 +11,9 @@ import numpy as np
 
 from ...engines.errors import RunError
 from ...metrics_gpu.statistics.paired import holm, paired_difference
-from ..reporting.stamps import stamps
 from ..results.choices import Choices
 from ..results.load import StoredRun
+from ..tables.stamps import stamps
 from .align import align
 from .changes import METRICS, CellChanges, Change, Resampling, cell_changes
 from .matching import Lone, Match, match_cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ..reporting.printed import NONE, p_value, percent
+from ..tables.printed import NONE, p_value, percent
 from ..tables.table import Column, Table
 from .align import OnlyIn
 from .changes import METRICS, Change

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
+from ..tables.printed import NONE, percent
 from ..tables.table import BEST, SECOND, Cell, Mark
 from .paper import Printed
-from .printed import NONE, percent
 
 __all__ = [
     "Entry",

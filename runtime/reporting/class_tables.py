@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..results.numbers.cell_values import CellValues
+from ..tables.printed import NONE
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
 from .grounding_tables import shared_rows
 from .notes import FLOOR, best_notes, flags, floor_note, interval_notes, optimistic, paper_notes, ranking_notes
-from .printed import NONE
 from .results import Results
 
 __all__ = ["class_auc", "class_dice", "class_pointing"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+from ..tables.printed import NONE, p_value
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text, signed
 from .differences import COMPARED, Difference, Differences
 from .notes import optimistic
 from .overlaps import Extent, Overlap
-from .printed import NONE, p_value
 from .results import Results
 
 __all__ = ["difference_tables"]

@@ -9,10 +9,10 @@ from typing import Any
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, Number
+from ..tables.stamps import HONEST, OPTIMISTIC, stamp
 from .cells import comparable
 from .differences import Differences
 from .results import Results
-from .stamps import HONEST, OPTIMISTIC, stamp
 
 __all__ = ["to_json"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import GROUNDING, RECOGNITION
+from ..tables.stamps import HONEST, OPTIMISTIC, stamp
 from .cells import comparable
 from .differences import Differences
 from .results import Results
-from .stamps import HONEST, OPTIMISTIC, stamp
 
 __all__ = ["csv_files"]
 

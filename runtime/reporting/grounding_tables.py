@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
+from ..tables.printed import NONE
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
 from .notes import (
@@ -20,7 +21,6 @@ from .notes import (
     paper_notes,
     ranking_notes,
 )
-from .printed import NONE
 from .results import Results
 
 __all__ = ["shared_rows", "table_1", "thresholds"]

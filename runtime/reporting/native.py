@@ -15,9 +15,9 @@ from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
 from ..results.load import StoredRun
+from ..tables.printed import NONE, percent
+from ..tables.stamps import OPTIMISTIC, stamps
 from ..tables.table import Column, Item, Table
-from .printed import NONE, percent
-from .stamps import OPTIMISTIC, stamps
 
 __all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..tables.printed import NONE
 from ..tables.table import Column, Table
-from .printed import NONE
 from .results import Results
 
 __all__ = ["hashes", "provenance", "provenance_table"]

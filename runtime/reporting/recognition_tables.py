@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..results.numbers.cell_values import CellValues
+from ..tables.printed import NONE, percent
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, entry, marked, unranked
 from .notes import interval_notes, ranking_notes
-from .printed import NONE, percent
 from .results import Results
 
 __all__ = ["coverage", "recognition"]

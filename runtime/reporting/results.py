@@ -17,8 +17,8 @@ from ..results.numbers.cell_values import MEANS, CellValues
 from ..results.numbers.fields import GROUNDING, Number
 from ..results.pairs import ScoredPairs
 from ..results.patients import Patients
+from ..tables.stamps import limit_stamps, parts, stamps
 from .paper import Paper
-from .stamps import limit_stamps, parts, stamps
 
 __all__ = ["Results"]
 

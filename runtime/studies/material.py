@@ -18,12 +18,12 @@ from ...metrics_gpu.grounding.replicates import GroundingReplicates, Tau, ground
 from ...metrics_gpu.grounding.scores import Grounding, grounding
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws
 from ...metrics_gpu.sweep.counts import Counts
-from ..reporting.stamps import stamps
 from ..results.choices import Choices
 from ..results.load import CellRows, StoredRun, load_run
 from ..results.pairs import ScoredPairs, scored_pairs
 from ..results.patients import Patients, dataset_patients
 from ..results.schema import GRID
+from ..tables.stamps import stamps
 
 __all__ = ["PIXELS", "Material", "Sampling", "StudyCell", "load_material", "load_materials"]
 

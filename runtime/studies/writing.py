@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ..reporting.printed import NONE, percent
+from ..tables.printed import NONE, percent
 from ..tables.table import Cell
 
 __all__ = [

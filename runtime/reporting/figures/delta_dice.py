@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...tables.stamps import HONEST, OPTIMISTIC
 from ..notes import never_negative, optimistic, search_of
 from ..results import Results
-from ..stamps import HONEST, OPTIMISTIC
 from .figure import Figure, drawing_style, finish
 from .points import Point, conditions, delta_dice, paper_delta
 from .style import DARK, GREY, worth, write_stamps

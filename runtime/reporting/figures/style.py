@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...results.numbers.cell_values import CellValues
-from ..stamps import limit_stamps, stamps
+from ...tables.stamps import limit_stamps, stamps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...host.machine import code_version
-from ...reporting.stamps import stamp
+from ...tables.stamps import stamp
 from ..protocol.requests import BOX_COLUMNS, OUTPUTS
 from ..protocol.v2 import EXTENSIONS, INPUTS, SERVER_NAME
 from .models import ServedModel

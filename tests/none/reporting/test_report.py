@@ -16,10 +16,10 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.evaluation.scoring import Row
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.printed import percent
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.tables.printed import percent
 from xbench_fast.runtime.tables.table import Item, Table, plain
 
 
