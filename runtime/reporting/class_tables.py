@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from ..results.numbers.cell_values import CellValues
 from ..tables.printed import NONE
+from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
 from .grounding_tables import shared_rows
 from .notes import FLOOR, best_notes, flags, floor_note, interval_notes, optimistic, paper_notes, ranking_notes
+from .paper import paper
 from .results import Results
 
 __all__ = ["class_auc", "class_dice", "class_pointing"]
@@ -41,7 +43,7 @@ def class_pointing(results: Results, dataset: str) -> Table:
     number = next((_TABLE[cell.reader] for cell in cells if cell.reader in _TABLE), None)
     if number is not None:
         title = f"{title} (the paper's Table {number})"
-    return Table(title, columns, tuple(rows), results.stamps(cells), notes, f"pointing-{_stem(dataset)}")
+    return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"pointing-{_stem(dataset)}")
 
 
 def class_dice(results: Results, dataset: str) -> Table:
@@ -74,7 +76,7 @@ def class_dice(results: Results, dataset: str) -> Table:
         "percent; tau: the threshold found on all patients, in the unit of the protocol",
     )
     title = f"{results.title(dataset)}: Dice per class at the best threshold"
-    return Table(title, tuple(columns), tuple(rows), results.stamps(cells), notes, f"dice-{_stem(dataset)}")
+    return Table(title, tuple(columns), tuple(rows), cell_stamps(cells), notes, f"dice-{_stem(dataset)}")
 
 
 def class_auc(results: Results, dataset: str) -> Table:
@@ -103,7 +105,7 @@ def class_auc(results: Results, dataset: str) -> Table:
         *ranking_notes([cell.model for cell in cells], unranked(entries, everybody), "labels"),
     )
     title = f"{results.title(dataset)}: AUC per class"
-    return Table(title, columns, tuple(rows), results.stamps(cells), notes, f"auc-{_stem(dataset)}")
+    return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"auc-{_stem(dataset)}")
 
 
 def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Entry]:
@@ -115,8 +117,8 @@ def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[st
     if cell is None:
         return found
     printed = [
-        results.paper.means.get((cell.family, cell.reader)),
-        *(results.paper.classes.get((cell.family, cell.reader, name)) for name in names),
+        paper().means.get((cell.family, cell.reader)),
+        *(paper().classes.get((cell.family, cell.reader, name)) for name in names),
     ]
     means = comparable(cell)
     return [compared(item, number, value, means) for item, number, value in zip(found, numbers, printed, strict=True)]
@@ -133,11 +135,11 @@ def _entries(results: Results, model: str, dataset: str, fields: Sequence[str], 
 def _flags(results: Results, cells: Sequence[CellValues], names: Sequence[str]) -> list[tuple[str, str]]:
     found = []
     for cell in cells:
-        mean = results.paper.means.get((cell.family, cell.reader))
+        mean = paper().means.get((cell.family, cell.reader))
         if mean and mean.flag:
             found.append((f"{cell.family}, Mean", mean.flag))
         for name in names:
-            printed = results.paper.classes.get((cell.family, cell.reader, name))
+            printed = paper().classes.get((cell.family, cell.reader, name))
             if printed and printed.flag:
                 found.append((f"{cell.family}, {name}", printed.flag))
     return found

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from ..tables.printed import NONE, p_value
+from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text, signed
 from .differences import COMPARED, Difference, Differences
@@ -65,7 +66,7 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
         rows.append(tuple(row))
     notes = (*notes, *_overlap_notes(results, met), *_least(results, differences, dataset, fields, titles))
     shown = results.column(dataset) if dataset else results.finished
-    stamps = results.stamps([cell for cell in shown if cell.competes])
+    stamps = cell_stamps([cell for cell in shown if cell.competes])
     name = f"differences-{dataset}" if dataset else "differences"
     return Table(title, tuple(columns), tuple(rows), stamps, notes, name, detail=bool(dataset))
 

@@ -12,11 +12,11 @@ from ..results.numbers.fields import FIELDS, GROUNDING, Number
 from ..tables.stamps import HONEST, OPTIMISTIC, stamp
 from .cells import comparable
 from .differences import Differences
+from .paper.printed import FIELDS as PRINTED
+from .paper.printed import paper
 from .results import Results
 
 __all__ = ["to_json"]
-
-_METRICS = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 
 
 def to_json(results: Results, differences: Differences, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         "dice_curve": list(cell.dice_curve),
         "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.spread else {},
         "wilson": {name: _ends(found) for name in cell.names if (found := cell.number("pointing", name).beside)},
-        "paper": _paper(results, cell),
+        "paper": _paper(cell),
     }
 
 
@@ -85,12 +85,11 @@ def _intervals(cell: CellValues, name: str) -> dict[str, list[float]]:
     return {field: _ends(number.interval) for field, number in fields.items() if number.interval}
 
 
-def _paper(results: Results, cell: CellValues) -> dict[str, Any]:
+def _paper(cell: CellValues) -> dict[str, Any]:
     """What the paper prints in the places of this cell, in percent."""
-    paper, key = results.paper, (cell.family, cell.reader)
     found: dict[str, Any] = {}
-    for field, metric in _METRICS.items():
-        printed = paper.table1.get((*key, metric))
+    for field in PRINTED:
+        printed = paper().in_table1(cell.family, cell.reader, field)
         if printed is not None:
             number: Number = cell.number(field)
             means = comparable(cell) and number.value is not None

@@ -12,6 +12,7 @@ from ..results.numbers.fields import GROUNDING, RECOGNITION
 from ..tables.stamps import HONEST, OPTIMISTIC, stamp
 from .cells import comparable
 from .differences import Differences
+from .paper.printed import FIELDS, paper
 from .results import Results
 
 __all__ = ["csv_files"]
@@ -22,7 +23,6 @@ _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "lo
                 "shared", "left_out")  # fmt: skip
 _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference_points", "low", "high", "p_delong",
                     "p_holm")  # fmt: skip
-_METRICS = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 
 
 def csv_files(results: Results, differences: Differences) -> dict[str, str]:
@@ -123,10 +123,9 @@ def _auc_differences(differences: Differences) -> Iterator[dict[str, Any]]:
 
 def _paper(results: Results) -> Iterator[dict[str, Any]]:
     """Every number that the paper prints too."""
-    paper = results.paper
     for cell in results.finished:
-        found = [(f, "", paper.table1.get((cell.family, cell.reader, metric))) for f, metric in _METRICS.items()]
-        found += [("pointing", name, paper.classes.get((cell.family, cell.reader, name))) for name in cell.names]
+        found = [(field, "", paper().in_table1(cell.family, cell.reader, field)) for field in FIELDS]
+        found += [("pointing", name, paper().classes.get((cell.family, cell.reader, name))) for name in cell.names]
         for field, name, printed in found:
             if printed is None:
                 continue

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
 from ..tables.printed import NONE
+from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
 from .notes import (
@@ -21,6 +22,7 @@ from .notes import (
     paper_notes,
     ranking_notes,
 )
+from .paper.printed import FIELDS, paper
 from .results import Results
 
 __all__ = ["shared_rows", "table_1", "thresholds"]
@@ -33,7 +35,6 @@ _FLOORS = {
     "iou_best": "floor_iou",
     "iou_honest": "floor_iou",
 }
-_METRICS = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 
 
 def table_1(results: Results) -> Table:
@@ -67,21 +68,19 @@ def table_1(results: Results) -> Table:
         *left_out_notes(results),
         "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
     )
-    stamps = results.stamps(results.finished)
+    stamps = cell_stamps(results.finished)
     return Table("Table 1: grounding", tuple(columns), tuple(rows), stamps, notes, "table1")
 
 
 def _flags(results: Results, titles: Mapping[str, str]) -> list[tuple[str, str]]:
     found = []
     for cell in results.finished:
-        for name, metric in _METRICS.items():
-            printed = results.paper.table1.get((cell.family, cell.reader, metric))
+        for name in FIELDS:
+            printed = paper().in_table1(cell.family, cell.reader, name)
             if printed and printed.flag:
                 found.append((f"{cell.family}, {cell.title}, {titles[name]}", printed.flag))
-    shown = any(
-        cell.family in results.paper.delta_dice and cell.reader in results.paper.datasets for cell in results.finished
-    )
-    return [*found, ("delta Dice", next(iter(results.paper.delta_dice.values())).flag)] if shown else found
+    shown = any(cell.family in paper().delta_dice and cell.reader in paper().datasets for cell in results.finished)
+    return [*found, ("delta Dice", next(iter(paper().delta_dice.values())).flag)] if shown else found
 
 
 def thresholds(results: Results) -> Table:
@@ -112,7 +111,7 @@ def thresholds(results: Results) -> Table:
         *interval_notes(results, results.finished),
         *ranking_notes(results.models, unranked(body, competing)),
     )
-    return Table("Threshold sensitivity", columns, tuple(rows), results.stamps(results.finished), notes, "thresholds")
+    return Table("Threshold sensitivity", columns, tuple(rows), cell_stamps(results.finished), notes, "thresholds")
 
 
 def shared_rows(
@@ -175,16 +174,16 @@ def _row(results: Results, model: str, names: Sequence[str]) -> list[Entry]:
         cell = results.cells.get((model, dataset))
         for name in names:
             number = results.number(model, dataset, name)
-            printed = results.paper.table1.get((cell.family, cell.reader, _METRICS.get(name, ""))) if cell else None
+            printed = paper().in_table1(cell.family, cell.reader, name) if cell else None
             mine = entry(number, results.basis(model, dataset, name))
             found.append(compared(mine, number, printed, cell is not None and comparable(cell)))
     found += [entry(results.mean_number(model, name), results.mean_basis(model, name)) for name in names]
     delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
     readers = {cell.reader for cell in cells if comparable(cell)}
-    quoted = results.paper.delta_dice.get(cells[0].family) if cells else None
-    of_paper = any(cell.reader in results.paper.datasets for cell in cells)
+    quoted = paper().delta_dice.get(cells[0].family) if cells else None
+    of_paper = any(cell.reader in paper().datasets for cell in cells)
     last = entry(delta, points=True, ranked=False)
-    means = readers == set(results.paper.datasets)
+    means = readers == set(paper().datasets)
     found.append(compared(last, delta, quoted if of_paper else None, means, points=True))
     return found
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .figures import Figure
     from .gallery.model import Gallery
 
+from ..tables.stamps import cell_stamps
+
 __all__ = ["illustrate", "remove_drawn"]
 
 _APART = ("coverage", "provenance")  # names of tables that stand behind the gallery, or as provenance
@@ -47,7 +49,7 @@ def illustrate(
 
     content = PageContent(
         title=title,
-        stamps=results.stamps(results.finished),
+        stamps=cell_stamps(results.finished),
         provenance={**facts, "results": hashes(results, run.data)},
         tables=[table for table in tables if table.name not in _APART],
         figures=figures,

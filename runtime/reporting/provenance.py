@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..tables.printed import NONE
+from ..tables.stamps import cell_stamps
 from ..tables.table import Column, Table
 from .results import Results
 
@@ -62,7 +63,7 @@ def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
         "and time of each image; result is the hash of everything that decides a cell's rows",
     )
     columns = tuple(map(Column, _COLUMNS))
-    stamps = results.stamps(results.finished)
+    stamps = cell_stamps(results.finished)
     return Table("Provenance", columns, tuple(rows), stamps, notes, "provenance", detail=True)
 
 

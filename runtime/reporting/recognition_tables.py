@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..results.numbers.cell_values import CellValues
 from ..tables.printed import NONE, percent
+from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, entry, marked, unranked
 from .notes import interval_notes, ranking_notes
@@ -62,7 +63,7 @@ def recognition(results: Results) -> Table:
         *interval_notes(results, shown),
         *ranking_notes([f"{row[0]} on {row[1]}" for row in rows], left, "labels"),
     )
-    return Table("Recognition", tuple(map(Column, columns)), tuple(rows), results.stamps(shown), notes, "recognition")
+    return Table("Recognition", tuple(map(Column, columns)), tuple(rows), cell_stamps(shown), notes, "recognition")
 
 
 def coverage(results: Results) -> Table:
@@ -87,7 +88,7 @@ def coverage(results: Results) -> Table:
         "vanished on the 224 grid and is one pixel there; a case without a patient's name is a patient of its own",
     )
     columns = tuple(map(Column, _COVERAGE))
-    return Table("Coverage", columns, tuple(rows), results.stamps(results.finished), notes, "coverage")
+    return Table("Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage")
 
 
 def _not_asked(results: Results) -> Iterator[tuple[str, str]]:

@@ -17,8 +17,6 @@ from ..results.numbers.cell_values import MEANS, CellValues
 from ..results.numbers.fields import GROUNDING, Number
 from ..results.pairs import ScoredPairs
 from ..results.patients import Patients
-from ..tables.stamps import limit_stamps, parts, stamps
-from .paper import Paper
 
 __all__ = ["Results"]
 
@@ -43,7 +41,6 @@ class Results:
     bases: Mapping[tuple[str, str], Basis] = field(default_factory=dict, repr=False, compare=False)
     levels: Mapping[str, tuple[int, int] | None] = field(default_factory=dict, repr=False, compare=False)
     patients: Mapping[str, Patients] = field(default_factory=dict, repr=False, compare=False)
-    paper: Paper = field(default_factory=Paper.load, repr=False, compare=False)
 
     @property
     def finished(self) -> list[CellValues]:
@@ -61,18 +58,6 @@ class Results:
     def title(self, dataset: str) -> str:
         """The dataset's printed name."""
         return next((cell.title for cell in self.column(dataset)), dataset)
-
-    def stamps(self, cells: Sequence[CellValues]) -> tuple[str, ...]:
-        """The lines that belong above a table of `cells`."""
-        shards = (
-            (c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells
-        )
-        holes = (
-            (c.title, c.model, f"{c.lost} of {c.cases} images are missing or unreadable and not counted" * bool(c.lost))
-            for c in cells
-        )
-        worth = stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
-        return worth + tuple(sorted({*parts(shards), *parts(holes)}))
 
     def mean(self, model: str) -> tuple[dict[str, float | None], int]:
         """A model's mean over its datasets that have pairs, and how many datasets that is."""

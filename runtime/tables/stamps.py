@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
-__all__ = ["HONEST", "OPTIMISTIC", "limit_stamps", "parts", "stamp", "stamps"]
+__all__ = ["HONEST", "OPTIMISTIC", "cell_stamps", "limit_stamps", "stamp", "stamps"]
 
 OPTIMISTIC = "optimistic: threshold chosen on the same data"
 HONEST = "threshold chosen on one half of the patients, applied to the other, both ways"
@@ -39,13 +39,24 @@ def stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(f"{', '.join(names)}: {line}" for line, names in concerned.items())
 
 
+def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
+    """The lines that belong above a table of `cells`."""
+    shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
+    holes = (
+        (c.title, c.model, f"{c.lost} of {c.cases} images are missing or unreadable and not counted" * bool(c.lost))
+        for c in cells
+    )
+    worth = stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
+    return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
+
+
 def limit_stamps(cells: Iterable[CellValues]) -> tuple[str, ...]:
     """A line per dataset that was not evaluated to its end because of a limit."""
     said = "only the first {} cases were evaluated"
-    return parts((c.title, c.model, "" if c.limit is None else said.format(c.limit)) for c in cells)
+    return _parts((c.title, c.model, "" if c.limit is None else said.format(c.limit)) for c in cells)
 
 
-def parts(cells: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
+def _parts(cells: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
     """ "dataset: what" once for each, with the models it holds for where it does not hold for all of them.
 
     cells: (title of the dataset, model, what is to be said) of every cell that is shown, empty for nothing to say.

@@ -10,6 +10,7 @@ import numpy as np
 from ....metrics_gpu.sweep.thresholds import level
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import Number
+from ..paper import paper
 from ..results import Results
 from .style import worth
 
@@ -116,7 +117,7 @@ def dice_curve(results: Results, model: str) -> Curve | None:
 def paper_delta(results: Results, model: str) -> float | None:
     """The paper's delta Dice in percentage points, for a model of its seven run with published weights, else None."""
     families = {cell.family for cell in results.row(model) if cell.weights == "published"}
-    printed = next((results.paper.delta_dice[name] for name in families if name in results.paper.delta_dice), None)
+    printed = next((paper().delta_dice[name] for name in families if name in paper().delta_dice), None)
     return printed.value if printed else None
 
 

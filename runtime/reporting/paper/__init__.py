@@ -8,6 +8,6 @@ quoted.csv    numbers of the text and of Figures 3 and 4
 
 from __future__ import annotations
 
-from .printed import Paper, Printed
+from .printed import MARK, Paper, Printed, paper
 
-__all__ = ["Paper", "Printed"]
+__all__ = ["MARK", "Paper", "Printed", "paper"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Final
 
-__all__ = ["MARK", "Metric", "Paper", "Printed"]
+__all__ = ["FIELDS", "MARK", "Paper", "Printed", "paper"]
 
-Metric = Literal["point", "dice", "iou"]
+FIELDS: Final = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
+"""Numbers of a report that the paper prints too -> what its Table 1 calls them."""
+
 MARK = "\u2020"
 
 
@@ -47,6 +50,10 @@ class Paper:
     delta_dice: Mapping[str, Printed]
     r2: Printed
 
+    def in_table1(self, family: str, dataset: str, field: str) -> Printed | None:
+        """What Table 1 prints for a number of `FIELDS`, None where it prints nothing."""
+        return self.table1.get((family, dataset, FIELDS.get(field, "")))
+
     @staticmethod
     def load() -> Paper:
         """Reads the package's data."""
@@ -68,6 +75,12 @@ class Paper:
     def datasets(self) -> tuple[str, ...]:
         """The seven datasets, by the names of their readers."""
         return tuple(dict.fromkeys(dataset for _, dataset, _ in self.table1))
+
+
+@cache
+def paper() -> Paper:
+    """The paper's numbers, read once."""
+    return Paper.load()
 
 
 def _printed(row: Mapping[str, str]) -> Printed:
