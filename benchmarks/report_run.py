@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.evaluation.scoring import Row, rows_table
-from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.differences import find_differences
 from xbench_fast.runtime.reporting.illustrate import illustrate
 from xbench_fast.runtime.reporting.report import TITLE, Report, write_report
 from xbench_fast.runtime.reporting.tables import all_tables
 from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.compute import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.schema import result_schema
 from xbench_fast.runtime.results.storage import KEY_FIELD

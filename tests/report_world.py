@@ -14,12 +14,12 @@ from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.gallery.build import make_gallery
 from xbench_fast.runtime.reporting.gallery.model import Gallery
 from xbench_fast.runtime.reporting.page import PageContent, write_page
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.compute import make_results
 from xbench_fast.runtime.tables.table import Cell, Column, Table
 
 MODELS = ("whole-32", "crop-32", "padded-32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..results.numbers.cell_values import CellValues
+from ..results.numbers.run_numbers import Results
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
@@ -12,7 +13,6 @@ from .cells import Entry, comparable, compared, entry, marked, number_cell, unra
 from .grounding_tables import shared_rows
 from .notes import FLOOR, best_notes, flags, floor_note, interval_notes, optimistic, paper_notes, ranking_notes
 from .paper import paper
-from .results import Results
 
 __all__ = ["class_auc", "class_dice", "class_pointing"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+from ..results.numbers.run_numbers import Results
 from ..tables.printed import NONE, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
@@ -12,7 +13,6 @@ from .cells import interval_text, signed
 from .differences import COMPARED, Difference, Differences
 from .notes import optimistic
 from .overlaps import Extent, Overlap
-from .results import Results
 
 __all__ = ["difference_tables"]
 

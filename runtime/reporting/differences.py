@@ -19,8 +19,8 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.paired import holm, paired_difference
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues
+from ..results.numbers.run_numbers import Results
 from .overlaps import Overlap, Overlaps
-from .results import Results
 
 __all__ = ["COMPARED", "AucPair", "Difference", "Differences", "find_differences"]
 

@@ -9,12 +9,12 @@ from typing import Any
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, Number
+from ..results.numbers.run_numbers import Results
 from ..tables.stamps import HONEST, OPTIMISTIC, stamp
 from .cells import comparable
 from .differences import Differences
 from .paper.printed import FIELDS as PRINTED
 from .paper.printed import paper
-from .results import Results
 
 __all__ = ["to_json"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import GROUNDING, RECOGNITION
+from ..results.numbers.run_numbers import Results
 from ..tables.stamps import HONEST, OPTIMISTIC, stamp
 from .cells import comparable
 from .differences import Differences
 from .paper.printed import FIELDS, paper
-from .results import Results
 
 __all__ = ["csv_files"]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
+from ..results.numbers.run_numbers import Results
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
@@ -23,7 +24,6 @@ from .notes import (
     ranking_notes,
 )
 from .paper.printed import FIELDS, paper
-from .results import Results
 
 __all__ = ["shared_rows", "table_1", "thresholds"]
 

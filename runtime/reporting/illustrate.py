@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, RunError, XBenchError
+from ..results.numbers.run_numbers import Results
 from ..results.storage import write_atomic
 from .provenance import hashes
-from .results import Results
 
 if TYPE_CHECKING:
     from ..host.config import DatasetConfig

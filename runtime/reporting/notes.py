@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ...metrics_gpu.grounding.protocols import protocol
 from ..results.numbers.cell_values import CellValues
+from ..results.numbers.run_numbers import Results
 from ..tables.stamps import HONEST, OPTIMISTIC
 from .paper.printed import MARK
-from .results import Results
 
 __all__ = [
     "FLOOR",

@@ -15,8 +15,8 @@ from ..results.basis import common_places, image_names, pair_keys
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.numbers.fields import GROUNDING
+from ..results.numbers.run_numbers import Results
 from ..results.pairs import ScoredPairs
-from .results import Results
 
 __all__ = ["Extent", "Overlap", "Overlaps"]
 

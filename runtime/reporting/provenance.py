@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..results.numbers.run_numbers import Results
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Column, Table
-from .results import Results
 
 __all__ = ["hashes", "provenance", "provenance_table"]
 

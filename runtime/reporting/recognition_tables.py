@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..results.numbers.cell_values import CellValues
+from ..results.numbers.run_numbers import Results
 from ..tables.printed import NONE, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, entry, marked, unranked
 from .notes import interval_notes, ranking_notes
-from .results import Results
 
 __all__ = ["coverage", "recognition"]
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun, load_run
+from ..results.numbers.compute import make_results
+from ..results.numbers.run_numbers import Results
 from ..results.storage import write_atomic, write_json
 from ..tables.latex import to_latex
 from ..tables.markdown import to_markdown
 from ..tables.table import Table
-from .compute import make_results
 from .differences import Differences, find_differences
 from .document import to_json
 from .files import csv_files
 from .native import native_tables
 from .provenance import provenance
-from .results import Results
 from .tables import all_tables
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..results.numbers.run_numbers import Results
 from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing
 from .difference_tables import difference_tables
@@ -12,7 +13,6 @@ from .differences import Differences
 from .grounding_tables import table_1, thresholds
 from .provenance import provenance_table
 from .recognition_tables import coverage, recognition
-from .results import Results
 
 __all__ = ["all_tables"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ....metrics_gpu.statistics.correlation import Correlation, correlation, replicated_r2, without_group_means
-from ..results import Results
+from ...results.numbers.run_numbers import Results
 from .figure import Figure, drawing_style, finish
 from .labels import name_points
 from .points import Point, conditions, mean_auc, mean_pointing, one_auc, one_pointing

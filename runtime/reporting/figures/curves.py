@@ -10,9 +10,9 @@ import numpy as np
 
 from ....metrics_gpu.sweep.thresholds import LEVELS
 from ...results.numbers.cell_values import CellValues
+from ...results.numbers.run_numbers import Results
 from ...tables.stamps import HONEST, OPTIMISTIC
 from ..notes import optimistic, search_of
-from ..results import Results
 from .figure import Figure, drawing_style, finish
 from .points import Curve, conditions, dice_curve
 from .style import DARK, GREY, PALE, Look, looks, worth, write_stamps

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...results.numbers.run_numbers import Results
 from ...tables.stamps import HONEST, OPTIMISTIC
 from ..notes import never_negative, optimistic, search_of
-from ..results import Results
 from .figure import Figure, drawing_style, finish
 from .points import Point, conditions, delta_dice, paper_delta
 from .style import DARK, GREY, worth, write_stamps

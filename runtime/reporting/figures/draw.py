@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..results import Results
+from ...results.numbers.run_numbers import Results
 from .correlation import correlation_figure
 from .curves import curves_figure
 from .delta_dice import delta_figure

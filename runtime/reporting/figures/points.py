@@ -10,8 +10,8 @@ import numpy as np
 from ....metrics_gpu.sweep.thresholds import level
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import Number
+from ...results.numbers.run_numbers import Results
 from ..paper import paper
-from ..results import Results
 from .style import worth
 
 __all__ = [

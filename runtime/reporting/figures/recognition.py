@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..results import Results
+from ...results.numbers.run_numbers import Results
 from .figure import Figure, drawing_style, finish
 from .points import Point, conditions, mean_auc, one_auc
 from .style import DARK, GREY, PALE, Look, looks, worth, write_stamps

@@ -11,7 +11,7 @@ from ....engines.errors import XBenchError
 from ...evaluation.pairing import LoadedDataset, load_dataset
 from ...host.config import DatasetConfig
 from ...results.load import StoredRun
-from ..results import Results
+from ...results.numbers.run_numbers import Results
 from .candidates import ModelPairs, model_pairs, pair_scores
 from .choice import MOST, choose, in_rounds
 from .model import Gallery, GalleryCase, Overlay

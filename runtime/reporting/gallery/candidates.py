@@ -16,8 +16,8 @@ from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.thresholds import level
 from ...results.load import StoredRun
 from ...results.numbers.cell_values import CellValues
+from ...results.numbers.run_numbers import Results
 from ...results.pairs import scored_pairs
-from ..results import Results
 from .choice import PairScore
 
 __all__ = ["ModelPairs", "model_pairs", "pair_scores"]

@@ -16,16 +16,16 @@ from PIL import Image
 from stored_counts import CLASSES, add_cell, random_rows
 from xbench_fast.engines.errors import MissingExtraError
 from xbench_fast.runtime.evaluation.scoring import Row
-from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
 from xbench_fast.runtime.reporting.figures.correlation import correlation_figure, draw_correlation
 from xbench_fast.runtime.reporting.figures.curves import draw_curves
 from xbench_fast.runtime.reporting.figures.delta_dice import delta_figure, draw_delta
 from xbench_fast.runtime.reporting.figures.figure import drawing_style
 from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
-from xbench_fast.runtime.reporting.results import Results
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.compute import make_results
+from xbench_fast.runtime.results.numbers.run_numbers import Results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 mpl = pytest.importorskip("matplotlib")

@@ -19,7 +19,6 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.prepared import PreparedStore
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.gallery import pictures
 from xbench_fast.runtime.reporting.gallery.build import make_gallery
 from xbench_fast.runtime.reporting.gallery.choice import PairScore, choose, in_rounds
@@ -28,6 +27,7 @@ from xbench_fast.runtime.reporting.gallery.overlays import run_lengths
 from xbench_fast.runtime.reporting.gallery.payload import gallery_payload
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.compute import make_results
 from xbench_fast.runtime.results.storage import write_json
 
 QUICK = Choices(replicates=0)

@@ -21,10 +21,10 @@ from xbench_fast.runtime.reporting.figures.delta_dice import delta_figure
 from xbench_fast.runtime.reporting.figures.points import dice_curve
 from xbench_fast.runtime.reporting.gallery.candidates import model_pairs
 from xbench_fast.runtime.reporting.report import make_report
-from xbench_fast.runtime.reporting.results import Results
 from xbench_fast.runtime.results import choices as kinds
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.run_numbers import Results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 

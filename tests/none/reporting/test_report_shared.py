@@ -15,12 +15,12 @@ from sklearn.metrics import roc_auc_score
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report, rows_of
 from xbench_fast.runtime.evaluation.scoring import Row
-from xbench_fast.runtime.reporting.compute import make_results
 from xbench_fast.runtime.reporting.differences import Difference, find_differences
 from xbench_fast.runtime.reporting.overlaps import Overlaps
-from xbench_fast.runtime.reporting.results import Results
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.compute import make_results
+from xbench_fast.runtime.results.numbers.run_numbers import Results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.table import Cell, cell_of
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ...engines.errors import ConfigError
-from ...metrics_gpu.grounding.search import model_levels
-from ..host.machine import usable_cores
-from ..results.basis import find_bases
-from ..results.choices import DEFAULTS, Choices
-from ..results.load import CellRows, StoredRun
-from ..results.numbers.cell_values import CellValues, cell_values
-from ..results.pairs import ScoredPairs, scored_pairs, why_left_out
-from ..results.patients import dataset_patients
-from .results import Results
+from ....engines.errors import ConfigError
+from ....metrics_gpu.grounding.search import model_levels
+from ...host.machine import usable_cores
+from ..basis import find_bases
+from ..choices import DEFAULTS, Choices
+from ..load import CellRows, StoredRun
+from ..pairs import ScoredPairs, scored_pairs, why_left_out
+from ..patients import dataset_patients
+from .cell_values import CellValues, cell_values
+from .run_numbers import Results
 
 __all__ = ["make_results"]
 
@@ -37,7 +37,7 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     }
     levels = {model: _levels(pairs, model) for model in run.models}
     if choices.replicates:
-        from ...metrics_gpu.recognition import walk as recognition_walk
+        from ....metrics_gpu.recognition import walk as recognition_walk
 
         del recognition_walk
 

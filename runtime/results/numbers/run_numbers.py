@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.statistics.aggregate import macro_mean, micro_mean
-from ...metrics_gpu.statistics.bootstrap import percentile_interval
-from ..results.basis import Basis
-from ..results.choices import DEFAULTS, Choices
-from ..results.load import CellRows
-from ..results.numbers.cell_values import MEANS, CellValues
-from ..results.numbers.fields import GROUNDING, Number
-from ..results.pairs import ScoredPairs
-from ..results.patients import Patients
+from ....metrics_gpu.statistics.aggregate import macro_mean, micro_mean
+from ....metrics_gpu.statistics.bootstrap import percentile_interval
+from ..basis import Basis
+from ..choices import DEFAULTS, Choices
+from ..load import CellRows
+from ..pairs import ScoredPairs
+from ..patients import Patients
+from .cell_values import MEANS, CellValues
+from .fields import GROUNDING, Number
 
 __all__ = ["Results"]
 
