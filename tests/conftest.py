@@ -7,8 +7,19 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# One profile for all: the same examples in every run and no limits of time, since a busy machine is no failure.
+# XBENCH_FUZZ=N looks for new examples, N times as many where a test says so.
+settings.register_profile(
+    "xbench",
+    deadline=None,
+    derandomize="XBENCH_FUZZ" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("xbench")
 
 # A test run started in the background ignores Ctrl-C, and so would every command it starts, also those that a test
 # interrupts on purpose.

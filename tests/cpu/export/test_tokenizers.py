@@ -84,7 +84,7 @@ def test_ids_are_those_of_transformers(tokenizer: WordPieceTokenizer, oracle: An
         assert tokenizer([text]).ids[0].tolist() == oracle(text)["input_ids"], text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(max_size=40))
 def test_any_text_gives_the_ids_of_transformers(tokenizer: WordPieceTokenizer, oracle: Any, text: str) -> None:
     assert tokenizer([text]).ids[0].tolist() == oracle(text)["input_ids"]
@@ -178,7 +178,7 @@ def test_a_long_clip_text_keeps_its_end_token() -> None:
     assert np.array_equal(ids, open_clip.tokenize([text, "x"]).numpy())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(st.characters(max_codepoint=0x24F, exclude_categories=["Cs", "Cn"]), max_size=40))
 def test_any_text_gives_the_clip_ids_of_open_clip(clip_words: CleanedTokenizer, text: str) -> None:
     """Of characters that Python's tables know: what a new letter is depends on a library's Unicode version."""

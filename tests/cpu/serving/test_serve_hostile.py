@@ -206,7 +206,7 @@ requests = st.fixed_dictionaries(
 paths = st.sampled_from([INFER, "/v2/models/blocks-32", "/v2/repository/index", "/", "/v2", "/metrics"]) | st.text(
     st.characters(codec="ascii", exclude_categories=["Cc", "Zs"]), max_size=20
 ).map(lambda tail: "/v2/models/" + tail.replace("#", "").replace("?", ""))
-slow = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")

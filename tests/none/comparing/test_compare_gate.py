@@ -48,14 +48,14 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @given(st.sampled_from(list(NAMES)), st.sampled_from([">", ">=", "<", "<=", "==", "!="]), st.floats(-1e6, 1e6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_condition_is_read_as_it_is_written(name: str, sign: str, limit: float) -> None:
     for text in (f"{name} {sign} {limit!r}", f"  {name}{sign}{limit!r} "):
         assert parse_condition(text) == Condition(name, sign, limit)
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_other_text_is_refused_in_a_sentence(text: str) -> None:
     try:
         parse_condition(text)

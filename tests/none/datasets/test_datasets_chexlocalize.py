@@ -265,7 +265,7 @@ def test_label_files_that_cannot_be_used(tmp_path: Path) -> None:
         make(tmp_path, frontal_only="yes")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 9), st.integers(1, 9), st.data())
 def test_compressed_strings_and_runs_equal_the_mask(height: int, width: int, data: st.DataObject) -> None:
     bits = data.draw(st.lists(st.booleans(), min_size=height * width, max_size=height * width))

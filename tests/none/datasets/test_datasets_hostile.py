@@ -146,7 +146,7 @@ def test_edited_files(name: str, places: Callable[[], Path]) -> None:
     files = [root / place for place in WORLDS[name][2]]
     whole = [file.read_bytes() for file in files]
 
-    @settings(max_examples=EXAMPLES, deadline=None, database=None)
+    @settings(max_examples=EXAMPLES, database=None)
     @given(edits())
     def edited(changes: list[tuple[int, float, float, bytes]]) -> None:
         contents = list(whole)
@@ -194,7 +194,7 @@ def test_any_json_in_place_of_a_part(name: str, places: Callable[[], Path]) -> N
         copy[key] = replaced(node[key], path[1:], value)
         return copy
 
-    @settings(max_examples=EXAMPLES, deadline=None, database=None)
+    @settings(max_examples=EXAMPLES, database=None)
     @given(st.lists(st.integers(0, 9), max_size=6), json_values)
     def anything(path: list[int], value: Any) -> None:
         file.write_text(json.dumps(replaced(valid, path, value)))
@@ -206,7 +206,7 @@ def test_any_json_in_place_of_a_part(name: str, places: Callable[[], Path]) -> N
     anything()
 
 
-@settings(max_examples=4 * EXAMPLES, deadline=None)
+@settings(max_examples=4 * EXAMPLES)
 @given(
     st.one_of(st.text(max_size=30), st.text("0123456789 -.", max_size=40), st.text("0PQo`abc31`", max_size=20)),
     st.sampled_from(["pairs", "coco"]),

@@ -63,7 +63,7 @@ def test_two_runs_overlapping_rows_and_a_run_to_the_last_pixel(tmp_path: Path) -
     np.testing.assert_array_equal(d.regions[FINDING].mask(1024, 1024), column_major("5 2"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 40)), min_size=1, max_size=8))
 def test_runs_equal_the_definition(pairs: list[tuple[int, int]]) -> None:
     text = " ".join(f"{gap} {length}" for gap, length in pairs)

@@ -123,7 +123,7 @@ def test_fused_boxes_are_means_of_boxes_that_agree() -> None:
         merge({r: {(float(i), 0.0, i + 1.0, 1.0): None for i in range(600)} for r in "ab"}, "fused", 2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.lists(st.tuples(*[st.integers(0, 12)] * 4), max_size=3), min_size=1, max_size=4), st.integers(0, 2))
 def test_rules_equal_their_words(drawn: list[list[tuple[int, ...]]], silent: int) -> None:
     """Pixel by pixel: who covers it, and how many readers name the class."""

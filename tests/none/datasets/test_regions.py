@@ -85,7 +85,7 @@ def test_boxes_reach_the_grid_as_their_mask_does(
         np.testing.assert_array_equal(found, direct)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.integers(500, 3000), st.integers(500, 3000))
 def test_boxes_on_large_images(data: st.DataObject, height: int, width: int) -> None:
     row, column = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -314,9 +314,8 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(data=st.data(), value=json_values)
-def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(data: st.DataObject, value: Any) -> None:
+def any_manifest() -> Any:
+    """The plain data of a bundle.json with every optional part."""
     raw: Any = json.loads(dataclasses.replace(manifest(), files={}).dump())
     raw["files"] = {
         "image.onnx": {"sha256": "0" * 64, "bytes": 1},
@@ -324,14 +323,24 @@ def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(data: st.Data
     }
     raw["parity"] = {"passed": True, "compared": 3, "needed": 1e-6, "tolerance": 1e-4}
     _text_graph(raw)
-    target = raw
-    while True:
-        keys: list[Any] = list(target) if isinstance(target, dict) else list(range(len(target)))
-        key = data.draw(st.sampled_from(keys))
-        if isinstance(target[key], dict | list) and target[key] and data.draw(st.booleans()):
-            target = target[key]
-        else:
-            break
+    return raw
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value in plain data."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        yield (*above, key)
+        if isinstance(value[key], dict | list):
+            yield from places(value[key], (*above, key))
+
+
+@settings(max_examples=300)
+@given(place=st.deferred(lambda: st.sampled_from(sorted(places(any_manifest()), key=str))), value=json_values)
+def test_any_value_anywhere_is_accepted_or_refused_with_a_sentence(place: tuple[Any, ...], value: Any) -> None:
+    raw = target = any_manifest()
+    *above, key = place
+    for each in above:
+        target = target[each]
     target[key] = value
     try:
         found = parse_manifest(json.dumps(raw).encode(), "test")

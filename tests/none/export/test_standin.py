@@ -54,7 +54,7 @@ def test_equal_to_the_goldens_module(official: ModuleType, name: str, shape: tup
 
 
 @given(st.text(max_size=12), st.integers(0, 2**40), st.integers(1, 6), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_equal_to_a_loop(name: str, seed: int, rows: int, columns: int) -> None:
     """One value after the other, in exact Python arithmetic up to the two float32 roundings."""
     key = int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "little")

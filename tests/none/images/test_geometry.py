@@ -69,7 +69,7 @@ def test_an_image_of_the_right_size_is_not_touched() -> None:
 
 @pytest.mark.parametrize("geometry", [CLIP, CARZERO, Geometry("squash", 224, 224, "bilinear")])
 @given(height=st.integers(1, 400), width=st.integers(1, 400))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_result_is_always_the_models_input(geometry: Geometry, height: int, width: int) -> None:
     found = to_model(smooth(height, width), geometry)
     assert found.shape == (224, 224) and found.dtype == np.uint8 and found.flags.c_contiguous

@@ -52,14 +52,14 @@ def test_random_bytes_behind_a_signature(signature: bytes, data: bytes) -> None:
     decode(signature + data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(sorted(SEEDS)), st.data())
 def test_truncations(kind: str, data: st.DataObject) -> None:
     seed = SEEDS[kind]
     decode(seed[: data.draw(st.integers(0, len(seed) - 1))])
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.sampled_from(sorted(SEEDS)), st.data())
 def test_flipped_bits_and_overwritten_bytes(kind: str, data: st.DataObject) -> None:
     seed = bytearray(SEEDS[kind])

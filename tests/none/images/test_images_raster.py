@@ -172,7 +172,7 @@ def test_the_reader_version_names_the_libraries_that_decide_pixels() -> None:
     assert "pillow-" in reader_version() and "pydicom-" in reader_version()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.integers(1, 9),
     st.integers(1, 9),

@@ -79,7 +79,7 @@ def test_level_histogram_and_entropy_by_pixels():
         level_histogram(sweep(maps, masks, comparison=">"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 20), min_size=101, max_size=101), st.floats(0, 0.5), st.sampled_from([0, 1]))
 def test_near_best_by_walking(values, within, first):
     curve = np.array(values, float)
@@ -249,7 +249,7 @@ def test_calibrated_levels_are_sought_as_the_options_say(unit):
     assert len(empty["best"]) == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40))
 def test_quantile_map_ranks(values):
     ranks = stats.rankdata(values, "min") - 1

@@ -45,7 +45,7 @@ def delong_by_definition(scores, label):
     return aucs, matrix
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.booleans()), min_size=4, max_size=40))
 def test_delong_equals_its_definition(cases):
     a, b = (np.array([case[i] for case in cases], float) for i in (0, 1))

@@ -149,7 +149,7 @@ def test_constant_maps_count_as_misses(regions):
 
 
 @given(st.lists(st.tuples(st.integers(-20, 20), st.booleans()), min_size=2, max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_monotone_rescaling_leaves_the_ranking_metrics(cases):
     score = np.array([[s] for s, _ in cases], np.float64)
     label = np.array([[int(t)] for _, t in cases])

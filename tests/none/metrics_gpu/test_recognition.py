@@ -40,7 +40,7 @@ def naive_f1(score, truth):
     return 2 * hits / (2 * hits + wrong) if hits or wrong else 0.0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_against_the_definitions(data):
     images, names = data.draw(st.integers(1, 25)), ["a", "b", "c"]

@@ -240,7 +240,7 @@ def test_packing_refuses_other_types():
         pack_masks(np.zeros((2, 2), bool))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_grid_any_frame_any_mode(data):
     grid, mask, frame, mode = any_case(data, 40)

@@ -211,7 +211,7 @@ def test_the_other_kernel_and_the_default_one_agree(cupy):
     assert np.array_equal(single[:, 1], counts.argmax) and np.array_equal(flags[:, 0], counts.hit)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_grid_any_frame_any_mode(cupy, data):
     grid, mask, frame, mode = any_case(data, 70)

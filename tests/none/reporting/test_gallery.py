@@ -109,7 +109,7 @@ def test_cases_of_all_models_come_before_those_of_some() -> None:
     assert choose(pairs) == [("both", "best Dice")]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.booleans()), max_size=30), st.randoms())
 def test_the_choice_does_not_depend_on_the_order(rows: list[tuple[float, bool]], shuffle: Any) -> None:
     pairs = [PairScore(f"c{n:02d}", (dice,), (hit,)) for n, (dice, hit) in enumerate(rows)]
@@ -127,7 +127,7 @@ def test_every_class_gets_its_first_case_before_any_second() -> None:
     assert rounds == [("d", "a", "1", "x"), ("d", "b", "3", "x"), ("d", "a", "2", "y")]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**24 - 1))
 def test_run_lengths_are_row_major_and_start_with_zeros(bits: int) -> None:
     mask = np.array([bits >> n & 1 for n in range(24)], np.bool_).reshape(4, 6)

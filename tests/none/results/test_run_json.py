@@ -57,7 +57,7 @@ def read(path: Path, data: object) -> str:
     return ""
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=values | st.fixed_dictionaries({"schema": st.just(1), "cells": values}))
 def test_any_json(data: Any, tmp_path: Path) -> None:
     assert "run.json" in read(tmp_path, data)
@@ -69,7 +69,7 @@ def places(data: Any) -> list[tuple[Any, Any]]:
     return [found for key, value in inner for found in ((data, key), *places(value))]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(place=st.floats(0, 1, exclude_max=True), value=values | st.just(...))
 def test_a_run_with_one_value_changed_or_lost(place: float, value: Any, run: Path) -> None:
     original = (run / "run.json").read_text()

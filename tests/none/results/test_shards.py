@@ -82,7 +82,7 @@ def merge(folders: list[Path], out: Path) -> tuple[Any, list[str]]:
     return merge_shards(folders, out, PlainProgress(lines.append)), lines
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=9), st.integers(0, 500), st.integers(1, 70), st.integers(1, 40))
 def test_shards_are_whole_chunks_that_cover_a_dataset(name: str, cases: int, chunk: int, of: int) -> None:
     spans = [Shard(index, of).span(name, cases, chunk) for index in range(1, of + 1)]

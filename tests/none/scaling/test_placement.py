@@ -36,7 +36,7 @@ NODES = st.lists(st.builds(Node, st.integers(0, 12), st.integers(0, 4)), max_siz
 SHARES = st.sampled_from(["0", "0.1", "0.25", "0.3", "0.5", "0.75", "1", "2", "3"])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(NODES, st.none() | st.integers(1, 12), st.none() | SHARES, st.none() | st.integers(1, 8))
 def test_what_is_placed_fits_and_what_is_refused_does_not(
     nodes: list[Node], workers: int | None, share: str | None, threads: int | None

@@ -169,7 +169,7 @@ def test_who_is_cancelled_leaves_the_queue() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans(), st.booleans()), min_size=1, max_size=12))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_everyone_gets_their_own_scores(jobs: list[tuple[int, bool, bool]]) -> None:
     async def test(engine: Engine, batcher: Batcher) -> None:
         tasks = []

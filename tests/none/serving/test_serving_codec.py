@@ -234,7 +234,7 @@ def test_half_a_surrogate_pair_is_no_text() -> None:
 
 
 @given(st.sampled_from(sorted(DATATYPES)), st.lists(st.integers(0, 3), max_size=4), st.binary(max_size=64))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_raw_bytes_of_any_datatype_come_back(datatype: str, shape: list[int], data: bytes) -> None:
     wanted = int(np.prod(shape)) * np.dtype(DATATYPES[datatype]).itemsize
     if datatype == "BOOL":
@@ -268,7 +268,7 @@ contents = st.fixed_dictionaries(
 
 
 @given(contents, st.binary(max_size=40), st.none() | st.text(max_size=6) | st.integers(0, 400).map(str))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_anything_is_a_request_or_refused(content: Any, raw: bytes, length: str | None) -> None:
     text = json.dumps(content).encode() + raw
     for header in (length, str(len(text) - len(raw))):
@@ -279,7 +279,7 @@ def test_anything_is_a_request_or_refused(content: Any, raw: bytes, length: str 
 
 
 @given(st.binary(max_size=80), st.none() | st.integers(0, 90).map(str))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_any_bytes_are_refused(data: bytes, length: str | None) -> None:
     with pytest.raises(BadRequest):
         decode_infer("kad", data, length)

@@ -120,7 +120,7 @@ tensor = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(tensor, max_size=3), st.lists(st.binary(max_size=9), max_size=3), st.lists(st.text(max_size=5)))
 def test_any_message_is_read_or_refused(inputs: Any, raw: Any, outputs: Any) -> None:
     made = MESSAGES.make(
@@ -133,7 +133,7 @@ def test_any_message_is_read_or_refused(inputs: Any, raw: Any, outputs: Any) -> 
     assert request.images or request.pixels is None or request.pixels.dtype == np.uint8
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:

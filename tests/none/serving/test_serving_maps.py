@@ -28,7 +28,7 @@ def saliency(seed: int, rows: int, columns: int) -> NDArray[np.float32]:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 9), st.sampled_from(FRAMES))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_masks_have_the_pixels_the_evaluation_counts(
     seed: int, rows: int, columns: int, frame: tuple[float, ...]
 ) -> None:
@@ -86,7 +86,7 @@ def flood(mask: NDArray[np.uint8]) -> list[set[tuple[int, int]]]:
 
 
 @given(st.integers(0, 10_000), st.floats(0.1, 0.9))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 def test_boxes_hold_the_connected_regions(seed: int, tau: float) -> None:
     full = np.random.default_rng(seed).random((20, 30), np.float32)
     mask = binary_mask(full, tau)
