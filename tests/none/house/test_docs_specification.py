@@ -83,7 +83,7 @@ def test_versions_and_files(docs: Path) -> None:
 
 
 def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
-    """Of a bundle's and of baselines' cells; the page may say more, for shards, maps and failures."""
+    """Of a bundle's and of baselines' cells; the page says more, for shards, maps, failures and live models."""
     page = sections(docs / "run-directory.md")
     world, data = World(tmp_path), DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
     world.run([make_bundle(tmp_path / "blocks-32").path], [data], baselines=["baseline:ones", "baseline:chance"])
@@ -91,9 +91,9 @@ def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
     whole, entries = (set(first_column(part, "key")) for part in page["2"].split("An entry of `cells`"))
     assert set(run) == whole
     keys = {key for entry in run["cells"].values() for key in entry}
-    assert keys <= entries and entries - keys == {"reason", "map_size", "shard", "last_attempt"}
+    assert keys <= entries and entries - keys == {"reason", "map_size", "shard", "last_attempt", "version"}
     made = {key for entry in run["cells"].values() for key in entry["ingredients"]}
-    assert set(first_column(page["3"], "ingredient")) == {*made, "shard"}
+    assert set(first_column(page["3"], "ingredient")) == {*made, "shard", "geometry"}
 
 
 @pytest.mark.parametrize("name", DATASETS.names())
