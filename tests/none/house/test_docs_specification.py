@@ -9,10 +9,12 @@ from importlib import resources
 from pathlib import Path
 from typing import get_args
 
+import click
 import pytest
 from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.export import prompts
+from xbench_fast.export.cli.export_command import command as export
 from xbench_fast.export.parity.checks import LOW_TOLERANCE, TOLERANCE, Check, ParityReport
 from xbench_fast.export.prompts.builtin import builtin_sets, prompt_styles
 from xbench_fast.metrics_gpu.grounding.calibration import METHODS
@@ -23,6 +25,7 @@ from xbench_fast.metrics_gpu.statistics.bootstrap import SEED
 from xbench_fast.metrics_gpu.sweep.sampling import MODES
 from xbench_fast.runtime.cache.prepared_files import _FORMAT, RECORD
 from xbench_fast.runtime.cache.prepared_locks import STORE_FILES
+from xbench_fast.runtime.cli.app import app as fast
 from xbench_fast.runtime.datasets.base import OfficialCounts
 from xbench_fast.runtime.datasets.registry import DATASETS
 from xbench_fast.runtime.host.config import DatasetConfig
@@ -158,6 +161,23 @@ def test_the_parity_report_and_the_status_of_prompts(docs: Path) -> None:
     book = json.loads(resources.files(prompts).joinpath("prompt_book.json").read_text())
     used |= {entry["status"] for model in book["official"].values() for entry in model.values()}
     assert set(first_column(page["7"], "status")) == used
+
+
+def flags(command: click.Command) -> Iterator[str]:
+    for parameter in command.params:
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            yield from flags(inner) if inner is not None else ()
+
+
+@pytest.mark.parametrize("page", ["metrics", "datasets", "parity", "protocols", "run-directory"])
+def test_every_flag_of_a_page_exists(docs: Path, page: str) -> None:
+    known = {*flags(fast), *flags(export)}
+    told = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", (docs / f"{page}.md").read_text()))
+    assert told <= known, told - known
 
 
 CITED = re.compile(r"docs/([\w-]+)\.md((?:(?:,|;| and| to|-)?\s*§[\d.]*\d)*)")
