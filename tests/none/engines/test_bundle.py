@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import os
@@ -158,7 +159,9 @@ FEATURES = {"name": "features", "dtype": "float32", "shape": ["texts", 4]}
 
 
 def _text_graph(data: dict[str, Any], **changed: Any) -> None:
-    data["graphs"]["text"] = {"file": "image.onnx", "inputs": [IDS], "outputs": [FEATURES], **changed}
+    # Copies: a test that changes one place of a bundle must not change the next test's bundle.
+    graph = {"file": "image.onnx", "inputs": [IDS], "outputs": [FEATURES], **changed}
+    data["graphs"]["text"] = copy.deepcopy(graph)
 
 
 def test_a_text_graph_with_or_without_a_mask_is_read(tmp_path: Path) -> None:
