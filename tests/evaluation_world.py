@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 from synthetic import BlockEngine, reference_sweep
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.evaluation.measure import Sweep
-from xbench_fast.runtime.evaluation.options import Options, Outcome
+from xbench_fast.runtime.evaluation.options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.evaluation.runner import Runner
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.decoders import CPU, Decoder
+from xbench_fast.runtime.results.outcome import RunOutcome
 from xbench_fast.runtime.results.run_directory import RunDirectory, read_run
 
 
@@ -45,7 +46,7 @@ class World:
         maps: list[MapFolder] | None = None,
         sweep: Sweep = reference_sweep,
         **options: Any,
-    ) -> Outcome:
+    ) -> RunOutcome:
         settings = Options(**{"batch": 3, "chunk": 8, "threads": 2, **options})
         self.engines.clear()
         self.lines.clear()

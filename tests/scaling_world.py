@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from evaluation_world import World
-from xbench_fast.runtime.evaluation.options import Options, Outcome
+from xbench_fast.runtime.evaluation.options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.host.machine import code_version
+from xbench_fast.runtime.results.outcome import RunOutcome
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.scaling.driver import ClusterRunner
 from xbench_fast.runtime.scaling.jobs import Backend, ChunkJob, Described, Part, WorkPlan, everywhere
@@ -80,7 +81,7 @@ class ClusterWorld(World):
         elsewhere: Callable[[WorkPlan], WorkPlan] = lambda plan: plan,
         baselines: Sequence[str] = ("baseline:center",),
         **options: Any,
-    ) -> Outcome:
+    ) -> RunOutcome:
         self.lines.clear()
         plan = plan_for(bundles, datasets, **options)
         described = backend.describe(plan)

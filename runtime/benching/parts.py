@@ -84,8 +84,7 @@ def _gpu_sweep(cupy: Any, plan: Plan, ceilings: Ceilings, device: int) -> Measur
 
 def decode(plan: Plan, paths: list[Path]) -> Measurement:
     """Files to native grey pixels in `plan.threads` threads, against Pillow in one thread times that number."""
-    from ..evaluation.decoding import decode_ahead
-    from ..images.decode import read_grey
+    from ..images.decode import decode_ahead, read_grey
 
     problems = [reason for path in paths[:_CHECKED] if (reason := check_decode(path, read_grey(path)))]
 

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from ...engines.errors import ImageAccessError, ImageError
-from ..evaluation.decoding import decode_ahead
+from ..images.decode import decode_ahead
 from ..images.decoders import CPU, Decoder
 from .prepared_keys import Identity, file_identity
 from .prepared_set import Filled, PreparedSet

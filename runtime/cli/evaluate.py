@@ -23,7 +23,7 @@ from .scaling import scaling_options
 
 if TYPE_CHECKING:
     from ..evaluation.evaluate import Evaluation
-    from ..evaluation.options import Outcome
+    from ..results.outcome import RunOutcome
     from .scaling import Scale
 
 __all__ = ["evaluate"]
@@ -147,7 +147,7 @@ def evaluate(
     return 1 if outcome.failed else 0
 
 
-def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack) -> Outcome:
+def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack) -> RunOutcome:
     from ...engines.select import ENGINES
     from ..evaluation.progress import progress_for
     from .scaling import on_cluster, work_plan

@@ -24,7 +24,7 @@ def merge(shards: tuple[Path, ...], out: Path) -> int:
     from .terminal import make_console
 
     progress = progress_for(make_console())
-    outcome = merge_shards(shards, out, progress)
+    outcome = merge_shards(shards, out, progress.say)
     done = outcome.computed + outcome.reused
     progress.say(
         f"{out}: {done} cell{'' if done == 1 else 's'} merged ({outcome.reused} of them before), "

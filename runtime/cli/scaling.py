@@ -14,10 +14,10 @@ from ...engines.errors import ConfigError
 
 if TYPE_CHECKING:
     from ..evaluation.evaluate import Evaluation
-    from ..evaluation.options import Outcome
     from ..evaluation.progress import Progress
     from ..evaluation.reference.map_files import MapFolder
     from ..host.config import DatasetConfig
+    from ..results.outcome import RunOutcome
     from ..results.run_directory import RunDirectory
     from ..results.shards import Shard
     from ..scaling.jobs import Backend, Described, WorkPlan
@@ -151,7 +151,7 @@ class OnCluster:
         datasets: Sequence[DatasetConfig],
         baselines: Sequence[str],
         maps: Sequence[MapFolder],
-    ) -> Outcome:
+    ) -> RunOutcome:
         """As `Runner.evaluate`. Raises RunError."""
         from ..scaling.driver import ClusterRunner
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from ...engines.base import Engine, Scores
 from ...engines.prompts import PromptSet
+from ..images.decode import decode_ahead
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
-from .decoding import Decoded, PixelSource, decode_ahead, decode_case
+from .decoding import Decoded, PixelSource, decode_case
 from .measure import Measure
 from .scoring import Queries, Row, in_order, rows_table, score_batch
 

@@ -1,12 +1,10 @@
-"""Images and regions on their way to the engine: decoded ahead in threads, in order, with a bounded window."""
+"""One case -> its model input and its regions on the evaluation grid."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +16,7 @@ if TYPE_CHECKING:
     from ...engines.geometry import Geometry
     from ..datasets.base import Case
 
-__all__ = ["Decoded", "PixelSource", "decode_ahead", "decode_case", "direct_source", "region_masks"]
-
-T = TypeVar("T")
-R = TypeVar("R")
+__all__ = ["Decoded", "PixelSource", "decode_case", "direct_source", "region_masks"]
 
 
 class PixelSource(Protocol):
@@ -106,21 +101,3 @@ def region_masks(
             if was_rescued:
                 rescued.add(finding)
     return masks, frozenset(rescued)
-
-
-def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, window: int) -> Generator[R, None, None]:
-    """`function(item)` for all items, in order, computed by `workers` threads at most `window` items ahead.
-
-    The window bounds memory; closing the iterator (or an exception in its consumer) cancels what has not started.
-    """
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
-    waiting: deque[Future[R]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) >= window:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

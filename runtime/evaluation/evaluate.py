@@ -19,10 +19,11 @@ from ...metrics_gpu.sweep.sweep import sweep
 from ..host.config import Config, DatasetConfig
 from ..host.machine import usable_cores
 from ..images.decoders import CPU, choose_decoder
+from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.shards import Shard
 from .live import LiveModel
-from .options import Options, Outcome
+from .options import Options
 from .pairing import needed_geometries, select_bundles, select_datasets
 from .progress import Progress
 from .reference.baselines import split_baselines
@@ -50,7 +51,7 @@ class Workers(Protocol):
         datasets: Sequence[DatasetConfig],
         baselines: Sequence[str],
         maps: Sequence[MapFolder],
-    ) -> Outcome:
+    ) -> RunOutcome:
         """As `Runner.evaluate`."""
         ...
 
@@ -123,7 +124,7 @@ class Evaluation:
         live = [] if self.live is None else [self.live.name]
         return [*live, *(path.name for path in self.bundles), *self.baselines, *(maps.name for maps in self.maps)]
 
-    def run(self, progress: Progress, workers: Workers | None = None) -> Outcome:
+    def run(self, progress: Progress, workers: Workers | None = None) -> RunOutcome:
         """Computes every cell that is not finished, tells `progress` and notes all in the run directory.
 
         workers: those that run the bundles instead of this process. Raises ConfigError, EngineError or RunError before

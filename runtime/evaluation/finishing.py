@@ -14,11 +14,11 @@ from typing import Any
 from ...engines.errors import RunError, XBenchError
 from ..host.machine import code_version
 from ..results.cell_key import changed_ingredients, digest_of
+from ..results.outcome import RunOutcome, kept_line
 from ..results.run_directory import RunDirectory, cell_stem
 from ..results.storage import CellFiles
-from .options import Outcome
 from .pairing import LoadedDataset
-from .progress import Progress, cell_summary, kept_line
+from .progress import Progress, cell_summary
 
 __all__ = ["Finisher", "PlannedCell"]
 
@@ -49,7 +49,7 @@ class Finisher:
         self._run = run
         self._progress = progress
         self._protocol = protocol
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
 
     def files(self, cell: PlannedCell) -> CellFiles:
         """Where the cell's parts and its result are kept."""

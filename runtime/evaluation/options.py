@@ -1,13 +1,13 @@
-"""How a run computes its cells, and what became of them."""
+"""How a run computes its cells."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..results.shards import Shard
 
-__all__ = ["Options", "Outcome"]
+__all__ = ["Options"]
 
 
 @dataclass(frozen=True)
@@ -38,26 +38,3 @@ class Options:
         if self.shard is not None:
             found["shard"] = str(self.shard)
         return found
-
-
-@dataclass
-class Outcome:
-    """What became of the cells, as (model, dataset, sentence) where something is to be said."""
-
-    computed: int = 0
-    reused: int = 0
-    skipped: list[tuple[str, str, str]] = field(default_factory=list)
-    failed: list[tuple[str, str, str]] = field(default_factory=list)
-
-    @property
-    def finished(self) -> int:
-        """Cells that have a result now."""
-        return self.computed + self.reused
-
-    @property
-    def summary(self) -> str:
-        """The line that ends a run."""
-        return (
-            f"{self.finished} cell{'' if self.finished == 1 else 's'} finished ({self.reused} of them before), "
-            f"{len(self.skipped)} skipped, {len(self.failed)} failed"
-        )

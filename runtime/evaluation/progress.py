@@ -15,7 +15,6 @@ __all__ = [
     "Progress",
     "RichProgress",
     "cell_summary",
-    "kept_line",
     "not_asked_line",
     "progress_for",
     "some_names",
@@ -95,11 +94,6 @@ def progress_for(console: Console) -> Progress:
     """Bars when `console` is a terminal, else plain lines through it."""
     rich = RichProgress(console)
     return rich if console.is_terminal else PlainProgress(rich.say)
-
-
-def kept_line(model: str, dataset: str) -> str:
-    """What is told after a cell that was not computed but has a result of an earlier run."""
-    return f"{model} on {dataset}: its finished result is kept, and the report shows it"
 
 
 def not_asked_line(prompt_set: str, classes: Sequence[str], total: int) -> str:

@@ -21,6 +21,7 @@ from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
 from ..images.decoders import CPU, Decoder
 from ..results.cell_key import cell_ingredients, reference_ingredients
+from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.storage import CellFiles
 from .cell import Cell, compute_cell
@@ -28,7 +29,7 @@ from .finishing import Finisher, PlannedCell
 from .gpu.device_cell import compute_on_device
 from .live import LiveEngine, LiveModel, live_prompts
 from .measure import Measure, Sweep
-from .options import Options, Outcome
+from .options import Options
 from .pairing import LoadedDataset, load_dataset, prompt_set_name, shared_findings
 from .progress import Progress, not_asked_line, some_names
 from .reference.map_files import MapFolder
@@ -36,7 +37,7 @@ from .reference.reference_cell import compute_reference
 from .reference.references import baseline_reference, maps_reference
 from .sources import OpenSource
 
-__all__ = ["OpenEngine", "Options", "Outcome", "Runner", "compute_anywhere"]
+__all__ = ["OpenEngine", "Runner", "compute_anywhere"]
 
 OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
@@ -69,7 +70,7 @@ class Runner:
         datasets: Sequence[DatasetConfig],
         baselines: Sequence[str] = (),
         maps: Sequence[MapFolder] = (),
-    ) -> Outcome:
+    ) -> RunOutcome:
         """Computes every cell that is not finished; `baselines` are names such as "baseline:ones".
 
         Raises RunError when results can no longer be written.
@@ -89,7 +90,7 @@ class Runner:
                 self._cells.guarded(name, dataset.name, partial(self._reference, model, dataset))
         return self._cells.outcome
 
-    def evaluate_live(self, model: LiveModel, datasets: Sequence[DatasetConfig]) -> Outcome:
+    def evaluate_live(self, model: LiveModel, datasets: Sequence[DatasetConfig]) -> RunOutcome:
         """As `evaluate`, of a model that is called; what both did is in the outcome of each."""
         for dataset in datasets:
             self._cells.guarded(model.name, dataset.name, partial(self._live, model, dataset))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import stat
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +16,10 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageAccessError, ImageError
 from .headers import check_pixels, jpeg_size, png_size
 
-__all__ = ["decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
+__all__ = ["decode_ahead", "decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _MAX_BYTES = 1 << 29
 _REVISION = "1"  # raise it whenever the pixels of any file change
@@ -69,6 +76,24 @@ def decode_grey(data: bytes, name: str) -> NDArray[np.uint8]:
         if _is_of_the_machine(error):
             raise ImageAccessError(f"{name} cannot be read on this machine at this time: {cause[:300]}.") from error
         raise ImageError(f"{name} cannot be read: it is damaged or of an unknown kind ({cause[:300]}).") from error
+
+
+def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, window: int) -> Generator[R, None, None]:
+    """`function(item)` for all items, in order, computed by `workers` threads at most `window` items ahead.
+
+    The window bounds memory; closing the iterator (or an exception in its consumer) cancels what has not started.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= window:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def reader_version() -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...engines.errors import RunError
-from ..evaluation.options import Outcome
-from ..evaluation.progress import Progress, kept_line
 from .cell_key import changed_ingredients, digest_of
+from .outcome import RunOutcome, kept_line
 from .run_directory import RunDirectory, read_run
 from .schema import result_schema
 from .shards import Shard
@@ -38,16 +37,17 @@ class _Unmergeable(Exception):
     """Why one cell cannot be merged."""
 
 
-def merge_shards(folders: Sequence[Path], out: Path, progress: Progress) -> Outcome:
+def merge_shards(folders: Sequence[Path], out: Path, say: Callable[[str], None]) -> RunOutcome:
     """Merges the cells that every shard has finished into the run directory `out`; the shards stay as they are.
 
     A cell that a shard has not finished, or that was evaluated differently in one of them, counts as failed and does
-    not stop the others. Raises RunError when the folders are no shards, or not all shards of one evaluation.
+    not stop the others. `say` gets a line for each cell. Raises RunError when the folders are no shards, or not all
+    shards of one evaluation.
     """
     parts = _complete([_part(path) for path in folders])
     if any(part.path.resolve() == out.resolve() for part in parts):
         raise RunError(f"{out} is one of the shards; give another folder with --out.")
-    outcome = Outcome()
+    outcome = RunOutcome()
     names = list(dict.fromkeys(name for part in parts for name in part.run["cells"]))
     config = {**parts[0].run.get("config", {}), "shard": None, "merged_from": len(parts)}
     with RunDirectory(out) as run:
@@ -56,11 +56,11 @@ def merge_shards(folders: Sequence[Path], out: Path, progress: Progress) -> Outc
             found = next(part.run["cells"][name] for part in parts if name in part.run["cells"])
             model, dataset = found["model"], found["dataset"]
             try:
-                _merge(name, parts, run, outcome, progress)
+                _merge(name, parts, run, outcome, say)
             except _Unmergeable as error:
                 outcome.failed.append((model, dataset, str(error)))
-                progress.say(f"{model} on {dataset}: not merged: {error}")
-                _give_up(run, progress, model, dataset, "failed", str(error))
+                say(f"{model} on {dataset}: not merged: {error}")
+                _give_up(run, say, model, dataset, "failed", str(error))
     return outcome
 
 
@@ -97,7 +97,9 @@ def _complete(parts: Sequence[_Part]) -> list[_Part]:
     return [found[index] for index in sorted(found)]
 
 
-def _merge(name: str, parts: Sequence[_Part], run: RunDirectory, outcome: Outcome, progress: Progress) -> None:
+def _merge(
+    name: str, parts: Sequence[_Part], run: RunDirectory, outcome: RunOutcome, say: Callable[[str], None]
+) -> None:
     """One cell. Raises _Unmergeable, and RunError when the result cannot be written."""
     entries = [(part, part.run["cells"].get(name)) for part in parts]
     skipped = [entry for _, entry in entries if entry is not None and entry.get("state") == "skipped"]
@@ -105,8 +107,8 @@ def _merge(name: str, parts: Sequence[_Part], run: RunDirectory, outcome: Outcom
         model, dataset = skipped[0]["model"], skipped[0]["dataset"]
         reason = skipped[0].get("reason", "no reason was noted")
         outcome.skipped.append((model, dataset, reason))
-        progress.say(f"{model} on {dataset}: skipped, {reason}")
-        _give_up(run, progress, model, dataset, "skipped", reason)
+        say(f"{model} on {dataset}: skipped, {reason}")
+        _give_up(run, say, model, dataset, "skipped", reason)
         return
     _check_states(entries)
     done = sorted(((part, entry) for part, entry in entries), key=lambda item: item[1]["shard"]["cases"][:2])
@@ -125,17 +127,17 @@ def _merge(name: str, parts: Sequence[_Part], run: RunDirectory, outcome: Outcom
     }
     if files.finished():
         outcome.reused += 1
-        progress.say(f"{model} on {dataset}: merged before, kept")
+        say(f"{model} on {dataset}: merged before, kept")
     else:
         _join(files, done)
         outcome.computed += 1
-        progress.say(f"{model} on {dataset}: {details['cases']} cases of {len(done)} shards")
+        say(f"{model} on {dataset}: {details['cases']} cases of {len(done)} shards")
     run.set_cell(model, dataset, "done", **details)
 
 
-def _give_up(run: RunDirectory, progress: Progress, model: str, dataset: str, state: str, reason: str) -> None:
+def _give_up(run: RunDirectory, say: Callable[[str], None], model: str, dataset: str, state: str, reason: str) -> None:
     if run.give_up(model, dataset, state, reason):
-        progress.say(kept_line(model, dataset))
+        say(kept_line(model, dataset))
 
 
 def _check_states(entries: Sequence[tuple[_Part, Mapping[str, Any] | None]]) -> None:

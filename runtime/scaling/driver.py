@@ -22,7 +22,6 @@ from ...engines.geometry import Geometry
 from ...engines.prompts import PromptSet
 from ...metrics_gpu.sweep.sweep import sweep
 from ..evaluation.finishing import PlannedCell
-from ..evaluation.options import Outcome
 from ..evaluation.pairing import LoadedDataset
 from ..evaluation.progress import Progress
 from ..evaluation.reference.map_files import MapFolder
@@ -31,6 +30,7 @@ from ..evaluation.sources import source_opener
 from ..host.config import DatasetConfig
 from ..images.decoders import Decoder
 from ..results.cell_key import annotation_digest, cases_digest
+from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD
@@ -115,7 +115,7 @@ class ClusterRunner(Runner):
         datasets: Sequence[DatasetConfig],
         baselines: Sequence[str] = (),
         maps: Sequence[MapFolder] = (),
-    ) -> Outcome:
+    ) -> RunOutcome:
         outcome = super().evaluate(bundles, datasets, baselines, maps)
         try:
             self._compute()

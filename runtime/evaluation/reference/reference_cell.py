@@ -7,10 +7,10 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ...images.decode import decode_ahead
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD, CellFiles
 from ..cell import batches
-from ..decoding import decode_ahead
 from ..scoring import Row, rows_table
 from .references import Reference
 

@@ -17,10 +17,11 @@ from ...cache.prepared import PreparedStore
 from ...cache.prepared_files import read_meaning
 from ...cache.prepared_keys import store_folder
 from ...datasets.registry import DATASETS
-from ...evaluation.decoding import decode_ahead, direct_source
+from ...evaluation.decoding import direct_source
 from ...evaluation.pairing import LoadedDataset
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
+from ...images.decode import decode_ahead
 from ...results.schema import GRID
 
 if TYPE_CHECKING:

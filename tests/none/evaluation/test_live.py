@@ -12,11 +12,12 @@ from synthetic import SIZE, make_bundle, make_dataset, model, prompt_set, refere
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.evaluation.live import LiveModel
-from xbench_fast.runtime.evaluation.options import Options, Outcome
+from xbench_fast.runtime.evaluation.options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.runner import Runner
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.results.outcome import RunOutcome
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 GEOMETRY = Geometry("squash", SIZE, SIZE, "bilinear")
@@ -33,7 +34,7 @@ def blocks(pixels: Any, findings: list[str]) -> Scores:
 class LiveWorld(World):
     """As `World`, for one live model on a dataset."""
 
-    def live(self, live: LiveModel, data: DatasetConfig) -> Outcome:
+    def live(self, live: LiveModel, data: DatasetConfig) -> RunOutcome:
         self.lines.clear()
         with RunDirectory(self.out) as run:
             run.begin({})

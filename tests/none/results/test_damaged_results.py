@@ -13,7 +13,6 @@ from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
 from test_kept_results import spoil
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
@@ -125,8 +124,7 @@ def test_a_damaged_shard_says_what_to_delete(world: World, inputs: Any, tmp_path
     assert evaluate() == 1
     file = world.out / world.entry()["file"]
     spoil(file, "area")
-    quiet = PlainProgress(lambda line: None)
-    ((_, _, reason),) = merge_shards([world.out], tmp_path / "merged", quiet).failed
+    ((_, _, reason),) = merge_shards([world.out], tmp_path / "merged", lambda line: None).failed
     assert str(file) in reason and reason.endswith("delete that file and evaluate that shard again")
     file.unlink()
-    assert evaluate() == 1 and merge_shards([world.out], tmp_path / "merged", quiet).computed == 1
+    assert evaluate() == 1 and merge_shards([world.out], tmp_path / "merged", lambda line: None).computed == 1

@@ -10,7 +10,6 @@ from evaluation_world import World, same
 from stored_counts import add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.merging import merge_shards
@@ -84,11 +83,11 @@ def test_a_merge_that_fails_keeps_what_was_merged(tmp_path: Path, bundle: Path, 
             opened.begin({"shard": str(shard)})
         folders.append(world.out)
     merged, lines = World(tmp_path), list[str]()
-    merge_shards(folders, merged.out, PlainProgress(lines.append))
+    merge_shards(folders, merged.out, lines.append)
     before = merged.table()
     world.out = folders[1]
     (world.out / world.entry()["file"]).unlink()
-    outcome = merge_shards(folders, merged.out, PlainProgress(lines.append))
+    outcome = merge_shards(folders, merged.out, lines.append)
     assert [(model, dataset) for model, dataset, _ in outcome.failed] == [("blocks-32", "coco")]
     assert merged.entry()["state"] == "done" and same(merged.table(), before)
     assert "missing or damaged" in merged.entry()["last_attempt"]["reason"]
@@ -96,7 +95,7 @@ def test_a_merge_that_fails_keeps_what_was_merged(tmp_path: Path, bundle: Path, 
     run(world, bundle, data, shard=Shard(2, 2))
     with RunDirectory(world.out) as opened:
         opened.begin({"shard": "2/2"})
-    assert merge_shards(folders, merged.out, PlainProgress(lines.append)).reused == 2
+    assert merge_shards(folders, merged.out, lines.append).reused == 2
     assert "last_attempt" not in merged.entry() and same(merged.table(), before)
 
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import ConfigError, RunError
-from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory, read_run
@@ -79,7 +78,7 @@ def shards(inputs: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def merge(folders: list[Path], out: Path) -> tuple[Any, list[str]]:
     lines: list[str] = []
-    return merge_shards(folders, out, PlainProgress(lines.append)), lines
+    return merge_shards(folders, out, lines.append), lines
 
 
 @settings(max_examples=60)

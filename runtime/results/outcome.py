@@ -1,0 +1,35 @@
+"""How the cells of an evaluation or a merge ended, and the words for a cell that keeps an earlier result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["RunOutcome", "kept_line"]
+
+
+@dataclass
+class RunOutcome:
+    """How many cells were computed or reused; those that were skipped or failed, as (model, dataset, sentence)."""
+
+    computed: int = 0
+    reused: int = 0
+    skipped: list[tuple[str, str, str]] = field(default_factory=list)
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def finished(self) -> int:
+        """Cells that have a result now."""
+        return self.computed + self.reused
+
+    @property
+    def summary(self) -> str:
+        """The line that ends a run."""
+        return (
+            f"{self.finished} cell{'' if self.finished == 1 else 's'} finished ({self.reused} of them before), "
+            f"{len(self.skipped)} skipped, {len(self.failed)} failed"
+        )
+
+
+def kept_line(model: str, dataset: str) -> str:
+    """The line for a cell that was not computed but has a result of an earlier run."""
+    return f"{model} on {dataset}: its finished result is kept, and the report shows it"
