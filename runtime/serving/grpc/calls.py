@@ -5,20 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..inference.metadata import model_metadata, repository_index, server_metadata
 from ..inference.service import Service
 from ..protocol.errors import BadRequest, DeadlineExceeded, NotFound, RequestError
 from ..protocol.requests import OUTPUTS
 from .codec import decode_infer, encode_infer
-from .messages import Messages
 
-__all__ = ["HEALTH", "Call", "Calls"]
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+__all__ = ["HEALTH", "SERVICE", "Call", "Calls"]
+
+SERVICE: Final = "inference.GRPCInferenceService"
 
 HEALTH: Final = frozenset({"ServerLive", "ServerReady"})
 """Methods that need neither a token nor a message."""
 
+M = TypeVar("M", bound="Message")
 _SHORT: Final = 1 << 18  # bytes that take about as long to parse as to hand to a thread
 
 
@@ -32,12 +37,14 @@ class Call:
 
 
 class Calls:
-    """The methods by name: the bytes of a message in, those of the reply out. They raise RequestError."""
+    """The methods by name: the bytes of a message in, the reply out. They raise RequestError."""
 
     def __init__(self, service: Service) -> None:
+        from . import open_inference_pb2
+
         self._service = service
-        self._messages = Messages()
-        self._methods: dict[str, Callable[[Call], Awaitable[Any]]] = {
+        self._messages = open_inference_pb2
+        self._methods: dict[str, Callable[[Call], Awaitable[Message | bytes]]] = {
             "ServerLive": self._server_live,
             "ServerReady": self._server_ready,
             "ModelReady": self._model_ready,
@@ -69,46 +76,46 @@ class Calls:
                 raise refused
 
     async def answer(self, method: str, call: Call) -> bytes:
-        """The reply to a call."""
+        """The reply to a call, serialized."""
         reply = await self._methods[method](call)
-        return reply if isinstance(reply, bytes) else reply.SerializeToString()
+        return reply if isinstance(reply, bytes) else bytes(reply.SerializeToString())
 
-    async def _server_live(self, call: Call) -> Any:
-        return self._messages.make("ServerLiveResponse", live=True)
+    async def _server_live(self, call: Call) -> Message:
+        return self._messages.ServerLiveResponse(live=True)
 
-    async def _server_ready(self, call: Call) -> Any:
-        return self._messages.make("ServerReadyResponse", ready=self._service.ready)
+    async def _server_ready(self, call: Call) -> Message:
+        return self._messages.ServerReadyResponse(ready=self._service.ready)
 
-    async def _model_ready(self, call: Call) -> Any:
-        asked = self._messages.parse("ModelReadyRequest", call.data)
+    async def _model_ready(self, call: Call) -> Message:
+        asked = _parse(self._messages.ModelReadyRequest, call.data)
         try:
             self._service.catalogue.get(asked.name, asked.version)
         except NotFound:  # a question, not a mistake
-            return self._messages.make("ModelReadyResponse", ready=False)
-        return self._messages.make("ModelReadyResponse", ready=self._service.ready)
+            return self._messages.ModelReadyResponse(ready=False)
+        return self._messages.ModelReadyResponse(ready=self._service.ready)
 
-    async def _server_metadata(self, call: Call) -> Any:
-        self._messages.parse("ServerMetadataRequest", call.data)
-        return self._messages.make("ServerMetadataResponse", **server_metadata())
+    async def _server_metadata(self, call: Call) -> Message:
+        _parse(self._messages.ServerMetadataRequest, call.data)
+        return self._messages.ServerMetadataResponse(**server_metadata())
 
-    async def _model_metadata(self, call: Call) -> Any:
-        asked = self._messages.parse("ModelMetadataRequest", call.data)
+    async def _model_metadata(self, call: Call) -> Message:
+        asked = _parse(self._messages.ModelMetadataRequest, call.data)
         found = model_metadata(self._service.catalogue.get(asked.name, asked.version))
         fields = ("name", "versions", "platform", "inputs", "outputs")
-        return self._messages.make("ModelMetadataResponse", **{key: found[key] for key in fields})
+        return self._messages.ModelMetadataResponse(**{key: found[key] for key in fields})
 
-    async def _repository_index(self, call: Call) -> Any:
-        asked = self._messages.parse("RepositoryIndexRequest", call.data)
+    async def _repository_index(self, call: Call) -> Message:
+        asked = _parse(self._messages.RepositoryIndexRequest, call.data)
         if asked.repository_name:
             raise BadRequest("There is one repository; leave repository_name empty.")
         models = [item for item in repository_index(self._service) if item["state"] == "READY" or not asked.ready]
-        return self._messages.make("RepositoryIndexResponse", models=models)
+        return self._messages.RepositoryIndexResponse(models=models)
 
     async def _model_infer(self, call: Call) -> bytes:
         service = self._service
         short = len(call.data) < _SHORT
         with service.counted(""):
-            message = await service.work(partial(self._messages.parse, "ModelInferRequest", call.data), short=short)
+            message = await service.work(partial(_parse, self._messages.ModelInferRequest, call.data), short=short)
         with service.counted(message.model_name):
             model = service.catalogue.get(message.model_name, message.model_version)
             call.noted["model"] = model.name
@@ -122,4 +129,15 @@ class Calls:
                 request = dataclasses.replace(request, timeout=wanted)
         answer = await service.infer(request)
         size = sum(array.nbytes for array in answer.outputs.values())
-        return await service.work(partial(encode_infer, answer, self._messages), short=size < _SHORT)
+        return await service.work(partial(encode_infer, answer), short=size < _SHORT)
+
+
+def _parse(kind: type[M], data: bytes) -> M:
+    """The message of this kind in `data`. Raises BadRequest when there is none."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        message: M = kind.FromString(data)
+    except DecodeError as error:
+        raise BadRequest(f"The message is no valid {kind.__name__}.") from error
+    return message

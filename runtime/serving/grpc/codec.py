@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,9 @@ from ..protocol.errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Request
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
 from ..protocol.v2 import Parameter, to_request, to_tensors
-from .messages import Messages
+
+if TYPE_CHECKING:
+    from .open_inference_pb2 import ModelInferRequest
 
 __all__ = ["decode_infer", "encode_infer"]
 
@@ -34,7 +36,7 @@ _CONTENTS: Final[Mapping[str, str]] = {
 """Datatype -> the field of InferTensorContents that holds it; FP16 has none and comes as raw bytes."""
 
 
-def decode_infer(message: Any) -> Request:
+def decode_infer(message: ModelInferRequest) -> Request:
     """The request in a ModelInferRequest, whose model may not exist. Raises BadRequest, and nothing else."""
     for kind, entries in (("inputs", message.inputs), ("outputs", message.outputs)):
         if len(entries) > _MOST_ENTRIES:
@@ -51,16 +53,17 @@ def decode_infer(message: Any) -> Request:
     return to_request(message.model_name, inputs, parameters, [_output(item) for item in message.outputs], message.id)
 
 
-def encode_infer(answer: Answer, messages: Messages) -> bytes:
-    """The ModelInferResponse of an answer, all tensors as raw bytes."""
-    reply = messages.make("ModelInferResponse", model_name=answer.model, model_version=answer.version, id=answer.id)
+def encode_infer(answer: Answer) -> bytes:
+    """The ModelInferResponse of an answer, serialized, all tensors as raw bytes."""
+    from .open_inference_pb2 import ModelInferResponse
+
+    reply = ModelInferResponse(model_name=answer.model, model_version=answer.version, id=answer.id)
     reply.parameters["prompt_set"].string_param = answer.prompt_set
     reply.parameters["tau"].double_param = answer.tau
     for tensor in to_tensors(answer):
         reply.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
         reply.raw_output_contents.append(array_to_raw(tensor))
-    data: bytes = reply.SerializeToString()
-    return data
+    return bytes(reply.SerializeToString())
 
 
 def _input(item: Any, raw: bytes | None) -> Tensor:

@@ -16,8 +16,7 @@ from ..bearer import Bearer
 from ..inference.service import Service
 from ..protocol.errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
 from ..settings import GrpcSettings
-from .calls import HEALTH, Call, Calls
-from .messages import SERVICE
+from .calls import HEALTH, SERVICE, Call, Calls
 
 __all__ = ["GrpcTransport"]
 
@@ -211,8 +210,9 @@ def _host(peer: str) -> str:
 
 def _grpc() -> Any:
     try:
+        import google.protobuf.message  # noqa: F401
         import grpc
         import grpc.aio
     except ImportError as error:
-        raise MissingExtraError("grpcio is not installed; install xbench-fast[serve].") from error
+        raise MissingExtraError("grpcio or protobuf is not installed; install xbench-fast[serve].") from error
     return grpc

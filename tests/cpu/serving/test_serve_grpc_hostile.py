@@ -17,10 +17,10 @@ for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_clien
 grpc = pytest.importorskip("grpc")
 
 from grpc_server import GrpcServer  # noqa: E402
-from xbench_fast.runtime.serving.grpc.messages import SERVICE, Messages  # noqa: E402
+from xbench_fast.runtime.serving.grpc import open_inference_pb2 as messages  # noqa: E402
+from xbench_fast.runtime.serving.grpc.calls import SERVICE  # noqa: E402
 
 LIMIT = 300_000
-MESSAGES = Messages()
 CLIENTS_FAULT = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
@@ -32,8 +32,7 @@ CLIENTS_FAULT = {
 
 def infer_message() -> bytes:
     pixels = np.random.default_rng(0).integers(0, 256, (1, 1, SIZE, SIZE), dtype=np.uint8)
-    made = MESSAGES.make(
-        "ModelInferRequest",
+    made = messages.ModelInferRequest(
         model_name="blocks-32",
         inputs=[{"name": "pixels", "datatype": "UINT8", "shape": pixels.shape}],
         raw_input_contents=[pixels.tobytes()],
@@ -98,7 +97,7 @@ def test_no_method_takes_rubbish(channel: Any, method: str) -> None:
 
 def test_names_that_lead_elsewhere(channel: Any) -> None:
     for name in ("../../etc/passwd", "blocks-32/../x", "", "\x00", "x" * 5000):
-        data = MESSAGES.make("ModelMetadataRequest", name=name).SerializeToString()
+        data = messages.ModelMetadataRequest(name=name).SerializeToString()
         code, words = ask(channel, data, "ModelMetadata")
         assert code == grpc.StatusCode.NOT_FOUND and len(words) < 1000
     for method in ("ModelStreamInfer", "RepositoryModelLoad", "SystemSharedMemoryRegister", "Nothing", "ä"):

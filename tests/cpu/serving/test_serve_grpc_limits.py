@@ -22,14 +22,14 @@ pytest.importorskip("prometheus_client")
 pytest.importorskip("google.protobuf")
 grpc = pytest.importorskip("grpc")
 
-from xbench_fast.runtime.serving.grpc.messages import SERVICE, Messages  # noqa: E402
+from xbench_fast.runtime.serving.grpc.calls import SERVICE  # noqa: E402
+from xbench_fast.runtime.serving.grpc.open_inference_pb2 import ModelInferRequest  # noqa: E402
 from xbench_fast.runtime.serving.grpc.transport import GrpcTransport  # noqa: E402
 
 
 def infer_message() -> bytes:
     pixels = np.zeros((1, 1, SIZE, SIZE), np.uint8)
-    made = Messages().make(
-        "ModelInferRequest",
+    made = ModelInferRequest(
         model_name="blocks-32",
         inputs=[{"name": "pixels", "datatype": "UINT8", "shape": pixels.shape}],
         raw_input_contents=[pixels.tobytes()],

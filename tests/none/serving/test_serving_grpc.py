@@ -1,9 +1,11 @@
-"""gRPC messages without a server: the description and its source, requests in, answers out, and malformed ones."""
+"""gRPC messages without a server: the classes and their source, requests in, answers out, and malformed ones."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,44 +17,71 @@ from xbench_fast.runtime.serving.protocol.requests import Answer
 
 pytest.importorskip("google.protobuf")
 
+from xbench_fast.runtime.serving.grpc import open_inference_pb2 as messages
+from xbench_fast.runtime.serving.grpc.calls import SERVICE, _parse
 from xbench_fast.runtime.serving.grpc.codec import decode_infer, encode_infer
-from xbench_fast.runtime.serving.grpc.messages import SERVICE, Messages
 
-MESSAGES = Messages()
+SOURCE = Path(messages.__file__).with_name("open_inference.proto")
 
 
 def message(*inputs: dict[str, Any], raw: tuple[bytes, ...] = (), **fields: Any) -> Any:
-    return MESSAGES.make("ModelInferRequest", model_name="m", inputs=inputs, raw_input_contents=raw, **fields)
+    return messages.ModelInferRequest(model_name="m", inputs=inputs, raw_input_contents=raw, **fields)
 
 
 def pixels(**fields: Any) -> dict[str, Any]:
     return {"name": "pixels", "datatype": "UINT8", "shape": [1, 1, 1, 2], **fields}
 
 
-def test_the_description_is_that_of_the_proto_file() -> None:
-    pytest.importorskip("grpc_tools")
-    from xbench_fast.runtime.serving.grpc.generate import PROTO, describe, render
+def test_the_classes_are_those_of_the_proto_file(tmp_path: Path) -> None:
+    protoc = pytest.importorskip("grpc_tools.protoc")
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-    assert PROTO.with_name("descriptor.py").read_text() == render(describe())
+    made = tmp_path / "set"
+    arguments = ["protoc", f"--proto_path={SOURCE.parent}", f"--descriptor_set_out={made}", SOURCE.name]
+    assert protoc.main(arguments) == 0
+    (expected,) = FileDescriptorSet.FromString(made.read_bytes()).file
+    found = FileDescriptorProto()
+    messages.DESCRIPTOR.CopyToProto(found)
+    for file in (found, expected):
+        file.ClearField("source_code_info")
+        clear_json_names(file.message_type)
+    assert found == expected
+
+
+def clear_json_names(kinds: Any) -> None:
+    """protoc writes them into a descriptor set, and not into Python."""
+    for kind in kinds:
+        for field in kind.field:
+            field.ClearField("json_name")
+        clear_json_names(kind.nested_type)
+
+
+def test_the_lowest_protobuf_that_is_allowed_can_import_the_classes(root: Path) -> None:
+    text = Path(messages.__file__).read_text()
+    made = re.search(r"# Protobuf Python Version: (\d+)\.(\d+)\.(\d+)", text)
+    allowed = re.search(r'"protobuf>=(\d+)\.(\d+)"', (root / "pyproject.toml").read_text())
+    assert made is not None and allowed is not None
+    assert tuple(map(int, made.groups())) <= (*map(int, allowed.groups()), 0)
 
 
 def test_it_is_the_protocol_of_tritonclient() -> None:
     """Same names, numbers and types, so that either reads what the other wrote; and both live in one process."""
     code = (
         "import {first}, {second}\n"
-        "from tritonclient.grpc import service_pb2\n"
-        "from xbench_fast.runtime.serving.grpc.messages import Messages, SERVICE\n"
-        "ours = Messages()\n"
-        "assert service_pb2.DESCRIPTOR.services_by_name[SERVICE.split('.')[1]]\n"
-        "def fields(d): return {{f.name: (f.number, f.type, f.is_repeated, f.message_type and f.message_type.full_name)"
+        "from tritonclient.grpc import service_pb2 as theirs\n"
+        "from xbench_fast.runtime.serving.grpc import open_inference_pb2 as ours\n"
+        "from xbench_fast.runtime.serving.grpc.calls import SERVICE\n"
+        "assert theirs.DESCRIPTOR.services_by_name[SERVICE.split('.')[1]].full_name == SERVICE\n"
+        "def fields(d): return {{f.name: (f.number, f.type, f.is_repeated,"
+        " f.message_type and f.message_type.full_name.removeprefix('xbench_fast.'))"
         " for f in d.fields}} | {{n.name: fields(n) for n in d.nested_types}}\n"
-        "for name, cls in ours._classes.items():\n"
-        "    assert fields(cls.DESCRIPTOR) == fields(service_pb2.DESCRIPTOR.message_types_by_name[name]), name\n"
-        "    assert cls.DESCRIPTOR.file.pool is not service_pb2.DESCRIPTOR.pool\n"
-        "print(len(ours._classes))\n"
+        "kinds = ours.DESCRIPTOR.message_types_by_name\n"
+        "for name, kind in kinds.items():\n"
+        "    assert fields(kind) == fields(theirs.DESCRIPTOR.message_types_by_name[name]), name\n"
+        "print(len(kinds))\n"
     )
     pytest.importorskip("tritonclient.grpc")
-    names = ("tritonclient.grpc", "xbench_fast.runtime.serving.grpc.messages")
+    names = ("tritonclient.grpc", "xbench_fast.runtime.serving.grpc.open_inference_pb2")
     for first, second in (names, names[::-1]):
         line = [sys.executable, "-c", code.format(first=first, second=second)]
         done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
@@ -123,11 +152,11 @@ tensor = st.fixed_dictionaries(
 @settings(max_examples=200)
 @given(st.lists(tensor, max_size=3), st.lists(st.binary(max_size=9), max_size=3), st.lists(st.text(max_size=5)))
 def test_any_message_is_read_or_refused(inputs: Any, raw: Any, outputs: Any) -> None:
-    made = MESSAGES.make(
-        "ModelInferRequest", inputs=inputs, raw_input_contents=raw, outputs=[{"name": name} for name in outputs]
+    made = messages.ModelInferRequest(
+        inputs=inputs, raw_input_contents=raw, outputs=[{"name": name} for name in outputs]
     )
     try:
-        request = decode_infer(MESSAGES.parse("ModelInferRequest", made.SerializeToString()))
+        request = decode_infer(_parse(messages.ModelInferRequest, made.SerializeToString()))
     except BadRequest:
         return
     assert request.images or request.pixels is None or request.pixels.dtype == np.uint8
@@ -137,7 +166,7 @@ def test_any_message_is_read_or_refused(inputs: Any, raw: Any, outputs: Any) -> 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        decode_infer(MESSAGES.parse("ModelInferRequest", data))
+        decode_infer(_parse(messages.ModelInferRequest, data))
     except BadRequest:
         return
 
@@ -147,7 +176,7 @@ def test_an_answer_as_raw_tensors() -> None:
     names[:] = [b"Mass"]
     arrays = {"findings": names, "logits": np.array([[np.nan]], np.float32)}
     answer = Answer("m", "1", "coco", ("Mass",), 0.5, arrays, "7")
-    read = MESSAGES.parse("ModelInferResponse", encode_infer(answer, MESSAGES))
+    read = _parse(messages.ModelInferResponse, encode_infer(answer))
     assert (read.model_name, read.model_version, read.id) == ("m", "1", "7")
     assert [(item.name, item.datatype, list(item.shape)) for item in read.outputs] == [
         ("findings", "BYTES", [1]),
