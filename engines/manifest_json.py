@@ -219,7 +219,7 @@ def _check_text_graph(graph: GraphSpec) -> None:
     wanted = (
         all(t.dtype == "int64" and len(t.shape) == 2 for t in graph.inputs),
         features.dtype == "float32" and len(features.shape) >= 2,
-        isinstance(features.shape[0], str) and all(isinstance(n, int) for n in features.shape[1:]),
+        all(isinstance(n, str) for n in features.shape[:1]) and all(isinstance(n, int) for n in features.shape[1:]),
     )
     if not all(wanted):
         raise BundleError("the tensors of graphs.text do not fit: int64 ids [texts, tokens], float32 features.")

@@ -217,6 +217,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "compared as text": (_set("parity", "compared", value="all"), "parity.compared"),
     "passed as text": (_set("parity", "passed", value="yes"), "parity.passed"),
     "parity as pairs": (_set("parity", value=[["passed", True]]), "parity"),
+    "text features without axes": (lambda d: _text_graph(d, outputs=[{**FEATURES, "shape": []}]), "graphs.text"),
     "text graph without outputs": (lambda d: _text_graph(d, outputs=[]), "graphs.text"),
     "text graph with two outputs": (lambda d: _text_graph(d, outputs=[FEATURES, FEATURES]), "graphs.text"),
     "text graph without inputs": (lambda d: _text_graph(d, inputs=[]), "graphs.text"),
