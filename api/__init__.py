@@ -12,25 +12,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .cases import Radiograph, Radiographs, load_dataset
+    from .comparing import RunComparison, compare
     from .counting import best_threshold, dice, iou, pointing, sweep
     from .engines.errors import XBenchError
     from .engines.geometry import Geometry
+    from .evaluation import evaluate
     from .metrics_gpu.sweep.counts import Counts
+    from .prediction import Prediction, Predictor, open_engine
+    from .runs import Run, load_run, report
 
     __version__: str
 
 __all__ = [
     "Counts",
     "Geometry",
+    "Prediction",
+    "Predictor",
     "Radiograph",
     "Radiographs",
+    "Run",
+    "RunComparison",
     "XBenchError",
     "__version__",
     "best_threshold",
+    "compare",
     "dice",
+    "evaluate",
     "iou",
     "load_dataset",
+    "load_run",
+    "open_engine",
     "pointing",
+    "report",
     "sweep",
 ]
 
@@ -38,14 +51,23 @@ __all__ = [
 _HOME = {
     "Counts": ".metrics_gpu.sweep.counts",
     "Geometry": ".engines.geometry",
+    "Prediction": ".prediction",
+    "Predictor": ".prediction",
     "Radiograph": ".cases",
     "Radiographs": ".cases",
+    "Run": ".runs",
+    "RunComparison": ".comparing",
     "XBenchError": ".engines.errors",
     "best_threshold": ".counting",
+    "compare": ".comparing",
     "dice": ".counting",
+    "evaluate": ".evaluation",
     "iou": ".counting",
     "load_dataset": ".cases",
+    "load_run": ".runs",
+    "open_engine": ".prediction",
     "pointing": ".counting",
+    "report": ".runs",
     "sweep": ".counting",
 }
 """Public name -> the module that defines it, relative to this package."""

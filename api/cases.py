@@ -93,6 +93,7 @@ class Radiographs:
         self.classes = tuple(loaded.dataset.classes)
         self.notes = tuple(map(str, loaded.dataset.notes))
         self._cases = loaded.cases
+        self._config = loaded.config
 
     def __repr__(self) -> str:
         return f"Radiographs({self.name!r}, {len(self)} images, classes={list(self.classes)})"

@@ -41,11 +41,6 @@ class LiveModel:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ConfigError(f"A live model is a callable, and {type(self.function).__name__} is none.")
-        if not isinstance(self.geometry, Geometry):
-            raise ConfigError(
-                "A live model needs a geometry that says how its pixels are prepared, such as "
-                "geometry=Geometry('squash', 224, 224, 'bicubic')."
-            )
         if not self.name.strip() or ":" in self.name:
             raise ConfigError(f"A live model cannot be called '{self.name}'; give a name without a colon.")
 

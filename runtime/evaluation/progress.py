@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
+    "NotebookProgress",
     "PlainProgress",
     "Progress",
     "RichProgress",
+    "SilentProgress",
     "cell_summary",
     "not_asked_line",
     "progress_for",
@@ -21,6 +24,7 @@ __all__ = [
 ]
 
 _SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_BARS = 0.2
 _NAMED = 12
 
 
@@ -90,8 +94,58 @@ class RichProgress:
             yield advance
 
 
+class SilentProgress:
+    """Nothing at all."""
+
+    def say(self, line: str) -> None:
+        pass
+
+    @contextmanager
+    def cell(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda count: None
+
+
+class NotebookProgress:
+    """A bar a cell in a Jupyter notebook, drawn by its own display and so without widgets; lines are printed."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+
+    def say(self, line: str) -> None:
+        print(line)
+
+    @contextmanager
+    def cell(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        from IPython.display import HTML, display
+
+        start = shown = self._clock()
+        done = 0
+
+        def bar() -> Any:
+            seconds = self._clock() - start
+            rate = f"{done / seconds:.1f}/s" if done and seconds else ""
+            text = f"{escape(title)} <progress value={done} max={max(total, 1)}></progress> {done} of {total} {rate}"
+            return HTML(text)
+
+        handle = display(bar(), display_id=True)
+
+        def advance(count: int) -> None:
+            nonlocal done, shown
+            done += count
+            if self._clock() - shown >= _SECONDS_BETWEEN_BARS or done >= total:
+                shown = self._clock()
+                handle.update(bar())
+
+        try:
+            yield advance
+        finally:
+            handle.update(HTML(""))
+
+
 def progress_for(console: Console) -> Progress:
-    """Bars when `console` is a terminal, else plain lines through it."""
+    """Bars in a notebook or when `console` is a terminal, else plain lines through it."""
+    if console.is_jupyter:
+        return NotebookProgress()
     rich = RichProgress(console)
     return rich if console.is_terminal else PlainProgress(rich.say)
 

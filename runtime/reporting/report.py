@@ -59,17 +59,18 @@ def make_report(path: Path, choices: Choices = DEFAULTS) -> Report:
 def write_report(
     report: Report,
     *,
+    out: Path | None = None,
     page: bool = True,
     say: Callable[[str], None] = lambda line: None,
     datasets: Mapping[str, DatasetConfig] | None = None,
 ) -> list[Path]:
-    """Writes the tables into RUN/report/, and unless `page` is false the figures and index.html.
+    """Writes the tables into `out`, RUN/report/ without it, and unless `page` is false the figures and index.html.
 
     Tables are written first: whatever becomes of the drawing, they are there. `say` is told, in a sentence, what could
     not be made and why. `datasets`: where radiographs are now, if not where the run found them. Returns the paths
     written. Raises RunError when the disk refuses.
     """
-    folder = report.run.path / "report"
+    folder = out or report.run.path / "report"
     facts = [f"{name}: {text}" for name, text in report.facts.items()]
     texts = {
         "tables.md": to_markdown(TITLE, facts, report.tables),
@@ -79,7 +80,7 @@ def write_report(
     for name, text in texts.items():
         write_atomic(folder / name, partial(_write, text))
     write_json(folder / "report.json", to_json(report.results, report.differences, report.run.data))
-    for name in _EARLIER:
+    for name in _EARLIER if out is None else ():
         (folder / name).unlink(missing_ok=True)
     written = [folder / name for name in (*texts, "report.json")]
     from .illustrate import illustrate, remove_drawn

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ....engines.geometry import Geometry
 from ..protocol.requests import DRAWN, Request
 
-__all__ = ["DISPLAY_SIDE", "Prepared", "prepare_file", "prepare_pixels", "prepare_request"]
+__all__ = ["DISPLAY_SIDE", "Prepared", "prepare_file", "prepare_grey", "prepare_pixels", "prepare_request"]
 
 DISPLAY_SIDE: Final = 1024
 """The longer side of an overlay or a preview, at most."""
@@ -43,9 +43,14 @@ def prepare_request(request: Request, geometry: Geometry) -> list[Prepared]:
 def prepare_file(data: bytes, geometry: Geometry, name: str, *, display: bool = False) -> Prepared:
     """An image from the bytes of a DICOM, PNG or JPEG file; `name` is used in messages. Raises ImageError."""
     from ...images.decode import decode_grey
+
+    return prepare_grey(decode_grey(data, name), geometry, display=display)
+
+
+def prepare_grey(grey: NDArray[np.uint8], geometry: Geometry, *, display: bool = False) -> Prepared:
+    """An image from its pixels in native size, uint8 [H, W], bright = radio-dense."""
     from ...images.geometry import field_of_view, to_model
 
-    grey = decode_grey(data, name)
     height, width = grey.shape
     pixels = to_model(grey, geometry)
     shown = _display(grey) if display else None

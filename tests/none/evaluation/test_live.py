@@ -165,7 +165,5 @@ def test_an_exception_of_the_callable_is_named_and_kept(world: LiveWorld, data: 
 def test_what_is_no_live_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="a callable, and int is none"):
         LiveModel(3, GEOMETRY, "student")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="needs a geometry"):
-        LiveModel(blocks, None, "student")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="cannot be called 'baseline:mine'"):
         LiveModel(blocks, GEOMETRY, "baseline:mine")

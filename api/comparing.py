@@ -1,0 +1,93 @@
+"""What changed from one run to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .engines.errors import ConfigError
+from .frames import frame
+from .options import FilePath
+from .runs import Run, load_run
+from .runtime.comparing.changes import Change, Resampling
+from .runtime.comparing.comparison import Comparison, compare_runs
+from .runtime.results.choices import Choices
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["RunComparison", "compare"]
+
+
+class RunComparison:
+    """Every number that both runs have, on the rows both scored, with paired tests. `compare` makes one."""
+
+    def __init__(self, found: Comparison) -> None:
+        self._found = found
+
+    @property
+    def missing_rows(self) -> int:
+        """Rows that only one of the runs has; they are in no number."""
+        return self._found.missing_rows
+
+    def table(self) -> pd.DataFrame:
+        """A row for each number: model, dataset, finding, metric, a, b, value (b minus a), low, high, n, p, p_holm.
+
+        Values are fractions; low and high are the ends of the 95 % interval of the difference; p is two-sided, of the
+        paired bootstrap over patients (DeLong's for the AUC of a finding), p_holm corrected for all comparisons. An
+        empty `finding` is the mean over findings, an empty `dataset` the mean over n datasets.
+        """
+        return frame("changes", _rows(self._found))
+
+
+def compare(
+    run_a: Run | FilePath,
+    run_b: Run | FilePath | None = None,
+    *,
+    models: tuple[str, str] | None = None,
+    datasets: Sequence[str] = (),
+    replicates: int | None = None,
+    seed: int | None = None,
+) -> RunComparison:
+    """What changed from run A to run B, for the models and datasets that both have.
+
+    models: one of A and one of B, to compare two models of different names; without `run_b` two of one run. datasets:
+    only these. replicates, seed: of the bootstrap over patients (1000). Raises RunError when there is nothing to
+    compare, a name does not exist, or results cannot be read.
+    """
+    if run_b is None and models is None:
+        raise ConfigError("Give a second run, or models=(A, B) for two models of one run.")
+    default = Choices()
+    resampling = Resampling(
+        default.replicates if replicates is None else replicates, default.seed if seed is None else seed
+    )
+    a = run_a if isinstance(run_a, Run) else load_run(run_a)
+    b = a if run_b is None else run_b if isinstance(run_b, Run) else load_run(run_b)
+    return RunComparison(compare_runs(a._stored, b._stored, models, datasets, resampling))
+
+
+def _rows(found: Comparison) -> Iterator[dict[str, Any]]:
+    for cell in found.cells:
+        for change in (*cell.whole, *cell.classes):
+            yield _row(cell.match.models, cell.match.dataset, change)
+    for mean in found.models:
+        for change in mean.whole:
+            yield _row(mean.models, "", change)
+
+
+def _row(model: str, dataset: str, change: Change) -> dict[str, Any]:
+    ends = change.delong or change.interval
+    return {
+        "model": model,
+        "dataset": dataset,
+        "finding": change.finding,
+        "metric": change.metric,
+        "a": change.a,
+        "b": change.b,
+        "value": change.change,
+        "low": ends.low if ends else None,
+        "high": ends.high if ends else None,
+        "n": change.n,
+        "p": change.tested,
+        "p_holm": change.adjusted,
+    }

@@ -1,0 +1,161 @@
+"""Models x datasets -> a run directory: `xbench-fast eval` as a function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from .cases import Radiographs
+from .engines.errors import ConfigError, RunError
+from .options import EvaluateOptions, FilePath, check_options
+from .runs import Run, load_run
+from .runtime.evaluation.evaluate import Asked, Evaluation
+from .runtime.evaluation.live import LiveFunction, LiveModel
+from .runtime.evaluation.progress import Progress, SilentProgress, progress_for
+from .runtime.host.config import Config, DatasetConfig, load_config
+from .runtime.host.sizes import parse_bytes
+from .runtime.results.outcome import RunOutcome
+
+__all__ = ["evaluate"]
+
+Model = FilePath | LiveFunction
+_LIVE = ("geometry", "name", "version")
+
+
+def evaluate(
+    models: Model | Sequence[Model] | None = None,
+    dataset: str | Radiographs | Sequence[str | Radiographs] | None = None,
+    data: FilePath | Sequence[FilePath] | None = None,
+    *,
+    config: FilePath | None = None,
+    out: FilePath | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> Run:
+    """Evaluates models on datasets and returns the run. Finished work in `out` is kept and never computed again.
+
+    models: the path of a bundle, a name (of a bundle, or of a model in the folders of bundles), "baseline:ones",
+        ":center" or ":chance", "maps:FOLDER", or a callable; one of them or a list. None: all bundles found.
+    dataset, data: the name of a dataset and its folder, or lists of equal length; `load_dataset` gives what can stand
+        for both. A dataset of the configuration needs no folder. None: all datasets of the configuration.
+    config: the configuration file, ./xbench.toml where there is one. What is said here wins.
+    out: the run directory (that of the configuration, then "run").
+    options: see `EvaluateOptions`.
+
+    A callable is a live model: (pixels uint8 [B, 1, S, S], list of Q findings) -> (logits [B, Q], saliency
+    [B, Q, h, w]), floating point, NumPy arrays or tensors on any device; the maps on the model's own grid, not
+    normalised. It is called in this thread, first with one black image. It needs `geometry`, a `Geometry`: how pixels
+    are prepared. `name`: in tables, that of the callable without it. `version`: names the state of the model, such as
+    "epoch-3"; results are reused only where it is given and the same.
+
+    Raises ConfigError for what does not exist or does not fit, and RunError, when all others are done, for a model and
+    dataset that could not be evaluated.
+    """
+    check_options("evaluate", EvaluateOptions, options)
+    named, live = _models(models, options)
+    settings, names = _datasets(load_config(None if config is None else Path(config)), dataset, data, options)
+    settings = _settings(settings, out, options)
+    asked = Asked(
+        models=named,
+        datasets=names,
+        live=live,
+        limit=_at_least_one("limit", options.get("limit")),
+        chunk=_at_least_one("chunk", options.get("chunk")) or Asked.chunk,
+        decoder=options.get("decoder", "auto"),
+    )
+    evaluation = Evaluation.of(settings, asked)
+    _raise_failures(evaluation.run(_progress(options.get("progress", True))))
+    return load_run(settings.eval.out)
+
+
+def _models(models: Any, options: EvaluateOptions) -> tuple[list[str], LiveModel | None]:
+    several = [] if models is None else list(models) if isinstance(models, Sequence) and not _path(models) else [models]
+    named = [os.fspath(model) for model in several if _path(model)]
+    live: list[Callable[..., Any]] = [model for model in several if not _path(model)]
+    if not live:
+        if given := [key for key in _LIVE if options.get(key) is not None]:
+            raise ConfigError(f"The option '{given[0]}' is for a live model, and no callable was given.")
+        if models is not None and not several:
+            raise ConfigError("The list of models is empty; leave it out for all bundles found.")
+        return named, None
+    if len(live) > 1:
+        raise ConfigError("Two callables were given; evaluate live models one after the other.")
+    geometry = options.get("geometry")
+    if geometry is None:
+        raise ConfigError(
+            "A live model needs the option geometry, which says how its pixels are prepared, such as "
+            "geometry=Geometry('squash', 224, 224, 'bicubic')."
+        )
+    known = str(getattr(live[0], "__name__", type(live[0]).__name__))
+    name = options.get("name") or ("live" if known == "<lambda>" else known)
+    return named, LiveModel(live[0], geometry, name, options.get("version"))
+
+
+def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions) -> tuple[Config, list[str]]:
+    """The configuration with the datasets named, and the names of those to evaluate."""
+    given = [] if dataset is None else [dataset] if isinstance(dataset, str | Radiographs) else list(dataset)
+    folders = [] if data is None else [data] if _path(data) else list(data)
+    if folders and len(folders) != len(given):
+        raise ConfigError(f"{len(given)} datasets and {len(folders)} folders were given; give one folder for each.")
+    for place, item in enumerate(given):
+        if isinstance(item, Radiographs):
+            config = config.with_dataset(item._config)
+        elif folders:
+            root = Path(folders[place]).expanduser()
+            known = config.datasets.get(item)
+            config = config.with_dataset(replace(known, root=root) if known else DatasetConfig(item, root, item))
+    for name, keys in (options.get("data_options") or {}).items():
+        if name not in config.datasets:
+            raise ConfigError(f"data_options: there is no dataset '{name}'; give its folder with data=.")
+        for key, value in keys.items():
+            config = config.with_dataset(config.datasets[name].with_option(key, value))
+    return config, [item.name if isinstance(item, Radiographs) else item for item in given]
+
+
+def _settings(config: Config, out: FilePath | None, options: EvaluateOptions) -> Config:
+    place = config.eval.out if out is None else Path(out)
+    cache, limit, bundles = options.get("cache"), options.get("cache_limit"), options.get("bundles")
+    if cache is False:
+        config = replace(config, cache=None)
+    elif cache is not None:
+        config = replace(config, cache=Path(cache))
+    elif config.cache is None:
+        config = replace(config, cache=place / "prepared")
+    if limit is not None:
+        config = replace(config, cache_limit=parse_bytes(str(limit), "cache_limit"))
+    if bundles is not None:
+        folders = [bundles] if isinstance(bundles, str | os.PathLike) else bundles
+        config = replace(config, bundles=tuple(map(Path, folders)))
+    return config.with_settings(
+        out=place,
+        batch=_at_least_one("batch", options.get("batch")),
+        threads=_at_least_one("threads", options.get("threads")),
+        **{key: options.get(key) for key in ("engine", "protocol", "build", "tf32")},
+    )
+
+
+def _at_least_one(name: str, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise ConfigError(f"The option '{name}' of evaluate must be at least 1, not {value}.")
+    return value
+
+
+def _progress(wanted: bool) -> Progress:
+    from rich.console import Console
+
+    return progress_for(Console(stderr=True)) if wanted else SilentProgress()
+
+
+def _raise_failures(outcome: RunOutcome) -> None:
+    told = [f"{model} on {dataset}: {reason}" for model, dataset, reason in outcome.failed]
+    if told:
+        raise RunError("; ".join(text.rstrip(".") for text in told) + ".")
+    if not outcome.finished:
+        skipped = "; ".join(f"{model} on {dataset}: {reason}" for model, dataset, reason in outcome.skipped)
+        raise RunError(f"Nothing was evaluated, because every pair was skipped: {skipped}.")
+
+
+def _path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike)

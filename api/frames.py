@@ -1,0 +1,142 @@
+"""Numbers of a report -> rows of data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .runtime.reporting.differences import Differences
+from .runtime.results.load import StoredRun
+from .runtime.results.numbers.cell_values import CellValues
+from .runtime.results.numbers.fields import GROUNDING, RECOGNITION, Number
+from .runtime.results.numbers.run_numbers import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["classes", "coverage", "differences", "frame", "grounding", "recognition", "stored_rows"]
+
+_NUMBERS = ("model", "dataset", "finding", "metric", "value", "low", "high", "n")
+_COLUMNS = {
+    "coverage": (*_NUMBERS, "engine", "protocol", "state"),
+    "differences": ("model", "other", *_NUMBERS[1:], "p", "p_holm"),
+    "changes": (*_NUMBERS[:4], "a", "b", *_NUMBERS[4:], "p", "p_holm"),
+}
+# Public names of numbers that have another inside.
+_NAMES = {
+    "dice_honest": "dice_cross_fitted",
+    "iou_honest": "iou_cross_fitted",
+    "delta_honest": "delta_dice_cross_fitted",
+}
+
+
+def frame(name: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """A data frame of the rows of a table, with its columns even where there is no row."""
+    import pandas as pd
+
+    found = pd.DataFrame(list(rows), columns=list(_COLUMNS.get(name, _NUMBERS)))
+    numbers = [column for column in ("a", "b", "value", "low", "high", "p", "p_holm") if column in found]
+    return found.astype({**dict.fromkeys(numbers, "float64"), "n": "int64"})
+
+
+def grounding(results: Results) -> Iterator[dict[str, Any]]:
+    """Every model on every dataset, then its mean over datasets where there are several."""
+    for model in results.models:
+        cells = results.row(model)
+        for cell in cells:
+            for metric in GROUNDING:
+                yield _row(model, cell.dataset, "", metric, cell.number(metric), cell.n)
+        if len(results.datasets) > 1 and cells:
+            for metric in GROUNDING:
+                used = [cell for cell in cells if cell.number(metric).value is not None]
+                yield _row(model, "", "", metric, results.mean_number(model, metric), sum(cell.n for cell in used))
+
+
+def classes(results: Results) -> Iterator[dict[str, Any]]:
+    """Every finding of every model and dataset."""
+    for cell in results.finished:
+        for scores in cell.grounding.classes:
+            for metric in GROUNDING:
+                yield _row(cell.model, cell.dataset, scores.name, metric, cell.number(metric, scores.name), scores.n)
+            tau = None if scores.best_tau is None else scores.best_tau * cell.tau_scale
+            yield _row(cell.model, cell.dataset, scores.name, "best_threshold", Number(tau), scores.n)
+        for item in cell.recognition.classes:
+            for metric in RECOGNITION:
+                yield _row(cell.model, cell.dataset, item.name, metric, cell.number(metric, item.name), item.n)
+
+
+def recognition(results: Results) -> Iterator[dict[str, Any]]:
+    """Every model that gives scores, on every dataset, then its mean over datasets where there are several."""
+    for model in results.models:
+        cells = [cell for cell in results.row(model) if cell.recognition.classes]
+        for cell in cells:
+            for metric in RECOGNITION:
+                yield _row(model, cell.dataset, "", metric, cell.number(metric), _known(cell))
+        if len(results.datasets) > 1 and cells:
+            for metric in RECOGNITION:
+                used = [cell for cell in cells if cell.number(metric).value is not None]
+                yield _row(model, "", "", metric, results.mean_number(model, metric), sum(map(_known, used)))
+
+
+def differences(results: Results, found: Differences) -> Iterator[dict[str, Any]]:
+    """Every two models on every dataset and in the mean; of AUC also every finding, by DeLong's method."""
+    for item in found.numbers:
+        number = Number(item.difference, item.interval)
+        row = _row(item.first, item.dataset, "", item.field, number, item.shared)
+        yield {**row, "other": item.second, "p": item.p, "p_holm": item.p_holm}
+    for each in found.classes:
+        row = _row(each.first, each.dataset, each.name, "auc", Number(each.difference, each.interval), each.images)
+        yield {**row, "other": each.second, "p": each.p, "p_holm": each.p_holm}
+
+
+def coverage(results: Results) -> Iterator[dict[str, Any]]:
+    """What was evaluated and what could not be, also for pairs of model and dataset without a result."""
+    for model in results.models:
+        for dataset in results.datasets:
+            cell = results.cells.get((model, dataset))
+            if cell is None:
+                state = results.unfinished.get((model, dataset), "not evaluated")
+                empty = {"engine": "", "protocol": "", "state": state}
+                yield {**_row(model, dataset, "", "images", Number(0.0), 0), **empty}
+                continue
+            counts = {
+                "images": cell.cases,
+                "patients": cell.patients,
+                "missing": cell.missing,
+                "unreadable": cell.unreadable,
+                "pairs": cell.n,
+                "left_out": cell.skipped,
+                "degenerate": cell.grounding.micro.degenerate,
+                "sub_pixel": sum(cell.rescued),
+            }
+            later = results.rows[model, dataset].attempt
+            told = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
+            for metric, count in counts.items():
+                yield {**_row(model, dataset, "", metric, Number(float(count)), cell.cases), **told}
+
+
+def stored_rows(run: StoredRun) -> pd.DataFrame:
+    """The rows of all finished cells, without maps and regions. Raises RunError."""
+    import pandas as pd
+
+    found: list[pd.DataFrame] = [run.table(model, dataset).to_pandas() for model, dataset in run.finished]
+    return pd.concat(found, ignore_index=True)
+
+
+def _row(model: str, dataset: str, finding: str, metric: str, number: Number, n: int) -> dict[str, Any]:
+    scale = 0.01 if metric.startswith("delta_") else 1.0  # percentage points inside; in a frame all are fractions
+    ends = number.interval
+    return {
+        "model": model,
+        "dataset": dataset,
+        "finding": finding,
+        "metric": _NAMES.get(metric, metric),
+        "value": None if number.value is None else scale * number.value,
+        "low": scale * ends.low if ends else None,
+        "high": scale * ends.high if ends else None,
+        "n": n,
+    }
+
+
+def _known(cell: CellValues) -> int:
+    return sum(item.n for item in cell.recognition.classes)

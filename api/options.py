@@ -1,0 +1,140 @@
+"""Keyword options of the public functions, and one check for all of them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints
+
+from .engines.errors import ConfigError
+from .engines.geometry import Geometry
+
+__all__ = ["EvaluateOptions", "FilePath", "ReportOptions", "check_options"]
+
+FilePath = str | os.PathLike[str]
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """Further options of `evaluate`; what is left out or None is the configuration's, then the default.
+
+    engine: "auto" (default), "tensorrt", "tensorrt-rtx", "onnxruntime-cuda" or "onnxruntime-cpu". build: whether a
+        TensorRT plan may be built (True). tf32: whether float32 products on a GPU may round their inputs (False).
+    batch: images per batch (16). threads: of the engine and of decoding (all cores). limit: only the first cases of
+        each dataset. chunk: cases per part file, what a killed run repeats at most (256).
+    protocol: "default", "paper", "chexlocalize", "medklip" or "mavl".
+    cache: folder of prepared images, False for none (prepared/ in the run directory). cache_limit: the most they may
+        take, such as "20 GB". decoder: "auto", "cpu" or "dali".
+    bundles: a folder that holds bundles, or several, for models given by name. data_options: dataset -> keys of its
+        table in xbench.toml, such as {"mine": {"reader": "coco"}}.
+    progress: False for no bars and lines.
+    geometry, name, version: of a live model, see `evaluate`.
+    """
+
+    engine: str | None
+    build: bool | None
+    tf32: bool | None
+    batch: int | None
+    threads: int | None
+    limit: int | None
+    chunk: int | None
+    protocol: str | None
+    cache: FilePath | Literal[False] | None
+    cache_limit: str | int | None
+    decoder: Literal["auto", "cpu", "dali"]
+    bundles: FilePath | Sequence[FilePath] | None
+    data_options: Mapping[str, Mapping[str, Any]] | None
+    progress: bool
+    geometry: Geometry | None
+    name: str | None
+    version: str | None
+
+
+class ReportOptions(TypedDict, total=False):
+    """How stored counts are scored, as the options of `xbench-fast report`; None stands for what the protocol says.
+
+    protocol: how maps are cut and counted, as evaluated by default. tau_from: first threshold of the search, 0 or 0.01.
+    best: what a best threshold is sought for, "per_class" (default), "per_dataset", "per_model", "per_image" or
+        "cross_fit". iou_at: IoU at the threshold found for Dice ("joint") or at its own ("independent").
+    ties: "first", "any" or "expected". tolerance_px: a miss this near to a region is a hit, pixels of the 224 grid.
+    constant: a constant map is a "miss", or its pair is left out ("skip"). pairs: "all" or "true_positives".
+    auprc: "average_precision" or "trapezoid". f1: at p >= 0.5 ("fixed") or at the best threshold ("best").
+    mean, mean_datasets: over classes and over datasets, unweighted ("macro") or by pairs ("micro").
+    replicates: resamples of the patients, 0 for no intervals (1000). seed: of the resampling.
+    """
+
+    protocol: str | None
+    tau_from: float | None
+    best: Literal["per_class", "per_dataset", "per_model", "per_image", "cross_fit"] | None
+    iou_at: Literal["joint", "independent"] | None
+    ties: Literal["first", "any", "expected"] | None
+    tolerance_px: float
+    constant: Literal["miss", "skip"]
+    pairs: Literal["all", "true_positives"] | None
+    auprc: Literal["average_precision", "trapezoid"]
+    f1: Literal["fixed", "best"]
+    mean: Literal["macro", "micro"]
+    mean_datasets: Literal["macro", "micro"]
+    replicates: int
+    seed: int
+
+
+def check_options(function: str, kinds: type, given: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a name that `kinds`, one of the classes above, does not have, or a value of another kind.
+
+    What a text says is checked by whoever uses it, with the sentence the command line prints.
+    """
+    known = get_type_hints(kinds)
+    for name, value in given.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            guess = f"did you mean '{close[0]}'? " if close else ""
+            raise ConfigError(f"{function} has no option '{name}': {guess}known are {', '.join(known)}.")
+        if not any(_fits(value, kind) for kind in _alternatives(known[name])):
+            words = dict.fromkeys(_word(kind) for kind in _alternatives(known[name]))
+            raise ConfigError(f"The option '{name}' of {function} is {' or '.join(words)}, not {value!r}.")
+
+
+_WORDS: Mapping[Any, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    os.PathLike: "a path",
+    Path: "a path",
+    type(None): "None",
+    Mapping: "a dictionary",
+    Sequence: "a list",
+    Geometry: "a Geometry",
+}
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """The parts of a union; a literal counts as the kind of its values, but False alone."""
+    if get_origin(kind) in (Union, UnionType):
+        return [part for each in get_args(kind) for part in _alternatives(each)]
+    if get_origin(kind) is Literal:
+        return [kind] if get_args(kind) == (False,) else [str]
+    origin = get_origin(kind) or kind
+    return [getattr(origin, "__origin__", origin)]
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value is False
+    if kind in (int, float):
+        return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+    if kind not in (str, os.PathLike) and isinstance(value, str):
+        return False  # a text is a sequence too
+    return isinstance(value, kind)
+
+
+def _word(kind: Any) -> str:
+    import collections.abc
+
+    if get_origin(kind) is Literal:
+        return "False"
+    same = {collections.abc.Mapping: Mapping, collections.abc.Sequence: Sequence}
+    return _WORDS[same.get(kind, kind)]

@@ -1,0 +1,184 @@
+"""A bundle and the engine that runs it: scores of prepared pixels, and answers for single radiographs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .engines.base import EngineOptions, Scores
+from .engines.bundle import Bundle
+from .engines.errors import ImageError
+from .engines.prompt_files import FindingPrompts
+from .engines.select import open_engine as open_backend
+from .options import FilePath
+from .runtime.serving.inference.answers import build_answer
+from .runtime.serving.inference.images import Prepared, prepare_file, prepare_grey
+from .runtime.serving.inference.models import ServedModel
+from .runtime.serving.protocol.requests import BOX_COLUMNS, Request, check_request
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Prediction", "Predictor", "open_engine"]
+
+Image = FilePath | NDArray[np.uint8]
+Prompts = Mapping[str, str | Sequence[str]]
+_OUTPUTS = frozenset({"logits", "probabilities", "saliency", "boxes"})
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of one radiograph, for F findings; the values are those `xbench-fast serve` answers.
+
+    findings: F names. logits: float32 [F]. probabilities: float64 [F], sigmoid(logits). saliency: float32 [F, h, w],
+    the model's own maps, not normalised. boxes: a row for each region of the map on the image that reaches the
+    threshold: finding, x0, y0, x1, y1 as fractions of the image's width and height, peak (largest value inside, 0..1).
+    """
+
+    findings: tuple[str, ...]
+    logits: NDArray[np.float32]
+    probabilities: NDArray[np.float64]
+    saliency: NDArray[np.float32]
+    boxes: pd.DataFrame
+
+
+class Predictor:
+    """An opened bundle; use it in a with statement. `open_engine` makes one."""
+
+    def __init__(self, bundle: Bundle, engine: str, threads: int | None, options: EngineOptions) -> None:
+        self.bundle = bundle
+        self._engine = open_backend(bundle, engine, threads=threads, options=options)
+        self._model: ServedModel | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self._engine)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def findings(self) -> dict[str, tuple[str, ...]]:
+        """Prompt set -> its findings, in the order of their texts."""
+        return {name: record.findings for name, record in self.bundle.manifest.prompt_sets.items()}
+
+    def run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        """logits float32 [B, Q] and saliency float32 [B, Q, h, w] of a batch.
+
+        pixels: uint8 [B, 1, S, S], as `prepare` gives them. text: float32 [Q, D...], as `text` gives it. Raises
+        EngineError for inputs that do not fit, and when the engine is not open or fails.
+        """
+        return self._engine.run(pixels, text)
+
+    def prepare(self, image: Image) -> NDArray[np.uint8]:
+        """A radiograph as the model reads it, uint8 [1, 1, S, S]. Raises ImageError."""
+        return self._prepared(image).pixels[None, None]
+
+    def text(self, prompt_set: str | None = None, prompts: Prompts | None = None) -> NDArray[np.float32]:
+        """The encoded texts of a prompt set of the bundle, or of `prompts`: float32 [Q, D...], see `predict`."""
+        request = self._request(None, prompt_set, prompts)
+        return self._served.select(request).prompts.features
+
+    def predict(
+        self,
+        image: Image,
+        findings: Sequence[str] | None = None,
+        *,
+        prompt_set: str | None = None,
+        prompts: Prompts | None = None,
+        tau: float = 0.5,
+    ) -> Prediction:
+        """Probabilities, saliency and boxes of one radiograph.
+
+        image: a DICOM, PNG or JPEG file, or an array uint8 [H, W], bright = radio-dense. findings: of the prompt set,
+        all of them by default. prompt_set: one of the bundle, by default that of most findings. prompts: texts of your
+        own instead, finding -> text or texts, for a bundle with a text encoder. tau: the threshold of boxes. Raises
+        ImageError for an image that cannot be read, ServingError for a finding or set that does not exist, EngineError.
+        """
+        request = self._request(findings, prompt_set, prompts, tau)
+        selection = self._served.select(request)
+        prepared = self._prepared(image)
+        scores = self.run(prepared.pixels[None, None], selection.prompts.features)
+        found = build_answer(request, self._served, selection, [prepared], scores).outputs
+        return Prediction(
+            findings=selection.queries.findings,
+            logits=found["logits"][0],
+            probabilities=found["probabilities"][0],
+            saliency=found["saliency"][0],
+            boxes=_boxes(found["boxes"], selection.queries.findings),
+        )
+
+    @property
+    def _served(self) -> ServedModel:
+        if self._model is None:
+            self._model = ServedModel(self.bundle, self._engine)
+        return self._model
+
+    def _request(
+        self, findings: Sequence[str] | None, prompt_set: str | None, prompts: Prompts | None, tau: float = 0.5
+    ) -> Request:
+        side = self.bundle.manifest.geometry.size
+        own = None if prompts is None else tuple(FindingPrompts(name, _texts(text)) for name, text in prompts.items())
+        request = Request(
+            model=self.bundle.name,
+            pixels=np.zeros((1, 1, side, side), np.uint8),
+            findings=None if findings is None else tuple(findings),
+            prompt_set=prompt_set,
+            prompts=own,
+            outputs=_OUTPUTS,
+            tau=tau,
+        )
+        check_request(request)
+        return request
+
+    def _prepared(self, image: Image) -> Prepared:
+        geometry = self.bundle.manifest.geometry
+        if isinstance(image, np.ndarray):
+            if image.dtype != np.uint8 or image.ndim != 2 or 0 in image.shape:
+                raise ImageError(f"An image must be uint8 [H, W], not {image.dtype} {list(image.shape)}.")
+            return prepare_grey(image, geometry)
+        from .runtime.images.decode import read_bytes
+
+        return prepare_file(read_bytes(Path(image)), geometry, str(image))
+
+
+def open_engine(
+    bundle: FilePath,
+    engine: str = "auto",
+    *,
+    threads: int | None = None,
+    batch: int = 64,
+    build: bool = True,
+    tf32: bool = False,
+) -> Predictor:
+    """The engine of the bundle in the folder `bundle`, to be used in a with statement.
+
+    engine: "tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu", or "auto" for the first of these that
+    runs here. threads: of the engine (all cores). On a GPU: batch, images of one submission at most; build, whether a
+    TensorRT plan may be built; tf32, whether float32 products may round their inputs. Raises BundleError, ConfigError,
+    EngineError or MissingExtraError.
+    """
+    options = EngineOptions(max_batch=batch, build=build, tf32=tf32)
+    return Predictor(Bundle.load(Path(bundle)), engine, threads, options)
+
+
+def _texts(text: str | Sequence[str]) -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else tuple(text)
+
+
+def _boxes(rows: NDArray[np.float32], findings: tuple[str, ...]) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=list(BOX_COLUMNS)).drop(columns="image")
+    frame["finding"] = [findings[int(index)] for index in frame["finding"]]
+    return frame

@@ -1,0 +1,114 @@
+"""A run directory as data frames: numbers with intervals, and the rows they come from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
+
+from .engines.errors import ConfigError
+from .options import FilePath, ReportOptions, check_options
+from .runtime.reporting.report import Report, make_report, write_report
+from .runtime.results.choices import Choices
+from .runtime.results.load import StoredRun
+from .runtime.results.load import load_run as open_run
+from .runtime.tables.stamps import cell_stamps
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Run", "load_run", "report"]
+
+TableName = Literal["grounding", "classes", "recognition", "differences", "coverage"]
+
+
+class Run:
+    """A finished or interrupted evaluation in the run directory `path`. `load_run` and `evaluate` make one.
+
+    Nothing is inferred again: numbers are computed from the stored counts when they are asked for.
+    """
+
+    def __init__(self, stored: StoredRun) -> None:
+        self.path = stored.path
+        self.models = tuple(stored.models)
+        self.datasets = tuple(stored.datasets)
+        self._stored = stored
+        self._reports: dict[Choices, Report] = {}
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, models={list(self.models)}, datasets={list(self.datasets)})"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be said of the numbers, such as weights that are made up, a limit, or a model without a bundle."""
+        results = self._report("notes", {"replicates": 0}).results
+        return cell_stamps(results.finished)
+
+    def table(self, name: TableName = "grounding", **choices: Unpack[ReportOptions]) -> pd.DataFrame:
+        """One of the tables of the report, a row for each number.
+
+        Columns: model, dataset, finding, metric, value, low, high, n. Values are fractions (0.25 is 25 %), low and high
+        the ends of the 95 % interval, NaN where there is none; an empty `finding` stands for the mean over findings, an
+        empty `dataset` for the mean over datasets.
+
+        "grounding": pointing, Dice and IoU of each model on each dataset, n pairs with a region. "classes": the same
+        and recognition for each finding. "recognition": AUC, AUPRC, F1 and accuracy, n known labels. "differences":
+        `model` minus `other` on the n pairs or labels both have, with p and p_holm, corrected. "coverage": numbers of
+        images and pairs (counts, not fractions), of n images, with engine, protocol and state.
+
+        choices: how counts are scored, see `ReportOptions`. Raises ConfigError for a name or choice that does not
+        exist, RunError for results that cannot be read.
+        """
+        from . import frames
+
+        if name not in get_args(TableName):
+            known = ", ".join(get_args(TableName))
+            raise ConfigError(f"There is no table '{name}'; known are {known}.")
+        found = self._report("table", dict(choices))
+        make = getattr(frames, name)
+        rows: Iterator[dict[str, Any]] = (
+            make(found.results, found.differences) if name == "differences" else make(found.results)
+        )
+        return frames.frame(name, rows)
+
+    def rows(self) -> pd.DataFrame:
+        """One row for each (image, finding) of every finished result: status, score and counts.
+
+        The columns are those of the result files (docs/run-directory.md) without maps and regions: `logit` is the
+        score, `area` and `overlap` are int32 [101], the pixels of the thresholded map and those of them inside the
+        region, None for a pair without a region. Raises RunError for a file that is damaged.
+        """
+        from . import frames
+
+        return frames.stored_rows(self._stored)
+
+    def _report(self, function: str, choices: dict[str, Any]) -> Report:
+        check_options(function, ReportOptions, choices)
+        chosen = Choices(**choices)
+        if chosen not in self._reports:
+            self._reports[chosen] = make_report(self.path, chosen)
+        return self._reports[chosen]
+
+
+def load_run(path: FilePath) -> Run:
+    """The run directory `path`, made by `evaluate` or `xbench-fast eval`. Raises RunError when it is none."""
+    return Run(open_run(Path(path)))
+
+
+def report(
+    run: Run | FilePath, out: FilePath | None = None, *, page: bool = True, **choices: Unpack[ReportOptions]
+) -> Path:
+    """Writes the report of a run into the folder `out` (RUN/report/) and returns the folder.
+
+    It holds tables as Markdown, LaTeX, CSV and JSON, and unless `page` is false figures as SVG and PNG and index.html,
+    which opens offline. What cannot be drawn is said by a warning. Raises ConfigError for choices that do not fit,
+    RunError when results cannot be read or the disk refuses.
+    """
+    opened = run if isinstance(run, Run) else load_run(run)
+    folder = opened.path / "report" if out is None else Path(out)
+    made = opened._report("report", dict(choices))
+    write_report(
+        made, out=None if out is None else folder, page=page, say=lambda line: warnings.warn(line, stacklevel=2)
+    )
+    return folder
