@@ -100,10 +100,10 @@ def calibrated_levels(
     """By method the level that cuts each pair, intp [P] in 0..101, fitted per class on the other half of the patients.
 
     class_of, half_of: integers [P]; halves as `search.patient_halves` gives them. `none` is tau = 0.5; `best` is the
-    best threshold on these very pairs, so optimistic; the others are honest. A class whose pairs all lie in one half
-    stays at 0.5. options: of `grounding`, whose scores `best` and (with `cross_fit`) `held_out` then agree with: no
-    level lies below `tau_from`, and `unit`, per_class or per_dataset, says what `best` is sought for. Raises ValueError
-    for another method or unit, shapes that do not fit, and, for methods with a map, as `level_histogram`.
+    best threshold on these very pairs, so in-sample; the others are cross-fitted. A class whose pairs all lie in one
+    half stays at 0.5. options: of `grounding`, whose scores `best` and (with `cross_fit`) `held_out` then agree with:
+    no level lies below `tau_from`, and `unit`, per_class or per_dataset, says what `best` is sought for. Raises
+    ValueError for another method or unit, shapes that do not fit, and, for methods with a map, as `level_histogram`.
     """
     options = options or GroundingOptions()
     if options.unit not in ("per_class", "per_dataset"):

@@ -38,6 +38,6 @@ class GroundingOptions:
 
     @property
     def label(self) -> str:
-        """What a reader must know about the best threshold: `honest` if it was chosen on other patients than it is
-        scored on, `optimistic` if on the same."""
-        return "honest" if self.unit == "cross_fit" else "optimistic"
+        """What a reader must know about the best threshold: `cross_fitted` if it was chosen on other patients than it
+        is scored on, `in_sample` if on the same."""
+        return "cross_fitted" if self.unit == "cross_fit" else "in_sample"

@@ -46,7 +46,7 @@ _PLAIN: Final = 5  # columns of the sums ahead of the curves: pointing, floors, 
 class GroundingReplicates(Replicates):
     """Replicates of one (model, dataset), NaN where a class has no drawn pair.
 
-    names: the classes. tau: whether best thresholds were `rechosen` or `fixed`; label: `honest` or `optimistic`.
+    names: the classes. tau: whether best thresholds were `rechosen` or `fixed`; label: `cross_fitted` or `in_sample`.
     classes: field -> float64 [B, C]; macro, micro: field -> float64 [B]. `delta_dice` is in percentage points.
     """
 

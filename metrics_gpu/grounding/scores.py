@@ -2,7 +2,7 @@
 
 Definitions: docs/metrics.md §4 (Dice, IoU, best threshold, floor), §5 (pointing game), §8 (means). Every value is
 a fraction in [0, 1], only `delta_dice` is in percentage points. All searches but `cross_fit` choose the threshold on
-the same pairs they are scored on, so the `best` values are optimistic and stand beside their floor, the all-ones mask.
+the same pairs they are scored on, so the `best` values are in-sample and stand beside their floor, the all-ones mask.
 """
 
 from __future__ import annotations

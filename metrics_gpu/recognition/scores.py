@@ -22,7 +22,7 @@ class ClassRecognition:
     auprc: average precision; None without a positive. auprc_trapezoid: area under the linearly joined precision-recall
         curve, which is too kind to few positives (CARZero's scripts).
     f1, accuracy: at p >= 0.5; F1 is 0 where it would divide by zero. None where n = 0.
-    f1_best: F1 at the threshold that is best for these very images, so optimistic; f1_logit: that threshold as a logit,
+    f1_best: F1 at the threshold that is best for these very images, so in-sample; f1_logit: that threshold as a logit,
         the largest of equally good ones (MedKLIP, MAVL); None where n = 0.
     """
 

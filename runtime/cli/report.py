@@ -37,7 +37,7 @@ def _choice(name: str, values: str, text: str) -> Callable[[F], F]:
 @_choice(
     "--best",
     "per_class|per_dataset|per_model|per_image|cross_fit",
-    "What a best threshold is sought for; all but cross_fit are optimistic.  [default: per_class]",
+    "What a best threshold is sought for; all but cross_fit are in-sample.  [default: per_class]",
 )
 @_choice("--iou-at", "joint|independent", "IoU at the threshold found for Dice, or at its own.  [default: joint]")
 @_choice("--ties", "first|any|expected", "Pointing where several pixels are the maximum.  [default: first]")

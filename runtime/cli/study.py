@@ -26,8 +26,8 @@ _RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1, requir
 def study() -> None:
     """Studies of a run: tables on the terminal, and Markdown, CSV, JSON and figures in RUN/studies/NAME/.
 
-    Nothing is inferred again. Thresholds chosen on the pairs they are scored on are called optimistic; those chosen on
-    the other half of the patients, honest.
+    Nothing is inferred again. Thresholds chosen on the pairs they are scored on are called in-sample; those chosen on
+    the other half of the patients, cross-fitted.
     """
 
 

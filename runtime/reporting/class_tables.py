@@ -11,7 +11,7 @@ from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
 from .grounding_tables import shared_rows
-from .notes import FLOOR, best_notes, flags, floor_note, interval_notes, optimistic, paper_notes, ranking_notes
+from .notes import FLOOR, best_notes, flags, floor_note, in_sample, interval_notes, paper_notes, ranking_notes
 from .paper import paper
 
 __all__ = ["class_auc", "class_dice", "class_pointing"]
@@ -47,12 +47,12 @@ def class_pointing(results: Results, dataset: str) -> Table:
 
 
 def class_dice(results: Results, dataset: str) -> Table:
-    """Dice per class of one dataset at the best threshold, optimistic and honest, with that threshold."""
+    """Dice per class of one dataset at the best threshold, in-sample and cross-fitted, with that threshold."""
     names, cells = _class_names(results, dataset), results.column(dataset)
-    star = optimistic(cells)
+    star = in_sample(cells)
     best = "Dice*" if star else "Dice"
-    fields = ["dice_best", "dice_honest"] if star else ["dice_best"]
-    titles = [best, "honest"] if star else [best]
+    fields = ["dice_best", "dice_cross_fitted"] if star else ["dice_best"]
+    titles = [best, "cross-fitted"] if star else [best]
     columns = [Column("model"), *(Column(title, "Mean") for title in titles)]
     for name in names:
         columns += [*(Column(title, name) for title in titles), Column("tau", name)]

@@ -11,12 +11,12 @@ from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text, signed
 from .differences import COMPARED, Difference, Differences
-from .notes import optimistic
+from .notes import in_sample
 from .overlaps import Extent, Overlap
 
 __all__ = ["difference_tables"]
 
-_TITLES = {"pointing": "Point", "dice_best": "Dice", "dice_honest": "Dice honest", "auc": "AUC"}
+_TITLES = {"pointing": "Point", "dice_best": "Dice", "dice_cross_fitted": "Dice cross-fitted", "auc": "AUC"}
 _NOTES = (
     "first minus second, percentage points, on the pairs (of AUC: labels) that both models have; paired bootstrap over "
     "their patients; p: two-sided, corrected by Holm's method for all comparisons of the column",
@@ -36,8 +36,8 @@ def difference_tables(results: Results, differences: Differences) -> Iterator[Ta
 
 
 def _table(results: Results, differences: Differences, dataset: str, title: str, notes: tuple[str, ...]) -> Table:
-    star = optimistic(results.finished)
-    fields = [field for field in COMPARED if star or field != "dice_honest"]
+    star = in_sample(results.finished)
+    fields = [field for field in COMPARED if star or field != "dice_cross_fitted"]
     titles = {**_TITLES, "dice_best": "Dice*"} if star else _TITLES
     columns = [Column("first"), Column("second")]
     columns += [Column(part, titles[field]) for field in fields for part in ("difference", "p")]

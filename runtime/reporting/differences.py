@@ -24,7 +24,7 @@ from .overlaps import Overlap, Overlaps
 
 __all__ = ["COMPARED", "AucPair", "Difference", "Differences", "find_differences"]
 
-COMPARED: Final = ("pointing", "dice_best", "dice_honest", "auc")
+COMPARED: Final = ("pointing", "dice_best", "dice_cross_fitted", "auc")
 """The numbers that are compared."""
 
 

@@ -10,7 +10,7 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, Number
 from ..results.numbers.run_numbers import Results
-from ..tables.stamps import HONEST, OPTIMISTIC, stamp
+from ..tables.stamps import CROSS_FITTED, IN_SAMPLE, stamp
 from .cells import comparable
 from .differences import Differences
 from .paper.printed import FIELDS as PRINTED
@@ -26,8 +26,8 @@ def to_json(results: Results, differences: Differences, run: Mapping[str, Any]) 
     """
     return {
         "run": {key: run.get(key) for key in ("code_version", "created", "updated", "machine")},
-        "best_threshold": OPTIMISTIC,
-        "honest_threshold": HONEST,
+        "best_threshold": IN_SAMPLE,
+        "cross_fitted_threshold": CROSS_FITTED,
         "choices": results.choices.to_json(),
         "models": {model: _model(results, model) for model in results.models},
         "cells": [_cell(results, cell) for cell in results.finished],
@@ -69,10 +69,10 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         "left_out": cell.skipped,
         "stamp": stamp(cell.weights),
         "grounding": asdict(cell.grounding),
-        "honest": asdict(cell.honest),
+        "cross_fitted": asdict(cell.cross_fitted),
         "recognition": asdict(cell.recognition),
         "pair": asdict(cell.pair),
-        "rescued": list(cell.rescued),
+        "sub_pixel": list(cell.sub_pixel),
         "dice_curve": list(cell.dice_curve),
         "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.spread else {},
         "wilson": {name: _ends(found) for name in cell.names if (found := cell.number("pointing", name).beside)},

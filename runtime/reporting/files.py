@@ -10,14 +10,14 @@ from typing import Any
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
-from ..tables.stamps import HONEST, OPTIMISTIC, stamp
+from ..tables.stamps import CROSS_FITTED, IN_SAMPLE, stamp
 from .cells import comparable
 from .differences import Differences
 from .paper.printed import FIELDS, paper
 
 __all__ = ["csv_files"]
 
-_POINTS = ("delta_dice", "delta_honest")
+_POINTS = ("delta_dice", "delta_cross_fitted")
 # Columns of tables that can be empty: one model differs from no other.
 _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_holm", "datasets",
                 "shared", "left_out")  # fmt: skip
@@ -52,18 +52,18 @@ def _table_1(results: Results) -> Iterator[dict[str, Any]]:
 
 def _classes(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
-        scored = zip(cell.grounding.classes, cell.honest.classes, cell.rescued, strict=True)
-        for scores, honest, rescued in scored:
+        scored = zip(cell.grounding.classes, cell.cross_fitted.classes, cell.sub_pixel, strict=True)
+        for scores, fitted, sub_pixel in scored:
             yield {
                 "model": cell.model,
                 "dataset": cell.dataset,
                 "class": scores.name,
                 "n": scores.n,
                 "best_threshold": None if scores.best_tau is None else scores.best_tau * cell.tau_scale,
-                **_numbers(cell, GROUNDING, honest.name),
+                **_numbers(cell, GROUNDING, fitted.name),
                 **_wilson(cell, scores.name),
                 "degenerate": scores.degenerate,
-                "rescued": rescued,
+                "sub_pixel": sub_pixel,
                 "note": _best_note(cell),
                 "remark": stamp(cell.weights),
             }
@@ -158,7 +158,7 @@ def _coverage(results: Results) -> Iterator[dict[str, Any]]:
             "pairs": cell.n if cell else None,
             "left_out": cell.skipped if cell else None,
             "degenerate": cell.grounding.micro.degenerate if cell else None,
-            "rescued": sum(cell.rescued) if cell else None,
+            "sub_pixel": sum(cell.sub_pixel) if cell else None,
             "engine": cell.engine if cell else None,
             "protocol": cell.protocol if cell else None,
             "state": "done" if cell else "no result",
@@ -175,8 +175,8 @@ def _grid(results: Results) -> Iterator[tuple[str, str, CellValues | None]]:
 def _best_note(cell: CellValues | None) -> str:
     if cell is None:
         return ""
-    label = OPTIMISTIC if cell.grounding.options.label == "optimistic" else f"honest: {HONEST}"
-    return f"best: {label}; honest: {HONEST}"
+    label = IN_SAMPLE if cell.grounding.options.label == "in_sample" else f"cross-fitted: {CROSS_FITTED}"
+    return f"best: {label}; cross-fitted: {CROSS_FITTED}"
 
 
 def _remark(results: Results, model: str, dataset: str) -> str:

@@ -17,9 +17,9 @@ from .notes import (
     delta_note,
     flags,
     floor_note,
+    in_sample,
     interval_notes,
     left_out_notes,
-    optimistic,
     paper_notes,
     ranking_notes,
 )
@@ -31,22 +31,22 @@ _MEAN = "mean of datasets"
 _FLOORS = {
     "pointing": "chance",
     "dice_best": "floor_dice",
-    "dice_honest": "floor_dice",
+    "dice_cross_fitted": "floor_dice",
     "iou_best": "floor_iou",
-    "iou_honest": "floor_iou",
+    "iou_cross_fitted": "floor_iou",
 }
 
 
 def table_1(results: Results) -> Table:
-    """Model x dataset: pointing, Dice and IoU at the best threshold, optimistic and honest, above the floor."""
+    """Model x dataset: pointing, Dice and IoU at the best threshold, in-sample and cross-fitted, above the floor."""
     titles = {"pointing": "Point", "dice_best": "Dice", "iou_best": "IoU"}
-    if optimistic(results.finished):
+    if in_sample(results.finished):
         titles = {
             "pointing": "Point",
             "dice_best": "Dice*",
-            "dice_honest": "Dice honest",
+            "dice_cross_fitted": "Dice cross-fitted",
             "iou_best": "IoU*",
-            "iou_honest": "IoU honest",
+            "iou_cross_fitted": "IoU cross-fitted",
         }
     groups = [*map(results.title, results.datasets), _MEAN]
     columns = [Column("model"), *(Column(title, group) for group in groups for title in titles.values())]
@@ -84,8 +84,13 @@ def _flags(results: Results, titles: Mapping[str, str]) -> list[tuple[str, str]]
 
 
 def thresholds(results: Results) -> Table:
-    """Model x dataset: Dice at 0.5, and what the best threshold adds to it, optimistic and honest."""
-    titles = {"dice_fixed": "Dice 0.5", "iou_fixed": "IoU 0.5", "delta_dice": "delta", "delta_honest": "delta honest"}
+    """Model x dataset: Dice at 0.5, and what the best threshold adds to it, in-sample and cross-fitted."""
+    titles = {
+        "dice_fixed": "Dice 0.5",
+        "iou_fixed": "IoU 0.5",
+        "delta_dice": "delta",
+        "delta_cross_fitted": "delta cross-fitted",
+    }
     groups = [*map(results.title, results.datasets), _MEAN]
     columns = (Column("model"), *(Column(title, group) for group in groups for title in titles.values()))
 

@@ -16,7 +16,7 @@ from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
 from ..results.load import StoredRun
 from ..tables.printed import NONE, percent
-from ..tables.stamps import OPTIMISTIC, stamps
+from ..tables.stamps import IN_SAMPLE, stamps
 from ..tables.table import Column, Item, Table
 
 __all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]
@@ -168,7 +168,7 @@ def _table(title: str, body: Sequence[tuple[Item, ...]], above: tuple[str, ...],
     notes = (
         "mean IoU in percent at the image's own size; a map is cut where it is above the threshold",
         "Otsu: the threshold is found for each map, holes are filled; tuned: the benchmark's thresholds for Grad-CAM",
-        f"* the best of 0.2, 0.3, ..., 0.8 for each class; {OPTIMISTIC}",
+        f"* the best of 0.2, 0.3, ..., 0.8 for each class; {IN_SAMPLE}",
         "true positives: pairs whose cut map is not empty, the benchmark's default; all regions: an empty one counts 0",
         "images without a region are in neither",
         "Hit: the map's maximum lies in the region; all-ones: IoU of the whole image; Mean: over classes",

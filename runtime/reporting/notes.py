@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...metrics_gpu.grounding.protocols import protocol
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..tables.stamps import HONEST, OPTIMISTIC
+from ..tables.stamps import CROSS_FITTED, IN_SAMPLE
 from .paper.printed import MARK
 
 __all__ = [
@@ -16,10 +16,10 @@ __all__ = [
     "delta_note",
     "flags",
     "floor_note",
+    "in_sample",
     "interval_notes",
     "left_out_notes",
     "never_negative",
-    "optimistic",
     "paper_notes",
     "ranking_notes",
     "search_of",
@@ -35,9 +35,9 @@ _SEARCHES = {
 }
 
 
-def optimistic(cells: Sequence[CellValues]) -> bool:
+def in_sample(cells: Sequence[CellValues]) -> bool:
     """Whether any best threshold was chosen on the pairs it is scored on."""
-    return any(cell.grounding.options.label == "optimistic" for cell in cells)
+    return any(cell.grounding.options.label == "in_sample" for cell in cells)
 
 
 def search_of(cells: Sequence[CellValues]) -> str:
@@ -47,14 +47,14 @@ def search_of(cells: Sequence[CellValues]) -> str:
 
 
 def best_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
-    """What the stars and the honest columns mean."""
-    honest = f"honest: {HONEST}"
-    if not optimistic(cells):
-        return (f"Dice and IoU: {search_of(cells)} ({HONEST})",)
+    """What the stars and the cross-fitted columns mean."""
+    fitted = f"cross-fitted: {CROSS_FITTED}"
+    if not in_sample(cells):
+        return (f"Dice and IoU: {search_of(cells)} ({CROSS_FITTED})",)
     # An interval leans because every replicate chooses anew, which the one threshold of a model is not.
     leans = any(cell.spread is not None and cell.grounding.options.unit != "per_model" for cell in cells)
     more = "; with few pairs its interval leans upwards" if leans else ""
-    return (f"* {OPTIMISTIC}: {search_of(cells)}{more}", honest)
+    return (f"* {IN_SAMPLE}: {search_of(cells)}{more}", fitted)
 
 
 def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
@@ -77,12 +77,12 @@ def never_negative(results: Results, cells: Sequence[CellValues]) -> bool:
 def delta_note(results: Results, cells: Sequence[CellValues]) -> str:
     """What the columns of delta say, by how thresholds were chosen."""
     other = "chosen on the other half of the patients"
-    if not optimistic(cells):
+    if not in_sample(cells):
         return f"delta: Dice at the threshold {other} minus Dice at 0.5, percentage points; it can be below 0"
     note = "delta: Dice at the best threshold minus Dice at 0.5, percentage points"
     if never_negative(results, cells):
-        return f"{note}, never below 0 as the threshold is chosen on the same data; honest: {other}, so it can be"
-    return f"{note}; honest: {other}; both can be below 0"
+        return f"{note}, never below 0 as the threshold is chosen on the same data; cross-fitted: {other}, so it can be"
+    return f"{note}; cross-fitted: {other}; both can be below 0"
 
 
 def ranking_notes(names: Sequence[str], left: Sequence[bool], what: str = "pairs") -> tuple[str, ...]:
@@ -143,5 +143,5 @@ def _holds_floor(cell: CellValues) -> bool:
 def _rechosen(cells: Sequence[CellValues]) -> str:
     """What becomes of thresholds in a resample."""
     if any(cell.grounding.options.unit == "per_model" for cell in cells):
-        return "the threshold of a model is kept in each, honest ones are chosen anew"
+        return "the threshold of a model is kept in each, cross-fitted ones are chosen anew"
     return "thresholds are chosen anew in each"

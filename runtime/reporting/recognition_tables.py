@@ -26,7 +26,7 @@ _COVERAGE = (
     "pairs",
     "left out",
     "degenerate maps",
-    "rescued regions",
+    "sub-pixel regions",
     "engine",
     "protocol",
     "state",
@@ -53,7 +53,7 @@ def recognition(results: Results) -> Table:
                 (cell.model, cell.title, str(len(cell.recognition.classes)), _prevalence(cell), *numbers, *without)
             )
     shown = [cell for cell in results.finished if cell.recognition.classes]
-    best = () if choices.f1 == "fixed" else ("* optimistic: the threshold is the best for these very images",)
+    best = () if choices.f1 == "fixed" else ("* in-sample: the threshold is the best for these very images",)
     notes = (
         "percent; p = sigmoid(score); F1 and accuracy at p >= 0.5; pair: p = softmax over the positive and the "
         "negative prompt, - where a class has no negative prompt",
@@ -77,14 +77,14 @@ def coverage(results: Results) -> Table:
                 rows.append((model, results.title(dataset), *([NONE] * (len(_COVERAGE) - 3)), reason))
                 continue
             numbers = (cell.cases, cell.patients, cell.missing, cell.unreadable, cell.n, cell.skipped)
-            maps = (cell.grounding.micro.degenerate, sum(cell.rescued))
+            maps = (cell.grounding.micro.degenerate, sum(cell.sub_pixel))
             later = results.rows[model, dataset].attempt
             state = f"done; {later}" if later else "done"
             rows.append((model, cell.title, *map(str, (*numbers, *maps)), cell.engine, cell.protocol, state))
     notes = (
         *(f"not asked for on {title}: {names}" for title, names in _not_asked(results)),
         "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
-        "not count; a degenerate map is constant or not finite and counts as a miss; a rescued region would have "
+        "not count; a degenerate map is constant or not finite and counts as a miss; a sub-pixel region would have "
         "vanished on the 224 grid and is one pixel there; a case without a patient's name is a patient of its own",
     )
     columns = tuple(map(Column, _COVERAGE))

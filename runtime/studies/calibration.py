@@ -27,14 +27,14 @@ Float = NDArray[np.float64]
 
 _LABELS: Final[Mapping[str, tuple[str, str]]] = {
     "none": ("tau = 0.5", "untuned"),
-    "held_out": ("held-out threshold", "honest"),
+    "held_out": ("held-out threshold", "cross_fitted"),
     "quantile": ("quantiles, tau = 0.5", "untuned"),
-    "quantile_held_out": ("quantiles, held-out threshold", "honest"),
-    "isotonic": ("isotonic, cut at 0.5", "honest"),
-    "isotonic_half_dice": ("isotonic, cut at half the Dice", "honest"),
-    "beta": ("beta, cut at 0.5", "honest"),
-    "beta_half_dice": ("beta, cut at half the Dice", "honest"),
-    "best": ("best threshold", "optimistic"),
+    "quantile_held_out": ("quantiles, held-out threshold", "cross_fitted"),
+    "isotonic": ("isotonic, cut at 0.5", "cross_fitted"),
+    "isotonic_half_dice": ("isotonic, cut at half the Dice", "cross_fitted"),
+    "beta": ("beta, cut at 0.5", "cross_fitted"),
+    "beta_half_dice": ("beta, cut at half the Dice", "cross_fitted"),
+    "best": ("best threshold", "in_sample"),
 }
 """Methods in the order of the tables, as printed, and what a reader must know about each."""
 
@@ -166,7 +166,7 @@ def _model_table(rows: Rows, material: Material) -> Table:
         (
             *(str(row[name]) for name in ("model", "datasets", "n")),
             _LABELS[row["method"]][0],
-            str(row["label"]),
+            str(row["label"]).replace("_", "-"),
             percent_cell(row["dice"], between(row, "dice")),
             points_cell(row["gain_points"], between(row, "gain_points")),
             share_cell(clean(row["recovered"]), between(row, "recovered")),
@@ -174,8 +174,8 @@ def _model_table(rows: Rows, material: Material) -> Table:
         for row in rows
     )
     notes = (
-        "optimistic: threshold chosen on the same pairs; chosen per class it is the ceiling of every method that maps "
-        "values alike in all images of a class; honest: fitted on other patients; untuned: nothing was fitted",
+        "in-sample: threshold chosen on the same pairs; chosen per class it is the ceiling of every method that maps "
+        "values alike in all images of a class; cross-fitted: fitted on other patients; untuned: nothing was fitted",
         "Dice in percent, mean over datasets; gain: percentage points over tau = 0.5; quantiles map values otherwise "
         "in every image, so they can pass the ceiling",
         "a probability cut at 0.5 is right for the most pixels; half of the best Dice is the cut that is best for Dice",

@@ -45,6 +45,6 @@ def draw_calibration(rows: Rows, labels: Mapping[str, str], material: Material) 
         write_stamps(drawing, material.stamps)
         caption = (
             "Mean over datasets with bootstrap intervals over patients. The best threshold is chosen on the pairs that "
-            "are scored and so optimistic; all others are fitted on other patients or not at all."
+            "are scored and so in-sample; all others are fitted on other patients or not at all."
         )
         return [finish(drawing, name, title, caption)]

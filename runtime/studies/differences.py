@@ -26,7 +26,7 @@ MEASURES: Final[Mapping[str, str]] = {
     "pointing": "Point",
     "dice_fixed": "Dice at 0.5",
     "dice_best": "Dice*",
-    "dice_honest": "Dice+",
+    "dice_cross_fitted": "Dice+",
     "auc": "AUC",
 }
 """Measures by column, as printed."""
@@ -73,7 +73,7 @@ class _Group:
         found: dict[str, _Measured] = {}
         for unit, columns in (
             ("per_class", ("pointing", "dice_fixed", "dice_best")),
-            ("cross_fit", ("dice_honest",)),
+            ("cross_fit", ("dice_cross_fitted",)),
         ):
             options = replace(cell.options(), unit=unit)  # type: ignore[arg-type]
             told: dict[str, Any] = {
@@ -102,7 +102,7 @@ _FIELDS: Final = {
     "pointing": "pointing",
     "dice_fixed": "dice_fixed",
     "dice_best": "dice_best",
-    "dice_honest": "dice_best",
+    "dice_cross_fitted": "dice_best",
     "auc": "auc",
 }
 

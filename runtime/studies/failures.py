@@ -19,7 +19,7 @@ from .kept_maps import kept_maps
 from .material import PIXELS, Material, StudyCell
 from .outcome import Outcome, Rows
 from .overlays import draw_overlay
-from .writing import OPTIMISTIC, between, limits, percent_cell
+from .writing import IN_SAMPLE, between, limits, percent_cell
 
 __all__ = ["study_failures"]
 
@@ -206,7 +206,7 @@ def _class_table(rows: Rows, material: Material) -> Table:
                 )
             )
     notes = (
-        OPTIMISTIC,
+        IN_SAMPLE,
         "percent; below chance: the whole interval of pointing lies below the mean region fraction",
         "the order rests on the same pairs as the numbers: ends of a long list look more extreme than they are",
     )
@@ -231,5 +231,5 @@ def _case_table(rows: Rows, material: Material) -> Table:
         )
         for row in rows
     ]
-    notes = (OPTIMISTIC, "percent of the image or of Dice; marked: what the map marks at tau*; region: the truth")
+    notes = (IN_SAMPLE, "percent of the image or of Dice; marked: what the map marks at tau*; region: the truth")
     return Table("Cases, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "cases")

@@ -11,7 +11,7 @@ from ..tables.table import Column, Item, Table
 from .differences import MEASURES
 from .outcome import Rows
 from .variants import Aligned
-from .writing import HONEST, OPTIMISTIC, between, number_cell, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, number_cell, percent_cell
 
 __all__ = ["all_stamps", "difference_table", "draw_differences", "value_table"]
 
@@ -40,8 +40,8 @@ def value_table(group: Aligned, rows: Rows, kind: str, title: str, stamps: tuple
         body.append(tuple(line))
     lost = [f"{label}: {count}" for label, count in zip(labels, group.left_out, strict=True) if count]
     notes = (
-        OPTIMISTIC,
-        HONEST,
+        IN_SAMPLE,
+        CROSS_FITTED,
         f"percent; n: pairs with a region that all variants share (images for AUC: {len(group.labels)}); "
         "spread: largest minus smallest",
         *((f"pairs that not all variants have, left out: {', '.join(lost)}",) if lost else ()),
@@ -66,8 +66,8 @@ def difference_table(rows: Rows, kind: str, title: str, stamps: tuple[str, ...],
     notes = (
         "percentage points on the same pairs, with paired bootstrap intervals over patients; p is two-sided",
         f"p Holm: corrected for {family}",
-        OPTIMISTIC,
-        HONEST,
+        IN_SAMPLE,
+        CROSS_FITTED,
     )
     return Table(title, tuple(map(Column, columns)), body, stamps, notes, "differences")
 

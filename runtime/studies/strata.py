@@ -19,7 +19,7 @@ from ..tables.table import Cell, Column, Item, Table
 from .material import PIXELS, Material, StudyCell
 from .outcome import Outcome, Rows, drawn
 from .strata_figure import draw_strata
-from .writing import HONEST, OPTIMISTIC, between, limits, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, limits, percent_cell
 
 __all__ = ["study_strata"]
 
@@ -119,7 +119,7 @@ def _strata(pool: _Pool, tertiles: bool, level: float) -> Iterator[dict[str, Any
             pixels=PIXELS,
         )
     for place, name in enumerate(names):
-        stratum, honest = scores["per_class"][place], scores["cross_fit"][place].scores
+        stratum, fitted = scores["per_class"][place], scores["cross_fit"][place].scores
         best = stratum.scores
         sample = drawn_scores["per_class"]
         sizes = pool.counts.region[index == place] / PIXELS
@@ -143,8 +143,8 @@ def _strata(pool: _Pool, tertiles: bool, level: float) -> Iterator[dict[str, Any
             "dice_best": best.dice_best,
             **limits("dice_best", sample.interval("dice_best", name, level)),
             "tau_best": best.best_tau,
-            "dice_honest": honest.dice_best,
-            **limits("dice_honest", drawn_scores["cross_fit"].interval("dice_best", name, level)),
+            "dice_cross_fitted": fitted.dice_best,
+            **limits("dice_cross_fitted", drawn_scores["cross_fit"].interval("dice_best", name, level)),
             "floor_dice": best.floor_dice,
         }
 
@@ -165,7 +165,7 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
         Column("n"),
         Column("mean size"),
         *(Column(text, "Point") for text in ("value", "chance", "above chance")),
-        *(Column(text, "Dice") for text in ("at 0.5", "best*", "honest+", "all-ones")),
+        *(Column(text, "Dice") for text in ("at 0.5", "best*", "cross-fitted+", "all-ones")),
     )
     body: list[tuple[Item, ...]] = []
     for row in rows:
@@ -182,13 +182,13 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
                 pointing,
                 percent_cell(row["chance"]),
                 percent_cell(row["above_chance"], between(row, "above_chance")),
-                *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_honest")),
+                *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_cross_fitted")),
                 percent_cell(row["floor_dice"]),
             )
         )
     notes = (
-        OPTIMISTIC,
-        HONEST,
+        IN_SAMPLE,
+        CROSS_FITTED,
         "percent; means over the pairs of a stratum, all classes together; thresholds are the stratum's own",
         "chance: the mean region fraction, the expected pointing of a random pixel; it grows with the region",
         "a cell of a 14 x 14 grid is 0.51 percent of the image, of a 7 x 7 grid 2.04 percent",

@@ -26,7 +26,7 @@ __all__ = ["SEARCHES", "CellCurves", "cell_curves", "model_deltas"]
 
 Float = NDArray[np.float64]
 
-SEARCHES: tuple[tuple[str, Unit | None], ...] = (("best", None), ("honest", "cross_fit"))
+SEARCHES: tuple[tuple[str, Unit | None], ...] = (("best", None), ("cross_fitted", "cross_fit"))
 """What the columns of the two searches for a threshold are called, and their units; None: that of the protocol."""
 
 _AREA, _ENTROPY = 0, 1
@@ -40,7 +40,7 @@ class CellCurves:
 
     means: float64 [C, K], macro: [K], drawn: their replicates; the K columns are area at 0.5, entropy, and per level
     Dice, IoU, pixels and pixels inside. `histogram`: whether the last two, and the entropy, are known. scores and
-    samples: by search, `best` and `honest`.
+    samples: by search, `best` and `cross_fitted`.
     """
 
     cell: StudyCell
@@ -69,7 +69,7 @@ class CellCurves:
         return self.drawn.macro if name == "mean" else self.drawn.classes[:, self.cell.classes.index(name)]
 
     def one(self, search: str, name: str) -> GroundingScores:
-        """Scores of a class by `best` or `honest`, or their mean over classes."""
+        """Scores of a class by `best` or `cross_fitted`, or their mean over classes."""
         found = self.scores[search]
         return found.macro if name == "mean" else found.classes[self.cell.classes.index(name)]
 

@@ -32,7 +32,7 @@ def _delta(rows: Rows, material: Material) -> Figure:
         drawing, (axes,) = _canvas(1, 5.0, 1.0 + 0.35 * max(len(rows), 2))
         look = looks(material.models)
         for place, row in enumerate(rows):
-            for mark, offset, fill in (("best", -0.15, True), ("honest", 0.15, False)):
+            for mark, offset, fill in (("best", -0.15, True), ("cross_fitted", 0.15, False)):
                 value = row[f"delta_{mark}_points"]
                 if value is None:
                     continue
@@ -45,14 +45,17 @@ def _delta(rows: Rows, material: Material) -> Figure:
         axes.set_yticks(range(len(rows)), [row["model"] for row in rows])
         axes.invert_yaxis()
         axes.axvline(0, color=GREY, linewidth=0.6)
-        axes.set_xlabel("delta Dice, percentage points (filled: optimistic; open: honest)")
+        axes.set_xlabel("delta Dice, percentage points (filled: in-sample; open: cross-fitted)")
         write_stamps(drawing, material.stamps)
         caption = "; ".join(
-            f"{row['model']}: {_number(row['delta_best_points'])} optimistic, "
-            f"{_number(row['delta_honest_points'])} honest, n = {row['n']} pairs in {row['datasets']} datasets"
+            f"{row['model']}: {_number(row['delta_best_points'])} in-sample, "
+            f"{_number(row['delta_cross_fitted_points'])} cross-fitted, "
+            f"n = {row['n']} pairs in {row['datasets']} datasets"
             for row in rows
         )
-        words = "Mean over datasets with bootstrap intervals; honest: threshold from the other half of the patients."
+        words = (
+            "Mean over datasets with bootstrap intervals; cross-fitted: threshold from the other half of the patients."
+        )
         return finish(drawing, name, title, f"{words} {caption}.")
 
 

@@ -9,7 +9,7 @@ from .material import Material
 from .outcome import Outcome, Rows, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas
 from .threshold_figures import draw_thresholds
-from .writing import HONEST, OPTIMISTIC, between, number_cell, percent_cell, points_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, number_cell, percent_cell, points_cell
 
 __all__ = ["study_thresholds"]
 
@@ -61,14 +61,14 @@ def _deltas(rows: Rows, material: Material) -> Table:
             str(row["n"]),
             *(
                 points_cell(row[f"delta_{mark}_points"], between(row, f"delta_{mark}_points"))
-                for mark in ("best", "honest")
+                for mark in ("best", "cross_fitted")
             ),
         )
         for row in rows
     )
     notes = (
-        OPTIMISTIC,
-        HONEST,
+        IN_SAMPLE,
+        CROSS_FITTED,
         "delta Dice: Dice at the chosen thresholds minus Dice at 0.5, percentage points, mean over datasets",
     )
     return Table("Delta Dice per model", tuple(map(Column, columns)), body, material.stamps, notes, "delta-dice")
@@ -80,8 +80,8 @@ def _sensitivity(rows: Rows, material: Material) -> Table:
         Column("model"),
         Column("dataset"),
         Column("n"),
-        *(Column(name, "Dice") for name in ("at 0.5", "best*", "honest+", "all-ones")),
-        *(Column(name, "delta Dice") for name in ("best*", "honest+")),
+        *(Column(name, "Dice") for name in ("at 0.5", "best*", "cross-fitted+", "all-ones")),
+        *(Column(name, "delta Dice") for name in ("best*", "cross-fitted+")),
         *(Column(name, "near best") for name in ("tau", "from", "to", "width")),
         *(Column(name, "maps") for name in ("area at 0.5", "region", "entropy", "calibration error")),
     )
@@ -94,9 +94,9 @@ def _sensitivity(rows: Rows, material: Material) -> Table:
                 str(row["model"]),
                 material.title(row["dataset"]),
                 str(row["n"]),
-                *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_honest")),
+                *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_cross_fitted")),
                 percent_cell(row["floor"]),
-                *(points_cell(row[f], between(row, f)) for f in ("delta_best_points", "delta_honest_points")),
+                *(points_cell(row[f], between(row, f)) for f in ("delta_best_points", "delta_cross_fitted_points")),
                 *(number_cell(row[f]) for f in ("tau_best", "near_low", "near_high")),
                 number_cell(row["near_width"], between(row, "near_width")),
                 percent_cell(row["area_fixed"], between(row, "area_fixed")),
@@ -106,10 +106,10 @@ def _sensitivity(rows: Rows, material: Material) -> Table:
             )
         )
     notes = (
-        OPTIMISTIC,
-        HONEST,
+        IN_SAMPLE,
+        CROSS_FITTED,
         "percent; means over the classes that have pairs; Dice best* (but for protocols that seek one threshold for a "
-        "dataset) and honest+ take a threshold per class, near best is about one threshold for all",
+        "dataset) and cross-fitted+ take a threshold per class, near best is about one threshold for all",
         "a range that begins at 0 holds the all-ones mask: the maps then add little to it",
         "area at 0.5: share of the image above half of the maximum; entropy: 1 is a map that is the same everywhere",
         "calibration error: mean distance over pixels of the normalised saliency from the share inside the region",

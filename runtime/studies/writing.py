@@ -13,8 +13,8 @@ from ..tables.printed import NONE, percent
 from ..tables.table import Cell
 
 __all__ = [
-    "HONEST",
-    "OPTIMISTIC",
+    "CROSS_FITTED",
+    "IN_SAMPLE",
     "between",
     "clean",
     "limits",
@@ -26,8 +26,8 @@ __all__ = [
 
 Limits = tuple[float, float]
 
-OPTIMISTIC = "* optimistic: threshold chosen on the same pairs"
-HONEST = "+ honest: threshold chosen on the other half of the patients"
+IN_SAMPLE = "* in-sample: threshold chosen on the same pairs"
+CROSS_FITTED = "+ cross-fitted: threshold chosen on the other half of the patients"
 
 
 def percent_cell(value: float | None, interval: Limits | None = None, note: str = "") -> Cell:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
-__all__ = ["HONEST", "OPTIMISTIC", "cell_stamps", "limit_stamps", "stamp", "stamps"]
+__all__ = ["CROSS_FITTED", "IN_SAMPLE", "cell_stamps", "limit_stamps", "stamp", "stamps"]
 
-OPTIMISTIC = "optimistic: threshold chosen on the same data"
-HONEST = "threshold chosen on one half of the patients, applied to the other, both ways"
+IN_SAMPLE = "in-sample: threshold chosen on the same data"
+CROSS_FITTED = "threshold chosen on one half of the patients, applied to the other, both ways"
 
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",

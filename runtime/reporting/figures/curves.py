@@ -11,8 +11,8 @@ import numpy as np
 from ....metrics_gpu.sweep.thresholds import LEVELS
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
-from ...tables.stamps import HONEST, OPTIMISTIC
-from ..notes import optimistic, search_of
+from ...tables.stamps import CROSS_FITTED, IN_SAMPLE
+from ..notes import in_sample, search_of
 from .figure import Figure, drawing_style, finish
 from .points import Curve, conditions, dice_curve
 from .style import DARK, GREY, PALE, Look, looks, worth, write_stamps
@@ -126,10 +126,10 @@ def _caption(results: Results, curves: Mapping[str, Curve]) -> str:
     cells = [cell for cell in results.finished if cell.n]
     scale = _scale(cells)
     dots = f"Dots: threshold {0.5 * scale:g}. " if any(curve.fixed for curve in curves.values()) else ""
-    kind = OPTIMISTIC if optimistic(cells) else HONEST
+    kind = IN_SAMPLE if in_sample(cells) else CROSS_FITTED
     said = [
         f"Mean Dice in percent over the threshold, mean over findings, then over datasets. {dots}Triangles: the best "
-        f"single threshold ({OPTIMISTIC}). Dashed: best Dice as in the tables, from which delta Dice is taken: "
+        f"single threshold ({IN_SAMPLE}). Dashed: best Dice as in the tables, from which delta Dice is taken: "
         f"{search_of(cells)} ({kind})."
     ]
     for model, curve in curves.items():

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...results.numbers.run_numbers import Results
-from ...tables.stamps import HONEST, OPTIMISTIC
-from ..notes import never_negative, optimistic, search_of
+from ...tables.stamps import CROSS_FITTED, IN_SAMPLE
+from ..notes import in_sample, never_negative, search_of
 from .figure import Figure, drawing_style, finish
 from .points import Point, conditions, delta_dice, paper_delta
 from .style import DARK, GREY, worth, write_stamps
@@ -90,7 +90,7 @@ def _caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
     paper = _paper(results, rows)
     cells = [cell for cell in results.finished if cell.n]
     never = ", so never below 0" if never_negative(results, cells) else ""
-    kind = f"{OPTIMISTIC}{never}" if optimistic(cells) else HONEST
+    kind = f"{IN_SAMPLE}{never}" if in_sample(cells) else CROSS_FITTED
     said = [
         "Delta Dice in percentage points: Dice at the best threshold minus Dice at 0.5, mean over findings, then over "
         f"datasets. Best threshold: {search_of(cells)} ({kind})."

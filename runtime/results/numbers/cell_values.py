@@ -39,16 +39,16 @@ _VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best
 class CellValues:
     """All numbers of one cell.
 
-    `grounding`: by the report's choices; `honest`: the same with each threshold found on the other half of the
+    `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on the other half of the
     patients, whatever the choices say. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and
-    the negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of
-    cases the evaluation stopped at, None when it saw the whole dataset; `shard`: the part of the dataset that was
-    evaluated, "2 of 4", empty when it was not divided. `rescued`: regions per class that were kept by
-    their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that have
-    pairs; empty where there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty where
-    the run does not say. `fixed`: whether threshold 0.5 means something in the cell's `protocol`; if not, the fields
-    of it are None. `tau_scale`: a best threshold times this is in the protocol's unit. `skipped`: pairs with a region
-    that the choices leave out. `spread`: bootstrap replicates, None if there are none.
+    the negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases
+    the evaluation stopped at, None when it saw the whole dataset; `shard`: the part of the dataset that was evaluated,
+    "2 of 4", empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and were kept
+    by their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that
+    have pairs; empty where there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty
+    where the run does not say. `fixed`: whether threshold 0.5 means something in the cell's `protocol`; if not, the
+    fields of it are None. `tau_scale`: a best threshold times this is in the protocol's unit. `skipped`: pairs with a
+    region that the choices leave out. `spread`: bootstrap replicates, None if there are none.
     """
 
     model: str
@@ -62,10 +62,10 @@ class CellValues:
     missing: int
     unreadable: int
     grounding: Grounding
-    honest: Grounding
+    cross_fitted: Grounding
     recognition: Recognition
     pair: Recognition
-    rescued: tuple[int, ...]
+    sub_pixel: tuple[int, ...]
     dice_curve: tuple[float, ...] = ()
     family: str = ""
     reader: str = ""
@@ -116,7 +116,7 @@ class CellValues:
     def number(self, field: str, name: str = "") -> Number:
         """A number of `numbers.FIELDS`, of a class or of the dataset (no name)."""
         source, key, whole = self._place(field)
-        value = (self._grounded if source in ("grounding", "honest") else self._recognised)(source, key, name)
+        value = (self._grounded if source in ("grounding", "cross_fitted") else self._recognised)(source, key, name)
         if value is None:
             return Number()
         interval = self.spread.interval(source, key, name or whole) if self.spread else None
@@ -132,7 +132,7 @@ class CellValues:
     def _place(self, field: str) -> tuple[str, str, str]:
         """Source and field of a number by the choices, and the name of the dataset's value among the replicates."""
         source, key = FIELDS[field]
-        if source in ("grounding", "honest"):
+        if source in ("grounding", "cross_fitted"):
             return source, key, self.choices.mean
         key = _VARIANTS.get((key, getattr(self.choices, key, "")), key)
         return source, key, "micro" if key == "accuracy" else "macro"  # over all known cells: Hamming accuracy
@@ -185,7 +185,7 @@ def cell_values(
     }
     searches = {
         "grounding": Search(pairs.options, levels),
-        "honest": Search(replace(pairs.options, unit="cross_fit")),
+        "cross_fitted": Search(replace(pairs.options, unit="cross_fit")),
     }
     half_of = patients.half[patients.of_images(cell)][pairs.image_of]
     found = {
@@ -216,10 +216,10 @@ def cell_values(
         missing=cell.missing,
         unreadable=cell.unreadable,
         grounding=found["grounding"],
-        honest=found["honest"],
+        cross_fitted=found["cross_fitted"],
         recognition=recognition(*recognised["recognition"]),
         pair=recognition(*recognised["pair"]),
-        rescued=tuple(int(cell.rescued[cell.class_of == index].sum()) for index in range(len(cell.findings))),
+        sub_pixel=tuple(int(cell.rescued[cell.class_of == index].sum()) for index in range(len(cell.findings))),
         dice_curve=_mean_dice_curve(pairs),
         family=str(cell.entry.get("model_family", "")),
         reader=reader,

@@ -33,9 +33,9 @@ FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "floor_dice": ("grounding", "floor_dice"),
     "floor_iou": ("grounding", "floor_iou"),
     "chance": ("grounding", "chance"),
-    "dice_honest": ("honest", "dice_best"),
-    "iou_honest": ("honest", "iou_best"),
-    "delta_honest": ("honest", "delta_dice"),
+    "dice_cross_fitted": ("cross_fitted", "dice_best"),
+    "iou_cross_fitted": ("cross_fitted", "iou_best"),
+    "delta_cross_fitted": ("cross_fitted", "delta_dice"),
     "auc": ("recognition", "auc"),
     "auprc": ("recognition", "auprc"),
     "f1": ("recognition", "f1"),
@@ -45,5 +45,5 @@ FIELDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """A number's name -> the source it comes from and its field there."""
 
-GROUNDING: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("grounding", "honest"))
+GROUNDING: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("grounding", "cross_fitted"))
 RECOGNITION: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("recognition", "pair"))

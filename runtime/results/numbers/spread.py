@@ -23,9 +23,9 @@ Recognised = tuple[NDArray[np.floating], NDArray[np.integer], Sequence[str]]
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Replicates by source (`grounding`, `honest`, `recognition`, `pair`) and percentile intervals.
+    """Replicates by source (`grounding`, `cross_fitted`, `recognition`, `pair`) and percentile intervals.
 
-    Best thresholds are chosen anew in each replicate, those of `honest` on the other half of the drawn patients.
+    Best thresholds are chosen anew in each replicate, those of `cross_fitted` on the other half of the drawn patients.
     """
 
     replicates: Mapping[str, Replicates]

@@ -52,7 +52,7 @@ def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
     half_of = patient_halves(patient_of) if unit == "cross_fit" else None
     levels = (20, 30) if unit == "per_model" else None
     result = grounding_replicates(counts, class_of, NAMES, draws, patient_of, options, half_of=half_of, levels=levels)
-    assert result.label == ("honest" if unit == "cross_fit" else "optimistic")
+    assert result.label == ("cross_fitted" if unit == "cross_fit" else "in_sample")
     undefined = 0
     for b in range(draws.replicates):
         items = drawn_items(draws, b, patient_of)

@@ -198,7 +198,7 @@ def test_cross_fit_by_loops(iou_at, tau_from):
     half_of = patient_halves(rng.integers(0, 9, len(counts)))
     options = GroundingOptions(unit="cross_fit", iou_at=iou_at, tau_from=tau_from)
     result = grounding(counts, class_of, ["a", "b", "c"], options, half_of=half_of)
-    assert result.options.label == "honest" and GroundingOptions().label == "optimistic"
+    assert result.options.label == "cross_fitted" and GroundingOptions().label == "in_sample"
     dice, iou = curves(counts)
     first = round(100 * tau_from)
     for c in range(3):

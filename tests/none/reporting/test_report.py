@@ -137,25 +137,25 @@ def test_table_1_has_the_papers_shape(run: Path) -> None:
     data, tables, markdown = report(run)
     table = tables["Table 1: grounding"]
     assert table.groups == ["The one", "The two", "mean of datasets"]
-    assert [c.title for c in table.columns][1:6] == ["Point", "Dice*", "Dice honest", "IoU*", "IoU honest"]
+    assert [c.title for c in table.columns][1:6] == ["Point", "Dice*", "Dice cross-fitted", "IoU*", "IoU cross-fitted"]
     rows = rows_of(table)
     assert list(rows) == ["n pairs", "all-ones", "kad", "clip", "toy"]
     cell = data["cells"][0]
-    mean, honest = cell["grounding"]["macro"], cell["honest"]["macro"]
-    values = (mean["pointing"], mean["dice_best"], honest["dice_best"], mean["iou_best"], honest["iou_best"])
+    mean, fitted = cell["grounding"]["macro"], cell["cross_fitted"]["macro"]
+    values = (mean["pointing"], mean["dice_best"], fitted["dice_best"], mean["iou_best"], fitted["iou_best"])
     assert rows["kad"][:5] == tuple(map(percent, values))
     floors = [mean[name] for name in ("chance", "floor_dice", "floor_dice", "floor_iou", "floor_iou")]
     assert rows["all-ones"][:5] == tuple(map(percent, floors))
     assert rows["n pairs"][:6] == (str(cell["n"]), "", "", "", "", str(data["cells"][1]["n"]))
     assert rows["clip"][5:10] == ("-",) * 5 and set(rows["toy"]) == {"-"}
     assert [row[0].note for row in table.rows if not isinstance(row[0], str)] == ["1 of 2 datasets"]
-    assert any("optimistic: threshold chosen on the same data" in note for note in table.notes)
-    assert any("honest: threshold chosen on one half of the patients" in note for note in table.notes)
+    assert any("in-sample: threshold chosen on the same data" in note for note in table.notes)
+    assert any("cross-fitted: threshold chosen on one half of the patients" in note for note in table.notes)
     assert "| toy | " + " | ".join(rows["toy"]) + " |" in markdown
     lines = list(csv.DictReader(io.StringIO((run / "report" / "table1.csv").read_text())))
     assert float(lines[0]["dice_fixed_percent"]) == pytest.approx(100 * mean["dice_fixed"])
     assert float(lines[0]["delta_dice_points"]) == pytest.approx(mean["delta_dice"])
-    assert float(lines[0]["dice_honest_percent"]) == pytest.approx(100 * honest["dice_best"])
+    assert float(lines[0]["dice_cross_fitted_percent"]) == pytest.approx(100 * fitted["dice_best"])
     assert [(line["model"], line["dataset"], line["n"]) for line in lines[3:]] == [
         ("clip", "two", "0"), ("toy", "one", "0"), ("toy", "two", "0"),
     ]  # fmt: skip
@@ -164,9 +164,9 @@ def test_table_1_has_the_papers_shape(run: Path) -> None:
 
 def test_class_tables_give_n_floor_and_chance(run: Path) -> None:
     data, tables, _ = report(run)
-    grounding, honest = data["cells"][0]["grounding"], data["cells"][0]["honest"]
+    grounding, fitted = data["cells"][0]["grounding"], data["cells"][0]["cross_fitted"]
     classes = {item["name"]: item for item in grounding["classes"]}
-    other = {item["name"]: item for item in honest["classes"]}
+    other = {item["name"]: item for item in fitted["classes"]}
     pointing = tables["The one: pointing per class"]
     assert [c.title for c in pointing.columns] == ["model", "Mean", "Mass", "Effusion"]
     rows = rows_of(pointing)
@@ -178,7 +178,7 @@ def test_class_tables_give_n_floor_and_chance(run: Path) -> None:
     )
     dice = tables["The one: Dice per class at the best threshold"]
     assert [(c.group, c.title) for c in dice.columns][1:6] == [
-        ("Mean", "Dice*"), ("Mean", "honest"), ("Mass", "Dice*"), ("Mass", "honest"), ("Mass", "tau"),
+        ("Mean", "Dice*"), ("Mean", "cross-fitted"), ("Mass", "Dice*"), ("Mass", "cross-fitted"), ("Mass", "tau"),
     ]  # fmt: skip
     mass, rows = classes["Mass"], rows_of(dice)
     assert rows["kad"][2:5] == (
@@ -193,11 +193,11 @@ def test_class_tables_give_n_floor_and_chance(run: Path) -> None:
 def test_threshold_table_says_what_the_choice_is_worth(run: Path) -> None:
     data, tables, _ = report(run)
     table = tables["Threshold sensitivity"]
-    assert [column.title for column in table.columns][1:5] == ["Dice 0.5", "IoU 0.5", "delta", "delta honest"]
-    found, honest = data["cells"][0]["grounding"]["macro"], data["cells"][0]["honest"]["macro"]
-    points = (found["delta_dice"] / 100, honest["delta_dice"] / 100)
+    assert [column.title for column in table.columns][1:5] == ["Dice 0.5", "IoU 0.5", "delta", "delta cross-fitted"]
+    found, fitted = data["cells"][0]["grounding"]["macro"], data["cells"][0]["cross_fitted"]["macro"]
+    points = (found["delta_dice"] / 100, fitted["delta_dice"] / 100)
     assert rows_of(table)["kad"][:4] == tuple(map(percent, (found["dice_fixed"], found["iou_fixed"], *points)))
-    assert found["delta_dice"] >= max(0, honest["delta_dice"])
+    assert found["delta_dice"] >= max(0, fitted["delta_dice"])
 
 
 def test_models_with_different_pairs_have_their_own_n(tmp_path: Path) -> None:

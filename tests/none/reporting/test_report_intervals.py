@@ -64,13 +64,13 @@ def test_replicates_equal_resampled_patients(results: Results) -> None:
         pairs, images = np.repeat(np.arange(len(of_pair)), drawn[of_pair]), np.repeat(np.arange(28), drawn[of_image])
         counts, class_of = rows.counts.take(pairs), rows.class_of[pairs]
         found = grounding(counts, class_of, rows.findings)
-        honest = grounding(
+        fitted = grounding(
             counts, class_of, rows.findings, GroundingOptions(unit="cross_fit"), half_of=patients.half[of_pair[pairs]]
         )
         seen = recognition(rows.logits[images], rows.labels[images], rows.findings)
         pair = recognition((rows.logits.astype(float) - rows.negatives)[images], rows.labels[images], rows.findings)
         for field, (source, key) in FIELDS.items():
-            world = {"grounding": found, "honest": honest, "recognition": seen, "pair": pair}[source]
+            world = {"grounding": found, "cross_fitted": fitted, "recognition": seen, "pair": pair}[source]
             for name in ("", *CLASSES):
                 replicates = cell.drawn(field, name)
                 if replicates is None:
@@ -78,7 +78,7 @@ def test_replicates_equal_resampled_patients(results: Results) -> None:
                     continue
                 if name:
                     expected = getattr(next(item for item in world.classes if item.name == name), key)
-                elif source in ("grounding", "honest"):
+                elif source in ("grounding", "cross_fitted"):
                     expected = getattr(world.macro, key)  # type: ignore[union-attr]
                 else:
                     expected = getattr(world, "hamming" if key == "accuracy" else key)
@@ -87,7 +87,7 @@ def test_replicates_equal_resampled_patients(results: Results) -> None:
 
 def test_intervals_are_percentiles_of_the_replicates(results: Results) -> None:
     cell = results.cells["kad", "one"]
-    for field in ("pointing", "dice_best", "dice_honest", "auc", "f1", "accuracy", "delta_dice"):
+    for field in ("pointing", "dice_best", "dice_cross_fitted", "auc", "f1", "accuracy", "delta_dice"):
         for name in ("", "Mass"):
             interval, drawn = cell.number(field, name).interval, cell.drawn(field, name)
             assert interval is not None and drawn is not None and interval.method == "bootstrap"
@@ -108,8 +108,8 @@ def test_a_model_alone_has_the_same_intervals(results: Results, run: Path, tmp_p
     with RunDirectory(tmp_path / "alone") as made:
         made.begin({})
         add_cell(made, "kad", "one", random_rows(1))
-    alone = make_results(load_run(tmp_path / "alone"), FEW).number("kad", "one", "dice_honest")
-    assert alone == results.number("kad", "one", "dice_honest")
+    alone = make_results(load_run(tmp_path / "alone"), FEW).number("kad", "one", "dice_cross_fitted")
+    assert alone == results.number("kad", "one", "dice_cross_fitted")
 
 
 def test_the_mean_over_datasets_combines_their_replicates(results: Results) -> None:
@@ -136,7 +136,7 @@ def test_few_pairs_have_wilsons_interval_beside(results: Results) -> None:
 def test_differences_are_paired_and_corrected(results: Results) -> None:
     found = find_differences(results)
     models = ("kad", "mavl", "clip")  # no baseline
-    for field in ("pointing", "dice_best", "dice_honest", "auc"):
+    for field in ("pointing", "dice_best", "dice_cross_fitted", "auc"):
         plain = []
         for a, b in combinations(models, 2):
             values = [results.number(model, "one", field).value or 0.0 for model in (a, b)]

@@ -101,8 +101,8 @@ def test_the_papers_cells_stand_beside_ones_own(published: Path) -> None:
     assert float(point.difference) == pytest.approx(value - 39.07, abs=0.0051) and point.difference[0] in "+-"
     standin = rows["kad-224"][2]
     assert isinstance(standin, Cell) and (standin.paper, standin.difference) == ("18.55", "")
-    ours, honest = rows["ours-224"][1], rows["carzero-224"][3]
-    assert isinstance(ours, Cell) and ours.paper == "" and isinstance(honest, Cell) and honest.paper == ""
+    ours, fitted = rows["ours-224"][1], rows["carzero-224"][3]
+    assert isinstance(ours, Cell) and ours.paper == "" and isinstance(fitted, Cell) and fitted.paper == ""
     assert f"paper 39.07 ({point.difference})" in markdown
     assert any("no difference is given for weights other than published" in note for note in table.notes)
 
@@ -138,7 +138,7 @@ def test_best_values_are_marked_in_every_column(published: Path) -> None:
     for place, source, field in [
         (1, "grounding", "pointing"),
         (2, "grounding", "dice_best"),
-        (3, "honest", "dice_best"),
+        (3, "cross_fitted", "dice_best"),
     ]:
         values = [cell[source]["macro"][field] for cell in data["cells"]]
         found = [row[place].mark for row in rows if isinstance(row[place], Cell)]  # type: ignore[union-attr]

@@ -112,14 +112,14 @@ def test_searches_for_a_best_threshold(tmp_path: Path) -> None:
     for best, expected in one.items():
         found = results(path, best=best).cells["kad", "one"]
         assert found.number("dice_best").value == pytest.approx(expected, abs=1e-12), best
-        assert found.grounding.options.label == "optimistic"
-    honest = results(path, best="cross_fit")
-    assert honest.number("kad", "one", "dice_best") == results(path).number("kad", "one", "dice_honest")
+        assert found.grounding.options.label == "in_sample"
+    fitted = results(path, best="cross_fit")
+    assert fitted.number("kad", "one", "dice_best") == results(path).number("kad", "one", "dice_cross_fitted")
     assert one["per_model"] <= one["per_dataset"] <= one["per_class"] <= one["per_image"]
     tables = {table.title: table for table in make_report(path, Choices(replicates=0, best="cross_fit")).tables}
     table = tables["Table 1: grounding"]
     assert [column.title for column in table.columns][1:4] == ["Point", "Dice", "IoU"]
-    assert not any("optimistic" in note for note in table.notes) and any(
+    assert not any("in_sample" in note for note in table.notes) and any(
         "applied to the other" in note for note in table.notes
     )
     assert all("made with --best cross_fit" in t.notes for t in tables.values() if t.groups)
@@ -135,7 +135,7 @@ def test_cross_fit_by_hand(tmp_path: Path) -> None:
     side = np.array([half.half[half.number[str(row.patient_id)]] for row in pairs])
     assert 0 < side.sum() < len(side) and len(half.number) == 15
     total = sum(dice[side == here][:, np.argmax(dice[side != here].mean(axis=0))].sum() for here in (0, 1))
-    assert found.number("kad", "one", "dice_honest", "Mass").value == pytest.approx(total / len(dice))
+    assert found.number("kad", "one", "dice_cross_fitted", "Mass").value == pytest.approx(total / len(dice))
 
 
 def test_iou_at_its_own_threshold(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_recognition_can_be_shown_otherwise(tmp_path: Path) -> None:
     assert interval is not None and interval.high >= scores.f1_best
     table = next(table for table in made.tables if table.title == "Recognition")
     assert {"AUPRC (trapezoid)", "best F1*"} <= {column.title for column in table.columns}
-    assert any("optimistic: the threshold is the best for these very images" in note for note in table.notes)
+    assert any("in-sample: the threshold is the best for these very images" in note for note in table.notes)
 
 
 def test_means_can_be_weighted(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_tolerance_is_measured_on_the_stored_regions(swept: Path) -> None:
 def test_another_protocol_is_what_an_evaluation_by_it_gives(swept: Path, tmp_path: Path, name: str) -> None:
     evaluated = make_run(tmp_path / name, swept_rows(name), CLASSES[:2], protocol=name)
     asked, found = results(swept, protocol=name).cells["kad", "one"], results(evaluated).cells["kad", "one"]
-    assert asked.grounding == found.grounding and asked.honest == found.honest
+    assert asked.grounding == found.grounding and asked.cross_fitted == found.cross_fitted
     assert asked.protocol == found.protocol == name and asked.tau_scale == protocol(name).tau_scale
     back = results(evaluated, protocol="default").cells["kad", "one"]
     assert back.grounding == results(swept).cells["kad", "one"].grounding
@@ -408,7 +408,7 @@ def test_notes_claim_no_more_than_the_options_allow(
 
 
 def test_what_was_claimed_too_broadly_does_happen(tmp_path: Path) -> None:
-    """IoU at the threshold of Dice falls below that of the full mask, and so does an honest Dice."""
+    """IoU at the threshold of Dice falls below that of the full mask, and so does a cross-fitted Dice."""
     large, small = np.zeros((1, 224, 224), bool), np.zeros((1, 224, 224), bool)
     large[0, :, :200] = True
     small[0, 100:124, 100:124] = True

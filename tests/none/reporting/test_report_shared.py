@@ -231,7 +231,8 @@ def test_the_smallest_p_is_said_of_each_column(tmp_path: Path) -> None:
     notes = tables["Differences between models: The one"].notes
     # 2 of 61 for one comparison, three times that for three
     for text in (
-        "60 resamples and 3 comparisons: no corrected p of the bootstrap of Point, Dice*, Dice honest is below 0.098",
+        "60 resamples and 3 comparisons: no corrected p of the bootstrap of Point, Dice*, Dice cross-fitted "
+        "is below 0.098",
         "60 resamples and 1 comparison: no corrected p of the bootstrap of AUC is below 0.033",
     ):
         assert text in notes

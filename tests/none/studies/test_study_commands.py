@@ -24,7 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_thresholds(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = world / "run" / "run"
     said = study(capsys, "thresholds", run, "--replicates", 50, "--within", 10)
-    assert "optimistic" in said and "honest" in said and "n pairs" in said
+    assert "in-sample" in said and "cross-fitted" in said and "n pairs" in said
     data = answer(run, "thresholds")
     for model in ("a", "b"):
         deltas = []
@@ -46,7 +46,7 @@ def test_thresholds(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
                 if name != "mean":
                     assert row["n"] == len(classes[name])
                     assert row["delta_best_points"] == pytest.approx(100 * (max(curve) - curve[50]))
-                    assert row["delta_honest_points"] <= row["delta_best_points"] + 1e-9
+                    assert row["delta_cross_fitted_points"] <= row["delta_best_points"] + 1e-9
                     assert row["area_fixed"] == pytest.approx(mean(r["area"][50] / PIXELS for r in classes[name]))
             deltas.append(mean(100 * (max(curves[name]) - curves[name][50]) for name in classes))
         (row,) = [r for r in data["delta_dice"] if r["model"] == model]

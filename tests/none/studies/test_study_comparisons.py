@@ -55,7 +55,7 @@ def test_calibration(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for method in ("held_out", "quantile", "isotonic", "beta_half_dice"):
         assert rows[method]["recovered"] == pytest.approx(gain[method] / gain["best"])
     assert {rows["best"]["label"], rows["held_out"]["label"], rows["quantile"]["label"]} == {
-        "optimistic", "honest", "untuned",
+        "in_sample", "cross_fitted", "untuned",
     }  # fmt: skip
     (model,) = [r for r in data["models"] if (r["model"], r["method"]) == ("b", "beta")]
     assert model["dice"] == pytest.approx(

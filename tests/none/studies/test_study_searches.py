@@ -64,11 +64,11 @@ def test_the_search_is_the_protocols(run: tuple[str, Path], capsys: pytest.Captu
         assert tuned[name]["dice_best"] == failed[name]["dice_best"] == pytest.approx(value)
         assert failed[name]["tau_best"] == levels[name] / 100
     (held,) = [r for r in answer(path, "calibration")["cells"] if r["method"] == "held_out"]
-    assert held["dice"] == pytest.approx(tuned["mean"]["dice_honest"])
+    assert held["dice"] == pytest.approx(tuned["mean"]["dice_cross_fitted"])
     cell = make_report(path, Choices(replicates=0)).results.cells[CELL]
     assert cell.number("dice_best").value == pytest.approx(mean(expected.values()))
     assert tuned["mean"]["dice_best"] == pytest.approx(cell.number("dice_best").value)
-    assert tuned["mean"]["dice_honest"] == pytest.approx(cell.number("dice_honest").value)
+    assert tuned["mean"]["dice_cross_fitted"] == pytest.approx(cell.number("dice_cross_fitted").value)
 
 
 def test_near_best_begins_with_the_search(run: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
