@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
 from .decoding import Decoded, PixelSource, decode_case
 from .measure import Measure
-from .scoring import Queries, Row, in_order, rows_table, score_batch
+from .scoring import Queries, Row, fill_rows, in_order, prompt_mean, rows_table, wanted_pairs
 
 if TYPE_CHECKING:
     from ..datasets.base import Case
@@ -62,9 +63,10 @@ def compute_cell(cell: Cell, engine: Engine, measure: Measure, advance: Callable
     queries = Queries.of(cell.prompts, cell.findings)
     cases = sum(len(_chunk(cell, index)) for index in remaining)
     advance(len(cell.cases) - cases)
+    geometry = engine.bundle.manifest.geometry
     decoded = decode_ahead(
-        lambda case: decode_case(case, cell.source, engine.bundle.manifest.geometry, cell.findings),
-        (case for index in remaining for case in _chunk(cell, index)),
+        partial(decode_case, source=cell.source, geometry=geometry, findings=cell.findings),
+        chain.from_iterable(_chunk(cell, index) for index in remaining),
         cell.workers,
         window=max(2 * cell.batch, 2 * cell.workers),
     )
@@ -110,6 +112,12 @@ def _start(
         scores = engine.run(pixels, cell.prompts.features)
 
     def finish() -> list[Row]:
-        return in_order(batch, score_batch(readable, scores, queries, measure) if scores is not None else [], queries)
+        if scores is None:
+            return in_order(batch, [], queries)
+        wanted = wanted_pairs(readable, queries)
+        maps = [prompt_mean(scores.saliency[case, queries.positive[at]]) for case, at in wanted]
+        rows, pairs = fill_rows(readable, scores.logits, maps, queries)
+        measure.fill(pairs)
+        return in_order(batch, rows, queries)
 
     return sweeper.submit(finish)

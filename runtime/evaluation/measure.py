@@ -13,26 +13,16 @@ from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.native import native_map, segment
 from ...metrics_gpu.grounding.protocols import Protocol, protocol
 from ..results.schema import GRID
-from .decoding import Decoded
+from .scoring import Pair
 
 if TYPE_CHECKING:
     from ...metrics_gpu.sweep.counts import Counts
-    from .scoring import Row
 
-__all__ = ["Measure", "Pair", "Sweep"]
+__all__ = ["Measure", "Sweep"]
 
 Sweep = Callable[..., "Counts"]
 
 _DEFAULT = protocol("default")
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A row whose finding has a region in the case `decoded`, and its map, float32 [h, w]."""
-
-    row: Row
-    decoded: Decoded
-    saliency: NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.base import Scores
 from ...engines.prompts import PromptSet
 from ..results.schema import THRESHOLD_COUNT, result_schema
 from .decoding import Decoded
-from .measure import Measure, Pair
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from ...metrics_gpu.sweep.counts import Counts
 
 __all__ = [
+    "Pair",
     "Queries",
     "Row",
     "empty_rows",
@@ -28,7 +27,6 @@ __all__ = [
     "in_order",
     "prompt_mean",
     "rows_table",
-    "score_batch",
     "wanted_pairs",
 ]
 
@@ -96,6 +94,15 @@ class Row:
         self.overlap = counts.overlap[index]
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A row whose finding has a region in the case `decoded`, and its map, float32 [h, w]."""
+
+    row: Row
+    decoded: Decoded
+    saliency: NDArray[np.float32]
+
+
 def empty_rows(decoded: Decoded, findings: Sequence[str]) -> list[Row]:
     """The rows of a case: one per finding, with what is known without a model."""
     case = decoded.case
@@ -103,18 +110,6 @@ def empty_rows(decoded: Decoded, findings: Sequence[str]) -> list[Row]:
         Row(case.case_id, case.patient_id, finding, decoded.status, decoded.reason, case.labels.get(finding))
         for finding in findings
     ]
-
-
-def score_batch(batch: Sequence[Decoded], scores: Scores, queries: Queries, measure: Measure) -> list[list[Row]]:
-    """Rows of a batch of readable cases, one list per case.
-
-    The swept map of a finding is the mean over its positive prompts before normalisation; means are taken in float64
-    and rounded once (docs/metrics.md §14, row 21). All pairs of the batch are swept in one call.
-    """
-    maps = [prompt_mean(scores.saliency[case, queries.positive[at]]) for case, at in wanted_pairs(batch, queries)]
-    rows, pairs = fill_rows(batch, scores.logits, maps, queries)
-    measure.fill(pairs)
-    return rows
 
 
 def wanted_pairs(batch: Sequence[Decoded], queries: Queries) -> list[tuple[int, int]]:
@@ -177,7 +172,10 @@ def rows_table(rows: Sequence[Row], model: str, dataset: str, metadata: dict[str
 
 
 def prompt_mean(values: NDArray[np.float32]) -> Any:
-    """Mean over the first axis; one prompt passes through unchanged."""
+    """Mean over the first axis, taken in float64 and rounded once (docs/metrics.md §14, row 21).
+
+    One prompt passes unchanged.
+    """
     return values[0] if len(values) == 1 else values.mean(axis=0, dtype=np.float64).astype(np.float32)
 
 

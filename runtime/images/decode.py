@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ImageAccessError, ImageError
-from .headers import check_pixels, jpeg_size, png_size
+from .raster import decode_jpeg, decode_png
 
 __all__ = ["decode_ahead", "decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
 
@@ -67,7 +67,15 @@ def read_bytes(path: Path) -> bytes:
 def decode_grey(data: bytes, name: str) -> NDArray[np.uint8]:
     """As `read_grey`, from the bytes of a file; `name` is used in messages only. Raises ImageError."""
     try:
-        return np.ascontiguousarray(_decode(data))
+        if data.startswith(b"\x89PNG\r\n\x1a\n"):
+            return np.ascontiguousarray(decode_png(data))
+        if data.startswith(b"\xff\xd8\xff"):
+            return np.ascontiguousarray(decode_jpeg(data))
+        if data[128:132] == b"DICM":
+            from .dicom import decode_dicom
+
+            return np.ascontiguousarray(decode_dicom(data))
+        raise ImageError("it is neither PNG, JPEG nor DICOM" if data else "it is empty")
     except ImageError as error:
         raise ImageError(f"{name} cannot be read: {error}.") from error.__cause__
     # The one border to three libraries that raise whatever they meet on a damaged file.
@@ -110,23 +118,3 @@ def reader_version() -> str:
 def _is_of_the_machine(error: Exception) -> bool:
     """Whether memory, open files or a package ran short; libraries raise an OSError without number for damage."""
     return isinstance(error, MemoryError | ImportError) or (isinstance(error, OSError) and error.errno is not None)
-
-
-def _decode(data: bytes) -> NDArray[np.uint8]:
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        from .raster import decode_raster
-
-        check_pixels(png_size(data))
-        return decode_raster(data, "PNG")
-    if data.startswith(b"\xff\xd8\xff"):
-        from .raster import decode_raster
-
-        check_pixels(jpeg_size(data))
-        return decode_raster(data, "JPEG")
-    if data[128:132] == b"DICM":
-        from .dicom import decode_dicom
-
-        return decode_dicom(data)
-    if not data:
-        raise ImageError("it is empty")
-    raise ImageError("it is neither PNG, JPEG nor DICOM")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ImageError
-from .headers import check_pixels, codestream_size
+from .raster import check_pixels, codestream_size
 from .run_length import decode_run_lengths
 from .voi import grey_table
 

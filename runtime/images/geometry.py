@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageError
 from ...engines.geometry import Geometry
 from .area import resize_area
-from .headers import MAX_PIXELS
+from .raster import MAX_PIXELS
 
 __all__ = ["field_of_view", "resize_plan", "to_model"]
 
@@ -23,13 +23,21 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     Raises ImageError for an image too narrow to be resized.
     """
     height, width = grey.shape
+    side = geometry.size
     if geometry.mode == "pad_crop":
         rows, columns, top, left = _padded(height, width, geometry.resize)
-        square = np.zeros((geometry.resize, geometry.resize), np.uint8)
-        square[top : top + rows, left : left + columns] = resize_area(grey, rows, columns)
-        return _centre(square, geometry.size)
-    rows, columns, _, _ = resize_plan(height, width, geometry)
-    return _centre(_resize(grey, rows, columns, geometry), geometry.size)
+        whole = np.zeros((geometry.resize, geometry.resize), np.uint8)
+        whole[top : top + rows, left : left + columns] = resize_area(grey, rows, columns)
+        top = left = _offset(geometry.resize, side)
+    else:
+        rows, columns, top, left = resize_plan(height, width, geometry)
+        whole = grey
+        if grey.shape != (rows, columns):
+            from PIL import Image
+
+            method = Image.Resampling.BICUBIC if geometry.interpolation == "bicubic" else Image.Resampling.BILINEAR
+            whole = np.asarray(Image.fromarray(grey).resize((columns, rows), method))
+    return np.ascontiguousarray(whole[top : top + side, left : left + side])
 
 
 def field_of_view(geometry: Geometry, height: int, width: int) -> tuple[float, float, float, float]:
@@ -54,6 +62,8 @@ def resize_plan(height: int, width: int, geometry: Geometry) -> tuple[int, int, 
 
     For the modes squash and crop. Raises ImageError for an image too narrow to be resized.
     """
+    if geometry.mode == "squash":
+        return geometry.size, geometry.size, 0, 0
     rows, columns = _resized(height, width, geometry)
     if rows * columns > MAX_PIXELS:
         raise ImageError(f"An image of {width} x {height} pixels is too narrow to be a radiograph.")
@@ -61,9 +71,7 @@ def resize_plan(height: int, width: int, geometry: Geometry) -> tuple[int, int, 
 
 
 def _resized(height: int, width: int, geometry: Geometry) -> tuple[int, int]:
-    if geometry.mode == "squash":
-        return geometry.size, geometry.size
-    # torchvision's rule: multiply before dividing, truncate.
+    """Rows and columns of an image whose shorter side is resized, by torchvision's rule: multiply, divide, truncate."""
     short, long = min(height, width), max(height, width)
     longer = int(geometry.resize * long / short)
     return (longer, geometry.resize) if height > width else (geometry.resize, longer)
@@ -80,17 +88,3 @@ def _padded(height: int, width: int, side: int) -> tuple[int, int, int, int]:
 
 def _offset(long: int, size: int) -> int:
     return round((long - size) / 2)
-
-
-def _centre(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    y, x = _offset(image.shape[0], size), _offset(image.shape[1], size)
-    return np.ascontiguousarray(image[y : y + size, x : x + size])
-
-
-def _resize(grey: NDArray[np.uint8], rows: int, columns: int, geometry: Geometry) -> NDArray[np.uint8]:
-    if grey.shape == (rows, columns):
-        return grey
-    from PIL import Image
-
-    method = Image.Resampling.BICUBIC if geometry.interpolation == "bicubic" else Image.Resampling.BILINEAR
-    return np.asarray(Image.fromarray(grey).resize((columns, rows), method))

@@ -1,4 +1,6 @@
-"""PNG and JPEG -> native 8-bit grey through Pillow, plain grey PNG through libpng where it is installed.
+"""PNG and JPEG: what their headers promise, read before anything is decoded, and their pixels as native 8-bit grey.
+
+Pixels come through Pillow, those of plain grey PNG through libpng where it is installed.
 
 docs/datasets.md §0.2 says what is done with other kinds of pixels.
 """
@@ -6,6 +8,8 @@ docs/datasets.md §0.2 says what is done with other kinds of pixels.
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from typing import Literal
 
 import numpy as np
@@ -13,24 +17,58 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ImageError
 
-__all__ = ["decode_raster", "stretch"]
+__all__ = [
+    "MAX_PIXELS",
+    "MAX_SIDE",
+    "check_pixels",
+    "codestream_size",
+    "decode_jpeg",
+    "decode_png",
+    "jpeg_size",
+    "png_size",
+    "stretch",
+]
+
+MAX_PIXELS = 80_000_000  # 9 times the largest radiograph of the seven sets, and below Pillow's own warning
+MAX_SIDE = 32_768
+
+_NOT_FRAMES = {0xC4, 0xC8, 0xCC}  # markers of the SOF range that describe tables, not a frame
+_BARE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 
 _PLAIN = b"\x08\x00\x00\x00\x00"  # 8 bits, grey, the only compression and filter method, not interlaced
-_NOT_PLAIN = (b"tRNS", b"acTL")  # transparency, which libpng would expand, and animations
 _DEEP = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
 
 
-def decode_raster(data: bytes, kind: Literal["PNG", "JPEG"]) -> NDArray[np.uint8]:
+def decode_png(data: bytes) -> NDArray[np.uint8]:
     """uint8 [H, W]: grey as it stands, colour by luminance, transparency dropped, 16 bits stretched to 0..255.
 
-    An EXIF orientation is not applied: the official pipelines open films with Pillow, which leaves it alone.
-
+    An 8-bit grey file is decoded by imagecodecs, which inflates and unfilters faster than Pillow; the same bytes.
     Raises ImageError, and whatever Pillow raises on a damaged file.
     """
+    check_pixels(png_size(data))
+    # Not with transparency, which libpng would expand, nor of an animation.
+    if data[24:29] == _PLAIN and b"tRNS" not in data and b"acTL" not in data:
+        try:
+            from imagecodecs import png_decode
+
+            return np.asarray(png_decode(data), np.uint8)
+        except (ImportError, RuntimeError, ValueError):
+            pass  # not installed, or refused: Pillow then says why
+    return _by_pillow(data, "PNG")
+
+
+def decode_jpeg(data: bytes) -> NDArray[np.uint8]:
+    """uint8 [H, W], as `decode_png`.
+
+    An EXIF orientation is not applied: the official pipelines open radiographs with Pillow, which leaves it alone.
+    """
+    check_pixels(jpeg_size(data))
+    return _by_pillow(data, "JPEG")
+
+
+def _by_pillow(data: bytes, kind: Literal["PNG", "JPEG"]) -> NDArray[np.uint8]:
     from PIL import Image
 
-    if kind == "PNG" and (grey := _plain_png(data)) is not None:
-        return grey
     with Image.open(io.BytesIO(data), formats=(kind,)) as image:
         if getattr(image, "n_frames", 1) > 1:
             raise ImageError("it is an animation")
@@ -46,21 +84,6 @@ def decode_raster(data: bytes, kind: Literal["PNG", "JPEG"]) -> NDArray[np.uint8
         raise ImageError(f"its pixels are of the kind '{image.mode}', which is not grey or colour")
 
 
-def _plain_png(data: bytes) -> NDArray[np.uint8] | None:
-    """The pixels of an 8-bit grey PNG by imagecodecs, which inflates and unfilters faster than Pillow; the same bytes.
-
-    None for every other kind, for a file that it refuses (Pillow then says why), and without imagecodecs.
-    """
-    if data[24:29] != _PLAIN or any(chunk in data for chunk in _NOT_PLAIN):
-        return None
-    try:
-        from imagecodecs import png_decode
-
-        return np.asarray(png_decode(data), np.uint8)
-    except (ImportError, RuntimeError, ValueError):
-        return None
-
-
 def stretch(values: NDArray[np.integer]) -> NDArray[np.uint8]:
     """uint8: linear from [min, max] to [0, 255], rounded half to even; a constant image becomes zeros."""
     low, high = int(values.min()), int(values.max())
@@ -71,3 +94,74 @@ def stretch(values: NDArray[np.integer]) -> NDArray[np.uint8]:
     table = np.zeros(high + 1, np.uint8)
     table[low:] = np.rint((np.arange(low, high + 1) - low) / (high - low) * 255.0)
     return np.asarray(table[values], np.uint8)
+
+
+def check_pixels(size: tuple[int, int]) -> None:
+    """Raises ImageError when an image of (height, width) is empty or too large to be a radiograph."""
+    height, width = size
+    if height < 1 or width < 1:
+        raise ImageError("its header says it has no pixels")
+    if height * width > MAX_PIXELS or max(height, width) > MAX_SIDE:
+        limit = f"{MAX_PIXELS} pixels and {MAX_SIDE} a side"
+        raise ImageError(f"its header says {width} x {height} pixels, the limit is {limit}")
+
+
+def png_size(data: bytes) -> tuple[int, int]:
+    """(height, width) of a PNG whose chunks are all there and whole. Raises ImageError where one is cut or damaged.
+
+    Pillow skips the checksum of pixel chunks; a flipped bit there would give wrong pixels without a word.
+    """
+    view, position, kind = memoryview(data), 8, b""
+    while kind != b"IEND":
+        if position + 12 > len(data):
+            raise ImageError("it is truncated")
+        length, kind = struct.unpack_from(">I4s", data, position)
+        end = position + 8 + length
+        if position == 8 and (kind != b"IHDR" or length != 13):
+            raise ImageError("its PNG header is damaged")
+        if end + 4 > len(data):
+            raise ImageError("it is truncated")
+        if zlib.crc32(view[position + 4 : end]) != struct.unpack_from(">I", data, end)[0]:
+            raise ImageError(f"the checksum of its PNG chunk {kind!r} at byte {position} does not fit, it is damaged")
+        position = end + 4
+    width, height = struct.unpack_from(">II", data, 16)
+    return height, width
+
+
+def jpeg_size(data: bytes) -> tuple[int, int]:
+    """(height, width) from the frame header of a JPEG stream, lossless JPEG and JPEG-LS included. Raises ImageError."""
+    position = 2
+    while position + 4 <= len(data):
+        if data[position] != 0xFF:
+            raise ImageError("its JPEG header is damaged")
+        marker = data[position + 1]
+        if marker == 0xFF:
+            position += 1
+            continue
+        if marker in _BARE:
+            position += 2
+            continue
+        if (0xC0 <= marker <= 0xCF and marker not in _NOT_FRAMES) or marker == 0xF7:
+            if position + 9 > len(data):
+                break
+            height, width = struct.unpack_from(">HH", data, position + 5)
+            return height, width
+        if marker in (0xD9, 0xDA):
+            raise ImageError("its JPEG stream has no frame header")
+        position += 2 + struct.unpack_from(">H", data, position + 2)[0]
+    raise ImageError("it is truncated")
+
+
+def codestream_size(frame: bytes) -> tuple[int, int] | None:
+    """(height, width) of a JPEG, JPEG-LS or JPEG 2000 stream inside a DICOM file; None: another kind of stream."""
+    if frame.startswith(b"\xff\xd8"):
+        return jpeg_size(frame)
+    start = 0
+    if frame[4:8] == b"jP  ":
+        start = frame.find(b"jp2c") + 4
+    if start >= 4 or frame.startswith(b"\xff\x4f"):
+        if frame[start : start + 4] != b"\xff\x4f\xff\x51" or len(frame) < start + 24:
+            raise ImageError("its JPEG 2000 header is damaged")
+        right, bottom, left, top = struct.unpack_from(">IIII", frame, start + 8)
+        return bottom - top, right - left
+    return None

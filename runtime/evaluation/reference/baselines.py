@@ -26,8 +26,8 @@ from ....engines.errors import ConfigError, ImageError
 from ...host.paths import has_file
 from ...results.schema import GRID, THRESHOLD_COUNT
 from ..decoding import Decoded, region_masks
-from ..measure import Measure, Pair
-from ..scoring import Row, empty_rows
+from ..measure import Measure
+from ..scoring import Pair, Row, empty_rows
 
 if TYPE_CHECKING:
     from ...datasets.base import Case

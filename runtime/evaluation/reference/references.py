@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import ImageError
 from ..decoding import Decoded
-from ..measure import Measure, Pair
-from ..scoring import Row
+from ..measure import Measure
+from ..scoring import Pair, Row
 from .baselines import baseline_grid, baseline_rows, describe_baseline, draw_case, drawn_rows
 from .map_files import KEPT_CELLS, MapFolder
 

@@ -16,8 +16,7 @@ from xbench_fast.metrics_gpu import Counts, grounding, percent, sweep
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
-from xbench_fast.runtime.datasets.masks import region_grid
-from xbench_fast.runtime.datasets.regions import RunText, Union
+from xbench_fast.runtime.datasets.regions import RunText, Union, region_grid
 from xbench_fast.runtime.datasets.registry import DATASETS
 
 MAVL = ["mavl_train.csv", "mavl_val.csv", "mavl_test.csv"]

@@ -82,9 +82,9 @@ def test_unreadable_and_missing_images(tmp_path: Path) -> None:
         ("pathlib.Path.read_bytes", OSError(errno.EIO, "Input/output error"), "Input/output error"),
         ("pathlib.Path.read_bytes", OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
         ("pathlib.Path.read_bytes", MemoryError(), "not enough memory"),
-        ("xbench_fast.runtime.images.decode._decode", MemoryError(), "MemoryError"),
-        ("xbench_fast.runtime.images.decode._decode", OSError(errno.EMFILE, "Too many open files"), "Too many"),
-        ("xbench_fast.runtime.images.decode._decode", ImportError("no codec"), "no codec"),
+        ("xbench_fast.runtime.images.decode.decode_png", MemoryError(), "MemoryError"),
+        ("xbench_fast.runtime.images.decode.decode_png", OSError(errno.EMFILE, "Too many open files"), "Too many"),
+        ("xbench_fast.runtime.images.decode.decode_png", ImportError("no codec"), "no codec"),
     ],
 )
 def test_what_is_not_the_fault_of_the_image_is_not_remembered(

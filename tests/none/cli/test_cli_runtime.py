@@ -197,7 +197,7 @@ def test_doctor_tries_the_plugin_that_the_reader_uses(monkeypatch: pytest.Monkey
 
 
 def test_doctor_compares_the_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xbench_fast.runtime.images.decode._decode", lambda data: 255 - sample_pixels())
+    monkeypatch.setattr("xbench_fast.runtime.images.dicom.decode_dicom", lambda data: 255 - sample_pixels())
     found = {check.name: check for check in doctor._decoders()}
     assert "decoded to wrong values" in found["DICOM RLE"].reason and not any(check.usable for check in found.values())
 

@@ -156,7 +156,7 @@ def test_images_in_the_original_tree_are_found_by_the_lists_path(tmp_path: Path)
 
 def test_counts_of_the_whole_label_file_and_list(shared: Path) -> None:
     import numpy as np
-    from xbench_fast.runtime.datasets.masks import region_grid
+    from xbench_fast.runtime.datasets.regions import region_grid
 
     folder = shared / "data/annotations/rsna/full"
     whole = Rsna(folder)

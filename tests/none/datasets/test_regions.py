@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.base import Region
-from xbench_fast.runtime.datasets.masks import region_grid
-from xbench_fast.runtime.datasets.regions import Boxes, Polygons, Rle, Union, union
+from xbench_fast.runtime.datasets.regions import Boxes, Polygons, Rle, Union, region_grid, union
 
 
 class Drawn:
