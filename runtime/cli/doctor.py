@@ -18,8 +18,9 @@ def doctor(as_json: bool) -> int:
     """Show which engines, decoders and extras are usable here, and why the others are not."""
     from ..host.doctor import examine
     from ..host.machine import code_version, describe_machine
+    from ..images.checks import check_decoders, check_gpu_decoder
 
-    checks = examine()
+    checks = examine(check_decoders(), check_gpu_decoder())
     # Without an engine nothing can be evaluated, so the user has something to do.
     failed = not any(check.usable for check in checks if check.group == "engine") or any(
         not check.usable for check in checks if check.group in ("decoder", "metrics")

@@ -1,17 +1,18 @@
-"""What works on this machine, and why the rest does not: engines, image decoders, the sweep, optional packages."""
+"""What works on this machine, and why the rest does not: engines, the sweep, optional packages.
+
+The checks of the image decoders are in `images/checks.py`; `cli/doctor.py` hands them in.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 
-__all__ = ["Check", "examine"]
+__all__ = ["MachineCheck", "examine", "installed_version", "tried"]
 
 _EXTRAS: tuple[tuple[str, str, str], ...] = (
     # distribution (or one of several), module, what it is for
@@ -39,7 +40,7 @@ _PACKAGES = {
 
 
 @dataclass(frozen=True)
-class Check:
+class MachineCheck:
     """One thing: `group` ("engine", "decoder", "gpu", "metrics", "extra"), whether it is usable, and why not
     or what was measured."""
 
@@ -50,30 +51,23 @@ class Check:
     reason: str = ""
 
 
-def examine() -> list[Check]:
-    """Tries everything once. Engines and decoders are really run, not only looked up; extras are looked up."""
-    return [*_engines(), *_decoders(), *_gpu(), *_gpu_decoder(), *_metrics(), *_extras()]
+def examine(decoders: Iterable[MachineCheck] = (), gpu_decoders: Iterable[MachineCheck] = ()) -> list[MachineCheck]:
+    """Tries everything once; `decoders` and `gpu_decoders` take their places among it.
+
+    Engines are really run, not only looked up; extras are looked up.
+    """
+    return [*_engines(), *decoders, *_gpu(), *gpu_decoders, *_metrics(), *_extras()]
 
 
-def _engines() -> Iterator[Check]:
+def _engines() -> Iterator[MachineCheck]:
     from ...engines.select import backend_status
 
     for status in backend_status():
-        found = next(filter(None, map(_version, _PACKAGES.get(status.name, ()))), None)
-        yield Check("engine", status.name, status.usable, found if status.usable else None, status.reason)
+        found = next(filter(None, map(installed_version, _PACKAGES.get(status.name, ()))), None)
+        yield MachineCheck("engine", status.name, status.usable, found if status.usable else None, status.reason)
 
 
-def _decoders() -> Iterator[Check]:
-    for kind in ("PNG", "JPEG"):
-        yield _tried("decoder", kind, _version("pillow"), partial(_round_trip, kind))
-    from ..images.samples import SYNTAXES
-
-    pydicom = _version("pydicom")
-    for name in SYNTAXES:
-        yield _tried("decoder", f"DICOM {name}", pydicom, partial(_dicom_round_trip, name))
-
-
-def _gpu() -> Iterator[Check]:
+def _gpu() -> Iterator[MachineCheck]:
     """Of the same group: what the engines and the sweep on a GPU stand on."""
     from ...engines.device import gpu_reason
     from . import packages as packages
@@ -83,51 +77,35 @@ def _gpu() -> Iterator[Check]:
     driver, runs = packages.driver_version(), packages.driver_cuda()
     reason = packages.driver_reason(driver, runs, needed)
     words = f"CUDA up to {runs[0]}.{runs[1]}" if runs else ""
-    yield Check("gpu", "NVIDIA driver", reason is None, driver, reason or words)
+    yield MachineCheck("gpu", "NVIDIA driver", reason is None, driver, reason or words)
     reason = gpu_reason()
     cupy = next((found for name, found in installed.items() if name.startswith("cupy")), None)
-    yield Check("gpu", "CuPy", reason is None, cupy, reason or "")
+    yield MachineCheck("gpu", "CuPy", reason is None, cupy, reason or "")
     same, words = packages.mixture(installed)
-    yield Check("gpu", "CUDA packages", same, None, words)
+    yield MachineCheck("gpu", "CUDA packages", same, None, words)
 
 
-def _gpu_decoder() -> Iterator[Check]:
-    """A group of its own: nothing is wrong where it is not usable."""
-    from ..images.dali import dali_version
-    from ..images.decoders import dali_difference
-
-    found = dali_version()
-    if found is None:
-        yield Check("gpu", "DALI decoder", False, None, "not installed; the exact decoders on the CPU are used")
-        return
-    try:
-        yield Check("gpu", "DALI decoder", True, found, str(dali_difference()))
-    # Whatever a broken installation raises is the answer to the question.
-    except Exception as error:
-        yield Check("gpu", "DALI decoder", False, found, " ".join(str(error).split()) or type(error).__name__)
+def _metrics() -> Iterator[MachineCheck]:
+    yield tried("metrics", "sweep (CPU)", installed_version("numba"), _sweep_once)
 
 
-def _metrics() -> Iterator[Check]:
-    yield _tried("metrics", "sweep (CPU)", _version("numba"), _sweep_once)
-
-
-def _extras() -> Iterator[Check]:
+def _extras() -> Iterator[MachineCheck]:
     offered = _offered()
     for names, module, purpose in _EXTRAS:
-        distribution = next(filter(_version, names.split("|")), names.split("|")[0])
-        found = _version(distribution)
+        distribution = next(filter(installed_version, names.split("|")), names.split("|")[0])
+        found = installed_version(distribution)
         if found is None:
             extra = next((offered[name] for name in map(_plain, names.split("|")) if name in offered), None)
             advice = f"install xbench-fast[{extra}]" if extra else "nothing here needs it"
-            yield Check("extra", distribution, False, None, f"not installed ({purpose}); {advice}")
+            yield MachineCheck("extra", distribution, False, None, f"not installed ({purpose}); {advice}")
         elif importlib.util.find_spec(module) is None:
-            yield Check(
+            yield MachineCheck(
                 "extra", distribution, False, found, f"installed, but its module {module} is missing; reinstall it"
             )
         else:
-            yield Check("extra", distribution, True, found)
-    if _version("onnxruntime") and _version("onnxruntime-gpu"):
-        yield Check(
+            yield MachineCheck("extra", distribution, True, found)
+    if installed_version("onnxruntime") and installed_version("onnxruntime-gpu"):
+        yield MachineCheck(
             "extra",
             "one onnxruntime",
             False,
@@ -136,41 +114,14 @@ def _extras() -> Iterator[Check]:
         )
 
 
-def _tried(group: str, name: str, found: str | None, probe: Callable[[], None]) -> Check:
+def tried(group: str, name: str, found: str | None, probe: Callable[[], None]) -> MachineCheck:
+    """A check that is usable if `probe` raises nothing; `found` is the version of the package it tries."""
     try:
         probe()
     # Whatever a broken installation raises is the answer to the question.
     except Exception as error:
-        return Check(group, name, False, found, " ".join(str(error).split()) or type(error).__name__)
-    return Check(group, name, True, found)
-
-
-def _round_trip(kind: str) -> None:
-    import numpy as np
-    from PIL import Image
-
-    from ..images.decode import decode_grey
-
-    buffer = io.BytesIO()
-    Image.fromarray(np.full((8, 8), 130, np.uint8)).save(buffer, kind)
-    if abs(int(decode_grey(buffer.getvalue(), f"a test {kind}")[0, 0]) - 130) > 2:
-        raise ValueError(f"a test {kind} was decoded to wrong values")
-
-
-def _dicom_round_trip(name: str) -> None:
-    import numpy as np
-
-    from ...engines.errors import ImageError
-    from ..images.decode import decode_grey
-    from ..images.samples import dicom_sample, sample_pixels
-
-    try:
-        grey = decode_grey(dicom_sample(name), f"a test DICOM in {name}")
-    except ImageError as error:
-        # The sample is whole, so the words about a damaged file would mislead.
-        raise ValueError(str(error.__cause__ or error)) from error
-    if not np.array_equal(grey, sample_pixels()):
-        raise ValueError(f"a test DICOM in {name} was decoded to wrong values")
+        return MachineCheck(group, name, False, found, " ".join(str(error).split()) or type(error).__name__)
+    return MachineCheck(group, name, True, found)
 
 
 def _sweep_once() -> None:
@@ -198,7 +149,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """The version of a distribution; None when it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -15,6 +15,7 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.cli.app import COMMANDS, app
 from xbench_fast.runtime.host import doctor
+from xbench_fast.runtime.images.checks import check_decoders
 from xbench_fast.runtime.images.samples import SYNTAXES, sample_pixels
 
 
@@ -191,14 +192,14 @@ def test_doctor_tries_the_plugin_that_the_reader_uses(monkeypatch: pytest.Monkey
     decoder = get_decoder(SYNTAXES[name])
     monkeypatch.setitem(decoder._available, "other", decoder._available["pylibjpeg"])
     monkeypatch.delitem(decoder._available, "pylibjpeg")
-    found = {check.name: check for check in doctor._decoders()}
+    found = {check.name: check for check in check_decoders()}
     assert decoder.is_available and not found[f"DICOM {name}"].usable and found[f"DICOM {name}"].reason
     assert found["DICOM RLE"].usable and found["DICOM JPEG baseline"].usable
 
 
 def test_doctor_compares_the_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xbench_fast.runtime.images.dicom.decode_dicom", lambda data: 255 - sample_pixels())
-    found = {check.name: check for check in doctor._decoders()}
+    monkeypatch.setattr("xbench_fast.runtime.images.decode.decode_grey", lambda data, name: 255 - sample_pixels())
+    found = {check.name: check for check in check_decoders()}
     assert "decoded to wrong values" in found["DICOM RLE"].reason and not any(check.usable for check in found.values())
 
 

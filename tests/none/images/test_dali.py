@@ -17,8 +17,8 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.prepared_set import PreparedSet
 from xbench_fast.runtime.cache.preparing import prepare
 from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.host import doctor
 from xbench_fast.runtime.images import dali, decoders
+from xbench_fast.runtime.images.checks import check_gpu_decoder
 from xbench_fast.runtime.images.dali import DaliDecoder, dali_version, supports
 from xbench_fast.runtime.images.decode import read_grey, reader_version
 from xbench_fast.runtime.images.decoders import CPU, Decoder, choose_decoder, dali_difference
@@ -81,7 +81,7 @@ def test_auto_is_exact_and_dali_must_be_asked_for(monkeypatch: pytest.MonkeyPatc
 def test_without_dali_the_extra_is_named() -> None:
     with pytest.raises(MissingExtraError, match=r"install xbench-fast\[gpu\]"):
         choose_decoder("dali")
-    found = next(check for check in doctor.examine() if check.name == "DALI decoder")
+    found = next(check_gpu_decoder())
     assert found.group == "gpu" and not found.usable and "not installed" in found.reason
 
 

@@ -1,0 +1,66 @@
+"""Whether the image decoders of this machine work, each tried on a small image made here; for `xbench-fast doctor`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from functools import partial
+
+from ...engines.errors import ImageError
+from ..host.doctor import MachineCheck, installed_version, tried
+
+__all__ = ["check_decoders", "check_gpu_decoder"]
+
+
+def check_decoders() -> Iterator[MachineCheck]:
+    """PNG, JPEG and the transfer syntaxes of DICOM."""
+    for kind in ("PNG", "JPEG"):
+        yield tried("decoder", kind, installed_version("pillow"), partial(_round_trip, kind))
+    from .samples import SYNTAXES
+
+    pydicom = installed_version("pydicom")
+    for name in SYNTAXES:
+        yield tried("decoder", f"DICOM {name}", pydicom, partial(_dicom_round_trip, name))
+
+
+def check_gpu_decoder() -> Iterator[MachineCheck]:
+    """NVIDIA DALI; nothing is wrong where it is not usable."""
+    from .dali import dali_version
+    from .decoders import dali_difference
+
+    found = dali_version()
+    if found is None:
+        yield MachineCheck("gpu", "DALI decoder", False, None, "not installed; the exact decoders on the CPU are used")
+        return
+    try:
+        yield MachineCheck("gpu", "DALI decoder", True, found, str(dali_difference()))
+    # Whatever a broken installation raises is the answer to the question.
+    except Exception as error:
+        yield MachineCheck("gpu", "DALI decoder", False, found, " ".join(str(error).split()) or type(error).__name__)
+
+
+def _round_trip(kind: str) -> None:
+    import numpy as np
+    from PIL import Image
+
+    from .decode import decode_grey
+
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 130, np.uint8)).save(buffer, kind)
+    if abs(int(decode_grey(buffer.getvalue(), f"a test {kind}")[0, 0]) - 130) > 2:
+        raise ValueError(f"a test {kind} was decoded to wrong values")
+
+
+def _dicom_round_trip(name: str) -> None:
+    import numpy as np
+
+    from .decode import decode_grey
+    from .samples import dicom_sample, sample_pixels
+
+    try:
+        grey = decode_grey(dicom_sample(name), f"a test DICOM in {name}")
+    except ImageError as error:
+        # The sample is whole, so the words about a damaged file would mislead.
+        raise ValueError(str(error.__cause__ or error)) from error
+    if not np.array_equal(grey, sample_pixels()):
+        raise ValueError(f"a test DICOM in {name} was decoded to wrong values")
