@@ -9,9 +9,9 @@ from .engines.errors import ConfigError
 from .frames import frame
 from .options import FilePath
 from .runs import Run, load_run
-from .runtime.comparing.changes import Change, Resampling
 from .runtime.comparing.comparison import Comparison, compare_runs
-from .runtime.results.choices import Choices
+from .runtime.comparing.difference import Difference
+from .runtime.results.patients import Resampling
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ def compare(
     """
     if run_b is None and models is None:
         raise ConfigError("Give a second run, or models=(A, B) for two models of one run.")
-    default = Choices()
+    default = Resampling()
     resampling = Resampling(
         default.replicates if replicates is None else replicates, default.seed if seed is None else seed
     )
@@ -75,19 +75,19 @@ def _rows(found: Comparison) -> Iterator[dict[str, Any]]:
             yield _row(mean.models, "", change)
 
 
-def _row(model: str, dataset: str, change: Change) -> dict[str, Any]:
+def _row(model: str, dataset: str, change: Difference) -> dict[str, Any]:
     ends = change.delong or change.interval
     return {
         "model": model,
         "dataset": dataset,
-        "finding": change.finding,
-        "metric": change.metric,
-        "a": change.a,
-        "b": change.b,
-        "value": change.change,
+        "finding": change.name,
+        "metric": change.field,
+        "a": change.reference,
+        "b": change.value,
+        "value": change.difference,
         "low": ends.low if ends else None,
         "high": ends.high if ends else None,
         "n": change.n,
         "p": change.tested,
-        "p_holm": change.adjusted,
+        "p_holm": change.p_holm,
     }

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.evaluation.scoring import Row, rows_table
-from xbench_fast.runtime.reporting.differences import find_differences
 from xbench_fast.runtime.reporting.illustrate import illustrate
 from xbench_fast.runtime.reporting.report import TITLE, Report, write_report
 from xbench_fast.runtime.reporting.tables import all_tables

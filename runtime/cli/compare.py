@@ -68,10 +68,10 @@ def compare(
     Exit status: 0, or 1 if a --fail-if condition holds or the runs cannot be compared, or 2 for wrong usage.
     """
     from ...metrics_gpu.statistics.bootstrap import SEED
-    from ..comparing.changes import Resampling
     from ..comparing.comparison import compare_runs
     from ..comparing.gate import judge
     from ..results.load import load_run
+    from ..results.patients import Resampling
 
     wanted = _conditions(conditions)
     models = _models(run_b, model_a, model_b)

@@ -1,9 +1,15 @@
-"""Two runs, or two models -> what changed, with paired tests, and a gate for continuous integration.
+"""Where two results are subtracted and tested, for reports, `compare` and studies.
+
+difference         a number of two results: paired bootstrap, DeLong, Holm's correction
+overlaps           two models of a report, each on what both have
+model_differences  every two models of a report
+
+Two runs, or two models -> what changed, and a gate for continuous integration:
 
 matching    which cells of two runs belong together
 align       the rows that two cells share, and those that only one has
 flips       changes of single rows: hits that flipped, Dice, logits
-changes     changes of the numbers of a cell, with intervals and p values
+changes     changes of the numbers of a cell
 comparison  all cells, corrected for their number
 gate        --fail-if
 layout      a comparison -> tables

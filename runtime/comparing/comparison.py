@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...engines.errors import RunError
-from ...metrics_gpu.statistics.paired import holm, paired_difference
 from ..results.choices import Choices
 from ..results.load import StoredRun
+from ..results.patients import Resampling
 from ..tables.stamps import stamps
 from .align import align
-from .changes import METRICS, CellChanges, Change, Resampling, cell_changes
+from .changes import METRICS, CellChanges, cell_changes
+from .difference import Difference, corrected, tested
 from .matching import Lone, Match, match_cells
 
 __all__ = ["Comparison", "ModelChanges", "compare_runs"]
@@ -26,7 +27,7 @@ class ModelChanges:
     """Changes of a model's means over its compared datasets; `n` of each is their number."""
 
     models: str
-    whole: tuple[Change, ...]
+    whole: tuple[Difference, ...]
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def compare_runs(
     models: (of A, of B), to compare two models of other names; datasets: only these. told: hears of each cell begun.
     Raises RunError when nothing can be compared, protocols differ, or a result file cannot be read.
     """
-    resampling = resampling or Resampling(Choices().replicates, Choices().seed)
+    resampling = resampling or Resampling()
     matches = match_cells(a, b, models, datasets)
     choices = Choices(replicates=resampling.replicates, seed=resampling.seed)
     cells, weights = [], []
@@ -105,8 +106,8 @@ def _weights(a: StoredRun, b: StoredRun, match: Match) -> list[tuple[str, str]]:
 
 def _corrected(cells: Sequence[CellChanges]) -> list[CellChanges]:
     """Holm's correction: one family per metric over the cells' means, and one per metric over all classes."""
-    whole = _families([change for cell in cells for change in cell.whole])
-    classes = _families([change for cell in cells for change in cell.classes])
+    whole = iter(corrected([change for cell in cells for change in cell.whole], lambda change: change.field))
+    classes = iter(corrected([change for cell in cells for change in cell.classes], lambda change: change.field))
     return [
         replace(
             cell,
@@ -115,16 +116,6 @@ def _corrected(cells: Sequence[CellChanges]) -> list[CellChanges]:
         )
         for cell in cells
     ]
-
-
-def _families(changes: list[Change]) -> Iterator[Change]:
-    found = list(changes)
-    for metric in METRICS:
-        places = [place for place, change in enumerate(changes) if change.metric == metric]
-        adjusted = holm([changes[place].tested for place in places])
-        for place, value in zip(places, adjusted, strict=True):
-            found[place] = replace(changes[place], adjusted=value)
-    return iter(found)
 
 
 def _means(cells: Sequence[CellChanges], level: float) -> list[ModelChanges]:
@@ -136,18 +127,15 @@ def _means(cells: Sequence[CellChanges], level: float) -> list[ModelChanges]:
     return [item for item in found if item.whole]
 
 
-def _mean_changes(cells: Sequence[CellChanges], level: float) -> list[Change]:
-    means = []
+def _mean_changes(cells: Sequence[CellChanges], level: float) -> Iterator[Difference]:
     for metric in METRICS:
-        known = [change for cell in cells for change in cell.whole if change.metric == metric]
+        known = [change for cell in cells for change in cell.whole if change.field == metric]
         if not known:
             continue
-        a, b = (math.fsum(getattr(change, side) for change in known) / len(known) for side in "ab")
-        mean = Change(metric, "", len(known), a, b)
-        drawn = [change.replicates for change in known if change.replicates is not None]
-        if len(drawn) == len(known):
-            gaps = np.mean(drawn, axis=0)
-            tested = paired_difference(b, a, gaps, np.zeros_like(gaps), level)
-            mean = replace(mean, interval=tested.interval, p=tested.p, replicates=gaps)
-        means.append(mean)
-    return means
+        value, reference = (
+            math.fsum(getattr(item, side) for item in known) / len(known) for side in ("value", "reference")
+        )
+        gaps = [change.replicates for change in known if change.replicates is not None]
+        mean = np.mean(gaps, axis=0) if len(gaps) == len(known) else None
+        none = None if mean is None else np.zeros_like(mean)  # the replicates are differences already
+        yield tested(value, reference, (mean, none), level, field=metric, n=len(known))

@@ -85,10 +85,12 @@ def row_changes(both: Aligned, a: Grounding, b: Grounding, keep: int) -> RowChan
 
     a, b: grounding of the shared pairs, for their best thresholds. keep: the number of Dice changes to list.
     """
-    flipped = np.flatnonzero(both.a.hits != both.b.hits)
+    shared = both.shared
+    hits_a, hits_b = (scored.found_hits for _, scored in (both.a, both.b))
+    flipped = np.flatnonzero(hits_a != hits_b)
     flips = [
-        Flip(case, finding, float(both.a.hits[p]), float(both.b.hits[p]))
-        for p, (case, finding) in zip(flipped, both.pair_names(flipped), strict=True)
+        Flip(case, finding, float(hits_a[p]), float(hits_b[p]))
+        for p, (case, finding) in zip(flipped, shared.pair_names(flipped), strict=True)
     ]
     dice = _dice(both, a, b)
     changes = np.nanmax(np.abs(np.nan_to_num(dice[:, 1::2] - dice[:, ::2], nan=0.0)), axis=1, initial=0.0)
@@ -96,32 +98,33 @@ def row_changes(both: Aligned, a: Grounding, b: Grounding, keep: int) -> RowChan
     order = order[changes[order] > 0]
     listed = [
         DiceChange(case, finding, *(None if np.isnan(value) else float(value) for value in dice[p]))
-        for p, (case, finding) in zip(order, both.pair_names(order), strict=True)
+        for p, (case, finding) in zip(order, shared.pair_names(order), strict=True)
     ]
-    moved = int((both.a.counts.argmax != both.b.counts.argmax).sum())
+    moved = int((both.a[1].counts.argmax != both.b[1].counts.argmax).sum())
     return RowChanges(tuple(flips), moved, tuple(listed), int((changes > 0).sum()), _logits(both))
 
 
 def _dice(both: Aligned, a: Grounding, b: Grounding) -> NDArray[np.float64]:
     """float64 [P, 4]: Dice fixed of A and B, best of A and B; NaN where there is no threshold."""
-    table = np.full((len(both.image_of), 4), np.nan)
-    for place, (side, found) in enumerate(((both.a, a), (both.b, b))):
-        dice = dice_curves(side.counts)
-        if both.fixed:
+    class_of = both.shared.class_of
+    table = np.full((len(class_of), 4), np.nan)
+    for place, ((_, scored), found) in enumerate(((both.a, a), (both.b, b))):
+        dice = dice_curves(scored.counts)
+        if scored.protocol.fixed_tau is not None:
             table[:, place] = dice[:, FIXED]
         taus = [scores.best_tau for scores in found.classes]
-        known = np.array([tau is not None for tau in taus], np.bool_)[both.class_of]
-        levels = np.array([0 if tau is None else level(tau) for tau in taus], np.intp)[both.class_of]
+        known = np.array([tau is not None for tau in taus], np.bool_)[class_of]
+        levels = np.array([0 if tau is None else level(tau) for tau in taus], np.intp)[class_of]
         table[known, 2 + place] = dice[known, levels[known]]
     return table
 
 
 def _logits(both: Aligned) -> LogitChanges | None:
-    if not (both.a.scored and both.b.scored) or not both.a.logits.size:
+    (a, _), (b, _) = both.a, both.b
+    if not (a.scored and b.scored) or not a.logits.size:
         return None
-    gaps = np.abs(
-        np.stack([both.b.logits, both.b.negatives]).astype(np.float64) - np.stack([both.a.logits, both.a.negatives])
-    )
+    gaps = np.abs(np.stack([b.logits, b.negatives]).astype(np.float64) - np.stack([a.logits, a.negatives]))
     gap = np.fmax(gaps[0], gaps[1])  # a finding without a negative prompt has NaN there
     image, c = np.unravel_index(int(np.argmax(gap)), gap.shape)
-    return LogitChanges(float(gap[image, c]), both.cases[image], both.findings[c], float(np.nanmean(gaps)))
+    ((case, finding),) = both.shared.names([(int(image), int(c))])
+    return LogitChanges(float(gap[image, c]), case, finding, float(np.nanmean(gaps)))

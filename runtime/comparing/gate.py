@@ -95,7 +95,7 @@ def measures(comparison: Comparison) -> dict[str, float | None]:
     cells = comparison.cells
     drops = {
         f"{metric}_drop": [
-            100 * (change.a - change.b) for cell in cells for change in cell.whole if change.metric == metric
+            100 * (change.reference - change.value) for cell in cells for change in cell.whole if change.field == metric
         ]
         for metric in METRICS
     }

@@ -8,8 +8,9 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ..tables.printed import NONE, p_value, percent
 from ..tables.table import Column, Table
 from .align import OnlyIn
-from .changes import METRICS, Change
+from .changes import METRICS
 from .comparison import Comparison
+from .difference import Difference
 from .flips import DiceChange
 
 __all__ = ["comparison_facts", "comparison_tables"]
@@ -79,7 +80,7 @@ def _changes(comparison: Comparison) -> Table:
 def _class_changes(comparison: Comparison) -> Table:
     heads = ("model", "dataset", "finding", "number", "n", "A", "B", "B - A", "interval", "p", "p (Holm)")
     rows = [
-        (cell.match.models, cell.title, change.finding, *_change(change))
+        (cell.match.models, cell.title, change.name, *_change(change))
         for cell in comparison.cells
         for change in cell.classes
     ]
@@ -92,17 +93,17 @@ def _class_changes(comparison: Comparison) -> Table:
     )
 
 
-def _change(change: Change) -> tuple[str, ...]:
+def _change(change: Difference) -> tuple[str, ...]:
     interval = change.delong or change.interval
     return (
-        METRICS[change.metric],
+        METRICS[change.field],
         str(change.n),
-        percent(change.a),
-        percent(change.b),
-        _signed(change.change),
+        percent(change.reference),
+        percent(change.value),
+        _signed(change.difference),
         _range(interval),
         p_value(change.tested),
-        p_value(change.adjusted),
+        p_value(change.p_holm),
     )
 
 

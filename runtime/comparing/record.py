@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from .align import OnlyIn
-from .changes import CellChanges, Change
+from .changes import CellChanges
 from .comparison import Comparison
+from .difference import Difference
 from .gate import Verdict, measures
 
 __all__ = ["to_record"]
@@ -45,13 +46,19 @@ def _cell(cell: CellChanges) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
-    names = [field.name for field in fields(change) if field.name not in ("replicates", "interval", "delong")]
+def _change(change: Difference) -> dict[str, Any]:
     return {
-        **{name: getattr(change, name) for name in names},
-        "change": change.change,
+        "metric": change.field,
+        "finding": change.name,
+        "n": change.n,
+        "a": change.reference,
+        "b": change.value,
+        "change": change.difference,
         "interval": asdict(change.interval) if change.interval else None,
+        "p": change.p,
         "delong": asdict(change.delong) if change.delong else None,
+        "p_delong": change.p_delong,
+        "p_holm": change.p_holm,
     }
 
 

@@ -9,8 +9,6 @@ values      arrays -> numbers of a cell; numbers: their names
 spread      arrays -> bootstrap replicates and intervals of a cell
 compute     a run -> results
 results     the numbers of all cells, and means over datasets
-overlaps    two models, each on what both have
-differences those of two models there, tested
 paper/      what the paper prints
 
 table       what a table is

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+from ..comparing.model_differences import COMPARED, Differences, ModelDifference
+from ..comparing.overlaps import Extent, Overlap
 from ..results.numbers.run_numbers import Results
 from ..tables.printed import NONE, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text, signed
-from .differences import COMPARED, Difference, Differences
 from .notes import in_sample
-from .overlaps import Extent, Overlap
 
 __all__ = ["difference_tables"]
 
@@ -71,7 +71,7 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
     return Table(title, tuple(columns), tuple(rows), stamps, notes, name, detail=bool(dataset))
 
 
-def _cell(found: Difference | None) -> Cell:
+def _cell(found: ModelDifference | None) -> Cell:
     return Cell(NONE) if found is None else Cell(signed(found.difference), interval_text(found.interval))
 
 

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ..comparing.model_differences import Differences, ModelDifference
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, Number
 from ..results.numbers.run_numbers import Results
 from ..tables.stamps import CROSS_FITTED, IN_SAMPLE, stamp
 from .cells import comparable
-from .differences import Differences
 from .paper.printed import FIELDS as PRINTED
 from .paper.printed import paper
 
@@ -31,13 +31,26 @@ def to_json(results: Results, differences: Differences, run: Mapping[str, Any]) 
         "choices": results.choices.to_json(),
         "models": {model: _model(results, model) for model in results.models},
         "cells": [_cell(results, cell) for cell in results.finished],
-        "differences": [asdict(item) for item in differences.numbers],
-        "auc_differences": [asdict(item) for item in differences.classes],
+        "differences": [_difference(item) for item in differences.numbers],
+        "auc_differences": [_auc_difference(item) for item in differences.classes],
         "unfinished": [
             {"model": model, "dataset": dataset, "reason": reason}
             for (model, dataset), reason in results.unfinished.items()
         ],
     }
+
+
+def _difference(item: ModelDifference) -> dict[str, Any]:
+    names = ("dataset", "field", "first", "second", "difference", "p", "p_holm", "datasets", "left_out")
+    interval = asdict(item.interval) if item.interval else None
+    return {**{name: getattr(item, name) for name in names}, "interval": interval, "shared": item.n}
+
+
+def _auc_difference(item: ModelDifference) -> dict[str, Any]:
+    names = ("dataset", "name", "first", "second", "difference", "p_holm")
+    interval = asdict(item.delong) if item.delong else None
+    told = {name: getattr(item, name) for name in names}
+    return {**told, "interval": interval, "p": item.p_delong, "images": item.n}
 
 
 def _model(results: Results, model: str) -> dict[str, Any]:

@@ -7,12 +7,12 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ..comparing.model_differences import Differences
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
 from ..tables.stamps import CROSS_FITTED, IN_SAMPLE, stamp
 from .cells import comparable
-from .differences import Differences
 from .paper.printed import FIELDS, paper
 
 __all__ = ["csv_files"]
@@ -100,7 +100,7 @@ def _differences(differences: Differences) -> Iterator[dict[str, Any]]:
             "p": item.p,
             "p_holm": item.p_holm,
             "datasets": " ".join(item.datasets or (item.dataset,)),
-            "shared": item.shared,
+            "shared": item.n,
             "left_out": item.left_out,
         }
 
@@ -112,11 +112,11 @@ def _auc_differences(differences: Differences) -> Iterator[dict[str, Any]]:
             "class": item.name,
             "first": item.first,
             "second": item.second,
-            "images": item.images,
+            "images": item.n,
             "difference_points": 100 * item.difference,
-            "low": 100 * item.interval.low,
-            "high": 100 * item.interval.high,
-            "p_delong": item.p,
+            "low": 100 * item.delong.low if item.delong else None,
+            "high": 100 * item.delong.high if item.delong else None,
+            "p_delong": item.p_delong,
             "p_holm": item.p_holm,
         }
 

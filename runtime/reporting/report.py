@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..comparing.model_differences import Differences, find_differences
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun, load_run
 from ..results.numbers.compute import make_results
@@ -16,7 +17,6 @@ from ..results.storage import write_atomic, write_json
 from ..tables.latex import to_latex
 from ..tables.markdown import to_markdown
 from ..tables.table import Table
-from .differences import Differences, find_differences
 from .document import to_json
 from .files import csv_files
 from .native import native_tables

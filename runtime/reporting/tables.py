@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..comparing.model_differences import Differences
 from ..results.numbers.run_numbers import Results
 from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing
 from .difference_tables import difference_tables
-from .differences import Differences
 from .grounding_tables import table_1, thresholds
 from .provenance import provenance_table
 from .recognition_tables import coverage, recognition

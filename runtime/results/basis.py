@@ -1,6 +1,8 @@
-"""What numbers rest on: which images, labels and pairs a cell has, and which of them another cell has too.
+"""What numbers rest on, and what may stand beside what: protocol, images, labels and pairs.
 
-An image is known by its case and by which time the case occurs, since a list may hold an image more than once.
+Reports, comparisons of runs and studies follow this one rule. Cells that were swept by different protocols are not
+comparable. Others are compared on the rows that all of them have (`shared_rows`). An image is known by its case and by
+which time the case occurs, since a list may hold an image more than once.
 """
 
 from __future__ import annotations
@@ -8,15 +10,19 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.errors import RunError
 from .load import CellRows
 from .pairs import ScoredPairs
 
-__all__ = ["Basis", "common_places", "find_bases", "image_names", "pair_keys"]
+__all__ = ["Basis", "SharedRows", "check_protocols", "find_bases", "image_names", "shared_rows"]
+
+Index = NDArray[np.intp]
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -66,24 +72,138 @@ def image_names(cell: CellRows) -> list[tuple[str, int]]:
     return [numbered[index] for index in cell.case_of]
 
 
-def common_places(
-    one: Sequence[Hashable | None], two: Sequence[Hashable | None]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Places in both lists of what both hold, in the order of the first; None is never shared."""
-    there = {key: place for place, key in enumerate(two) if key is not None}
-    found = [(place, there[key]) for place, key in enumerate(one) if key is not None and key in there]
-    both = np.array(found, np.intp).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
+def check_protocols(where: str, cells: Sequence[tuple[str, CellRows]]) -> None:
+    """Raises RunError unless all cells were swept by one protocol.
+
+    where: what is compared; cells: with the names that a reader knows them by.
+    """
+    first, one = cells[0]
+    for name, cell in cells[1:]:
+        if cell.protocol != one.protocol:
+            raise RunError(
+                f"{where}: {first} was evaluated by protocol '{one.protocol}', {name} by '{cell.protocol}', and their "
+                "numbers cannot be compared; evaluate both with the same --protocol."
+            )
 
 
-def pair_keys(scored: ScoredPairs, images: NDArray[np.intp], classes: NDArray[np.intp]) -> list[tuple[int, int] | None]:
+@dataclass(frozen=True, eq=False)
+class SharedRows:
+    """The N images and C findings that several cells of a dataset have, and the P pairs that count in all of them.
+
+    For each cell, images, classes, pairs: places of the shared ones in the cell; alone: (shared image, shared finding)
+    of the pairs that count in it, but not in all cells. cases: of each image; patients: of each image, as the first
+    cell names them. labels: int8 [N, C], -1 also where two cells disagree. image_of, class_of: intp [P].
+    other_labels: bool [N, C], other_regions: bool [P], where the cells have another label or another size of the
+    region: the truth changed.
+    """
+
+    cases: tuple[str, ...]
+    patients: tuple[str, ...]
+    findings: tuple[str, ...]
+    labels: NDArray[np.int8]
+    image_of: Index
+    class_of: Index
+    images: tuple[Index, ...]
+    classes: tuple[Index, ...]
+    pairs: tuple[Index, ...]
+    alone: tuple[tuple[Pair, ...], ...]
+    other_labels: NDArray[np.bool_]
+    other_regions: NDArray[np.bool_]
+
+    def names(self, places: Iterable[Sequence[int]] | NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
+        """(case, finding) of some (shared image, shared finding)."""
+        return tuple((self.cases[image], self.findings[c]) for image, c in places)
+
+    def pair_names(self, pairs: NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
+        """(case, finding) of some shared pairs."""
+        return self.names(zip(self.image_of[pairs].tolist(), self.class_of[pairs].tolist(), strict=True))
+
+    def same_regions(self) -> SharedRows:
+        """Without the pairs whose regions differ in size: another region is another question."""
+        keep = ~self.other_regions
+        return replace(
+            self,
+            image_of=self.image_of[keep],
+            class_of=self.class_of[keep],
+            pairs=tuple(places[keep] for places in self.pairs),
+            other_regions=self.other_regions[keep],
+        )
+
+    def cut(self, place: int, cell: CellRows, scored: ScoredPairs) -> tuple[CellRows, ScoredPairs]:
+        """The shared rows of the cell at `place` among the cells, a case for each image."""
+        images, classes, pairs = self.images[place], self.classes[place], self.pairs[place]
+        counts = scored.counts.take(pairs)
+        part = replace(
+            cell,
+            cases=len(images),
+            missing=0,
+            unreadable=0,
+            findings=self.findings,
+            case_ids=self.cases,
+            patients=self.patients,
+            case_of=np.arange(len(images)),
+            labels=self.labels,
+            logits=cell.logits[np.ix_(images, classes)],
+            negatives=cell.negatives[np.ix_(images, classes)],
+            counts=counts,
+            image_of=self.image_of,
+            class_of=self.class_of,
+            rescued=np.zeros(len(counts), np.bool_),  # not asked of a part
+        )
+        hits = None if scored.hits is None else scored.hits[pairs]
+        return part, replace(scored, counts=counts, image_of=self.image_of, class_of=self.class_of, hits=hits)
+
+    def is_whole(self, place: int, cell: CellRows, scored: ScoredPairs) -> bool:
+        """Whether `cut` leaves nothing out, so that the numbers of the cell are those of the shared rows."""
+        if self.labels.shape != cell.labels.shape or len(self.pairs[place]) != len(scored.counts):
+            return False
+        return bool((self.labels == cell.labels[np.ix_(self.images[place], self.classes[place])]).all())
+
+
+def shared_rows(cells: Sequence[tuple[CellRows, ScoredPairs]]) -> SharedRows:
+    """What cells of one dataset have in common, in the order of the first."""
+    first = cells[0][0]
+    images = _common(*(image_names(cell) for cell, _ in cells))
+    classes = _common(*(cell.findings for cell, _ in cells))
+    keys = [_pair_keys(scored, i, c) for (_, scored), i, c in zip(cells, images, classes, strict=True)]
+    pairs = _common(*keys)
+    at = np.array([keys[0][place] for place in pairs[0]], np.intp).reshape(-1, 2)
+    shared = set(map(tuple, at.tolist()))
+    labels = [cell.labels[np.ix_(i, c)] for (cell, _), i, c in zip(cells, images, classes, strict=True)]
+    regions = [scored.counts.region[places] for (_, scored), places in zip(cells, pairs, strict=True)]
+    other_labels = np.any([found != labels[0] for found in labels], axis=0)
+    cases = first.case_of[images[0]]
+    return SharedRows(
+        cases=tuple(first.case_ids[case] for case in cases),
+        patients=tuple(first.patients[case] for case in cases),
+        findings=tuple(first.findings[place] for place in classes[0]),
+        labels=np.where(other_labels, np.int8(-1), labels[0]),
+        image_of=at[:, 0],
+        class_of=at[:, 1],
+        images=images,
+        classes=classes,
+        pairs=pairs,
+        alone=tuple(tuple(key for key in own if key is not None and key not in shared) for own in keys),
+        other_labels=other_labels,
+        other_regions=np.any([found != regions[0] for found in regions], axis=0),
+    )
+
+
+def _common(*lists: Sequence[Hashable | None]) -> tuple[Index, ...]:
+    """Places in each list of what all of them hold, in the order of the first; None is never shared."""
+    places = [{key: place for place, key in enumerate(keys) if key is not None} for keys in lists]
+    shared = [key for key in places[0] if all(key in other for other in places[1:])]
+    return tuple(np.array([found[key] for key in shared], np.intp) for found in places)
+
+
+def _pair_keys(scored: ScoredPairs, images: Index, classes: Index) -> list[Pair | None]:
     """(shared image, shared finding) of each counted pair; None for a pair whose row is not shared.
 
     images, classes: places of the shared images and findings in the cell.
     """
     image_at = {int(place): index for index, place in enumerate(images)}
     class_at = {int(place): index for index, place in enumerate(classes)}
-    keys: list[tuple[int, int] | None] = []
+    keys: list[Pair | None] = []
     for image, c in zip(scored.image_of.tolist(), scored.class_of.tolist(), strict=True):
         shared = image in image_at and c in class_at
         keys.append((image_at[image], class_at[c]) if shared else None)

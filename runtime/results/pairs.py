@@ -38,6 +38,11 @@ class ScoredPairs:
     options: GroundingOptions
     protocol: Protocol
 
+    @property
+    def found_hits(self) -> NDArray[np.float64]:
+        """float64 [P]: the hits, by the counts where `hits` is None."""
+        return pointing_hits(self.counts, self.options.ties) if self.hits is None else self.hits
+
 
 def why_left_out(cell: CellRows, choices: Choices) -> str:
     """Why a finished cell has no numbers by `choices`, empty if it has: what an evaluation by the protocol skips too.

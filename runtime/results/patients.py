@@ -10,10 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...metrics_gpu.grounding.search import patient_halves
-from ...metrics_gpu.statistics.bootstrap import Draws, draw_patients
+from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
 from .load import CellRows
 
-__all__ = ["Patients", "dataset_patients"]
+__all__ = ["Patients", "Resampling", "dataset_patients"]
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How intervals are made: bootstrap replicates over patients (0 for none), the generator's seed, the level."""
+
+    replicates: int = REPLICATES
+    seed: int = SEED
+    level: float = 0.95
 
 
 @dataclass(frozen=True, eq=False)

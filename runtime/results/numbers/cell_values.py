@@ -22,7 +22,7 @@ from ....metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
-from .fields import FIELDS, Number
+from .fields import FIELDS, GROUNDING, Number
 from .spread import Recognised, Spread, spread_of
 
 if TYPE_CHECKING:
@@ -112,6 +112,11 @@ class CellValues:
     def paired(self, name: str) -> ClassRecognition | None:
         """Recognition of a class by its pair of prompts, None if it has no negative prompt."""
         return _named(self.pair.classes, name)
+
+    def count(self, field: str, name: str = "") -> int:
+        """What a number rests on, of a class or of the dataset: pairs, or known labels of a number of recognition."""
+        items = self.grounding.classes if field in GROUNDING else self.recognition.classes
+        return sum(item.n for item in items if name in ("", item.name))
 
     def number(self, field: str, name: str = "") -> Number:
         """A number of `numbers.FIELDS`, of a class or of the dataset (no name)."""

@@ -20,7 +20,13 @@ import pytest
 from xbench_fast.runtime.cli.app import main
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-RENAMED = {"honest": "cross_fitted", "optimistic": "in_sample", "rescued": "sub_pixel"}
+RENAMED = {
+    "honest": "cross_fitted",
+    "optimistic": "in_sample",
+    "rescued": "sub_pixel",
+    "adjusted": "p_holm",
+    "delong_p": "p_delong",
+}
 """Part of a key or column name of b0ab629 -> the same part today (CHANGELOG.md lists them)."""
 
 OF_THE_MACHINE = {"run", "made", "created", "updated", "machine", "code_version", "path", "a", "b"}

@@ -14,13 +14,13 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from stored_counts import CLASSES, add_cell, random_rows
 from xbench_fast.engines.errors import RunError
 from xbench_fast.metrics_gpu import draw_patients
-from xbench_fast.runtime.comparing.changes import Resampling
 from xbench_fast.runtime.comparing.comparison import Comparison, compare_runs
 from xbench_fast.runtime.comparing.gate import measures
 from xbench_fast.runtime.comparing.layout import comparison_facts, comparison_tables
 from xbench_fast.runtime.comparing.record import to_record
 from xbench_fast.runtime.evaluation.scoring import Row
 from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 Key = tuple[str, str]
@@ -144,17 +144,17 @@ def test_every_number_equals_plain_loops_over_the_shared_rows(runs: tuple[Path, 
     for cell, seeds in zip(found.cells, ((1, 5), (2, 6)), strict=True):
         naive = Naive(random_rows(seeds[0]), shaken(seeds[1], random_rows(seeds[0])))
         assert (cell.images, cell.pairs) == (len(naive.shared) // 3, len(naive.pairs))
-        assert [change.metric for change in cell.whole] == list(METRICS)
+        assert [change.field for change in cell.whole] == list(METRICS)
         for change in cell.whole:
-            assert change.a == pytest.approx(naive.macro("a", change.metric), abs=1e-12)
-            assert change.b == pytest.approx(naive.macro("b", change.metric), abs=1e-12)
-            assert change.change == change.b - change.a and change.p is None
-        assert {change.finding for change in cell.classes} == {"Mass", "Effusion"}
+            assert change.reference == pytest.approx(naive.macro("a", change.field), abs=1e-12)
+            assert change.value == pytest.approx(naive.macro("b", change.field), abs=1e-12)
+            assert change.difference == change.value - change.reference and change.p is None
+        assert {change.name for change in cell.classes} == {"Mass", "Effusion"}
         for change in cell.classes:
-            assert change.a == pytest.approx(naive.value("a", change.metric, change.finding), abs=1e-12)
-            assert change.b == pytest.approx(naive.value("b", change.metric, change.finding), abs=1e-12)
+            assert change.reference == pytest.approx(naive.value("a", change.field, change.name), abs=1e-12)
+            assert change.value == pytest.approx(naive.value("b", change.field, change.name), abs=1e-12)
     mean = found.models[0].whole[0]
-    assert mean.a == pytest.approx(np.mean([cell.whole[0].a for cell in found.cells]))
+    assert mean.reference == pytest.approx(np.mean([cell.whole[0].reference for cell in found.cells]))
 
 
 def test_rows_that_changed_are_found(runs: tuple[Path, Path]) -> None:
@@ -217,7 +217,7 @@ def test_intervals_and_p_equal_resampling_by_hand(runs: tuple[Path, Path]) -> No
     naive = Naive(random_rows(1), shaken(5, random_rows(1)))
     patients = naive.patients()
     draws = draw_patients(len(patients), replicates, 7 + zlib.crc32(b"one"))
-    whole = {change.metric: change for change in found.cells[0].whole}
+    whole = {change.field: change for change in found.cells[0].whole}
     for metric in ("pointing", "dice_best", "auc"):
         gaps = []
         for counts in draws.counts:
@@ -230,10 +230,10 @@ def test_intervals_and_p_equal_resampling_by_hand(runs: tuple[Path, Path]) -> No
         tail = min(sum(gap <= 1e-15 for gap in gaps), sum(gap >= -1e-15 for gap in gaps))
         assert change.p == pytest.approx(min(1, 2 * (tail + 1) / (replicates + 1)))
     for metric in METRICS:  # two cells: the smaller p doubled, the larger at least that
-        tested = [change for cell in found.cells for change in cell.whole if change.metric == metric]
+        tested = [change for cell in found.cells for change in cell.whole if change.field == metric]
         small, large = sorted(change.p or 0 for change in tested)
         wanted = [min(1, 2 * small), max(min(1, 2 * small), large)]
-        assert sorted(change.adjusted or 0 for change in tested) == pytest.approx(wanted)
+        assert sorted(change.p_holm or 0 for change in tested) == pytest.approx(wanted)
     mean = found.models[0].whole[0]
     pointing = [cell.whole[0].replicates for cell in found.cells]
     assert mean.interval is not None
@@ -243,7 +243,7 @@ def test_intervals_and_p_equal_resampling_by_hand(runs: tuple[Path, Path]) -> No
 def test_auc_of_a_class_is_tested_by_delong(runs: tuple[Path, Path]) -> None:
     cell = compared(runs).cells[0]
     naive = Naive(random_rows(1), shaken(5, random_rows(1)))
-    change = next(item for item in cell.classes if (item.metric, item.finding) == ("auc", "Mass"))
+    change = next(item for item in cell.classes if (item.field, item.name) == ("auc", "Mass"))
     keys = [key for key in naive.shared if key[1] == "Mass" and naive.a[key].label == naive.b[key].label]
     keys = [key for key in keys if naive.a[key].label is not None]
     positive, negative = ([key for key in keys if naive.a[key].label == label] for label in (1, 0))
@@ -254,16 +254,16 @@ def test_auc_of_a_class_is_tested_by_delong(runs: tuple[Path, Path]) -> None:
 
     gap = np.array([[wins(naive.b, p, n) - wins(naive.a, p, n) for n in negative] for p in positive])
     variance = gap.mean(axis=1).var(ddof=1) / len(positive) + gap.mean(axis=0).var(ddof=1) / len(negative)
-    assert change.delong is not None and change.change == pytest.approx(gap.mean())
+    assert change.delong is not None and change.difference == pytest.approx(gap.mean())
     assert (change.delong.high - change.delong.low) / 2 == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-5)
-    assert change.tested == change.delong_p
+    assert change.tested == change.p_delong
 
 
 def test_a_run_compared_with_itself_has_not_changed(runs: tuple[Path, Path]) -> None:
     found = compared((runs[0], runs[0]), Resampling(20, 1))
     assert all(value == 0 for value in measures(found).values())
     for cell in found.cells:
-        assert all(change.change == 0 and change.p == 1 for change in (*cell.whole, *cell.classes))
+        assert all(change.difference == 0 and change.p == 1 for change in (*cell.whole, *cell.classes))
     assert [table.name for table in comparison_tables(found)] == ["rows", "changes", "findings"]
 
 
@@ -273,7 +273,7 @@ def test_two_models_of_one_run(tmp_path: Path) -> None:
     found = compare_runs(load_run(path), load_run(path), models=("kad", "clip"), resampling=PLAIN)
     assert [(cell.match.models, cell.match.dataset) for cell in found.cells] == [("kad → clip", "one")]
     naive = Naive(random_rows(1), shaken(5, random_rows(1)))
-    assert found.cells[0].whole[0].b == pytest.approx(naive.macro("b", "pointing"))
+    assert found.cells[0].whole[0].value == pytest.approx(naive.macro("b", "pointing"))
     assert [(lone.run, lone.model, lone.dataset) for lone in found.alone] == [("A", "kad", "two")]
 
 
@@ -283,7 +283,7 @@ def test_a_finding_that_one_run_lacks(runs: tuple[Path, Path], tmp_path: Path) -
     patch(other, "kad", "one", findings=["Mass", "Edema"])
     cell = compared((runs[0], other), datasets=("one",)).cells[0]
     assert cell.only_a.findings == ("Effusion",) and cell.only_a.rows == 28 and cell.only_b.total == 0
-    assert {change.finding for change in cell.classes} == {"Mass"}
+    assert {change.name for change in cell.classes} == {"Mass"}
 
 
 def test_rows_are_matched_by_name_not_by_place(runs: tuple[Path, Path], tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_baselines_have_no_scores_to_compare(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", {("baseline:ones", "one"): rows}, "baseline")
     found = compared((path, path), Resampling(20, 1))
     cell = found.cells[0]
-    assert {change.metric for change in cell.whole} == set(METRICS) - {"auc", "auprc"}
+    assert {change.field for change in cell.whole} == set(METRICS) - {"auc", "auprc"}
     assert cell.rows.logits is None and measures(found)["auc_drop"] is None
 
 

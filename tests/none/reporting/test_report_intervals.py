@@ -19,7 +19,7 @@ from xbench_fast.metrics_gpu import (
     recognition,
     wilson_interval,
 )
-from xbench_fast.runtime.reporting.differences import find_differences
+from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.compute import make_results
@@ -174,7 +174,7 @@ def test_delong_compares_the_images_that_all_models_read(tmp_path: Path) -> None
         label = np.array([rows["a"][i].label for i in kept])
         score = {model: np.array([its[i].logit for i in kept], float) for model, its in rows.items()}
         expected = [auc_difference(score[a], score[b], label) for a, b in combinations("abc", 2)]
-        assert [item.images for item in got] == [len(kept)] * 3
+        assert [item.n for item in got] == [len(kept)] * 3
         assert [item.difference for item in got] == pytest.approx([item.difference for item in expected])
         assert [item.p_holm for item in got] == holm([item.p for item in expected])
     assert all(item.p is None and item.interval is None for item in found.numbers), "no replicates were asked for"

@@ -14,9 +14,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report, rows_of
+from xbench_fast.runtime.comparing.model_differences import ModelDifference, find_differences
+from xbench_fast.runtime.comparing.overlaps import Overlaps
 from xbench_fast.runtime.evaluation.scoring import Row
-from xbench_fast.runtime.reporting.differences import Difference, find_differences
-from xbench_fast.runtime.reporting.overlaps import Overlaps
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.compute import make_results
@@ -87,7 +87,7 @@ def auc(rows: list[Row]) -> float | None:
     return float(roc_auc_score(labels, scores)) if len(set(labels)) == 2 else None
 
 
-def one_of(found: Iterable[Difference], dataset: str, field: str) -> Difference:
+def one_of(found: Iterable[ModelDifference], dataset: str, field: str) -> ModelDifference:
     (item,) = [item for item in found if (item.dataset, item.field) == (dataset, field)]
     return item
 
@@ -112,7 +112,7 @@ def test_a_difference_is_taken_on_what_both_models_have(tmp_path: Path) -> None:
         tail = min(sum(gap <= 1e-12 for gap in known), sum(gap >= -1e-12 for gap in known))
         assert item.p == pytest.approx(min(1, 2 * (tail + 1) / (len(known) + 1)))
     item = one_of(found, "one", "pointing")
-    assert (item.shared, item.left_out) == (len(naive.pairs), naive.left_out)
+    assert (item.n, item.left_out) == (len(naive.pairs), naive.left_out)
     values = [whole.number(model, "one", "pointing").value or 0.0 for model in "ab"]
     assert item.difference != pytest.approx(values[0] - values[1]), "the whole cells differ by something else"
 
@@ -156,7 +156,7 @@ def test_a_mean_over_datasets_takes_the_shared_pairs_of_each(tmp_path: Path) -> 
         gaps = [there.value(0, field) - there.value(1, field) for there in naive]
         assert one_of(found, "", field).difference == pytest.approx(sum(gaps) / 2, abs=1e-12)
     item = one_of(found, "", "pointing")
-    assert (item.shared, item.left_out) == (sum(len(n.pairs) for n in naive), sum(n.left_out for n in naive))
+    assert (item.n, item.left_out) == (sum(len(n.pairs) for n in naive), sum(n.left_out for n in naive))
 
 
 def test_models_with_the_same_pairs_are_compared_without_computing_again(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_label_that_two_models_were_told_differently_is_left_out(tmp_path: Pat
     whole = results(write(tmp_path / "run", {("a", "one"): FIRST, ("b", "one"): other}))
     item = one_of(find_differences(whole).numbers, "one", "auc")
     known = [row for row in FIRST if row.status == "ok" and row.label is not None]
-    assert (item.shared, item.left_out) == (len(known) - 1, 2)
+    assert (item.n, item.left_out) == (len(known) - 1, 2)
     left = (changed.case_id, "Effusion")
     naive = Naive(*([row for row in rows if (row.case_id, row.finding) != left] for rows in (FIRST, other)))
     assert item.difference == pytest.approx(naive.value(0, "auc") - naive.value(1, "auc"), abs=1e-12)

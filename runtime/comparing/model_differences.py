@@ -1,0 +1,146 @@
+"""Differences between two models on the same patients, tested and corrected for their number.
+
+Both models are scored on the (image, finding) pairs, or labels, that both have. The family of Holm's correction is all
+comparisons within one number of one dataset (or of the mean over datasets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Final
+
+from ..results.basis import shared_rows
+from ..results.numbers.cell_values import CellValues
+from ..results.numbers.run_numbers import Results
+from .difference import Difference, corrected, delong, subtract, tested
+from .overlaps import Overlap, Overlaps
+
+__all__ = ["COMPARED", "Differences", "ModelDifference", "find_differences"]
+
+COMPARED: Final = ("pointing", "dice_best", "dice_cross_fitted", "auc")
+"""The numbers that are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelDifference(Difference):
+    """The model `first` minus the model `second`; on one dataset, or (empty) in the mean over `datasets`.
+
+    left_out: pairs, or labels, that only one of the models has.
+    """
+
+    dataset: str
+    first: str
+    second: str
+    datasets: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Differences:
+    """All comparisons of a report, and what every two models share on each dataset.
+
+    numbers: means over classes, by the paired bootstrap. classes: the AUC of each class, by DeLong's method.
+    """
+
+    numbers: tuple[ModelDifference, ...]
+    classes: tuple[ModelDifference, ...]
+    overlaps: tuple[Overlap, ...] = ()
+
+    def of(self, dataset: str, field: str, first: str, second: str) -> ModelDifference | None:
+        """The comparison of a number, None where one of the two models has none."""
+        wanted = (dataset, field, first, second)
+        return next((d for d in self.numbers if (d.dataset, d.field, d.first, d.second) == wanted), None)
+
+
+def find_differences(results: Results) -> Differences:
+    """Every two models (no baselines) on each dataset and in the mean over the datasets that both have."""
+    numbers: list[ModelDifference] = []
+    classes: list[ModelDifference] = []
+    overlaps = Overlaps(results)
+    for dataset in results.datasets:
+        models = [cell.model for cell in results.column(dataset) if cell.competes]
+        for first, second in combinations(models, 2):
+            numbers += _on(overlaps, dataset, first, second)
+        classes += _of_classes(results, dataset, models)
+    models = [model for model in results.models if any(cell.competes for cell in results.row(model))]
+    if len(results.datasets) > 1:
+        for first, second in combinations(models, 2):
+            numbers += _over(results, overlaps, first, second)
+    numbers = corrected(numbers, lambda item: (item.dataset, item.field))
+    order = {(dataset, field): place for place, (dataset, field) in enumerate(_columns(results))}
+    numbers.sort(key=lambda item: order[item.dataset, item.field])
+    return Differences(tuple(numbers), tuple(classes), overlaps.all)
+
+
+def _columns(results: Results) -> Iterator[tuple[str, str]]:
+    for dataset in (*results.datasets, ""):
+        for field in COMPARED:
+            yield dataset, field
+
+
+def _on(overlaps: Overlaps, dataset: str, first: str, second: str) -> Iterator[ModelDifference]:
+    found = overlaps.of(dataset, first, second)
+    if found is None:
+        return
+    overlap, (one, two) = found
+    for field in COMPARED:
+        item = subtract(one, two, field)
+        if item is not None:
+            left_out = overlap.extent(field).left_out
+            yield _named(item, dataset=dataset, first=first, second=second, left_out=left_out)
+
+
+def _over(results: Results, overlaps: Overlaps, first: str, second: str) -> Iterator[ModelDifference]:
+    """In the mean over the datasets on which both have the number."""
+    met = {dataset: found for dataset in results.datasets if (found := overlaps.of(dataset, first, second))}
+    for field in COMPARED:
+        both = tuple(name for name, (_, cells) in met.items() if all(c.number(field).value is not None for c in cells))
+        if len(both) < 2:
+            continue
+        cells: dict[tuple[str, str], CellValues] = {}
+        for name in both:
+            cells[first, name], cells[second, name] = met[name][1]
+        shared = replace(results, cells=cells)
+        a, b = (shared.mean_number(model, field, both).value for model in (first, second))
+        if a is None or b is None:
+            continue
+        one, two = (shared.mean_drawn(model, field, both) for model in (first, second))
+        extents = [met[name][0].extent(field) for name in both]
+        item = tested(a, b, (one, two), 0.95, field=field, n=sum(extent.shared for extent in extents))
+        left_out = sum(extent.left_out for extent in extents)
+        yield _named(item, dataset="", first=first, second=second, datasets=both, left_out=left_out)
+
+
+def _of_classes(results: Results, dataset: str, models: Sequence[str]) -> Iterator[ModelDifference]:
+    """AUC of every two models for every class that all of them have, on the images that all of them read."""
+    keys = [(model, dataset) for model in models if (model, dataset) in results.rows]
+    parts = [(results.rows[key], results.pairs[key]) for key in keys if results.rows[key].scored]
+    if len(parts) < 2:
+        return
+    shared = shared_rows(parts)
+    cells = [shared.cut(place, *part)[0] for place, part in enumerate(parts)]
+    for column, name in enumerate(shared.findings):
+        n = int((shared.labels[:, column] >= 0).sum())
+        yield from corrected(
+            [
+                ModelDifference(
+                    dataset=dataset,
+                    first=cells[i].model,
+                    second=cells[j].model,
+                    field="auc",
+                    name=name,
+                    n=n,
+                    value=found.a,
+                    reference=found.b,
+                    delong=found.interval,
+                    p_delong=found.p,
+                )
+                for (i, j), found in delong(cells, name).items()
+            ]
+        )
+
+
+def _named(found: Difference, **told: Any) -> ModelDifference:
+    return ModelDifference(**vars(found), **told)
