@@ -22,12 +22,6 @@ _COLUMNS = {
     "differences": ("model", "other", *_NUMBERS[1:], "p", "p_holm"),
     "changes": (*_NUMBERS[:4], "a", "b", *_NUMBERS[4:], "p", "p_holm"),
 }
-# Public names of numbers that have another inside.
-_NAMES = {
-    "dice_honest": "dice_cross_fitted",
-    "iou_honest": "iou_cross_fitted",
-    "delta_honest": "delta_dice_cross_fitted",
-}
 
 
 def frame(name: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
@@ -107,7 +101,7 @@ def coverage(results: Results) -> Iterator[dict[str, Any]]:
                 "pairs": cell.n,
                 "left_out": cell.skipped,
                 "degenerate": cell.grounding.micro.degenerate,
-                "sub_pixel": sum(cell.rescued),
+                "sub_pixel": sum(cell.sub_pixel),
             }
             later = results.rows[model, dataset].attempt
             told = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
@@ -130,7 +124,7 @@ def _row(model: str, dataset: str, finding: str, metric: str, number: Number, n:
         "model": model,
         "dataset": dataset,
         "finding": finding,
-        "metric": _NAMES.get(metric, metric),
+        "metric": metric,
         "value": None if number.value is None else scale * number.value,
         "low": scale * ends.low if ends else None,
         "high": scale * ends.high if ends else None,

@@ -1,0 +1,74 @@
+"""docs/python.md and docs/tour.ipynb: their code runs, and every public name is in them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xbench_fast as xb
+
+TYPES = {"Counts", "Prediction", "Predictor", "Radiograph", "Radiographs", "Run", "RunComparison"}
+"""Names that an example uses without writing them: what functions return."""
+
+
+@pytest.fixture
+def checkout(kad_demo: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like a checkout after `make demo`, with a small bundle in the place of the demo's."""
+    (tmp_path / "demo" / "out" / "bundles").mkdir(parents=True)
+    shutil.copytree(kad_demo.folder, tmp_path / "demo" / "out" / "bundles" / "kad-demo")
+    (tmp_path / "demo" / "chestxdet10").symlink_to(root / "demo" / "chestxdet10")
+    shutil.copy(root / "demo" / "xbench.toml", tmp_path / "demo")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_examples_run_and_name_everything(root: Path, checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (root / "docs" / "python.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    space: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "python.md", "exec"), space)
+    printed = capsys.readouterr().out
+    assert "There is no baseline 'baseline:zero': did you mean 'baseline:ones'" in printed
+    used = set(re.findall(r"xb\.(\w+)", "".join(blocks)))
+    made = {type(value).__name__ for value in space.values()} | {"Predictor"}
+    assert type(space["engine"]).__name__ == "Predictor"
+    assert used | TYPES == set(xb.__all__) and made >= TYPES
+    table = page[page.index("| name | page |") :]
+    assert set(re.findall(r"`(\w+)`", table)) == set(xb.__all__)
+
+
+def test_the_tables_of_the_page_are_those_there_are(root: Path, checkout: Path) -> None:
+    page = (root / "docs" / "python.md").read_text()
+    both = {"out": "run", "limit": 12, "progress": False}
+    radiographs = xb.load_dataset("chestxdet10", "demo/chestxdet10", frame=512)
+    run = xb.evaluate(["demo/out/bundles/kad-demo"], radiographs, **both)  # type: ignore[arg-type]
+    listed = dict(re.findall(r"^\| `(\w+)` \| (.*`.*) \|$", page[page.index("| table | what it has |") :], re.M))
+    for name in ("grounding", "recognition", "coverage"):
+        metrics = set(re.findall(r"`(\w+)`", listed[name]))
+        assert set(run.table(name, replicates=0).metric) == metrics - {"engine", "protocol", "state"}  # type: ignore[arg-type]
+
+
+def test_the_notebook_is_made_from_its_script_and_runs(
+    root: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code is that of docs/tour.py, its outputs are there, and its cells run without Jupyter."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.syspath_prepend(str(root / "docs"))
+    script = importlib.import_module("make_tour").cells((root / "docs" / "tour.py").read_text())
+    notebook = json.loads((root / "docs" / "tour.ipynb").read_text())
+    assert [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]] == script
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert sum("image/png" in item.get("data", {}) for cell in code for item in cell["outputs"]) == 2
+    assert not any(item["output_type"] == "error" for cell in code for item in cell["outputs"])
+    assert (root / "docs" / "tour.ipynb").stat().st_size < 200_000
+    space: dict[str, Any] = {}
+    for cell in code:
+        exec(compile("".join(cell["source"]), "tour.ipynb", "exec"), space)
+    assert set(space["table"].model) == {"epoch-0", "epoch-1", "epoch-2"}
