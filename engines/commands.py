@@ -14,9 +14,11 @@ __all__ = ["LazyGroup"]
 
 
 class LazyGroup(click.Group):
-    """`targets` maps the name of a command to "module:object", relative to the package `package`."""
+    """`targets` maps the name of a command to ("module:object", summary), relative to the package `package`.
 
-    def __init__(self, *arguments: Any, targets: Mapping[str, str], package: str, **options: Any) -> None:
+    The list of commands shows the summaries and imports no command."""
+
+    def __init__(self, *arguments: Any, targets: Mapping[str, tuple[str, str]], package: str, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.targets, self._package = targets, package
 
@@ -26,12 +28,16 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
-        target = self.targets.get(cmd_name)
-        if target is None:
+        if cmd_name not in self.targets:
             return None
-        module, _, attribute = target.partition(":")
+        module, _, attribute = self.targets[cmd_name][0].partition(":")
         found: click.Command = getattr(importlib.import_module(module, self._package), attribute)
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The names and their summaries, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self.targets.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["command", "main"]
 
 _COMMANDS = {
-    "wrap": ".wrap_command:wrap_command",
-    "plan": ".plan_command:plan_command",
-    "triton": ".triton_command:triton_command",
+    "wrap": (".wrap_command:wrap_command", "Make a bundle from a ready ONNX file."),
+    "plan": (".plan_command:plan_command", "Build TensorRT plans of bundles for this machine's GPU."),
+    "triton": (".triton_command:triton_command", "Write a Triton model repository from bundles."),
 }
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -40,7 +40,7 @@ def build_plans(
         say(f"{bundle.name}: {key.precision} plan for {gpu.name}, batches up to {batch}, {len(plan) / 1e6:.0f} MB")
 
 
-@click.command("plan", short_help="Build TensorRT plans of bundles for this machine's GPU.")
+@click.command("plan")
 @click.argument("paths", nargs=-1, required=True, metavar="BUNDLE...", type=click.Path(path_type=Path))
 @click.option("--backend", type=click.Choice(BACKENDS), default="tensorrt", show_default=True, help="Which TensorRT.")
 @click.option(

@@ -15,7 +15,7 @@ __all__ = ["triton_command"]
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command("triton", short_help="Write a Triton model repository from bundles.")
+@click.command("triton")
 @click.option(
     "--model",
     "models",

@@ -15,7 +15,7 @@ __all__ = ["wrap_command"]
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command("wrap", short_help="Make a bundle from a ready ONNX file.")
+@click.command("wrap")
 @click.argument("graph", type=_FILE)
 @click.option("--name", required=True, metavar="MODEL-VARIANT", help="Name of the bundle, e.g. mine-224.")
 @click.option(

@@ -8,9 +8,22 @@ from typing import Final
 
 from .measurement import LEAST_REPEATS
 
-__all__ = ["SCENARIOS", "Plan"]
+__all__ = ["ON_CPU", "ON_GPU", "SCENARIOS", "Plan", "Sizes"]
 
 SCENARIOS: Final = ("offline", "single-stream", "prepared", "files", "sweep", "decode")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What one repeat takes where the user does not say: batch sizes to try, images, pairs of the sweep."""
+
+    batches: tuple[int, ...]
+    images: int
+    pairs: int
+
+
+ON_CPU: Final = Sizes((16,), 64, 2048)
+ON_GPU: Final = Sizes((8, 32, 64, 128, 256), 4096, 262_144)
 
 
 @dataclass(frozen=True)

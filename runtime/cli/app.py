@@ -17,21 +17,21 @@ __all__ = ["COMMANDS", "app", "main"]
 INTERRUPTED = 130
 
 COMMANDS = {
-    "eval": ".evaluate:evaluate",
-    "merge": ".merge:merge",
-    "report": ".report:report",
-    "serve": ".serve:serve",
-    "compare": ".compare:compare",
-    "study": ".study:study",
-    "prepare": ".prepare:prepare",
-    "cache": ".cache:cache",
-    "models": ".models:models",
-    "prompts": ".prompts:prompts",
-    "datasets": ".datasets:datasets",
-    "bench": ".bench:bench",
-    "doctor": ".doctor:doctor",
+    "eval": (".evaluate:evaluate", "Evaluate models on datasets."),
+    "merge": (".merge:merge", "Put the shards of an evaluation together."),
+    "report": (".report:report", "Tables, figures and a page of a run, with intervals."),
+    "serve": (".serve:serve", "Answer requests for exported models over HTTP and gRPC."),
+    "compare": (".compare:compare", "Compare two runs or two models; a regression gate."),
+    "study": (".study:study", "Answer one question about a run from its stored counts and maps."),
+    "prepare": (".prepare:prepare", "Decode images once, for all models."),
+    "cache": (".cache:cache", "List or delete prepared images."),
+    "models": (".models:models", "List the bundles found."),
+    "prompts": (".prompts:prompts", "Add prompt sets to a bundle."),
+    "datasets": (".datasets:datasets", "List datasets, or audit one."),
+    "bench": (".bench:bench", "Measure throughput and latency on this machine."),
+    "doctor": (".doctor:doctor", "Show what works on this machine, and why the rest does not."),
 }
-"""Command name -> "module:object", relative to this package."""
+"""Command name -> ("module:object" relative to this package, its line in the list of commands)."""
 
 
 @click.group(

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ...engines.errors import ConfigError
-from .options import bundle_options, config_option, resolve_config
+from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
+from .options import bundle_options, config_option, resolve_config, setting
 
 if TYPE_CHECKING:
     from ...engines.bundle import Bundle
     from ..benching.bench import Report
-    from ..benching.plan import Plan
 
 __all__ = ["bench"]
 
-_SCENARIOS = click.Choice(["offline", "single-stream", "prepared", "files", "sweep", "decode"])
+_SCENARIOS = click.Choice(SCENARIOS)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
 _EPILOG = """\b
 offline        as many images per second as the engine gives, pixels in its memory
 single-stream  latency of one image at a time
@@ -28,24 +35,45 @@ decode         image files to pixels only
 """
 
 
-@click.command(short_help="Measure how fast everything is here.", epilog=_EPILOG)
+@click.command(epilog=_EPILOG)
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, type=_SCENARIOS)
-@click.option("--model", "models", multiple=True, help="Bundle or model name; may be repeated.  [default: all bundles]")
+@click.option("--model", "models", multiple=True, help="Bundle or model name; can be repeated.  [default: all bundles]")
 @click.option("--engine", default="auto", show_default=True, help="Engine, or auto for the best that runs here.")
-@click.option("--batch", "batches", type=click.IntRange(min=1), multiple=True,
-              help="Images per batch; may be repeated.  [default: 16, on a GPU 8 to 256]")  # fmt: skip
-@click.option("--images", type=click.IntRange(min=1), help="Images of one repeat.  [default: 64, on a GPU 4096]")
-@click.option("--pairs", type=click.IntRange(min=1),
-              help="Pairs of one repeat of sweep.  [default: 2048, on a GPU 262144]")  # fmt: skip
-@click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Repeats after one warm-up.")
-@click.option("--seconds", type=click.FloatRange(min=0), default=60.0, show_default=True,
+@click.option(
+    "--batch",
+    "batches",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Images per batch; can be repeated.  "
+    f"[default: {_listed(ON_CPU.batches)}; on a GPU {_listed(ON_GPU.batches)}]",
+)
+@setting(
+    "--images",
+    type=click.IntRange(min=1),
+    help="Images of one repeat.",
+    default=f"{ON_CPU.images}; on a GPU {ON_GPU.images}",
+)
+@setting(
+    "--pairs",
+    type=click.IntRange(min=1),
+    help="Pairs of one repeat of the sweep.",
+    default=f"{ON_CPU.pairs}; on a GPU {ON_GPU.pairs}",
+)
+@click.option(
+    "--repeats", type=click.IntRange(min=1), default=Plan.repeats, show_default=True, help="Repeats after one warm-up."
+)
+@click.option("--seconds", type=click.FloatRange(min=0), default=Plan.seconds, show_default=True,
               help="No further repeat of a measurement is begun after this time.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random inputs.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=Plan.seed, show_default=True, help="Seed of all random inputs."
+)
 @click.option(
     "--threads", type=click.IntRange(min=1), help="Threads of the engine and of decoding.  [default: all cores]"
 )
-@click.option("--folder", type=click.Path(path_type=Path), help="Images to decode.  [default: generated films]")
-@click.option("--side", type=click.IntRange(min=8), default=1024, show_default=True, help="Pixels of generated films.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Images to decode.  [default: generated images]")
+@click.option(
+    "--side", type=click.IntRange(min=8), default=1024, show_default=True, help="Side of generated images, in pixels."
+)
 @click.option(
     "--against", metavar="NAMES", help="Also run the models in eager and/or compile (PyTorch): eager,compile."
 )
@@ -80,15 +108,15 @@ def bench(
 
     Exit status: 0 for VALID, 1 for INVALID or an error, 2 for wrong usage.
     """
-    from ..benching.plan import SCENARIOS, Plan
     from ..host.machine import usable_cores
 
     chosen, on_gpu = _engine(engine)
+    sizes = ON_GPU if on_gpu else ON_CPU
     plan = Plan(
         scenarios=scenarios or SCENARIOS,
-        batches=batches or ((8, 32, 64, 128, 256) if on_gpu else (16,)),
-        images=images or (4096 if on_gpu else 64),
-        pairs=pairs or (262_144 if on_gpu else 2048),
+        batches=batches or sizes.batches,
+        images=images or sizes.images,
+        pairs=pairs or sizes.pairs,
         repeats=repeats,
         seconds=seconds,
         seed=seed,

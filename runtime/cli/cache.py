@@ -36,7 +36,7 @@ class _Flags:
         return self.cache or config.cache or config.eval.out / "prepared", config.cache_limit
 
 
-@click.group("cache", invoke_without_command=True, short_help="List or delete prepared images.")
+@click.group("cache", invoke_without_command=True)
 @cache_option
 @config_option
 @json_option

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...engines.errors import ConfigError
+from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 
 if TYPE_CHECKING:
     from ..comparing.comparison import Comparison
@@ -28,7 +29,7 @@ with OP one of > >= < <= == != and NAME one of
 """
 
 
-@click.command(short_help="Compare two runs or two models; a regression gate.", epilog=_EPILOG)
+@click.command(epilog=_EPILOG)
 @click.argument("run_a", metavar="RUN_A", type=click.Path(path_type=Path))
 @click.argument("run_b", metavar="[RUN_B]", type=click.Path(path_type=Path), required=False)
 @click.option("--model-a", metavar="NAME", help="Compare this model of RUN_A with --model-b.")
@@ -38,9 +39,9 @@ with OP one of > >= < <= == != and NAME one of
               help="Exit with status 1 if this holds; may be repeated.")  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write everything to this file.")
 @click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write all tables to this file.")
-@click.option("--replicates", type=click.IntRange(min=0), default=1000, show_default=True,
+@click.option("--replicates", type=click.IntRange(min=0), default=REPLICATES, show_default=True,
               help="Bootstrap draws of patients; 0 for none.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the draws.  [default: the report's]")
+@click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Seed of the draws.")
 @click.option("--show", type=click.IntRange(min=0), default=20, show_default=True,
               help="Lines of each list of single pairs.")  # fmt: skip
 @click.option("--classes", is_flag=True, help="Print the changes per finding too.")
@@ -55,7 +56,7 @@ def compare(
     json_file: Path | None,
     markdown_file: Path | None,
     replicates: int,
-    seed: int | None,
+    seed: int,
     show: int,
     classes: bool,
     quiet: bool,
@@ -67,7 +68,6 @@ def compare(
 
     Exit status: 0, or 1 if a --fail-if condition holds or the runs cannot be compared, or 2 for wrong usage.
     """
-    from ...metrics_gpu.statistics.bootstrap import SEED
     from ..comparing.comparison import compare_runs
     from ..comparing.gate import judge
     from ..results.load import load_run
@@ -77,7 +77,7 @@ def compare(
     models = _models(run_b, model_a, model_b)
     a = load_run(run_a)
     b = load_run(run_b) if run_b else a
-    found = compare_runs(a, b, models, datasets, Resampling(replicates, SEED if seed is None else seed))
+    found = compare_runs(a, b, models, datasets, Resampling(replicates, seed))
     verdicts = judge(found, wanted)
     if not quiet:
         _show(found, show, classes)

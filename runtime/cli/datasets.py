@@ -16,7 +16,7 @@ from .options import config_option, data_options, json_option, resolve_config
 __all__ = ["datasets"]
 
 
-@click.group(invoke_without_command=True, short_help="List datasets, or audit one.")
+@click.group(invoke_without_command=True)
 @data_options
 @config_option
 @json_option

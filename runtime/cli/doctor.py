@@ -12,7 +12,7 @@ from .options import json_option
 __all__ = ["doctor"]
 
 
-@click.command(short_help="Show what works on this machine, and why the rest does not.")
+@click.command()
 @json_option
 def doctor(as_json: bool) -> int:
     """Show which engines, decoders and extras are usable here, and why the others are not."""

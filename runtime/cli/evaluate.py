@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ...engines.errors import ConfigError
+from ..evaluation.options import Options
+from ..host.config import EvalConfig
 from .options import (
     bundle_options,
     cache_limit_option,
@@ -18,6 +20,7 @@ from .options import (
     data_options,
     decoder_option,
     resolve_config,
+    setting,
 )
 from .scaling import scaling_options
 
@@ -38,36 +41,42 @@ __all__ = ["evaluate"]
     help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, or maps:FOLDER; can be repeated.",
 )
 @click.option("--dataset", "names", multiple=True, help="Dataset name; can be repeated.")
-@click.option(
+@setting(
     "--engine",
     metavar="NAME",
-    help="tensorrt, tensorrt-rtx, onnxruntime-cuda, onnxruntime-cpu, or auto for the first of these that runs here; "
-    "auto takes tensorrt-rtx on GPUs its makers name.  [default: auto]",
+    help="tensorrt, tensorrt-rtx, onnxruntime-cuda, onnxruntime-cpu, or auto: the first of these that runs here. auto "
+    "takes tensorrt-rtx only on the GPUs that its documentation names.",
+    default=EvalConfig.engine,
 )
-@click.option(
+@setting(
     "--build/--no-build",
-    default=None,
-    help="Whether a TensorRT plan may be built, which takes minutes, once.  [default: build]",
+    help="Build a TensorRT plan where there is none. This takes minutes, once.",
+    default="build" if EvalConfig.build else "no-build",
 )
-@click.option(
+@setting(
     "--tf32/--no-tf32",
-    default=None,
-    help="Whether float32 products on a GPU may round their inputs to TF32.  [default: no-tf32]",
+    help="Let float32 matrix products on a GPU round their inputs to TF32.",
+    default="tf32" if EvalConfig.tf32 else "no-tf32",
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Run directory; an existing one is resumed.  [default: run]"
+@setting(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Run directory. An existing one is resumed.",
+    default=EvalConfig.out,
 )
-@click.option(
+@setting(
     "--protocol",
     metavar="NAME",
-    help="Whose evaluation is followed: default, paper, chexlocalize, medklip or mavl.  [default: default]",
+    help="Evaluation protocol: default, paper, chexlocalize, medklip or mavl.",
+    default=EvalConfig.protocol,
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N cases of each dataset.")
-@click.option("--batch", type=click.IntRange(min=1), help="Images per batch.  [default: 16]")
-@click.option(
+@setting("--batch", type=click.IntRange(min=1), help="Images per batch.", default=EvalConfig.batch)
+@setting(
     "--threads",
     type=click.IntRange(min=1),
-    help="Threads of the engine and of decoding, with --cluster of each worker.  [default: all cores]",
+    help="Threads of the engine and of image decoding; with --cluster, of each worker.",
+    default=EvalConfig.threads or "all cores",
 )
 @cache_option
 @cache_limit_option
@@ -76,9 +85,9 @@ __all__ = ["evaluate"]
 @click.option(
     "--chunk",
     type=click.IntRange(min=1),
-    default=256,
+    default=Options.chunk,
     show_default=True,
-    help="Cases per part file: what a killed run repeats at most.",
+    help="Cases per part file, which is the most that a killed run repeats.",
 )
 @scaling_options
 @bundle_options

@@ -9,7 +9,7 @@ import click
 __all__ = ["merge"]
 
 
-@click.command("merge", short_help="Put the shards of an evaluation together.")
+@click.command("merge")
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run directory of the whole.")
 def merge(shards: tuple[Path, ...], out: Path) -> int:

@@ -14,7 +14,7 @@ from .options import bundle_options, config_option, json_option, resolve_config
 __all__ = ["models"]
 
 
-@click.command(short_help="List the bundles found.")
+@click.command()
 @bundle_options
 @config_option
 @json_option

@@ -23,9 +23,16 @@ __all__ = [
     "decoder_option",
     "json_option",
     "resolve_config",
+    "setting",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def setting(*names: str, default: object, help: str, **rest: Any) -> Callable[[F], F]:
+    """An option whose default belongs to the configuration or to an options class: the help shows it, and the option is
+    None where the user gave none, so that it does not hide what xbench.toml says."""
+    return click.option(*names, default=None, help=f"{help}  [default: {default}]", **rest)
 
 
 def config_option(function: F) -> F:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["prepare"]
 
 
-@click.command(short_help="Decode images once, for all models.")
+@click.command()
 @click.option("--dataset", "names", multiple=True, help="Dataset name; can be repeated.  [default: all configured]")
 @click.option(
     "--model", "models", multiple=True, help="Prepare for this bundle; can be repeated.  [default: all found]"

@@ -9,7 +9,7 @@ import click
 __all__ = ["prompts"]
 
 
-@click.group(short_help="Add prompt sets to a bundle.")
+@click.group()
 def prompts() -> None:
     """Add prompt sets to a bundle."""
 

@@ -4,52 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
-from .options import config_option, resolve_config
+from ...metrics_gpu.grounding.options import GroundingOptions, IouAt, Ties, Unit
+from ...metrics_gpu.grounding.protocols import PROTOCOLS
+from ..results.choices import F1, Auprc, Choices, Constant, Mean, Pairs
+from .options import config_option, resolve_config, setting
 
 __all__ = ["report"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _choice(name: str, values: str, text: str) -> Callable[[F], F]:
-    return click.option(name, type=click.Choice(values.split("|")), help=text)
+_DEFAULTS = Choices()
+_PROTOCOL = GroundingOptions()
 
 
-@click.command(short_help="Tables, figures and a page of a run, with intervals.")
+def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable[[F], F]:
+    """An option for one of the values of the Literal `kind`; its default is that of `Choices`, or what is given."""
+    key = name.removeprefix("--").replace("-", "_")
+    return setting(name, type=click.Choice(get_args(kind)), help=text, default=default or getattr(_DEFAULTS, key))
+
+
+@click.command()
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @config_option
 @click.option("--quiet", is_flag=True, help="Write the files, print no tables.")
 @click.option("--no-page", is_flag=True, help="Write the tables only: no figures, no overlays, no index.html.")
-@click.option(
-    "--replicates", type=click.IntRange(min=0), help="Resamples of the patients; 0: no intervals.  [default: 1000]"
+@setting(
+    "--replicates",
+    type=click.IntRange(min=0),
+    help="Bootstrap resamples of the patients; 0: no intervals.",
+    default=_DEFAULTS.replicates,
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the resampling.  [default: 20251022]")
-@_choice(
+@setting("--seed", type=click.IntRange(min=0), help="Seed of the resampling.", default=_DEFAULTS.seed)
+@setting(
     "--protocol",
-    "default|paper|chexlocalize|medklip|mavl",
-    "How maps are thresholded and counted.  [default: as evaluated]",
+    type=click.Choice(list(PROTOCOLS)),
+    help="How maps are thresholded and counted.",
+    default="as evaluated",
 )
-@click.option("--tau-from", type=float, help="First threshold of the search: 0, or 0.01 as in the paper.  [default: 0]")
+@setting(
+    "--tau-from",
+    type=float,
+    help="First threshold of the search: 0, or 0.01 as in the paper.",
+    default=f"{_PROTOCOL.tau_from:g}",
+)
 @_choice(
     "--best",
-    "per_class|per_dataset|per_model|per_image|cross_fit",
-    "What a best threshold is sought for; all but cross_fit are in-sample.  [default: per_class]",
+    Unit,
+    "What a best threshold is searched for. All but cross_fit are in-sample: chosen on the pairs they are scored on.",
+    _PROTOCOL.unit,
 )
-@_choice("--iou-at", "joint|independent", "IoU at the threshold found for Dice, or at its own.  [default: joint]")
-@_choice("--ties", "first|any|expected", "Pointing where several pixels are the maximum.  [default: first]")
+@_choice("--iou-at", IouAt, "IoU at the threshold found for Dice, or at its own.", _PROTOCOL.iou_at)
+@_choice("--ties", Ties, "Pointing where several pixels are the maximum.", _PROTOCOL.ties)
 @click.option("--tolerance-px", type=float, help="A miss this near to a region is a hit, in pixels of the 224 grid.")
-@_choice("--constant", "miss|skip", "A constant map is a miss, or its pair is left out.  [default: miss]")
-@_choice("--pairs", "all|true_positives", "Count all pairs, or those whose finding the model predicts.  [default: all]")
-@_choice(
-    "--auprc", "average_precision|trapezoid", "Area under the precision-recall curve.  [default: average_precision]"
-)
-@_choice("--f1", "fixed|best", "F1 at p >= 0.5, or at the threshold best for these images.  [default: fixed]")
-@_choice("--mean", "macro|micro", "Over classes: unweighted, or weighted by pairs.  [default: macro]")
-@_choice("--mean-datasets", "macro|micro", "Over datasets: unweighted, or weighted by pairs.  [default: macro]")
+@_choice("--constant", Constant, "A constant map is a miss, or its pair is left out.")
+@_choice("--pairs", Pairs, "Count all pairs, or those whose finding the model predicts.", "all")
+@_choice("--auprc", Auprc, "Area under the precision-recall curve.")
+@_choice("--f1", F1, "F1 at p >= 0.5, or at the best threshold for these images.")
+@_choice("--mean", Mean, "Over classes: unweighted, or weighted by pairs.")
+@_choice("--mean-datasets", Mean, "Over datasets: unweighted, or weighted by pairs.")
 def report(run: Path | None, config_file: Path | None, quiet: bool, no_page: bool, **asked: Any) -> int:
     """Print the tables of the run directory RUN and write its report to RUN/report/.
 

@@ -27,7 +27,7 @@ __all__ = ["serve"]
 PORT = click.IntRange(0, 65535)
 
 
-@click.command("serve", short_help="Answer requests for exported models over HTTP and gRPC.")
+@click.command("serve")
 @click.option(
     "--model",
     "models",

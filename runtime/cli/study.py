@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .options import config_option, data_options, resolve_config
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _RUN = click.argument("run", type=click.Path(path_type=Path))
 _RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
 
 
-@click.group(short_help="Answer one question about a run from its stored counts and maps.")
+@click.group()
 def study() -> None:
     """Studies of a run: tables on the terminal, and Markdown, CSV, JSON and figures in RUN/studies/NAME/.
 
@@ -40,11 +41,13 @@ def _common(function: F) -> F:
             click.option(
                 "--replicates",
                 type=click.IntRange(min=10),
-                default=1000,
+                default=REPLICATES,
                 show_default=True,
                 help="Bootstrap draws of patients.",
             ),
-            click.option("--seed", type=click.IntRange(min=0), help="Seed of the draws.  [default: fixed]"),
+            click.option(
+                "--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Seed of the draws."
+            ),
             click.option(
                 "--level",
                 type=click.FloatRange(0.5, 0.999),
@@ -180,13 +183,12 @@ def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], Outcome]) 
 
 
 def _several(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], Outcome]) -> int:
-    from ...metrics_gpu.statistics.bootstrap import SEED
     from ..studies.material import Sampling, load_materials
     from ..studies.outcome import study_folder, write_outcome
     from ..tables.console import print_table
     from .terminal import make_console
 
-    sampling = Sampling(common["replicates"], SEED if common["seed"] is None else common["seed"], common["level"])
+    sampling = Sampling(common["replicates"], common["seed"], common["level"])
     outcome = ask(load_materials(runs, common["models"], common["datasets"], sampling))
     if not common["quiet"]:
         console = make_console()

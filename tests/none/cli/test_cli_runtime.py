@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pydicom.pixels import get_decoder
 from synthetic import make_bundle, make_dataset
+from xbench_fast.metrics_gpu import GroundingOptions
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.cli.app import COMMANDS, app
+from xbench_fast.runtime.evaluation.options import Options
 from xbench_fast.runtime.host import doctor
+from xbench_fast.runtime.host.config import EvalConfig
 from xbench_fast.runtime.images.checks import check_decoders
 from xbench_fast.runtime.images.samples import SYNTAXES, sample_pixels
+from xbench_fast.runtime.results.choices import Choices
 
 
 @pytest.fixture(autouse=True)
@@ -210,3 +216,30 @@ def test_a_sweep_that_miscounts_is_not_usable(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "sweep", lambda maps, masks, **options: real(-maps, ~masks, **options))
     found = {check.name: check for check in doctor.examine()}
     assert not found["sweep (CPU)"].usable and "counts wrongly" in found["sweep (CPU)"].reason
+
+
+def _help(*command: str) -> str:
+    return " ".join(CliRunner().invoke(app, [*command, "--help"], color=False).output.split())
+
+
+def test_help_shows_the_defaults_of_the_code() -> None:
+    """Each default in the help is the one that the configuration, or the class of the options, has."""
+    told = _help("eval")
+    settings = EvalConfig()
+    for words in (
+        settings.engine,
+        settings.out,
+        settings.protocol,
+        settings.batch,
+        "no-tf32",
+        "build",
+        Options().chunk,
+    ):
+        assert f"[default: {words}" in told
+    told, choices, grounding = _help("report"), Choices(), GroundingOptions()
+    for name in ("replicates", "seed", "constant", "auprc", "f1", "mean", "mean_datasets"):
+        assert re.search(rf"--{name.replace('_', '-')} .*?\[default: {getattr(choices, name)}\]", told), name
+    for option, default in (("best", grounding.unit), ("iou-at", grounding.iou_at), ("ties", grounding.ties)):
+        assert re.search(rf"--{option} .*?\[default: {default}\]", told), option
+    for command in (("compare",), ("study", "thresholds")):
+        assert f"[default: {choices.replicates}" in _help(*command) and f"[default: {choices.seed}" in _help(*command)
