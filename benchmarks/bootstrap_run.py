@@ -19,12 +19,11 @@ from pathlib import Path
 import numpy as np
 from xbench_fast.metrics_gpu import (
     Counts,
+    Pairs,
     auc_estimate,
     draw_patients,
     grounding,
-    grounding_replicates,
     recognition,
-    recognition_replicates,
 )
 
 CLASSES, PIXELS, LOOPS = 14, 224 * 224, 3
@@ -61,15 +60,15 @@ def main():
     names = [f"class {c}" for c in range(CLASSES)]
     rng = np.random.default_rng(0)
     small = simulated(50, rng)
-    recognition_replicates(small[3], small[4], names, draw_patients(small[6], 2), small[5])
+    recognition(small[3], small[4], names, draw_patients(small[6], 2), small[5])
     counts, class_of, pair_patient, logits, labels, patient_of, patients = simulated(options.cases, rng)
 
     steps = {}
     steps["draw patients"], draws = timed(lambda: draw_patients(patients, options.replicates))
     steps["grounding, thresholds rechosen"], ground = timed(
-        lambda: grounding_replicates(counts, class_of, names, draws, pair_patient)
+        lambda: grounding(Pairs(counts, class_of, names, draws=draws, patient_of=pair_patient)).drawn
     )
-    steps["recognition"], seen = timed(lambda: recognition_replicates(logits, labels, names, draws, patient_of))
+    steps["recognition"], seen = timed(lambda: recognition(logits, labels, names, draws, patient_of).drawn)
     cells = [*names, "macro"]
     steps["intervals"], _ = timed(
         lambda: (
@@ -84,7 +83,7 @@ def main():
         chosen = np.repeat(np.arange(len(counts)), draws.counts[b][pair_patient])
         images = np.repeat(np.arange(len(logits)), draws.counts[b][patient_of])
         return (
-            grounding(counts.take(chosen), class_of[chosen], names),
+            grounding(Pairs(counts.take(chosen), class_of[chosen], names)),
             recognition(logits[images], labels[images], names),
         )
 

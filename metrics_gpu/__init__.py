@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from .grounding.curves import dice_curves, iou_curves, pointing_hits
 from .grounding.options import GroundingOptions
+from .grounding.pairs import Pairs, Search
 from .grounding.protocols import PROTOCOLS, Protocol, protocol
-from .grounding.replicates import GroundingReplicates, grounding_replicates
-from .grounding.scores import Grounding, GroundingScores, grounding
+from .grounding.scores import Grounding, GroundingScores, grounding, groundings
 from .grounding.search import model_levels, patient_halves
 from .grounding.strata import Stratum, size_strata, strata_of
 from .grounding.tolerance import region_distance, tolerant_hits, tolerant_share
 from .recognition.delong import AucDifference, AucEstimate, auc_difference, auc_differences, auc_estimate
-from .recognition.replicates import RecognitionReplicates, recognition_replicates
 from .recognition.scores import ClassRecognition, Recognition, probability, recognition
 from .statistics.aggregate import macro_mean, micro_mean, percent
 from .statistics.bootstrap import (
     Draws,
     Interval,
+    Replicates,
     draw_patients,
     patient_index,
     percentile_interval,
@@ -46,14 +46,15 @@ __all__ = [
     "Draws",
     "Grounding",
     "GroundingOptions",
-    "GroundingReplicates",
     "GroundingScores",
     "Interval",
     "Mode",
     "PairedDifference",
+    "Pairs",
     "Protocol",
     "Recognition",
-    "RecognitionReplicates",
+    "Replicates",
+    "Search",
     "Stratum",
     "auc_difference",
     "auc_differences",
@@ -63,7 +64,7 @@ __all__ = [
     "dice_curves",
     "draw_patients",
     "grounding",
-    "grounding_replicates",
+    "groundings",
     "holm",
     "iou_curves",
     "level",
@@ -81,7 +82,6 @@ __all__ = [
     "probability",
     "protocol",
     "recognition",
-    "recognition_replicates",
     "region_distance",
     "size_strata",
     "strata_of",

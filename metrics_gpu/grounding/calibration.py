@@ -17,12 +17,13 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..statistics.aggregate import macro_curve
 from ..sweep.counts import Counts
 from ..sweep.thresholds import LEVELS, level
 from .curve_shape import LEVEL_VALUES, level_histogram
 from .curves import dice_curves
 from .options import GroundingOptions
-from .search import FIXED, best_levels, macro_curve
+from .search import FIXED, best_levels
 
 __all__ = ["EMPTY", "METHODS", "Method", "beta_map", "calibrated_levels", "cut", "dice_at", "half_dice", "isotonic_map"]
 

@@ -1,42 +1,41 @@
 """Grounding metrics as pure functions of stored counts: pointing game, Dice, IoU, thresholds, floors.
 
-Definitions: docs/metrics.md §4 (Dice, IoU, best threshold, floor), §5 (pointing game), §8 (means). Every value is
-a fraction in [0, 1], only `delta_dice` is in percentage points. All searches but `cross_fit` choose the threshold on
-the same pairs they are scored on, so the `best` values are in-sample and stand beside their floor, the all-ones mask.
+Definitions: docs/metrics.md §4 (Dice, IoU, best threshold, floor), §5 (pointing game), §8 (means, bootstrap). Every
+value is a fraction in [0, 1], only `delta_dice` is in percentage points. All searches but `cross_fit` choose the
+threshold on the same pairs they are scored on, so the `best` values are in-sample and stand beside their floor, the
+all-ones mask.
+
+Every number is computed in rows: row 0 is the estimate, in which every patient counts once, the others are bootstrap
+replicates, in which a patient counts as often as he was drawn. Per class one product of these weights with sums per
+patient gives the mean curves of all rows. The best threshold is then either chosen anew in each row (`rechosen`: the
+interval covers the choice too) or kept as the estimate's (`fixed`: the interval of the score at that threshold). Means
+over classes leave out, per row, the classes that have no pair in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.aggregate import macro_mean, micro_mean
-from ..sweep.counts import Counts
+from ..statistics.aggregate import macro_curve, mean_over_classes
+from ..statistics.bootstrap import Replicates, drawn_or_not
 from ..sweep.thresholds import LEVELS, level
-from .curves import dice_curves, iou_curves, pointing_hits
-from .options import GroundingOptions, IouAt, Ties, Unit
-from .search import FIXED, best_levels, macro_curve
+from .curves import pointing_hits
+from .options import GroundingOptions
+from .pairs import Float, Pairs, Search, with_floor
+from .search import FIXED, at_level, best_levels
 
-__all__ = [
-    "Grounding",
-    "GroundingOptions",
-    "GroundingScores",
-    "IouAt",
-    "Ties",
-    "Unit",
-    "check_pairs",
-    "dice_curves",
-    "grounding",
-    "iou_curves",
-    "pointing_hits",
-    "with_floor",
-]
+__all__ = ["FIELDS", "Grounding", "GroundingScores", "Tau", "grounding", "groundings"]
 
-_MEANS: Final = (
+Tau = Literal["rechosen", "fixed"]
+Levels = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Levels of Dice and IoU, both intp [1 + B], or [1] for all rows."""
+
+FIELDS: Final = (
     "pointing",
     "dice_fixed",
     "iou_fixed",
@@ -47,6 +46,9 @@ _MEANS: Final = (
     "floor_iou",
     "chance",
 )
+"""Numbers of `GroundingScores` that are means over pairs and have replicates."""
+
+_PLAIN: Final = 5  # columns of the sums ahead of the curves: pointing, floors, and the per-image bests
 
 
 @dataclass(frozen=True)
@@ -79,166 +81,204 @@ class GroundingScores:
 @dataclass(frozen=True)
 class Grounding:
     """Grounding of one model on one dataset: per class, their unweighted mean over classes with n > 0 (`macro`, the
-    dataset's value) and their mean weighted by pairs (`micro`)."""
+    dataset's value) and their mean weighted by pairs (`micro`).
+
+    drawn: bootstrap replicates of `FIELDS`, NaN where no pair was drawn; None where the pairs have no draws.
+    """
 
     options: GroundingOptions
     classes: tuple[GroundingScores, ...]
     macro: GroundingScores
     micro: GroundingScores
+    drawn: Replicates | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Weighted sums of some pairs of a class, in 1 + B rows: n [R], plain [R, 5], dice [R, 101], iou [R, 101]."""
+
+    n: Float
+    plain: Float
+    dice: Float
+    iou: Float
+
+    @property
+    def curves(self) -> tuple[Float, Float]:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.dice / self.n[:, None], self.iou / self.n[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Class:
+    """Sums of a class, of all its pairs and of those in each half of the patients; of no halves if nobody asks."""
+
+    whole: _Sums
+    halves: tuple[_Sums, ...]
 
 
 def grounding(
-    counts: Counts,
-    class_of: NDArray[np.integer],
-    names: Sequence[str],
+    pairs: Pairs,
     options: GroundingOptions | None = None,
     *,
-    half_of: NDArray[np.integer] | None = None,
     levels: tuple[int, int] | None = None,
-    hits: NDArray[np.float64] | None = None,
-    pixels: int | None = None,
+    tau: Tau = "rechosen",
 ) -> Grounding:
-    """Scores of one (model, dataset) from the counts of its P pairs.
+    """Scores of one (model, dataset) from the counts of its pairs, and their replicates where the pairs have draws.
 
-    class_of: integers [P], index into `names` of each pair's class; a class may have no pair.
-    half_of: integers [P] of 0 and 1, for `cross_fit` only: which half each pair's patient is in (`patient_halves`).
-    levels: for `per_model` only: levels of Dice and IoU, from `model_levels` over all datasets.
-    hits: float [P], pointing hits to use instead of the counts' own, as those within a tolerance
-        (`tolerance.tolerant_hits`).
-    pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark them all
-        (another normalisation or comparison than the default's).
-    Raises ValueError if an argument does not fit, one that `options.unit` needs is missing, or a pair has no region
-    (such pairs are not counted, docs/metrics.md §6).
+    levels: for `per_model` only: levels of Dice and IoU, from `model_levels` over all datasets; replicates keep them,
+    as they keep the halves of `cross_fit`. Raises ValueError if an argument does not fit, one that `options.unit` needs
+    is missing, a patient was not drawn from, or a pair has no region (such pairs are not counted, docs/metrics.md §6).
     """
-    options = options or GroundingOptions()
-    class_of = check_pairs(len(counts), class_of, len(names), options, half_of, levels)
-    dice, iou = with_floor(counts, pixels)
-    hits = pointing_hits(counts, options.ties) if hits is None else np.asarray(hits, np.float64)
-    if hits.shape != (len(counts),):
-        raise ValueError(f"hits must have shape {(len(counts),)}, got {hits.shape}")
-    members = [np.flatnonzero(class_of == c) for c in range(len(names))]
-    shared = _shared_levels(dice, iou, members, options) if options.unit == "per_dataset" else levels
+    return groundings(pairs, [Search(options or GroundingOptions(), levels)], tau)[0]
+
+
+def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") -> list[Grounding]:
+    """`grounding` for several searches, for little more than the price of one: the sums are shared.
+
+    The searches differ in `unit` and levels only. Raises ValueError as `grounding`, and if they differ more.
+    """
+    if tau not in get_args(Tau):
+        raise ValueError(f"tau is one of {', '.join(get_args(Tau))}, got {tau!r}")
+    first = searches[0].options
+    if any(replace(search.options, unit=first.unit) != first for search in searches):
+        raise ValueError("searches that share sums may differ in their unit only")
+    halved = any(search.options.unit == "cross_fit" for search in searches)
+    if halved and pairs.half_of is None:
+        raise ValueError("cross_fit needs half_of")
+    classes = _sums(pairs, first, halved)
+    return [_scored(pairs, classes, search, tau) for search in searches]
+
+
+def _sums(pairs: Pairs, options: GroundingOptions, halved: bool) -> list[_Class]:
+    counts, class_of = pairs.counts, np.asarray(pairs.class_of)
+    draws, patient_of = drawn_or_not(pairs.draws, pairs.patient_of, len(counts))
+    dice, iou = with_floor(counts, pairs.pixels)
+    hits = pointing_hits(counts, options.ties) if pairs.hits is None else np.asarray(pairs.hits, np.float64)
+    plain = [np.ones(len(counts)), hits, dice[:, LEVELS], iou[:, LEVELS], *_each_best(dice, iou, options)]
+    table = np.column_stack([*plain, dice[:, :LEVELS], iou[:, :LEVELS]])
+
+    def drawn(chosen: NDArray[np.bool_]) -> Float:
+        members = np.flatnonzero(chosen)
+        return draws.sums(patient_of[members], table[members])
 
     classes = []
-    for name, pairs in zip(names, members, strict=True):
-        if len(pairs) == 0:
-            classes.append(GroundingScores(name, 0, 0))
+    for c in range(len(pairs.names)):
+        own = class_of == c
+        if not halved:
+            classes.append(_Class(_split(drawn(own)), ()))
             continue
-        halves = None if half_of is None else np.asarray(half_of)[pairs]
-        dice_best, iou_best, k, k_iou = _best(dice[pairs, :LEVELS], iou[pairs, :LEVELS], shared, options, halves)
-        mean_dice, mean_iou = dice[pairs].mean(axis=0), iou[pairs].mean(axis=0)
-        dice_fixed, floor_iou = float(mean_dice[FIXED]), float(mean_iou[LEVELS])
-        classes.append(
-            GroundingScores(
-                name=name,
-                n=len(pairs),
-                degenerate=int(counts.degenerate[pairs].sum()),
-                pointing=float(hits[pairs].mean()),
-                dice_fixed=dice_fixed,
-                iou_fixed=float(mean_iou[FIXED]),
-                dice_best=dice_best,
-                iou_best=iou_best,
-                best_tau=None if k is None else k / 100,
-                iou_tau=None if k_iou is None else k_iou / 100,
-                delta_dice=100.0 * (dice_best - dice_fixed),
-                floor_dice=float(mean_dice[LEVELS]),
-                floor_iou=floor_iou,
-                chance=floor_iou,
-            )
-        )
-    return Grounding(options, tuple(classes), _mean("macro", classes, shared), _mean("micro", classes, shared))
+        halves = [drawn(own & (np.asarray(pairs.half_of) == half)) for half in (0, 1)]
+        whole = halves[0] + halves[1]
+        whole[0] = table[own].sum(axis=0)  # the estimate is the same to the last bit whether or not halves are asked
+        classes.append(_Class(_split(whole), tuple(map(_split, halves))))
+    return classes
 
 
-def check_pairs(
-    pairs: int,
-    class_of: NDArray[np.integer],
-    classes: int,
-    options: GroundingOptions,
-    half_of: NDArray[np.integer] | None,
-    levels: tuple[int, int] | None,
-) -> NDArray[np.integer]:
-    """`class_of` as an array; ValueError unless all arguments of `grounding` fit together."""
-    class_of = np.asarray(class_of)
-    if class_of.shape != (pairs,):
-        raise ValueError(f"class_of must have shape {(pairs,)}, got {class_of.shape}")
-    if len(class_of) and not (class_of.min() >= 0 and class_of.max() < classes):
-        raise ValueError(f"class_of must lie in 0..{classes - 1}, got {class_of.min()}..{class_of.max()}")
-    if (half_of is not None) != (options.unit == "cross_fit"):
-        raise ValueError("cross_fit needs half_of, and only cross_fit")
-    if (levels is not None) != (options.unit == "per_model"):
-        raise ValueError("per_model needs levels, and only per_model")
-    if half_of is not None and (np.shape(half_of) != (pairs,) or not np.isin(half_of, (0, 1)).all()):
-        raise ValueError(f"half_of must hold {pairs} values of 0 and 1")
-    if levels is not None and not all(0 <= k < LEVELS for k in levels):
-        raise ValueError(f"levels must lie in 0..{LEVELS - 1}, got {levels}")
-    return class_of
+def _split(sums: Float) -> _Sums:
+    curves = sums[:, 1 + _PLAIN :]
+    return _Sums(sums[:, 0], sums[:, 1 : 1 + _PLAIN], curves[:, :LEVELS], curves[:, LEVELS:])
 
 
-def with_floor(counts: Counts, pixels: int | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Dice and IoU of each pair at each threshold and, as column 101, of the all-ones mask: two float64 [P, 102].
-
-    Raises ValueError if a pair has no region, or has more pixels than `pixels`.
-    """
-    dice, iou = dice_curves(counts), iou_curves(counts)
-    every = counts.area[:, 0] if pixels is None else np.full(len(counts), pixels)
-    if (every < np.maximum(counts.area[:, 0], counts.region)).any():
-        raise ValueError(f"the evaluation grid has more pixels than {pixels}")
-    if pixels is None and ((counts.overlap[:, 0] != counts.region).any() or len(np.unique(every)) > 1):
-        raise ValueError("these counts do not mark every pixel at their first threshold: give the number of pixels")
-    region = counts.region.astype(np.int64)
-    floor_dice, floor_iou = 2.0 * region / (every + region), region / np.maximum(every, 1)
-    return np.column_stack([dice, floor_dice]), np.column_stack([iou, floor_iou])
+def _each_best(dice: Float, iou: Float, options: GroundingOptions) -> tuple[Float, Float]:
+    """Dice and IoU of each pair at its own best threshold."""
+    first = level(options.tau_from)
+    if len(dice) == 0:
+        return np.zeros(0), np.zeros(0)
+    k = first + np.argmax(dice[:, first:LEVELS], axis=1)
+    own = iou[:, first:LEVELS].max(axis=1) if options.iou_at == "independent" else at_level(iou, k)
+    return at_level(dice, k), own
 
 
-def _shared_levels(
-    dice: NDArray[np.float64], iou: NDArray[np.float64], members: list[NDArray[np.intp]], options: GroundingOptions
-) -> tuple[int, int] | None:
-    """One threshold for Dice and one for IoU, best for the mean over classes; None without pairs."""
-    used = [pairs for pairs in members if len(pairs)]
-    if not used:
-        return None
-    curves = [macro_curve([scores[pairs, :LEVELS].mean(axis=0) for pairs in used]) for scores in (dice, iou)]
-    k, k_iou = best_levels(curves[0], curves[1], options)
-    return int(k), int(k_iou)
-
-
-def _best(
-    dice: NDArray[np.float64],
-    iou: NDArray[np.float64],
-    shared: tuple[int, int] | None,
-    options: GroundingOptions,
-    half_of: NDArray[np.integer] | None,
-) -> tuple[float, float, int | None, int | None]:
-    """(Dice, IoU, level of Dice, level of IoU) of one class at its best threshold(s)."""
-    if options.unit == "per_image":
-        first = level(options.tau_from)
-        k_each = first + np.argmax(dice[:, first:], axis=1)
-        rows = np.arange(len(dice))
-        at = iou[rows, k_each] if options.iou_at == "joint" else iou[:, first:].max(axis=1)
-        return float(dice[rows, k_each].mean()), float(at.mean()), None, None
-    if half_of is not None:
-        dice_sum = iou_sum = 0.0
-        for half in (0, 1):
-            scored, other = half_of == half, half_of != half
-            k_other = k_iou_other = FIXED
-            if other.any():
-                found = best_levels(dice[other].mean(axis=0), iou[other].mean(axis=0), options)
-                k_other, k_iou_other = int(found[0]), int(found[1])
-            dice_sum += float(dice[scored, k_other].sum())
-            iou_sum += float(iou[scored, k_iou_other].sum())
-        return dice_sum / len(dice), iou_sum / len(dice), None, None
-    mean_dice, mean_iou = dice.mean(axis=0), iou.mean(axis=0)
-    if shared is not None:
-        k, k_iou = shared
+def _scored(pairs: Pairs, classes: Sequence[_Class], search: Search, tau: Tau) -> Grounding:
+    unit, found = search.options.unit, _levels(classes, search)
+    if tau == "fixed":
+        found = [[(k[:1], k_iou[:1]) for k, k_iou in levels] for levels in found]
+    each = [_values(one, levels, unit) for one, levels in zip(classes, found, strict=True)]
+    if each:
+        weights = np.column_stack([one.whole.n for one in classes])
+        values = {name: np.column_stack([own[name] for own in each]) for name in FIELDS}
     else:
-        levels = best_levels(mean_dice, mean_iou, options)
-        k, k_iou = int(levels[0]), int(levels[1])
-    return float(mean_dice[k]), float(mean_iou[k_iou]), k, k_iou
+        weights = np.zeros((1 if pairs.draws is None else 1 + pairs.draws.replicates, 0))
+        values = dict.fromkeys(FIELDS, weights)
+    macro = {name: mean_over_classes(value) for name, value in values.items()}
+    micro = {name: mean_over_classes(value, weights) for name, value in values.items()}
+
+    members = [np.asarray(pairs.class_of) == c for c in range(len(pairs.names))]
+    degenerate = pairs.counts.degenerate
+    scores = []
+    for c, (name, own) in enumerate(zip(pairs.names, members, strict=True)):
+        rows = {field: value[:, c] for field, value in values.items()}
+        scores.append(_estimate(name, degenerate[own], rows, _taus(found[c]) if own.any() else {}))
+    shared: dict[str, float] = {}
+    if search.levels is not None or (unit == "per_dataset" and len(degenerate)):
+        shared = _taus([_fixed(search.levels)] if search.levels is not None else found[0])
+    drawn = None
+    if pairs.draws is not None:
+        parts = ({name: value[1:] for name, value in part.items()} for part in (values, macro, micro))
+        drawn = Replicates(tuple(pairs.names), *parts)
+    return Grounding(
+        options=search.options,
+        classes=tuple(scores),
+        macro=_estimate("macro", degenerate, macro, shared),
+        micro=_estimate("micro", degenerate, micro, shared),
+        drawn=drawn,
+    )
 
 
-def _mean(name: str, classes: Sequence[GroundingScores], shared: tuple[int, int] | None) -> GroundingScores:
-    weights = [scores.n for scores in classes]
-    columns = {field: [getattr(scores, field) for scores in classes] for field in _MEANS}
-    means = {f: macro_mean(c) if name == "macro" else micro_mean(c, weights) for f, c in columns.items()}
-    taus = {} if shared is None else {"best_tau": shared[0] / 100, "iou_tau": shared[1] / 100}
-    return GroundingScores(name, sum(weights), sum(scores.degenerate for scores in classes), **means, **taus)
+def _levels(classes: Sequence[_Class], search: Search) -> list[list[Levels]]:
+    """For each class the levels to read: one pair of all its pairs, or one for each half of `cross_fit`, found on the
+    other; none where each pair has its own."""
+    options = search.options
+    if search.levels is not None:
+        return [[_fixed(search.levels)] for _ in classes]
+    if options.unit == "per_image":
+        return [[] for _ in classes]
+    if options.unit == "cross_fit":
+        return [[best_levels(*half.curves, options) for half in reversed(one.halves)] for one in classes]
+    curves = [one.whole.curves for one in classes]
+    if options.unit == "per_dataset" and curves:
+        dice, iou = (macro_curve(kind) for kind in zip(*curves, strict=True))
+        shared = best_levels(dice, iou, options)
+        return [[shared] for _ in classes]
+    return [[best_levels(dice, iou, options)] for dice, iou in curves]
+
+
+def _fixed(levels: tuple[int, int]) -> Levels:
+    return np.array(levels[:1], np.intp), np.array(levels[1:], np.intp)
+
+
+def _values(one: _Class, levels: Sequence[Levels], unit: str) -> dict[str, Float]:
+    """The numbers of a class, float64 [1 + B] each; `levels`: as `_levels`, of all pairs or of each half."""
+    n, plain = one.whole.n, one.whole.plain
+    parts = one.halves if unit == "cross_fit" else (one.whole,)
+    if unit == "per_image":
+        dice, iou = plain[:, 3], plain[:, 4]
+    else:
+        dice = np.sum([at_level(part.dice, k) for part, (k, _) in zip(parts, levels, strict=True)], axis=0)
+        iou = np.sum([at_level(part.iou, k) for part, (_, k) in zip(parts, levels, strict=True)], axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        dice_fixed, dice_best, floor_iou = one.whole.dice[:, FIXED] / n, dice / n, plain[:, 2] / n
+        return {
+            "pointing": plain[:, 0] / n,
+            "dice_fixed": dice_fixed,
+            "iou_fixed": one.whole.iou[:, FIXED] / n,
+            "dice_best": dice_best,
+            "iou_best": iou / n,
+            "delta_dice": 100.0 * (dice_best - dice_fixed),
+            "floor_dice": plain[:, 1] / n,
+            "floor_iou": floor_iou,
+            "chance": floor_iou,
+        }
+
+
+def _estimate(
+    name: str, degenerate: NDArray[np.bool_], rows: Mapping[str, Float], taus: Mapping[str, float]
+) -> GroundingScores:
+    """Row 0 of the numbers of some pairs; None where one is not defined."""
+    numbers = {field: None if np.isnan(row[0]) else float(row[0]) for field, row in rows.items()}
+    return GroundingScores(name, len(degenerate), int(degenerate.sum()), **numbers, **taus)
+
+
+def _taus(levels: Sequence[Levels]) -> dict[str, float]:
+    """The thresholds of the estimate, where a single pair of them exists."""
+    return {"best_tau": int(levels[0][0][0]) / 100, "iou_tau": int(levels[0][1][0]) / 100} if len(levels) == 1 else {}

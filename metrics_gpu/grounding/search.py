@@ -13,13 +13,14 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..statistics.aggregate import macro_curve
 from ..statistics.bootstrap import SEED
 from ..sweep.counts import Counts
 from ..sweep.thresholds import level
 from .curves import dice_curves, iou_curves
 from .options import GroundingOptions
 
-__all__ = ["FIXED", "at_level", "best_levels", "macro_curve", "model_levels", "patient_halves"]
+__all__ = ["FIXED", "at_level", "best_levels", "model_levels", "patient_halves"]
 
 FIXED: Final = level(0.5)
 
@@ -43,15 +44,6 @@ def at_level(curve: NDArray[np.float64], k: NDArray[np.intp] | int) -> NDArray[n
     index = np.broadcast_to(np.asarray(k, np.intp), curve.shape[:-1])[..., None]
     values: NDArray[np.float64] = np.take_along_axis(curve, index, axis=-1)[..., 0]
     return values
-
-
-def macro_curve(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Unweighted mean over the classes whose curve is defined; NaN where none is."""
-    stack = np.stack(curves)
-    known = ~np.isnan(stack)
-    count = known.sum(axis=0)
-    total = np.where(known, stack, 0.0).sum(axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def model_levels(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sweep.counts import Counts
+from ..statistics.bootstrap import Replicates
 from .options import GroundingOptions
+from .pairs import Pairs
 from .scores import GroundingScores, grounding
 
-__all__ = ["EDGES", "STRATA", "TERTILES", "Stratum", "size_strata", "strata_of"]
+__all__ = ["EDGES", "STRATA", "TERTILES", "Strata", "Stratum", "size_strata", "strata_of"]
 
 STRATA: Final = ("tiny", "small", "medium", "large")
 EDGES: Final = (0.005, 0.02, 0.08)
@@ -28,6 +29,15 @@ class Stratum:
     scores: GroundingScores
     mean_fraction: float | None
     above_chance: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """index: intp [P], the stratum of each pair. drawn: replicates by the strata's names, None without draws."""
+
+    index: NDArray[np.intp]
+    strata: tuple[Stratum, ...]
+    drawn: Replicates | None
 
 
 def strata_of(
@@ -50,25 +60,19 @@ def strata_of(
 
 
 def size_strata(
-    counts: Counts,
-    pixels: int,
-    options: GroundingOptions | None = None,
-    *,
-    tertiles: bool = False,
-    half_of: NDArray[np.integer] | None = None,
-    hits: NDArray[np.float64] | None = None,
-) -> tuple[Stratum, ...]:
+    pairs: Pairs, pixels: int, options: GroundingOptions | None = None, *, tertiles: bool = False
+) -> Strata:
     """Grounding of one (model, dataset) per size stratum; a stratum may have no pair.
 
-    pixels: of the evaluation grid. half_of, hits: as for `grounding.grounding`. Raises ValueError as `strata_of` and
-    `grounding.grounding`, and for thresholds of a whole model (`per_model`).
+    pairs: those of all classes, which are divided anew. pixels: of the evaluation grid. Raises ValueError as
+    `strata_of` and `grounding`, and for thresholds of a whole model (`per_model`).
     """
-    index, names = strata_of(counts.region, pixels, tertiles=tertiles)
-    result = grounding(counts, index, names, options, half_of=half_of, hits=hits, pixels=pixels)
+    index, names = strata_of(pairs.counts.region, pixels, tertiles=tertiles)
+    result = grounding(replace(pairs, class_of=index, names=names, pixels=pixels), options)
     strata = []
     for place, scores in enumerate(result.classes):
-        chosen = counts.region[index == place]
+        chosen = pairs.counts.region[index == place]
         fraction = float(chosen.mean() / pixels) if len(chosen) else None
         above = None if scores.pointing is None or scores.chance is None else scores.pointing - scores.chance
         strata.append(Stratum(scores, fraction, above))
-    return tuple(strata)
+    return Strata(index, tuple(strata), result.drawn)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.aggregate import macro_mean
+from ..statistics.aggregate import mean_over_classes
+from ..statistics.bootstrap import Draws, Replicates, drawn_or_not
 
-__all__ = ["ClassRecognition", "Recognition", "check_recognition", "probability", "recognition"]
+__all__ = ["FIELDS", "ClassRecognition", "Recognition", "probability", "recognition"]
+
+Float = NDArray[np.float64]
+
+FIELDS: Final = ("auc", "auprc", "auprc_trapezoid", "f1", "f1_best", "accuracy")
+"""Numbers of a class that have replicates, in the order of the walk's columns."""
+
+_AVERAGED: Final = ("auc", "auprc", "f1", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,8 @@ class Recognition:
     auc, auprc, f1, accuracy: unweighted means over the classes where they are defined.
     hamming: share of known (image, class) cells predicted right.
     excluded: for each of the four means, the classes it leaves out.
+    drawn: bootstrap replicates of `FIELDS`, None where none were asked for: of each class, in `macro` of the means over
+        the classes that are defined in a replicate, and in `micro` of hamming under the field `accuracy`.
     """
 
     classes: tuple[ClassRecognition, ...]
@@ -55,6 +67,7 @@ class Recognition:
     accuracy: float | None
     hamming: float | None
     excluded: dict[str, tuple[str, ...]]
+    drawn: Replicates | None = field(default=None, repr=False, compare=False)
 
 
 def probability(logits: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -62,31 +75,85 @@ def probability(logits: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.exp(-np.logaddexp(0.0, -np.asarray(logits, np.float64)))
 
 
-def recognition(logits: NDArray[np.floating], labels: NDArray[np.integer], names: Sequence[str]) -> Recognition:
-    """Recognition scores of N images and C classes.
+def recognition(
+    logits: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    names: Sequence[str],
+    draws: Draws | None = None,
+    patient_of: NDArray[np.intp] | None = None,
+) -> Recognition:
+    """Recognition scores of N images and C classes, and their replicates where `draws` are given.
 
     logits: float [N, C]; p = sigmoid(logit). Ranking uses the logits, since p saturates; p >= 0.5 is logit >= 0.
     labels: integers [N, C]: 1, 0, or -1 for unknown.
-    Raises ValueError for shapes that do not fit, other label values, or a logit that is not finite.
+    draws: of the patients of the dataset. patient_of: integers [N], the patient of each image.
+    Raises ValueError for shapes that do not fit, other label values, a logit that is not finite, a patient that was not
+    drawn from, or draws without patients.
     """
-    logits, labels = check_recognition(logits, labels, names)
-    classes = tuple(_one(name, logits[:, c], labels[:, c]) for c, name in enumerate(names))
-    known = labels >= 0
-    right = ((logits >= 0) == (labels == 1))[known]
-    columns = {f: [getattr(scores, f) for scores in classes] for f in ("auc", "auprc", "f1", "accuracy")}
+    logits, labels = _checked(logits, labels, names)
+    weighting, patient = drawn_or_not(draws, patient_of, len(logits))
+    values, right, known, best_logit = _walked(logits, labels, patient.astype(np.int64, copy=False), weighting.weights)
+    macro = dict(zip(FIELDS, (mean_over_classes(column) for column in values), strict=True))
+    with np.errstate(invalid="ignore"):
+        hamming = right / known
+    classes = tuple(_class_scores(name, labels[:, c], values[:, 0, c], best_logit[c]) for c, name in enumerate(names))
     excluded = {
-        field: tuple(name for name, value in zip(names, column, strict=True) if value is None)
-        for field, column in columns.items()
+        field: tuple(scores.name for scores in classes if getattr(scores, field) is None) for field in _AVERAGED
     }
-    return Recognition(
-        classes,
-        **{field: macro_mean(column) for field, column in columns.items()},
-        hamming=float(right.mean()) if right.size else None,
-        excluded=excluded,
-    )
+    drawn = None
+    if draws is not None:
+        drawn = Replicates(
+            tuple(names),
+            {field: column[1:] for field, column in zip(FIELDS, values, strict=True)},
+            {field: column[1:] for field, column in macro.items()},
+            {"accuracy": hamming[1:]},
+        )
+    means = {field: _defined(macro[field][0]) for field in _AVERAGED}
+    return Recognition(classes, **means, hamming=_defined(hamming[0]), excluded=excluded, drawn=drawn)
 
 
-def check_recognition(
+def _walked(
+    logits: NDArray[np.floating], labels: NDArray[np.integer], patient: NDArray[np.int64], weights: NDArray[np.uint16]
+) -> tuple[Float, Float, Float, Float]:
+    """Of each row of weights [R, G] the fields float64 [F, R, C], and over all classes the cells predicted right and
+    those known, both [R]; and the logit of the best F1 of each class [C].
+
+    The images of a class are sorted by their score once; a row then is one walk along them, which gives AUC, average
+    precision, F1 and accuracy exactly, ties included.
+    """
+    from .walk import walk  # compiles, so only where it is run
+
+    values = np.full((len(FIELDS), len(weights), labels.shape[1]), np.nan)
+    right, known = np.zeros(len(weights)), np.zeros(len(weights))
+    best_logit = np.full(labels.shape[1], np.nan)
+    for c in range(labels.shape[1]):
+        index = np.flatnonzero(labels[:, c] >= 0)
+        if len(index) == 0:
+            continue
+        order = index[np.argsort(-logits[index, c].astype(np.float64), kind="stable")]
+        score = logits[order, c].astype(np.float64)
+        last = np.append(score[1:] != score[:-1], True)  # the last image of each distinct score
+        truth = labels[order, c] == 1
+        found = walk(weights, patient[order], truth, last, patient[order][truth], int((score >= 0).sum()))
+        values[:, :, c] = found[:, : len(FIELDS)].T
+        right += found[:, len(FIELDS)]
+        known += found[:, len(FIELDS) + 1]
+        best_logit[c] = score[int(found[0, len(FIELDS) + 2])]
+    return values, right, known, best_logit
+
+
+def _class_scores(name: str, labels: NDArray[np.integer], row: Float, best_logit: float) -> ClassRecognition:
+    n, positives = int((labels >= 0).sum()), int((labels == 1).sum())
+    fields = {field: _defined(value) for field, value in zip(FIELDS, row, strict=True)}
+    prevalence = positives / n if n else None
+    return ClassRecognition(name, n, positives, prevalence, f1_logit=_defined(best_logit), **fields)
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _checked(
     logits: NDArray[np.floating], labels: NDArray[np.integer], names: Sequence[str]
 ) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
     """Both as arrays; ValueError unless they are what `recognition` wants."""
@@ -101,71 +168,3 @@ def check_recognition(
         image, column = np.argwhere(~np.isfinite(logits))[0]
         raise ValueError(f"the logit of image {image}, class {names[column]!r} is {logits[image, column]}")
     return logits, labels
-
-
-def _one(name: str, logits: NDArray[np.floating], labels: NDArray[np.integer]) -> ClassRecognition:
-    known = labels >= 0
-    truth, score = labels[known] == 1, logits[known].astype(np.float64)
-    n, positives = len(truth), int(truth.sum())
-    if n == 0:
-        return ClassRecognition(name, 0, 0)
-    predicted = score >= 0
-    hits = int((predicted & truth).sum())
-    marked = int(predicted.sum()) + positives
-    ranking = _Ranking.of(score, truth)
-    f1_best, f1_logit = ranking.best_f1(positives)
-    return ClassRecognition(
-        name=name,
-        n=n,
-        positives=positives,
-        prevalence=positives / n,
-        auc=ranking.auc() if 0 < positives < n else None,
-        auprc=ranking.average_precision() if positives else None,
-        f1=2 * hits / marked if marked else 0.0,
-        accuracy=float((predicted == truth).mean()),
-        auprc_trapezoid=ranking.trapezoid() if positives else None,
-        f1_best=f1_best,
-        f1_logit=f1_logit,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Ranking:
-    """Images in order of falling score, at each distinct score: the score, positives and images from the top down to
-    it, and how many of both have it."""
-
-    score: NDArray[np.float64]
-    hits: NDArray[np.float64]
-    seen: NDArray[np.float64]
-    new_hits: NDArray[np.float64]
-    new_seen: NDArray[np.float64]
-
-    @staticmethod
-    def of(score: NDArray[np.float64], truth: NDArray[np.bool_]) -> _Ranking:
-        order = np.argsort(-score, kind="stable")
-        falling: NDArray[np.float64] = score[order]
-        last = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
-        hits, seen = np.cumsum(truth[order])[last].astype(np.float64), (last + 1).astype(np.float64)
-        return _Ranking(falling[last], hits, seen, np.diff(hits, prepend=0.0), np.diff(seen, prepend=0.0))
-
-    def auc(self) -> float:
-        """Share of (positive, negative) pairs in the right order, half credit for ties."""
-        alarms = self.new_seen - self.new_hits
-        above = self.hits - 0.5 * self.new_hits
-        return float((alarms * above).sum() / (self.hits[-1] * (self.seen[-1] - self.hits[-1])))
-
-    def average_precision(self) -> float:
-        """Sum over distinct scores of the step in recall times the precision."""
-        return float((self.new_hits * self.hits / self.seen).sum() / self.hits[-1])
-
-    def trapezoid(self) -> float:
-        """Area under the linearly joined precision-recall curve, which begins at recall 0 with precision 1."""
-        precision = self.hits / self.seen
-        before = np.append(1.0, precision[:-1])
-        return float((self.new_hits * (precision + before)).sum() / 2 / self.hits[-1])
-
-    def best_f1(self, positives: int) -> tuple[float, float]:
-        """Largest F1 over the thresholds that are scores, and the largest such threshold."""
-        f1 = 2.0 * self.hits / (self.seen + positives)
-        best = int(np.argmax(f1))
-        return float(f1[best]), float(self.score[best])

@@ -1,6 +1,8 @@
-"""The compiled walk behind `recognition_bootstrap`: one class, all replicates."""
+"""The compiled walk behind `recognition`: one class, the estimate and all replicates."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 from numba import types
@@ -10,23 +12,25 @@ from ..compiled import compiled, readonly
 
 __all__ = ["walk"]
 
+_COLUMNS: Final = 9
+
 
 def _walk(
-    counts: NDArray[np.uint16],
+    weights: NDArray[np.uint16],
     patient: NDArray[np.int64],
     truth: NDArray[np.bool_],
     last: NDArray[np.bool_],
     positive: NDArray[np.int64],
     cut: int,
-    out: NDArray[np.float64],
-    cells: NDArray[np.float64],
-) -> None:
-    for b in range(len(counts)):
-        drawn = counts[b]
+) -> NDArray[np.float64]:
+    out = np.empty((len(weights), _COLUMNS))
+    for b in range(len(weights)):
+        drawn = weights[b]
         hits = alarms = 0  # drawn positives and negatives down to here
         hits_before = alarms_before = 0  # and down to the distinct score above
         pairs = 0.0  # (positive above negative) pairs, ties by half
         precision_sum = trapezoid_sum = best = 0.0
+        best_at = 0
         marked_hits = marked_alarms = 0
         positives = 0
         for i in range(len(positive)):
@@ -49,7 +53,9 @@ def _walk(
                     precision_before = hits_before / seen if seen > 0 else 1.0
                     precision_sum += new_hits * precision
                     trapezoid_sum += new_hits * 0.5 * (precision + precision_before)
-                    best = max(best, 2.0 * hits / (hits + alarms + positives))
+                    f1 = 2.0 * hits / (hits + alarms + positives)
+                    if f1 > best:
+                        best, best_at = f1, i
                 hits_before, alarms_before = hits, alarms
         if cut >= len(patient):
             marked_hits, marked_alarms = hits, alarms
@@ -62,22 +68,21 @@ def _walk(
         out[b, 3] = (2.0 * marked_hits / both if both > 0 else 0.0) if n > 0 else np.nan
         out[b, 4] = best if n > 0 else np.nan
         out[b, 5] = right / n if n > 0 else np.nan
-        cells[b, 0], cells[b, 1] = right, n
+        out[b, 6], out[b, 7], out[b, 8] = right, n, best_at
+    return out
 
 
 walk = compiled(
     _walk,
-    types.void(
+    types.float64[:, ::1](
         readonly(types.uint16, 2),
         readonly(types.int64, 1),
         *([readonly(types.boolean, 1)] * 2),
         readonly(types.int64, 1),
         types.int64,
-        types.float64[:, ::1],
-        types.float64[:, ::1],
     ),
 )
-"""counts uint16 [B, G]; per image in order of falling score: patient int64 [N], truth and last of its score, both
+"""weights uint16 [R, G]; per image in order of falling score: patient int64 [N], truth and last of its score, both
 bool [N]; positive int64, the patients of the true ones; cut: how many of the N are marked as positive, the first of
-them. Written: out float64 [B, 6], the fields of `RECOGNITION_FIELDS`; cells float64 [B, 2], cells predicted right and
-known cells."""
+them. Returns float64 [R, 9]: the fields of `scores.FIELDS`, cells predicted right, known cells, and the last image, in
+that order, of the score at which F1 is best."""

@@ -1,9 +1,9 @@
 """Patients drawn with replacement, as counts (docs/metrics.md §8.2).
 
-A replicate is a row of counts, how often each patient was drawn; a sum over the drawn pairs is then a product of the
-count matrix with sums per patient, and all replicates of all cells are a few matrix products instead of loops. All
-classes, images and models of one dataset share one matrix, so they are resampled together, and differences between two
-models are paired.
+A replicate is a row of weights, how often each patient was drawn; a sum over the drawn pairs is then a product of the
+weights with sums per patient, and all replicates of all cells are a few matrix products instead of loops. The estimate
+is the row in which everybody counts once, so that one function gives a metric and its replicates. All classes, images
+and models of one dataset share the weights: they are resampled together, and differences between two models are paired.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = [
     "Interval",
     "Replicates",
     "draw_patients",
+    "drawn_or_not",
     "patient_index",
     "percentile_interval",
     "percentile_intervals",
@@ -65,15 +66,26 @@ class Draws:
         """G."""
         return int(self.counts.shape[1])
 
+    @property
+    def weights(self) -> NDArray[np.uint16]:
+        """uint16 [1 + B, G]: how often everybody counts in the estimate, which is once, and in each replicate."""
+        return np.vstack([np.ones((1, self.patients), np.uint16), self.counts])
+
     def sums(self, patient_of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum of `values` over the drawn items: float64 [B, K].
+        """Weighted sums of `values`: float64 [1 + B, K], over all items and over those drawn in each replicate.
 
         patient_of: integers [N], the patient of each item, 0..G-1. values: float64 [N, K].
-        Raises ValueError if they do not fit together or a patient is out of range.
+        The first row adds the items up in their order, so that equal columns have equal sums and the best of equal
+        thresholds does not hang on rounding. Raises ValueError if they do not fit together or a patient is out of
+        range.
         """
         patient_of = self.check(patient_of, len(values))
+        out = np.zeros((1 + self.replicates, values.shape[1]))
         if len(values) == 0:
-            return np.zeros((self.replicates, values.shape[1]))
+            return out
+        out[0] = values.sum(axis=0)
+        if self.replicates == 0:
+            return out
         used, position = np.unique(patient_of, return_inverse=True)
         if len(used) < len(patient_of):
             order = np.argsort(position, kind="stable")
@@ -81,10 +93,9 @@ class Draws:
             per_patient = np.add.reduceat(values[order], starts, axis=0)
         else:
             per_patient = values[np.argsort(position, kind="stable")]
-        out = np.empty((self.replicates, values.shape[1]))
         for first in range(0, self.replicates, 128):  # bounds the float64 copy of the count matrix
-            part = slice(first, first + 128)
-            out[part] = self.counts[part][:, used].astype(np.float64) @ per_patient
+            part = self.counts[first : first + 128]
+            out[1 + first : 1 + first + len(part)] = part[:, used].astype(np.float64) @ per_patient
         return out
 
     def check(self, patient_of: NDArray[np.intp], items: int) -> NDArray[np.intp]:
@@ -120,6 +131,20 @@ def draw_patients(patients: int, replicates: int = REPLICATES, seed: int = SEED)
             raise ValueError(f"one of {patients} patients was drawn {drawn.max()} times, more than can be counted")
         row[:] = drawn
     return Draws(counts, seed)
+
+
+def drawn_or_not(
+    draws: Draws | None, patient_of: NDArray[np.intp] | None, items: int
+) -> tuple[Draws, NDArray[np.intp]]:
+    """Draws and the patient of each item, checked; without draws no replicate of one patient who has all items.
+
+    Raises ValueError for draws without patients, and as `Draws.check`.
+    """
+    if draws is None:
+        return Draws(np.empty((0, 1), np.uint16), SEED), np.zeros(items, np.intp)
+    if patient_of is None:
+        raise ValueError("draws need patient_of, the patient of each item")
+    return draws, draws.check(patient_of, items)
 
 
 def percentile_interval(values: NDArray[np.float64], level: float = 0.95) -> Interval | None:

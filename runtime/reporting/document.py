@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from ...metrics_gpu.grounding.scores import Grounding
+from ...metrics_gpu.recognition.scores import Recognition
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..comparing.model_differences import Differences, ModelDifference
 from ..results.numbers.cell_values import CellValues
@@ -81,10 +83,10 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         "n": cell.n,
         "left_out": cell.skipped,
         "stamp": stamp(cell.weights),
-        "grounding": asdict(cell.grounding),
-        "cross_fitted": asdict(cell.cross_fitted),
-        "recognition": asdict(cell.recognition),
-        "pair": asdict(cell.pair),
+        "grounding": _estimates(cell.grounding),
+        "cross_fitted": _estimates(cell.cross_fitted),
+        "recognition": _estimates(cell.recognition),
+        "pair": _estimates(cell.pair),
         "sub_pixel": list(cell.sub_pixel),
         "dice_curve": list(cell.dice_curve),
         "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.spread else {},
@@ -113,3 +115,10 @@ def _paper(cell: CellValues) -> dict[str, Any]:
 
 def _ends(interval: Interval | None) -> list[float]:
     return [] if interval is None else [interval.low, interval.high]
+
+
+def _estimates(found: Grounding | Recognition) -> dict[str, Any]:
+    """All numbers of a cell but their replicates."""
+    plain = asdict(replace(found, drawn=None))
+    del plain["drawn"]
+    return plain

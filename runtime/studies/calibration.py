@@ -13,7 +13,7 @@ from ...engines.errors import XBenchError
 from ...metrics_gpu.grounding.calibration import Method, calibrated_levels, dice_at
 from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.statistics.bootstrap import percentile_interval
-from ...metrics_gpu.statistics.mean_bootstrap import class_means, macro_means, mean_replicates
+from ...metrics_gpu.statistics.class_means import class_means
 from ..tables.table import Column, Item, Table
 from .calibration_figure import draw_calibration
 from .material import Material, StudyCell
@@ -141,15 +141,14 @@ def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[
 
 def _summarised(cell: StudyCell, dice: Float) -> tuple[list[_Calibrated], _Calibrated]:
     """Each class that has pairs, and their mean."""
-    means = class_means(dice, cell.class_of, len(cell.classes))
-    drawn_means = mean_replicates(dice, cell.class_of, len(cell.classes), cell.draws, cell.patient_of)
+    means = class_means(dice, cell.class_of, len(cell.classes), cell.draws, cell.patient_of)
     key = {"model": cell.model, "dataset": cell.dataset}
     classes = []
     for index in np.unique(cell.class_of):
         n = int((cell.class_of == index).sum())
         own = {**key, "class": cell.classes[index], "n": n}
-        classes.append(_Calibrated(own, means[index], drawn_means.classes[:, index]))
-    return classes, _Calibrated({**key, "class": "mean", "n": cell.n}, macro_means(means), drawn_means.macro)
+        classes.append(_Calibrated(own, means.classes[0, index], means.classes[1:, index]))
+    return classes, _Calibrated({**key, "class": "mean", "n": cell.n}, means.macro[0], means.macro[1:])
 
 
 def _over_datasets(model: str, cells: Sequence[_Calibrated]) -> _Calibrated:

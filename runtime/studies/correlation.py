@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.recognition.replicates import recognition_replicates
 from ...metrics_gpu.recognition.scores import recognition
 from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.correlation import Correlation, correlation, replicated_r2, without_group_means
@@ -103,20 +102,19 @@ def _cell_point(cell: StudyCell) -> _Point | str:
         return "it has no pair with a region"
     if not cell.scored:
         return "a score is missing or not finite"
-    scores = recognition(cell.rows.logits, cell.rows.labels, cell.classes)
-    pointing = cell.scores().macro.pointing
+    scores = recognition(cell.rows.logits, cell.rows.labels, cell.classes, cell.draws, cell.image_patients)
+    found, drawn_pointing = cell.drawn_scores()
+    pointing = found.macro.pointing
     if scores.auc is None or pointing is None:
         return "no class has both images with and without the finding, so there is no AUC"
-    replicates = recognition_replicates(
-        cell.rows.logits, cell.rows.labels, cell.classes, cell.draws, cell.image_patients
-    )
+    assert scores.drawn is not None  # the cell has draws
     return _Point(
         model=cell.model,
         dataset=cell.dataset,
         auc=scores.auc,
         pointing=pointing,
-        auc_drawn=replicates.macro["auc"],
-        pointing_drawn=cell.replicates().macro["pointing"],
+        auc_drawn=scores.drawn.macro["auc"],
+        pointing_drawn=drawn_pointing.macro["pointing"],
         images=len(cell.rows.logits),
         pairs=cell.n,
         datasets=(cell.dataset,),

@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.replicates import grounding_replicates
+from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.scores import grounding
-from ...metrics_gpu.recognition.replicates import recognition_replicates
 from ...metrics_gpu.recognition.scores import recognition
 from ...metrics_gpu.statistics.bootstrap import Replicates
 from ...metrics_gpu.statistics.paired import holm, paired_difference
@@ -70,31 +69,32 @@ class _Group:
     def _measure(self, place: int, index: NDArray[np.intp], with_auc: bool) -> dict[str, _Measured]:
         group = self.group
         cell = group.variants[place].cell
+        pairs = Pairs(
+            group.counts[place],
+            index,
+            self.names,
+            half_of=group.half_of,
+            hits=group.hits[place],
+            pixels=PIXELS,
+            draws=group.draws,
+            patient_of=group.patient_of,
+        )
         found: dict[str, _Measured] = {}
         for unit, columns in (
             ("per_class", ("pointing", "dice_fixed", "dice_best")),
             ("cross_fit", ("dice_cross_fitted",)),
         ):
             options = replace(cell.options(), unit=unit)  # type: ignore[arg-type]
-            told: dict[str, Any] = {
-                "half_of": group.half_of if unit == "cross_fit" else None,
-                "hits": group.hits[place],
-                "pixels": PIXELS,
-            }
-            scores = grounding(group.counts[place], index, self.names, options, **told)
-            drawn = grounding_replicates(
-                group.counts[place], index, self.names, group.draws, group.patient_of, options, **told
-            )
+            scores = grounding(pairs, options)
             for column in columns:
                 field = _FIELDS[column]
                 values = {item.name: getattr(item, field) for item in scores.classes}
-                found[column] = _Measured({**values, "mean": getattr(scores.macro, field)}, drawn)
+                found[column] = _Measured({**values, "mean": getattr(scores.macro, field)}, scores.drawn)
         logits = group.logits[place]
         if with_auc and logits is not None and len(logits):
-            recognised = recognition(logits, group.labels, self.names)
-            replicates = recognition_replicates(logits, group.labels, self.names, group.draws, group.image_patients)
+            recognised = recognition(logits, group.labels, self.names, group.draws, group.image_patients)
             values = {item.name: item.auc for item in recognised.classes}
-            found["auc"] = _Measured({**values, "mean": recognised.auc}, replicates)
+            found["auc"] = _Measured({**values, "mean": recognised.auc}, recognised.drawn)
         return found
 
 

@@ -67,9 +67,9 @@ def study_failures(
 
 def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]:
     """All classes with pairs, the worst first; `end` marks those of a table."""
-    sample = cell.replicates()
+    grounding, sample = cell.drawn_scores()
     found = sorted(
-        (scores for scores in cell.scores().classes if scores.n),
+        (scores for scores in grounding.classes if scores.n),
         key=lambda scores: (scores.pointing or 0.0, scores.dice_fixed or 0.0, scores.name),
     )
     rows = []

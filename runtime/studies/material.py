@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ...engines.errors import ConfigError, RunError
 from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.options import GroundingOptions, Unit
-from ...metrics_gpu.grounding.replicates import GroundingReplicates, Tau, grounding_replicates
+from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.scores import Grounding, grounding
-from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws
+from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, Replicates
 from ...metrics_gpu.sweep.counts import Counts
 from ..results.choices import Choices
 from ..results.load import CellRows, StoredRun, load_run
@@ -158,24 +158,27 @@ class StudyCell:
 
     def scores(self, unit: Unit | None = None) -> Grounding:
         """Grounding per class; `unit` is None for the protocol's, or per_class, per_image, per_dataset or cross_fit."""
-        return grounding(self.counts, self.class_of, self.classes, self.options(unit), **self._arguments(unit))
+        return grounding(replace(self.asked, draws=None), self.options(unit))
 
-    def replicates(self, unit: Unit | None = None, tau: Tau = "rechosen") -> GroundingReplicates:
-        """Replicates of `scores(unit)`."""
-        return grounding_replicates(
+    def drawn_scores(self, unit: Unit | None = None) -> tuple[Grounding, Replicates]:
+        """`scores(unit)` and their replicates."""
+        found = grounding(self.asked, self.options(unit))
+        assert found.drawn is not None  # `Sampling` has at least one replicate
+        return found, found.drawn
+
+    @property
+    def asked(self) -> Pairs:
+        """The pairs as grounding is scored on them, with the draws of their patients."""
+        return Pairs(
             self.counts,
             self.class_of,
             self.classes,
-            self.draws,
-            self.patient_of,
-            self.options(unit),
-            tau=tau,
-            **self._arguments(unit),
+            half_of=self.half_of,
+            hits=self.pairs.hits,
+            pixels=self.pairs.pixels,
+            draws=self.draws,
+            patient_of=self.patient_of,
         )
-
-    def _arguments(self, unit: Unit | None) -> dict[str, Any]:
-        half_of = self.half_of if unit == "cross_fit" else None
-        return {"half_of": half_of, "hits": self.pairs.hits, "pixels": self.pairs.pixels}
 
 
 @dataclass(frozen=True, eq=False)

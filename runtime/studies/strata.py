@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...metrics_gpu.grounding.options import GroundingOptions, Unit
-from ...metrics_gpu.grounding.replicates import grounding_replicates
-from ...metrics_gpu.grounding.strata import EDGES, size_strata, strata_of
+from ...metrics_gpu.grounding.pairs import Pairs
+from ...metrics_gpu.grounding.strata import EDGES, size_strata
 from ...metrics_gpu.statistics.bootstrap import Draws, Interval, percentile_interval
 from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ...metrics_gpu.sweep.counts import Counts
@@ -25,6 +24,8 @@ __all__ = ["study_strata"]
 
 ALL = "all datasets"
 
+_UNITS: tuple[Unit, ...] = ("per_class", "cross_fit")
+
 
 @dataclass(frozen=True, eq=False)
 class _Pool:
@@ -32,11 +33,7 @@ class _Pool:
 
     model: str
     dataset: str
-    counts: Counts
-    hits: NDArray[np.float64]
-    patient_of: NDArray[np.intp]
-    half_of: NDArray[np.int8]
-    draws: Draws
+    pairs: Pairs
     options: GroundingOptions
 
 
@@ -77,9 +74,7 @@ def study_strata(material: Material) -> Outcome:
 def _pools(model: str, material: Material) -> Iterator[_Pool]:
     cells = [cell for cell in material.of_model(model) if cell.n]
     for cell in cells:
-        yield _Pool(
-            cell.model, cell.dataset, cell.counts, cell.hits, cell.patient_of, cell.half_of, cell.draws, cell.options()
-        )
+        yield _Pool(cell.model, cell.dataset, cell.asked, cell.options())
     if len(cells) > 1:
         yield _together(cells)
 
@@ -88,41 +83,28 @@ def _together(cells: Sequence[StudyCell]) -> _Pool:
     """All pairs of a model; the patients of each dataset are drawn among themselves."""
     starts = np.cumsum([0, *(cell.draws.patients for cell in cells)])
     patients = [cell.patient_of + start for cell, start in zip(cells, starts, strict=False)]
-    return _Pool(
-        model=cells[0].model,
-        dataset=ALL,
-        counts=Counts.concatenate([cell.counts for cell in cells]),
-        hits=np.concatenate([cell.hits for cell in cells]),
-        patient_of=np.concatenate(patients),
+    counts = Counts.concatenate([cell.counts for cell in cells])
+    pairs = Pairs(
+        counts,
+        np.zeros(len(counts), np.intp),
+        (ALL,),  # divided into strata afterwards
         half_of=np.concatenate([cell.half_of for cell in cells]),
+        hits=np.concatenate([cell.hits for cell in cells]),
         draws=Draws(np.hstack([cell.draws.counts for cell in cells]), cells[0].draws.seed),
-        options=cells[0].options(),
+        patient_of=np.concatenate(patients),
     )
+    return _Pool(cells[0].model, ALL, pairs, cells[0].options())
 
 
 def _strata(pool: _Pool, tertiles: bool, level: float) -> Iterator[dict[str, Any]]:
-    index, names = strata_of(pool.counts.region, PIXELS, tertiles=tertiles)
-    scores, drawn_scores = {}, {}
-    searches: tuple[tuple[Unit, NDArray[np.int8] | None], ...] = (("per_class", None), ("cross_fit", pool.half_of))
-    for unit, half_of in searches:
-        options = replace(pool.options, unit=unit)
-        scores[unit] = size_strata(pool.counts, PIXELS, options, tertiles=tertiles, half_of=half_of, hits=pool.hits)
-        drawn_scores[unit] = grounding_replicates(
-            pool.counts,
-            index,
-            names,
-            pool.draws,
-            pool.patient_of,
-            options,
-            half_of=half_of,
-            hits=pool.hits,
-            pixels=PIXELS,
-        )
-    for place, name in enumerate(names):
-        stratum, fitted = scores["per_class"][place], scores["cross_fit"][place].scores
-        best = stratum.scores
-        sample = drawn_scores["per_class"]
-        sizes = pool.counts.region[index == place] / PIXELS
+    found, other = (
+        size_strata(pool.pairs, PIXELS, replace(pool.options, unit=unit), tertiles=tertiles) for unit in _UNITS
+    )
+    sample, drawn_fitted = found.drawn, other.drawn
+    assert sample is not None and drawn_fitted is not None  # the pairs have draws
+    for place, stratum in enumerate(found.strata):
+        best, fitted, name = stratum.scores, other.strata[place].scores, stratum.scores.name
+        sizes = pool.pairs.counts.region[found.index == place] / PIXELS
         gap = percentile_interval(sample.of("pointing", name) - sample.of("chance", name), level)
         yield {
             "division": "thirds" if tertiles else "fixed",
@@ -144,7 +126,7 @@ def _strata(pool: _Pool, tertiles: bool, level: float) -> Iterator[dict[str, Any
             **limits("dice_best", sample.interval("dice_best", name, level)),
             "tau_best": best.best_tau,
             "dice_cross_fitted": fitted.dice_best,
-            **limits("dice_cross_fitted", drawn_scores["cross_fit"].interval("dice_best", name, level)),
+            **limits("dice_cross_fitted", drawn_fitted.interval("dice_best", name, level)),
             "floor_dice": best.floor_dice,
         }
 

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from ...metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
 from ...metrics_gpu.grounding.curves import dice_curves, iou_curves
 from ...metrics_gpu.grounding.options import Unit
-from ...metrics_gpu.grounding.replicates import GroundingReplicates
 from ...metrics_gpu.grounding.scores import Grounding, GroundingScores
 from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.statistics.aggregate import macro_mean
-from ...metrics_gpu.statistics.bootstrap import percentile_interval
-from ...metrics_gpu.statistics.mean_bootstrap import MeanReplicates, band, class_means, macro_means, mean_replicates
+from ...metrics_gpu.statistics.bootstrap import Replicates, percentile_interval
+from ...metrics_gpu.statistics.class_means import ClassMeans, band, class_means
 from ...metrics_gpu.sweep.thresholds import LEVELS
 from .material import PIXELS, StudyCell
 from .writing import limits
@@ -38,18 +37,16 @@ _DICE, _IOU, _PIXELS, _INSIDE = (slice(_FIRST + i * LEVELS, _FIRST + (i + 1) * L
 class CellCurves:
     """One cell's curves and scores.
 
-    means: float64 [C, K], macro: [K], drawn: their replicates; the K columns are area at 0.5, entropy, and per level
+    means: of K columns, in row 0, and their replicates; the columns are area at 0.5, entropy, and per level
     Dice, IoU, pixels and pixels inside. `histogram`: whether the last two, and the entropy, are known. scores and
     samples: by search, `best` and `cross_fitted`.
     """
 
     cell: StudyCell
-    means: Float
-    macro: Float
-    drawn: MeanReplicates
+    means: ClassMeans
     histogram: bool
     scores: dict[str, Grounding]
-    samples: dict[str, GroundingReplicates]
+    samples: dict[str, Replicates]
     level: float
 
     @property
@@ -59,14 +56,15 @@ class CellCurves:
 
     def mean(self, name: str) -> Float:
         """float64 [K] of a class, or of `mean`, the mean over classes."""
-        if name == "mean":
-            return self.macro
-        found: Float = self.means[self.cell.classes.index(name)]
+        found: Float = self._rows(name)[0]
         return found
 
     def sample(self, name: str) -> Float:
         """float64 [B, K]: replicates of `mean(name)`."""
-        return self.drawn.macro if name == "mean" else self.drawn.classes[:, self.cell.classes.index(name)]
+        return self._rows(name)[1:]
+
+    def _rows(self, name: str) -> Float:
+        return self.means.macro if name == "mean" else self.means.classes[:, self.cell.classes.index(name)]
 
     def one(self, search: str, name: str) -> GroundingScores:
         """Scores of a class by `best` or `cross_fitted`, or their mean over classes."""
@@ -171,15 +169,13 @@ def cell_curves(cell: StudyCell, level: float) -> CellCurves:
         entropy, histogram = np.zeros(cell.n), False
     columns = [counts.area[:, FIXED] / PIXELS, entropy, dice_curves(counts), iou_curves(counts), pixels, inside]
     table = np.column_stack(columns).astype(np.float64)
-    means = class_means(table, cell.class_of, len(cell.classes))
+    found = {mark: cell.drawn_scores(unit) for mark, unit in SEARCHES}
     return CellCurves(
         cell=cell,
-        means=means,
-        macro=macro_means(means),
-        drawn=mean_replicates(table, cell.class_of, len(cell.classes), cell.draws, cell.patient_of),
+        means=class_means(table, cell.class_of, len(cell.classes), cell.draws, cell.patient_of),
         histogram=histogram,
-        scores={mark: cell.scores(unit) for mark, unit in SEARCHES},
-        samples={mark: cell.replicates(unit) for mark, unit in SEARCHES},
+        scores={mark: scores for mark, (scores, _) in found.items()},
+        samples={mark: drawn for mark, (_, drawn) in found.items()},
         level=level,
     )
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.curves import dice_curves
-from ....metrics_gpu.grounding.replicates import Search
-from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, grounding
+from ....metrics_gpu.grounding.pairs import Pairs, Search
+from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
 from ....metrics_gpu.statistics.aggregate import macro_mean
 from ....metrics_gpu.statistics.bootstrap import Interval
@@ -23,7 +23,7 @@ from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
 from .fields import FIELDS, GROUNDING, Number
-from .spread import Recognised, Spread, spread_of
+from .spread import Spread, spread_of
 
 if TYPE_CHECKING:
     from ..patients import Patients
@@ -180,35 +180,30 @@ def cell_values(
     shard = cell.entry.get("shard")
     scored = cell.findings if cell.scored else ()  # without a score nothing is recognised
     paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0)) if len(cell.negatives) else np.zeros(0, np.intp)
-    recognised: dict[str, Recognised] = {
-        "recognition": (cell.logits[:, : len(scored)], cell.labels[:, : len(scored)], scored),
-        "pair": (
-            cell.logits[:, paired].astype(np.float64) - cell.negatives[:, paired],
-            cell.labels[:, paired],
-            tuple(cell.findings[index] for index in paired),
+    of_image = patients.of_images(cell)
+    of_pair = of_image[pairs.image_of]
+    logits, negatives, labels = cell.logits, cell.negatives[:, paired], cell.labels
+    named = tuple(cell.findings[index] for index in paired)
+    recognised = {
+        "recognition": recognition(
+            logits[:, : len(scored)], labels[:, : len(scored)], scored, patients.draws, of_image
+        ),
+        "pair": recognition(
+            logits[:, paired].astype(np.float64) - negatives, labels[:, paired], named, patients.draws, of_image
         ),
     }
-    searches = {
-        "grounding": Search(pairs.options, levels),
-        "cross_fitted": Search(replace(pairs.options, unit="cross_fit")),
-    }
-    half_of = patients.half[patients.of_images(cell)][pairs.image_of]
-    found = {
-        source: _without_fixed(
-            grounding(
-                pairs.counts,
-                pairs.class_of,
-                cell.findings,
-                search.options,
-                half_of=half_of if search.options.unit == "cross_fit" else None,
-                levels=search.levels,
-                hits=pairs.hits,
-                pixels=pairs.pixels,
-            ),
-            pairs,
-        )
-        for source, search in searches.items()
-    }
+    asked = Pairs(
+        pairs.counts,
+        pairs.class_of,
+        cell.findings,
+        half_of=patients.half[of_pair],
+        hits=pairs.hits,
+        pixels=pairs.pixels,
+        draws=patients.draws,
+        patient_of=of_pair,
+    )
+    searches = [Search(pairs.options, levels), Search(replace(pairs.options, unit="cross_fit"))]
+    found = dict(zip(("grounding", "cross_fitted"), groundings(asked, searches), strict=True))
     return CellValues(
         model=cell.model,
         dataset=cell.dataset,
@@ -220,10 +215,10 @@ def cell_values(
         cases=cell.cases,
         missing=cell.missing,
         unreadable=cell.unreadable,
-        grounding=found["grounding"],
-        cross_fitted=found["cross_fitted"],
-        recognition=recognition(*recognised["recognition"]),
-        pair=recognition(*recognised["pair"]),
+        grounding=_without_fixed(found["grounding"], pairs),
+        cross_fitted=_without_fixed(found["cross_fitted"], pairs),
+        recognition=recognised["recognition"],
+        pair=recognised["pair"],
         sub_pixel=tuple(int(cell.rescued[cell.class_of == index].sum()) for index in range(len(cell.findings))),
         dice_curve=_mean_dice_curve(pairs),
         family=str(cell.entry.get("model_family", "")),
@@ -233,7 +228,7 @@ def cell_values(
         skipped=len(cell.counts) - len(pairs.counts),
         patients=len(set(cell.patients)),
         choices=choices,
-        spread=spread_of(cell, pairs, patients, searches, recognised),
+        spread=spread_of({**found, **recognised}) if patients.draws else None,
     )
 
 

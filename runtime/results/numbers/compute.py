@@ -36,10 +36,9 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         for dataset in run.datasets
     }
     levels = {model: _levels(pairs, model) for model in run.models}
-    if choices.replicates:
-        from ....metrics_gpu.recognition import walk as recognition_walk
+    from ....metrics_gpu.recognition import walk  # compiled or loaded once, before the threads ask for it
 
-        del recognition_walk
+    del walk
 
     def compute(key: Key) -> CellValues:
         model, dataset = key

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.grounding.replicates import Search, searched_replicates
-from ....metrics_gpu.recognition.replicates import recognition_replicates
+from ....metrics_gpu.grounding.scores import Grounding
+from ....metrics_gpu.recognition.scores import Recognition
 from ....metrics_gpu.statistics.bootstrap import Interval, Replicates, percentile_intervals
-from ..load import CellRows
-from ..pairs import ScoredPairs
-from ..patients import Patients
 
-__all__ = ["Recognised", "Spread", "spread_of"]
-
-Recognised = tuple[NDArray[np.floating], NDArray[np.integer], Sequence[str]]
-"""logits [N, C], labels [N, C] and the names of C classes."""
+__all__ = ["Spread", "spread_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,40 +39,11 @@ class Spread:
         return found.of(field, name)
 
 
-def spread_of(
-    cell: CellRows,
-    pairs: ScoredPairs,
-    patients: Patients,
-    searches: Mapping[str, Search],
-    recognised: Mapping[str, Recognised],
-) -> Spread | None:
-    """Replicates of all numbers of a cell; None if nothing is to be drawn.
-
-    searches: source -> how its best thresholds are sought.
-    recognised: source -> what is recognised.
-    """
-    draws = patients.draws
-    if draws is None:
-        return None
-    of_image = patients.of_images(cell)
-    of_pair = of_image[pairs.image_of]
-    replicates: dict[str, Replicates] = {}
-    if len(pairs.counts):
-        found = searched_replicates(
-            pairs.counts,
-            pairs.class_of,
-            cell.findings,
-            draws,
-            of_pair,
-            list(searches.values()),
-            half_of=patients.half[of_pair],
-            hits=pairs.hits,
-            pixels=pairs.pixels,
-        )
-        replicates.update(zip(searches, found, strict=True))
-    for source, (logits, labels, names) in recognised.items():
-        if names and len(logits):
-            replicates[source] = recognition_replicates(logits, labels, names, draws, of_image)
+def spread_of(numbers: Mapping[str, Grounding | Recognition]) -> Spread:
+    """Replicates of the numbers of a cell by source, of those that rest on any pair or image."""
+    replicates = {
+        source: found.drawn for source, found in numbers.items() if found.drawn and any(one.n for one in found.classes)
+    }
     return Spread(replicates, dict(_intervals(replicates)))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu import Counts, grounding, percent, sweep
+from xbench_fast.metrics_gpu import Counts, Pairs, grounding, percent, sweep
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
@@ -46,7 +46,7 @@ def floor(dataset: Dataset, digits: int = 3) -> tuple[str, str, int]:
                 known[key] = sweep(np.ones((1, 1, 1), np.float32), grid[None])
             parts.append(known[key])
             group.append(dataset.classes.index(finding))
-    scores = grounding(Counts.concatenate(parts), np.array(group), list(dataset.classes)).macro
+    scores = grounding(Pairs(Counts.concatenate(parts), np.array(group), list(dataset.classes))).macro
     assert scores.floor_dice is not None and scores.floor_iou is not None
     return percent(scores.floor_dice, digits), percent(scores.floor_iou, digits), len(parts)
 

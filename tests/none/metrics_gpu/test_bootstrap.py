@@ -11,17 +11,17 @@ from test_grounding import random_counts
 from xbench_fast.metrics_gpu import (
     Draws,
     GroundingOptions,
+    Pairs,
     draw_patients,
     grounding,
-    grounding_replicates,
     patient_halves,
     patient_index,
     percentile_interval,
     recognition,
-    recognition_replicates,
 )
-from xbench_fast.metrics_gpu.grounding.replicates import FIELDS, Search, searched_replicates
-from xbench_fast.metrics_gpu.recognition.replicates import RECOGNITION_FIELDS
+from xbench_fast.metrics_gpu.grounding.pairs import Search
+from xbench_fast.metrics_gpu.grounding.scores import FIELDS, groundings
+from xbench_fast.metrics_gpu.recognition.scores import FIELDS as RECOGNITION_FIELDS
 from xbench_fast.metrics_gpu.statistics.bootstrap import percentile_intervals
 
 NAMES = ["a", "b", "empty", "c"]
@@ -51,13 +51,13 @@ def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
     options = GroundingOptions(unit=unit, iou_at=iou_at, ties="expected")
     half_of = patient_halves(patient_of) if unit == "cross_fit" else None
     levels = (20, 30) if unit == "per_model" else None
-    result = grounding_replicates(counts, class_of, NAMES, draws, patient_of, options, half_of=half_of, levels=levels)
-    assert result.label == ("cross_fitted" if unit == "cross_fit" else "in_sample")
+    asked = Pairs(counts, class_of, NAMES, half_of=half_of, draws=draws, patient_of=patient_of)
+    result = grounding(asked, options, levels=levels).drawn
     undefined = 0
     for b in range(draws.replicates):
         items = drawn_items(draws, b, patient_of)
         halves = None if half_of is None else half_of[items]
-        expected = grounding(counts.take(items), class_of[items], NAMES, options, half_of=halves, levels=levels)
+        expected = grounding(Pairs(counts.take(items), class_of[items], NAMES, half_of=halves), options, levels=levels)
         for scores in (*expected.classes, expected.macro, expected.micro):
             for field in FIELDS:
                 assert same(result.of(field, scores.name)[b], getattr(scores, field)), (b, scores.name, field)
@@ -70,10 +70,10 @@ def test_fixed_thresholds_are_those_of_the_estimate(unit):
     counts, class_of, patient_of, draws = world(1)
     options = GroundingOptions(unit=unit)
     half_of = patient_halves(patient_of) if unit == "cross_fit" else None
-    fixed = grounding_replicates(counts, class_of, NAMES, draws, patient_of, options, tau="fixed", half_of=half_of)
-    rechosen = grounding_replicates(counts, class_of, NAMES, draws, patient_of, options, half_of=half_of)
+    asked = Pairs(counts, class_of, NAMES, half_of=half_of, draws=draws, patient_of=patient_of)
+    fixed, rechosen = (grounding(asked, options, tau=tau).drawn for tau in ("fixed", "rechosen"))
     assert np.array_equal(fixed.of("dice_fixed", "a"), rechosen.of("dice_fixed", "a"))
-    estimate = grounding(counts, class_of, NAMES, options, half_of=half_of)
+    estimate = grounding(Pairs(counts, class_of, NAMES, half_of=half_of), options)
     if unit == "cross_fit":
         return
     assert (fixed.of("dice_best", "a") <= rechosen.of("dice_best", "a") + 1e-12).all() or unit == "per_dataset"
@@ -94,7 +94,7 @@ def test_recognition_replicates_equal_resampled_images():
     labels[0, 3] = 1
     patient_of = rng.integers(0, 20, 50)
     draws = draw_patients(20, 15, seed=1)
-    result = recognition_replicates(logits, labels, NAMES, draws, patient_of)
+    result = recognition(logits, labels, NAMES, draws, patient_of).drawn
     for b in range(15):
         items = drawn_items(draws, b, patient_of)
         expected = recognition(logits[items], labels[items], NAMES)
@@ -139,8 +139,11 @@ def test_sums_with_unsorted_and_missing_patients():
             [sum(row[p] * v[k] for p, v in zip(patient_of, values, strict=True)) for k in range(3)]
             for row in draws.counts.astype(int)
         ]
-        np.testing.assert_allclose(draws.sums(patient_of, values), expected, rtol=1e-12)
-    assert draws.sums(np.zeros(0, int), np.zeros((0, 2))).tolist() == [[0.0, 0.0]] * 300
+        found = draws.sums(patient_of, values)
+        np.testing.assert_allclose(found[1:], expected, rtol=1e-12)
+        assert found[0].tolist() == [sum(column) for column in values.T.tolist()], "in the order of the items"
+    assert draws.sums(np.zeros(0, int), np.zeros((0, 2))).tolist() == [[0.0, 0.0]] * 301
+    assert (draws.weights[0] == 1).all() and np.array_equal(draws.weights[1:], draws.counts)
 
 
 def test_patient_numbers_and_halves():
@@ -164,7 +167,7 @@ def test_intervals_cover_the_truth():
         share = rng.beta(2, 2, 60)[patient_of]
         hits = (rng.random(len(share)) < share).astype(float)
         sums = draws.sums(patient_of, np.column_stack([np.ones(len(hits)), hits]))
-        interval = percentile_interval(sums[:, 1] / sums[:, 0])
+        interval = percentile_interval(sums[1:, 1] / sums[1:, 0])
         covered += interval.low <= 0.5 <= interval.high
     assert 0.91 <= covered / 500 <= 0.98
 
@@ -173,11 +176,13 @@ def test_misuse():
     draws = draw_patients(3, 5)
     counts, class_of, patient_of, _ = world()
     with pytest.raises(ValueError, match=r"0\.\.2"):
-        grounding_replicates(counts, class_of, NAMES, draws, patient_of)
+        grounding(Pairs(counts, class_of, NAMES, draws=draws, patient_of=patient_of))
     with pytest.raises(ValueError, match="tau is one of"):
-        grounding_replicates(counts, class_of, NAMES, draws, patient_of % 3, tau="best")
+        grounding(Pairs(counts, class_of, NAMES, draws=draws, patient_of=patient_of % 3), tau="best")
     with pytest.raises(ValueError, match="hits must"):
-        grounding_replicates(counts, class_of, NAMES, draws, patient_of % 3, hits=np.ones(2))
+        grounding(Pairs(counts, class_of, NAMES, hits=np.ones(2), draws=draws, patient_of=patient_of % 3))
+    with pytest.raises(ValueError, match="need patient_of"):
+        grounding(Pairs(counts, class_of, NAMES, draws=draws))
     with pytest.raises(ValueError, match="patient_of must have shape"):
         draws.sums(np.zeros(2, int), np.zeros((3, 1)))
     with pytest.raises(ValueError, match="patients and replicates"):
@@ -198,24 +203,18 @@ def test_searches_that_share_their_sums_are_the_single_ones(tau):
         Search(replace(options, unit=unit), (20, 30) if unit == "per_model" else None)
         for unit in ("per_class", "cross_fit", "per_dataset", "per_model", "per_image")
     ]
-    together = searched_replicates(
-        counts, class_of, NAMES, draws, patient_of, searches, tau=tau, half_of=half_of, pixels=400
-    )
+    asked = Pairs(counts, class_of, NAMES, half_of=half_of, pixels=400, draws=draws, patient_of=patient_of)
+    together = groundings(asked, searches, tau)
     for search, found in zip(searches, together, strict=True):
-        halves = half_of if search.options.unit == "cross_fit" else None
-        alone = grounding_replicates(
-            counts, class_of, NAMES, draws, patient_of, search.options,
-            tau=tau, half_of=halves, levels=search.levels, pixels=400,
-        )  # fmt: skip
-        assert found.label == alone.label and found.tau == tau
+        alone = grounding(asked, search.options, tau=tau, levels=search.levels)
+        undrawn = grounding(replace(asked, draws=None, patient_of=None), search.options, levels=search.levels)
+        assert found == alone == undrawn, "the estimates, to the last bit"
         for field in FIELDS:
             for name in (*NAMES, "macro", "micro"):
-                assert found.of(field, name) == pytest.approx(alone.of(field, name), abs=1e-12, nan_ok=True)
+                one, other = found.drawn.of(field, name), alone.drawn.of(field, name)
+                assert len(one) == draws.replicates and one == pytest.approx(other, abs=1e-12, nan_ok=True)
     with pytest.raises(ValueError, match="unit only"):
-        searched_replicates(
-            counts, class_of, NAMES, draws, patient_of,
-            [Search(options), Search(replace(options, tau_from=0.0))], pixels=400,
-        )  # fmt: skip
+        groundings(asked, [Search(options), Search(replace(options, tau_from=0.0))])
 
 
 def test_intervals_of_columns_are_those_of_each():

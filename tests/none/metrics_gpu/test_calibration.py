@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
-from xbench_fast.metrics_gpu import Counts, GroundingOptions, draw_patients, grounding, patient_halves, sweep
+from xbench_fast.metrics_gpu import Counts, GroundingOptions, Pairs, draw_patients, grounding, patient_halves, sweep
 from xbench_fast.metrics_gpu.grounding.calibration import (
     EMPTY,
     METHODS,
@@ -19,7 +19,7 @@ from xbench_fast.metrics_gpu.grounding.calibration import (
     isotonic_map,
 )
 from xbench_fast.metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
-from xbench_fast.metrics_gpu.statistics.mean_bootstrap import band, class_means, macro_means, mean_replicates
+from xbench_fast.metrics_gpu.statistics.class_means import band, class_means
 from xbench_fast.metrics_gpu.sweep.maps import quantile_map, scaled_map
 from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
 
@@ -241,7 +241,7 @@ def test_calibrated_levels_are_sought_as_the_options_say(unit):
     assert all((found >= 1).all() for found in levels.values())
     plain = calibrated_levels(counts, class_of, half_of)
     assert (plain["best"] == 0).any() and (plain["isotonic_half_dice"] == 0).any()
-    found = grounding(counts, class_of, list("abc"), options).macro.dice_best
+    found = grounding(Pairs(counts, class_of, list("abc")), options).macro.dice_best
     assert np.mean([dice_at(counts, levels["best"])[class_of == c].mean() for c in range(3)]) == pytest.approx(found)
     with pytest.raises(ValueError, match="per_class or per_dataset, not per_image"):
         calibrated_levels(counts, class_of, half_of, options=GroundingOptions(unit="per_image"))
@@ -265,12 +265,12 @@ def test_quantile_thresholds_mark_the_same_area_in_every_map():
             assert (ranked >= np.float32(tau)).mean() == pytest.approx(1 - tau, abs=2 / ranked.size)
 
 
-def test_mean_replicates_by_loops():
+def test_class_means_by_loops():
     rng = np.random.default_rng(9)
     values, class_of, patients = rng.random((20, 3)), rng.integers(0, 2, 20), rng.integers(0, 7, 20)
     draws = draw_patients(7, 40, seed=1)
-    found = mean_replicates(values, class_of, 3, draws, patients)
-    for b, counts in enumerate(draws.counts):
+    found = class_means(values, class_of, 3, draws, patients)
+    for b, counts in enumerate([np.ones(7, int), *draws.counts]):
         rows = [p for p in range(20) for _ in range(counts[patients[p]])]
         means = [
             np.mean([values[p] for p in rows if class_of[p] == c], axis=0)
@@ -284,17 +284,13 @@ def test_mean_replicates_by_loops():
             )
         assert found.macro[b] == pytest.approx(np.mean(means, axis=0))
     assert np.isnan(found.classes[:, 2]).all()
-    means = class_means(values, class_of, 3)
-    assert macro_means(means) == pytest.approx((values[class_of == 0].mean(0) + values[class_of == 1].mean(0)) / 2)
-    low, high = band(found.macro)
-    assert low == pytest.approx(np.percentile(found.macro, 2.5, axis=0)) and (low < high).all()
+    low, high = band(found.macro[1:])
+    assert low == pytest.approx(np.percentile(found.macro[1:], 2.5, axis=0)) and (low < high).all()
     assert np.isnan(band(found.classes[:, 2])).all()
-    empty = mean_replicates(np.zeros((0, 2)), np.zeros(0, int), 0, draws, np.zeros(0, int))
-    assert (
-        empty.macro.shape == (40, 2) and np.isnan(macro_means(class_means(np.zeros((0, 2)), np.zeros(0, int), 0))).all()
-    )
+    empty = class_means(np.zeros((0, 2)), np.zeros(0, int), 0, draws, np.zeros(0, int))
+    assert empty.macro.shape == (41, 2) and np.isnan(empty.macro).all()
     for arguments, words in [((values, class_of[1:], 3), "do not fit"), ((values, class_of, 1), "must lie")]:
         with pytest.raises(ValueError, match=words):
-            mean_replicates(*arguments, draws, patients)
+            class_means(*arguments, draws, patients)
     with pytest.raises(ValueError, match="between 0 and 1"):
         band(found.macro, 1.0)

@@ -17,7 +17,7 @@ from xbench_fast.metrics_gpu import (
     draw_patients,
     holm,
     paired_difference,
-    recognition_replicates,
+    recognition,
     wilson_interval,
 )
 
@@ -92,7 +92,7 @@ def test_delong_and_the_bootstrap_agree():
     label = (rng.random(800) < 0.3).astype(int)
     score = rng.standard_normal(800) + 0.8 * label
     found = auc_estimate(score, label)
-    replicates = recognition_replicates(score[:, None], label[:, None], ["x"], draw_patients(800), np.arange(800))
+    replicates = recognition(score[:, None], label[:, None], ["x"], draw_patients(800), np.arange(800)).drawn
     spread = replicates.of("auc", "x").std()
     assert spread == pytest.approx(math.sqrt(found.variance), rel=0.1)
 

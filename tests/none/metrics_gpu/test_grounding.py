@@ -9,6 +9,7 @@ import pytest
 from xbench_fast.metrics_gpu import (
     Counts,
     GroundingOptions,
+    Pairs,
     dice_curves,
     grounding,
     iou_curves,
@@ -76,7 +77,7 @@ def test_every_option_against_loops(unit, iou_at, tau_from):
     counts = random_counts(rng)
     names = ["a", "b", "empty", "c"]
     class_of = rng.choice([0, 1, 3], len(counts))
-    result = grounding(counts, class_of, names, GroundingOptions(tau_from=tau_from, unit=unit, iou_at=iou_at))
+    result = grounding(Pairs(counts, class_of, names), GroundingOptions(tau_from=tau_from, unit=unit, iou_at=iou_at))
     dice, iou = naive_curves(counts)
     first = 0 if tau_from == 0.0 else 1
     levels = range(first, 101)
@@ -140,10 +141,10 @@ def test_searches_are_ordered():
     counts = random_counts(rng, 60)
     class_of = rng.integers(0, 3, 60)
     value = {
-        unit: grounding(counts, class_of, "abc", GroundingOptions(unit=unit)).macro.dice_best
+        unit: grounding(Pairs(counts, class_of, "abc"), GroundingOptions(unit=unit)).macro.dice_best
         for unit in ("per_dataset", "per_class", "per_image")
     }
-    result = grounding(counts, class_of, "abc")
+    result = grounding(Pairs(counts, class_of, "abc"))
     assert result.macro.floor_dice <= value["per_dataset"] <= value["per_class"] <= value["per_image"]
     for scores in result.classes:
         assert scores.dice_best >= max(scores.floor_dice, scores.dice_fixed)
@@ -152,15 +153,15 @@ def test_searches_are_ordered():
 def test_equal_means_take_the_smallest_threshold():
     area = [steps((0, 100), (1, 10))]
     counts = counts_of(area, [steps((0, 10), (1, 10))], [10])
-    scores = grounding(counts, np.array([0]), ["x"]).classes[0]
+    scores = grounding(Pairs(counts, np.array([0]), ["x"])).classes[0]
     assert scores.best_tau == 0.01 and scores.dice_best == 1.0 and scores.iou_best == 1.0
 
 
 def test_the_search_from_one_per_cent_can_fall_below_the_floor():
     counts = counts_of([steps((0, 100), (1, 50))], [steps((0, 30), (1, 0))], [30])
     floor = 2 * 30 / 130
-    assert grounding(counts, np.array([0]), ["x"]).classes[0].dice_best == pytest.approx(floor)
-    late = grounding(counts, np.array([0]), ["x"], GroundingOptions(tau_from=0.01)).classes[0]
+    assert grounding(Pairs(counts, np.array([0]), ["x"])).classes[0].dice_best == pytest.approx(floor)
+    late = grounding(Pairs(counts, np.array([0]), ["x"]), GroundingOptions(tau_from=0.01)).classes[0]
     assert late.dice_best == 0 and late.best_tau == 0.01 and late.floor_dice == pytest.approx(floor)
 
 
@@ -172,8 +173,8 @@ def test_iou_at_its_own_threshold_differs_from_the_joint_one():
     dice, iou = naive_curves(counts)
     k_dice = max(range(101), key=lambda k: (dice[0][k] + dice[1][k], -k))
     k_iou = max(range(101), key=lambda k: (iou[0][k] + iou[1][k], -k))
-    joint = grounding(counts, np.zeros(2, int), ["x"]).classes[0]
-    own = grounding(counts, np.zeros(2, int), ["x"], GroundingOptions(iou_at="independent")).classes[0]
+    joint = grounding(Pairs(counts, np.zeros(2, int), ["x"])).classes[0]
+    own = grounding(Pairs(counts, np.zeros(2, int), ["x"]), GroundingOptions(iou_at="independent")).classes[0]
     assert joint.iou_tau == joint.best_tau == k_dice / 100 and own.iou_tau == k_iou / 100
     assert own.iou_best >= joint.iou_best
 
@@ -191,30 +192,30 @@ def test_pointing_ties():
     assert pointing_hits(counts, "any").tolist() == [1, 1, 0]
     assert pointing_hits(counts, "expected").tolist() == [2 / 8, 1, 0]
     for rule, expected in (("first", 1 / 3), ("any", 2 / 3), ("expected", 1.25 / 3)):
-        result = grounding(counts, np.zeros(3, int), ["x"], GroundingOptions(ties=rule))
+        result = grounding(Pairs(counts, np.zeros(3, int), ["x"]), GroundingOptions(ties=rule))
         assert result.classes[0].pointing == pytest.approx(expected) and result.classes[0].degenerate == 1
 
 
 def test_curves_refuse_pairs_without_region():
     counts = counts_of([steps((0, 4))] * 2, [steps((0, 1)), steps((0, 0))], [1, 0])
-    for function in (dice_curves, iou_curves, lambda c: grounding(c, np.zeros(2, int), ["x"])):
+    for function in (dice_curves, iou_curves, lambda c: grounding(Pairs(c, np.zeros(2, int), ["x"]))):
         with pytest.raises(ValueError, match=r"1 pairs have no region .*pair 1"):
             function(counts)
 
 
 def test_no_pair_at_all():
-    result = grounding(Counts.empty(), np.zeros(0, int), ["x", "y"])
+    result = grounding(Pairs(Counts.empty(), np.zeros(0, int), ["x", "y"]))
     assert result.macro.n == 0 and result.macro.pointing is None and result.micro.dice_best is None
-    shared = grounding(Counts.empty(), np.zeros(0, int), ["x"], GroundingOptions(unit="per_dataset"))
+    shared = grounding(Pairs(Counts.empty(), np.zeros(0, int), ["x"]), GroundingOptions(unit="per_dataset"))
     assert shared.macro.best_tau is None
 
 
 def test_misuse():
     counts = counts_of([steps((0, 4))], [steps((0, 1))], [1])
     with pytest.raises(ValueError, match="shape"):
-        grounding(counts, np.zeros(2, int), ["x"])
+        grounding(Pairs(counts, np.zeros(2, int), ["x"]))
     with pytest.raises(ValueError, match=r"0\.\.0, got 1\.\.1"):
-        grounding(counts, np.ones(1, int), ["x"])
+        grounding(Pairs(counts, np.ones(1, int), ["x"]))
     for options in ({"tau_from": 0.5}, {"ties": "last"}, {"unit": "per_pixel"}, {"iou_at": "both"}):
         with pytest.raises(ValueError, match=next(iter(options))):
             GroundingOptions(**options)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.metrics_gpu import THRESHOLDS, Counts, GroundingOptions, grounding, percent, recognition, sweep
+from xbench_fast.metrics_gpu import THRESHOLDS, Counts, GroundingOptions, Pairs, grounding, percent, recognition, sweep
 
 NATIVE, GRID = 1024, 224
 FLOOR = np.array([i * NATIVE // GRID for i in range(GRID)])  # floor-nearest, docs/datasets.md §0.3
 
 
 def one_class(counts: Counts, **options):
-    return grounding(counts, np.zeros(len(counts), int), ["only"], GroundingOptions(**options)).classes[0]
+    return grounding(Pairs(counts, np.zeros(len(counts), int), ["only"]), GroundingOptions(**options)).classes[0]
 
 
 def all_ones(masks):

@@ -7,6 +7,7 @@ import pytest
 from xbench_fast.metrics_gpu import (
     PROTOCOLS,
     GroundingOptions,
+    Pairs,
     grounding,
     pointing_hits,
     protocol,
@@ -35,7 +36,9 @@ def scores(name, grids, masks):
     hits = None
     if chosen.pointing_from_default:
         hits = pointing_hits(sweep(grids, masks, upsample=chosen.upsample), chosen.options.ties)
-    return grounding(counts, np.zeros(len(counts), int), ["x"], chosen.options, hits=hits, pixels=224 * 224).classes[0]
+    return grounding(
+        Pairs(counts, np.zeros(len(counts), int), ["x"], hits=hits, pixels=224 * 224), chosen.options
+    ).classes[0]
 
 
 def dice(marked, mask):
@@ -76,16 +79,19 @@ def test_chexlocalize_compares_strictly():
     counts, plain = sweep(grids, masks, comparison=">"), sweep(grids, masks)
     assert (counts.area[:, 0] < 224 * 224).all() and (counts.area[:, 100] == 0).all()
     assert (plain.area[:, 100] >= 1).all() and (counts.area <= plain.area).all()
-    assert found.floor_dice == grounding(plain, np.zeros(12, int), ["x"]).classes[0].floor_dice
+    assert found.floor_dice == grounding(Pairs(plain, np.zeros(12, int), ["x"])).classes[0].floor_dice
     with pytest.raises(ValueError, match="give the number of pixels"):
-        grounding(counts, np.zeros(12, int), ["x"])
+        grounding(Pairs(counts, np.zeros(12, int), ["x"]))
 
 
 def test_paper_and_default():
     grids, masks = world(3)
     found, default = scores("paper", grids, masks), scores("default", grids, masks)
     assert protocol("default").options == GroundingOptions() and default.dice_best >= found.dice_best
-    assert found == grounding(sweep(grids, masks), np.zeros(12, int), ["x"], GroundingOptions(tau_from=0.01)).classes[0]
+    assert (
+        found
+        == grounding(Pairs(sweep(grids, masks), np.zeros(12, int), ["x"]), GroundingOptions(tau_from=0.01)).classes[0]
+    )
 
 
 def test_every_protocol_is_complete():

@@ -10,6 +10,7 @@ from scipy import stats
 from test_grounding import random_counts
 from xbench_fast.metrics_gpu import (
     GroundingOptions,
+    Pairs,
     correlation,
     draw_patients,
     grounding,
@@ -125,7 +126,7 @@ def test_strata():
 def test_size_strata_are_grounding_of_their_pairs():
     counts = random_counts(np.random.default_rng(1))
     pixels = int(counts.area[0, 0])
-    strata = size_strata(counts, pixels)
+    strata = size_strata(Pairs(counts, np.zeros(len(counts), int), ["all"]), pixels).strata
     share = counts.region / pixels
     for (low, high), stratum in zip([(0, 0.005), (0.005, 0.02), (0.02, 0.08), (0.08, 2)], strata, strict=True):
         chosen = (share >= low) & (share < high)
@@ -133,7 +134,7 @@ def test_size_strata_are_grounding_of_their_pairs():
         if not chosen.any():
             assert stratum.mean_fraction is None and stratum.above_chance is None
             continue
-        alone = grounding(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"]).classes[0]
+        alone = grounding(Pairs(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"])).classes[0]
         assert (alone.dice_best, alone.pointing) == pytest.approx((stratum.scores.dice_best, stratum.scores.pointing))
         assert stratum.mean_fraction == pytest.approx(share[chosen].mean())
         assert stratum.above_chance == pytest.approx(alone.pointing - share[chosen].mean())
@@ -145,11 +146,15 @@ def test_size_strata_with_halves_and_other_hits():
     counts = random_counts(rng)
     pixels, half_of, hits = int(counts.area[0, 0]), rng.integers(0, 2, len(counts)), rng.random(len(counts))
     options = GroundingOptions(unit="cross_fit")
-    strata = size_strata(counts, pixels, options, half_of=half_of, hits=hits, tertiles=True)
+    strata = size_strata(
+        Pairs(counts, np.zeros(len(counts), int), ["all"], half_of=half_of, hits=hits), pixels, options, tertiles=True
+    ).strata
     index, _ = strata_of(counts.region, pixels, tertiles=True)
     for place, stratum in enumerate(strata):
         chosen = index == place
-        alone = grounding(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"], options, half_of=half_of[chosen])
+        alone = grounding(
+            Pairs(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"], half_of=half_of[chosen]), options
+        )
         assert stratum.scores.dice_best == pytest.approx(alone.macro.dice_best)
         assert stratum.scores.pointing == pytest.approx(hits[chosen].mean())
 
@@ -172,7 +177,7 @@ def test_distance_to_the_region():
     chosen = counts.take(counts.region > 0)
     hits = tolerant_hits(found, 3)[counts.region > 0]
     assert 0 < hits.mean() < 1
-    assert grounding(chosen, np.zeros(len(chosen), int), ["x"], hits=hits).classes[0].pointing == pytest.approx(
+    assert grounding(Pairs(chosen, np.zeros(len(chosen), int), ["x"], hits=hits)).classes[0].pointing == pytest.approx(
         hits.mean()
     )
     with pytest.raises(ValueError, match="do not fit"):
@@ -197,7 +202,7 @@ def test_cross_fit_by_loops(iou_at, tau_from):
     class_of[:1] = 2
     half_of = patient_halves(rng.integers(0, 9, len(counts)))
     options = GroundingOptions(unit="cross_fit", iou_at=iou_at, tau_from=tau_from)
-    result = grounding(counts, class_of, ["a", "b", "c"], options, half_of=half_of)
+    result = grounding(Pairs(counts, class_of, ["a", "b", "c"], half_of=half_of), options)
     assert result.options.label == "cross_fitted" and GroundingOptions().label == "in_sample"
     dice, iou = curves(counts)
     first = round(100 * tau_from)
@@ -215,7 +220,7 @@ def test_cross_fit_by_loops(iou_at, tau_from):
         scores = result.classes[c]
         assert (scores.dice_best, scores.iou_best) == pytest.approx((np.mean(got_dice), np.mean(got_iou)), abs=1e-12)
         assert scores.best_tau is None
-    tuned = grounding(counts, class_of, ["a", "b", "c"], GroundingOptions(tau_from=tau_from))
+    tuned = grounding(Pairs(counts, class_of, ["a", "b", "c"]), GroundingOptions(tau_from=tau_from))
     assert tuned.classes[0].dice_best >= result.classes[0].dice_best
 
 
@@ -228,7 +233,7 @@ def test_one_threshold_for_a_model():
     k, k_iou = model_levels(sets)
     assert k == k_iou == mean.argmax()
     options = GroundingOptions(unit="per_model")
-    result = grounding(*sets[0], ["a", "b"], options, levels=(k, k_iou))
+    result = grounding(Pairs(*sets[0], ["a", "b"]), options, levels=(k, k_iou))
     assert result.macro.best_tau == k / 100
     assert result.classes[1].dice_best == pytest.approx(curves(sets[0][0])[0][sets[0][1] == 1, k].mean())
     assert model_levels([]) is None
@@ -237,15 +242,15 @@ def test_one_threshold_for_a_model():
 def test_searches_say_what_they_need():
     counts = random_counts(np.random.default_rng(0), 4)
     zero = np.zeros(4, int)
-    for unit, arguments, words in [
-        ("cross_fit", {}, "needs half_of"),
-        ("per_class", {"half_of": zero}, "needs half_of"),
-        ("per_model", {}, "needs levels"),
-        ("per_class", {"levels": (1, 1)}, "needs levels"),
-        ("cross_fit", {"half_of": zero + 2}, "0 and 1"),
-        ("per_model", {"levels": (0, 101)}, "levels must lie"),
-        ("per_class", {"hits": np.ones(3)}, "hits must"),
-        ("per_class", {"pixels": 5}, "more pixels than 5"),
+    for unit, told, levels, words in [
+        ("cross_fit", {}, None, "needs half_of"),
+        ("per_model", {}, None, "needs levels"),
+        ("per_class", {}, (1, 1), "needs levels"),
+        ("cross_fit", {"half_of": zero + 2}, None, "0 and 1"),
+        ("cross_fit", {"half_of": zero[1:]}, None, "4 values of 0 and 1"),
+        ("per_model", {}, (0, 101), "levels must lie"),
+        ("per_class", {"hits": np.ones(3)}, None, "hits must"),
+        ("per_class", {"pixels": 5}, None, "more pixels than 5"),
     ]:
         with pytest.raises(ValueError, match=words):
-            grounding(counts, zero, ["a"], GroundingOptions(unit=unit), **arguments)
+            grounding(Pairs(counts, zero, ["a"], **told), GroundingOptions(unit=unit), levels=levels)

@@ -12,6 +12,7 @@ from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report, rows_of
 from xbench_fast.metrics_gpu import (
     GroundingOptions,
+    Pairs,
     auc_difference,
     grounding,
     holm,
@@ -63,9 +64,10 @@ def test_replicates_equal_resampled_patients(results: Results) -> None:
         drawn = patients.draws.counts[b]
         pairs, images = np.repeat(np.arange(len(of_pair)), drawn[of_pair]), np.repeat(np.arange(28), drawn[of_image])
         counts, class_of = rows.counts.take(pairs), rows.class_of[pairs]
-        found = grounding(counts, class_of, rows.findings)
+        found = grounding(Pairs(counts, class_of, rows.findings))
         fitted = grounding(
-            counts, class_of, rows.findings, GroundingOptions(unit="cross_fit"), half_of=patients.half[of_pair[pairs]]
+            Pairs(counts, class_of, rows.findings, half_of=patients.half[of_pair[pairs]]),
+            GroundingOptions(unit="cross_fit"),
         )
         seen = recognition(rows.logits[images], rows.labels[images], rows.findings)
         pair = recognition((rows.logits.astype(float) - rows.negatives)[images], rows.labels[images], rows.findings)

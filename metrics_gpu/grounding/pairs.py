@@ -1,0 +1,88 @@
+"""What grounding is scored on and how its best thresholds are sought, as two values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..statistics.bootstrap import Draws
+from ..sweep.counts import Counts
+from ..sweep.thresholds import LEVELS
+from .curves import dice_curves, iou_curves
+from .options import GroundingOptions
+
+__all__ = ["Pairs", "Search", "with_floor"]
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The P pairs of one (model, dataset) that count.
+
+    class_of: integers [P], index into `names` of each pair's class; a class may have no pair.
+    half_of: integers [P] of 0 and 1, which half each pair's patient is in (`patient_halves`); `cross_fit` needs it.
+    hits: float [P], pointing hits to use instead of the counts' own, as those within a tolerance
+        (`tolerance.tolerant_hits`).
+    pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark them all
+        (another normalisation or comparison than the default's).
+    draws: of the patients of the dataset, for replicates; patient_of: integers [P], the patient of each pair.
+    Raises ValueError if they do not fit together.
+    """
+
+    counts: Counts
+    class_of: NDArray[np.integer]
+    names: Sequence[str]
+    half_of: NDArray[np.integer] | None = None
+    hits: Float | None = None
+    pixels: int | None = None
+    draws: Draws | None = None
+    patient_of: NDArray[np.intp] | None = None
+
+    def __post_init__(self) -> None:
+        pairs, classes, class_of = len(self.counts), len(self.names), np.asarray(self.class_of)
+        if class_of.shape != (pairs,):
+            raise ValueError(f"class_of must have shape {(pairs,)}, got {class_of.shape}")
+        if pairs and not (class_of.min() >= 0 and class_of.max() < classes):
+            raise ValueError(f"class_of must lie in 0..{classes - 1}, got {class_of.min()}..{class_of.max()}")
+        if self.half_of is not None and (np.shape(self.half_of) != (pairs,) or not np.isin(self.half_of, (0, 1)).all()):
+            raise ValueError(f"half_of must hold {pairs} values of 0 and 1")
+        if self.hits is not None and np.shape(self.hits) != (pairs,):
+            raise ValueError(f"hits must have shape {(pairs,)}, got {np.shape(self.hits)}")
+
+
+@dataclass(frozen=True)
+class Search:
+    """One way to seek best thresholds: its options, and for `per_model` the levels of Dice and IoU.
+
+    `model_levels` finds those over all datasets. Raises ValueError for levels without `per_model`, or the other way
+    round.
+    """
+
+    options: GroundingOptions
+    levels: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.levels is not None) != (self.options.unit == "per_model"):
+            raise ValueError("per_model needs levels, and only per_model")
+        if self.levels is not None and not all(0 <= k < LEVELS for k in self.levels):
+            raise ValueError(f"levels must lie in 0..{LEVELS - 1}, got {self.levels}")
+
+
+def with_floor(counts: Counts, pixels: int | None = None) -> tuple[Float, Float]:
+    """Dice and IoU of each pair at each threshold and, as column 101, of the all-ones mask: two float64 [P, 102].
+
+    Raises ValueError if a pair has no region, or has more pixels than `pixels`.
+    """
+    dice, iou = dice_curves(counts), iou_curves(counts)
+    every = counts.area[:, 0] if pixels is None else np.full(len(counts), pixels)
+    if (every < np.maximum(counts.area[:, 0], counts.region)).any():
+        raise ValueError(f"the evaluation grid has more pixels than {pixels}")
+    if pixels is None and ((counts.overlap[:, 0] != counts.region).any() or len(np.unique(every)) > 1):
+        raise ValueError("these counts do not mark every pixel at their first threshold: give the number of pixels")
+    region = counts.region.astype(np.int64)
+    floor_dice, floor_iou = 2.0 * region / (every + region), region / np.maximum(every, 1)
+    return np.column_stack([dice, floor_dice]), np.column_stack([iou, floor_iou])
