@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.comparing.model_differences import find_differences
-from xbench_fast.runtime.evaluation.scoring import Row, rows_table
+from xbench_fast.runtime.evaluation.scoring import ResultRow, rows_table
 from xbench_fast.runtime.reporting.illustrate import illustrate
 from xbench_fast.runtime.reporting.report import TITLE, Report, write_report
 from xbench_fast.runtime.reporting.tables import all_tables
@@ -98,7 +98,7 @@ def simulate(cases, positives, model, dataset):
     for case in range(cases):
         for column, name in enumerate(positives):
             label = int(case in held[name])
-            row = Row(f"{dataset}-{case}", f"patient {int(case / 1.2)}", name, "ok", None, label)
+            row = ResultRow(f"{dataset}-{case}", f"patient {int(case / 1.2)}", name, "ok", None, label)
             row.logit = np.float32(logits[case, column] + skill * label)
             row.region_area, row.rescued = 0, False
             if label:

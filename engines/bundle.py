@@ -16,6 +16,7 @@ from .errors import BundleError
 from .manifest import FileRecord, GraphSpec, Manifest
 from .manifest_json import MAX_JSON_BYTES, parse_manifest, safe_relative
 from .prompts import PromptSet
+from .registry import did_you_mean
 from .replacing import put, sibling, turn
 
 __all__ = ["PLANS", "Bundle", "change_bundle", "find_bundles", "sha256_of", "write_bundle"]
@@ -82,10 +83,8 @@ class Bundle:
         """The prompt set `name`. Raises BundleError, listing the sets there are."""
         record = self.manifest.prompt_sets.get(name)
         if record is None:
-            have = ", ".join(sorted(self.manifest.prompt_sets)) or "none"
-            raise BundleError(
-                f"The bundle {self.path} has no prompt set '{name}' (it has: {have}); export it with one."
-            )
+            hint = did_you_mean(name, sorted(self.manifest.prompt_sets))
+            raise BundleError(f"The bundle {self.path} has no prompt set '{name}': {hint}; export it with one.")
         shape = tuple(int(n) for n in self.graph("image").inputs[1].shape[1:])
         return PromptSet.load(name, record, self.path / record.file, shape)
 

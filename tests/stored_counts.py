@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xbench_fast.runtime.evaluation.scoring import Row, rows_table
+from xbench_fast.runtime.evaluation.scoring import ResultRow, rows_table
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.schema import result_schema
 from xbench_fast.runtime.results.storage import KEY_FIELD
@@ -16,14 +16,14 @@ PIXELS = 224 * 224
 CLASSES = ("Mass", "Effusion", "Edema")
 
 
-def random_rows(seed: int, *, negative: bool = False) -> list[Row]:
+def random_rows(seed: int, *, negative: bool = False) -> list[ResultRow]:
     """30 cases x 3 classes; Edema has neither a region nor a positive label; cases 4 and 5 have no image."""
     rng, prompts, maps = (np.random.default_rng(seed + more) for more in (0, 1000, 2000))
     rows = []
     for index in range(30):
         for finding in CLASSES:
             label = None if finding == "Effusion" and index % 7 == 0 else int(finding != "Edema" and rng.random() < 0.6)
-            row = Row(f"c{index}", f"p{index // 2}", finding, "ok", None, label)
+            row = ResultRow(f"c{index}", f"p{index // 2}", finding, "ok", None, label)
             rows.append(row)
             if index in (4, 5):
                 row.status, row.reason = ("missing", "unreadable")[index - 4], "no image"
@@ -45,7 +45,7 @@ def random_rows(seed: int, *, negative: bool = False) -> list[Row]:
     return rows
 
 
-def other_answers(rows: list[Row], seed: int, *, negative: bool = False) -> list[Row]:
+def other_answers(rows: list[ResultRow], seed: int, *, negative: bool = False) -> list[ResultRow]:
     """What another model says to the same images, labels and regions."""
     rng = np.random.default_rng(seed)
     answers = []
@@ -75,7 +75,7 @@ def add_cell(
     run: RunDirectory,
     model: str,
     dataset: str,
-    rows: list[Row],
+    rows: list[ResultRow],
     weights: str = "published",
     limit: int | None = None,
     **details: Any,

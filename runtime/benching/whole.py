@@ -16,7 +16,7 @@ from ...metrics_gpu.sweep.sweep import sweep
 from ..cache.prepared_set import PreparedSet
 from ..cache.preparing import prepare
 from ..datasets.base import Case
-from ..evaluation.cell import Cell
+from ..evaluation.cell import CellWork
 from ..evaluation.decoding import PixelSource, direct_source
 from ..evaluation.measure import Measure
 from ..evaluation.runner import compute_anywhere
@@ -50,13 +50,13 @@ def end_to_end(
     cases = films_as_cases(paths, prompts.findings, plan.seed)
     measure = Measure(protocol("default"), sweep)
     batch = alone.batch or plan.batches[0]
-    made: list[Cell] = []
+    made: list[CellWork] = []
 
     def run(source: PixelSource) -> Callable[[int], None]:
         def work(repeat: int) -> None:
             files = CellFiles(folder, scenario, f"{repeat + 1:06d}{scenario}".ljust(64, "0"))
             made.append(
-                Cell(
+                CellWork(
                     model=engine.bundle.name,
                     dataset="bench",
                     prompts=prompts,
@@ -101,7 +101,7 @@ def _source(scenario: str, subject: Subject, plan: Plan, cases: list[Case], fold
         yield images.source(geometry)
 
 
-def _problems(cell: Cell, subject: Subject, source: PixelSource) -> list[str]:
+def _problems(cell: CellWork, subject: Subject, source: PixelSource) -> list[str]:
     """Stored logits against onnxruntime-cpu, stored counts against a loop over the pixels of the stored map."""
     import pyarrow.parquet as pq
 

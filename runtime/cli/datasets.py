@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...engines.errors import ConfigError, XBenchError
+from ...engines.errors import XBenchError
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
 from .options import config_option, data_options, json_option, resolve_config
@@ -59,16 +59,12 @@ def check(
     """Audit the dataset NAME: files, annotations, regions, and the counts of the official release."""
     # The flags may stand before or after the word check.
     config = resolve_config(config_file or above[0], (), above[1] + data, above[2] + data_options)
-    if name not in config.datasets:
-        known = ", ".join(config.datasets) or "none"
-        raise ConfigError(
-            f"The dataset '{name}' is not configured; give its folder with --data {name}=PATH (configured: {known})."
-        )
     from ..datasets.audit import audit
-    from ..evaluation.pairing import load_dataset
+    from ..evaluation.pairing import load_dataset, select_datasets
     from .audit_view import show_audit
 
-    return show_audit(audit(load_dataset(config.datasets[name]).dataset, decode=decode), as_json or above[3])
+    (chosen,) = select_datasets(config, [name])
+    return show_audit(audit(load_dataset(chosen).dataset, decode=decode), as_json or above[3])
 
 
 def _describe(item: DatasetConfig) -> dict[str, Any]:

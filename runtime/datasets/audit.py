@@ -18,13 +18,13 @@ from ..images.decode import is_there, read_grey
 from .base import Case, Dataset, OfficialCounts, Region
 from .regions import AtLeast, Boxes, Union, region_grid
 
-__all__ = ["Audit", "Check", "audit"]
+__all__ = ["Audit", "AuditCheck", "audit"]
 
 _NAMED = 20  # examples kept of each kind; the counts are complete
 
 
 @dataclass(frozen=True)
-class Check:
+class AuditCheck:
     """A count of the complete official set (docs/datasets.md) beside the one found."""
 
     name: str
@@ -85,7 +85,7 @@ class Audit:
     notes: Mapping[str, int]
     note_texts: tuple[str, ...]
     is_official: bool | None
-    checks: tuple[Check, ...]
+    checks: tuple[AuditCheck, ...]
 
     @property
     def passed(self) -> bool:
@@ -263,14 +263,14 @@ def _labels(dataset: Dataset, cases: Sequence[Case], value: int | None) -> dict[
     return {finding: counts[finding] for finding in dataset.classes}
 
 
-def _checks(official: OfficialCounts | None, cases: int, regions: _Regions) -> tuple[Check, ...]:
+def _checks(official: OfficialCounts | None, cases: int, regions: _Regions) -> tuple[AuditCheck, ...]:
     if official is None:
         return ()
-    checks = [Check("cases", official.cases, cases)]
+    checks = [AuditCheck("cases", official.cases, cases)]
     if official.pairs is not None:
-        checks.append(Check("pairs", official.pairs, sum(regions.pairs.values())))
+        checks.append(AuditCheck("pairs", official.pairs, sum(regions.pairs.values())))
     if official.boxes is not None:
-        checks.append(Check("boxes", official.boxes, sum(regions.boxes.values())))
-    checks += [Check(f"pairs of {f}", number, regions.pairs[f]) for f, number in official.pairs_per_class.items()]
-    checks += [Check(f"boxes of {f}", number, regions.boxes[f]) for f, number in official.boxes_per_class.items()]
+        checks.append(AuditCheck("boxes", official.boxes, sum(regions.boxes.values())))
+    checks += [AuditCheck(f"pairs of {f}", number, regions.pairs[f]) for f, number in official.pairs_per_class.items()]
+    checks += [AuditCheck(f"boxes of {f}", number, regions.boxes[f]) for f, number in official.boxes_per_class.items()]
     return tuple(checks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, DataError
+from ...engines.registry import did_you_mean
 from ..host.paths import has_file, has_folder
 
 __all__ = ["Case", "Dataset", "Note", "OfficialCounts", "Region"]
@@ -98,10 +98,8 @@ class Dataset(ABC):
         self.root = Path(root)
         for key in options:
             if key not in self.option_help:
-                close = difflib.get_close_matches(key, self.option_help, n=1)
-                guess = f"did you mean '{close[0]}'? " if close else ""
-                known = ", ".join(self.option_help) or "none"
-                raise ConfigError(f"The dataset '{self.name}' has no option '{key}': {guess}known are {known}.")
+                hint = did_you_mean(key, self.option_help)
+                raise ConfigError(f"The dataset '{self.name}' has no option '{key}': {hint}.")
         if not has_folder(self.root):
             raise DataError(
                 f"The folder {self.root} of the dataset '{self.name}' does not exist or may not be entered; correct "

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
 from .base import Case, Dataset, Note
 from .files import ImageFolder, fail, number, read_csv
 from .regions import Boxes
@@ -87,8 +88,8 @@ class CsvBoxes(Dataset):
         unknown = [key for key in given if key not in _NAMES]
         if unknown:
             raise ConfigError(
-                f"The option 'columns' of the dataset '{self.name}' names '{unknown[0]}'; "
-                f"known are {', '.join(_NAMES)}."
+                f"The option 'columns' of the dataset '{self.name}' names '{unknown[0]}': "
+                f"{did_you_mean(unknown[0], _NAMES)}."
             )
         return {name: given.get(name, name).strip() for name in _NAMES}
 

@@ -17,21 +17,21 @@ from ...engines.prompts import PromptSet
 from ..images.decode import decode_ahead
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
-from .decoding import Decoded, PixelSource, decode_case
+from .decoding import DecodedCase, PixelSource, decode_case
 from .measure import Measure
-from .scoring import Queries, Row, fill_rows, in_order, prompt_mean, rows_table, wanted_pairs
+from .scoring import Queries, ResultRow, fill_rows, in_order, prompt_mean, rows_table, wanted_pairs
 
 if TYPE_CHECKING:
     from ..datasets.base import Case
 
-__all__ = ["Cell", "batches", "compute_cell"]
+__all__ = ["CellWork", "batches", "compute_cell"]
 
 T = TypeVar("T")
 _SWEEPS_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellWork:
     """What one cell computes, and how: `findings`: class of the dataset -> finding of the prompt set."""
 
     model: str
@@ -51,7 +51,7 @@ class Cell:
         return -(-len(self.cases) // self.chunk)
 
 
-def compute_cell(cell: Cell, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
+def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
     """Computes the chunks that are not on disk yet, merges all of them and leaves the cell finished.
 
     Three things overlap: decoding in `cell.workers` threads, the engine in this thread, the sweep in one more.
@@ -74,8 +74,8 @@ def compute_cell(cell: Cell, engine: Engine, measure: Measure, advance: Callable
     sweeper = ThreadPoolExecutor(1, thread_name_prefix="sweep")
     try:
         for index in remaining:
-            rows: list[Row] = []
-            pending: deque[Future[list[Row]]] = deque()
+            rows: list[ResultRow] = []
+            pending: deque[Future[list[ResultRow]]] = deque()
             for batch in batches(islice(decoded, len(_chunk(cell, index))), cell.batch):
                 pending.append(_start(sweeper, batch, engine, cell, queries, measure))
                 if len(pending) > _SWEEPS_IN_FLIGHT:
@@ -91,7 +91,7 @@ def compute_cell(cell: Cell, engine: Engine, measure: Measure, advance: Callable
     return cases
 
 
-def _chunk(cell: Cell, index: int) -> Sequence[Case]:
+def _chunk(cell: CellWork, index: int) -> Sequence[Case]:
     return cell.cases[index * cell.chunk : (index + 1) * cell.chunk]
 
 
@@ -102,8 +102,13 @@ def batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 
 def _start(
-    sweeper: ThreadPoolExecutor, batch: list[Decoded], engine: Engine, cell: Cell, queries: Queries, measure: Measure
-) -> Future[list[Row]]:
+    sweeper: ThreadPoolExecutor,
+    batch: list[DecodedCase],
+    engine: Engine,
+    cell: CellWork,
+    queries: Queries,
+    measure: Measure,
+) -> Future[list[ResultRow]]:
     """Runs the engine on the readable cases of `batch` and hands what follows to the sweeper."""
     readable = [item for item in batch if item.pixels is not None]
     scores: Scores | None = None
@@ -111,7 +116,7 @@ def _start(
         pixels = np.stack([item.pixels for item in readable if item.pixels is not None])[:, None]
         scores = engine.run(pixels, cell.prompts.features)
 
-    def finish() -> list[Row]:
+    def finish() -> list[ResultRow]:
         if scores is None:
             return in_order(batch, [], queries)
         wanted = wanted_pairs(readable, queries)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...engines.geometry import Geometry
     from ..datasets.base import Case
 
-__all__ = ["Decoded", "PixelSource", "decode_case", "direct_source", "region_masks"]
+__all__ = ["DecodedCase", "PixelSource", "decode_case", "direct_source", "region_masks"]
 
 
 class PixelSource(Protocol):
@@ -26,7 +26,7 @@ class PixelSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedCase:
     """A case ready for the engine.
 
     `pixels`: uint8 [S, S], None unless `status` is "ok"; `frame`: (y0, x0, y1, x1), the part of the native image the
@@ -57,7 +57,7 @@ def direct_source(geometry: Geometry) -> PixelSource:
     return read
 
 
-def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str]) -> Decoded:
+def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str]) -> DecodedCase:
     """Pixels and the regions of `findings` of one case; a missing or unreadable image becomes a status, not an error.
 
     Raises DataError when a region cannot be drawn: an annotation is wrong then, and no number should hide it.
@@ -67,15 +67,15 @@ def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: I
 
     try:
         if not is_there(case.image):
-            return Decoded(case, "missing", "the image file does not exist")
+            return DecodedCase(case, "missing", "the image file does not exist")
         pixels, height, width = source(case)
     except FileNotFoundError:
-        return Decoded(case, "missing", "the image file does not exist")
+        return DecodedCase(case, "missing", "the image file does not exist")
     except ImageError as error:
-        return Decoded(case, "unreadable", str(error))
+        return DecodedCase(case, "unreadable", str(error))
     size = case.size or (height, width)
     masks, rescued = region_masks(case, size, findings)
-    return Decoded(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, rescued, size)
+    return DecodedCase(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, rescued, size)
 
 
 def region_masks(

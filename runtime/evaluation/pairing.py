@@ -14,6 +14,7 @@ from typing import Any
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import BundleError, ConfigError, DataError
 from ...engines.geometry import Geometry
+from ...engines.registry import did_you_mean
 from ..datasets.base import Case, Dataset
 from ..datasets.registry import DATASETS
 from ..host.config import Config, DatasetConfig
@@ -105,12 +106,11 @@ def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]
     """The configured datasets called `names`, or all of them. Raises ConfigError for a name that is not configured."""
     if not names:
         return list(config.datasets.values())
-    known = ", ".join(config.datasets) or "none"
     for name in names:
         if name not in config.datasets:
             raise ConfigError(
-                f"The dataset '{name}' is not configured; give its folder with --data {name}=PATH "
-                f"(configured: {known})."
+                f"The dataset '{name}' is not configured: {did_you_mean(name, config.datasets)}; give its folder with "
+                f"--data {name}=PATH."
             )
     return [config.datasets[name] for name in dict.fromkeys(names)]
 
@@ -146,9 +146,10 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
     """
     have = bundle.manifest.prompt_sets
     if config.prompts is not None and config.prompts not in have:
+        hint = did_you_mean(config.prompts, sorted(have))
         raise BundleError(
-            f"The bundle {bundle.name} has no prompt set '{config.prompts}', which dataset '{config.name}' asks for "
-            f"(it has: {', '.join(sorted(have)) or 'none'})."
+            f"The bundle {bundle.name} has no prompt set '{config.prompts}', which dataset '{config.name}' asks for: "
+            f"{hint}."
         )
     return next((name for name in (config.prompts, config.name, dataset.name) if name in have), None)
 
@@ -185,10 +186,8 @@ def _named(name: str, found: Sequence[Path]) -> list[Path]:
     family = [path for path in found if _model_of(path) == name]
     if family:
         return family
-    known = ", ".join(path.name for path in found) or "none"
-    raise ConfigError(
-        f"There is no bundle called '{name}' (found: {known}); make it with xbench-export or check --bundles."
-    )
+    hint = did_you_mean(name, [path.name for path in found])
+    raise ConfigError(f"There is no bundle called '{name}': {hint}; make it with xbench-export or check --bundles.")
 
 
 def _model_of(path: Path) -> str | None:

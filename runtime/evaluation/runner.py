@@ -24,7 +24,7 @@ from ..results.cell_key import cell_ingredients, reference_ingredients
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.storage import CellFiles
-from .cell import Cell, compute_cell
+from .cell import CellWork, compute_cell
 from .finishing import Finisher, PlannedCell
 from .gpu.device_cell import compute_on_device
 from .live import LiveEngine, LiveModel, live_prompts
@@ -180,7 +180,7 @@ class Runner:
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
             with self._open_source(loaded, geometry) as source:
-                cell = Cell(
+                cell = CellWork(
                     model=planned.model,
                     dataset=loaded.name,
                     prompts=prompts,
@@ -261,7 +261,7 @@ def _extent(loaded: LoadedDataset) -> dict[str, int]:
     return {"dataset_cases": len(loaded.dataset.cases())}
 
 
-def compute_anywhere(cell: Cell, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
+def compute_anywhere(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
     """`compute_cell`, or `compute_on_device` for an engine that leaves its scores on the GPU."""
     if isinstance(engine, DeviceEngine):
         return compute_on_device(cell, engine, measure, advance)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...engines.prompts import PromptSet
 from ..results.schema import THRESHOLD_COUNT, result_schema
-from .decoding import Decoded
+from .decoding import DecodedCase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Pair",
     "Queries",
-    "Row",
+    "ResultRow",
     "empty_rows",
     "fill_rows",
     "in_order",
@@ -51,7 +51,7 @@ class Queries:
 
 
 @dataclass
-class Row:
+class ResultRow:
     """One row of the result table, see `schema`; `area` and `overlap` are int32 [101] or None, `saliency` is flat."""
 
     case_id: str
@@ -98,21 +98,21 @@ class Row:
 class Pair:
     """A row whose finding has a region in the case `decoded`, and its map, float32 [h, w]."""
 
-    row: Row
-    decoded: Decoded
+    row: ResultRow
+    decoded: DecodedCase
     saliency: NDArray[np.float32]
 
 
-def empty_rows(decoded: Decoded, findings: Sequence[str]) -> list[Row]:
+def empty_rows(decoded: DecodedCase, findings: Sequence[str]) -> list[ResultRow]:
     """The rows of a case: one per finding, with what is known without a model."""
     case = decoded.case
     return [
-        Row(case.case_id, case.patient_id, finding, decoded.status, decoded.reason, case.labels.get(finding))
+        ResultRow(case.case_id, case.patient_id, finding, decoded.status, decoded.reason, case.labels.get(finding))
         for finding in findings
     ]
 
 
-def wanted_pairs(batch: Sequence[Decoded], queries: Queries) -> list[tuple[int, int]]:
+def wanted_pairs(batch: Sequence[DecodedCase], queries: Queries) -> list[tuple[int, int]]:
     """Places (in the batch, among the findings) of the pairs that have a region, whose maps are swept."""
     return [
         (case, at)
@@ -123,13 +123,13 @@ def wanted_pairs(batch: Sequence[Decoded], queries: Queries) -> list[tuple[int, 
 
 
 def fill_rows(
-    batch: Sequence[Decoded], logits: NDArray[np.float32], maps: Iterable[NDArray[np.float32]], queries: Queries
-) -> tuple[list[list[Row]], list[Pair]]:
+    batch: Sequence[DecodedCase], logits: NDArray[np.float32], maps: Iterable[NDArray[np.float32]], queries: Queries
+) -> tuple[list[list[ResultRow]], list[Pair]]:
     """Rows of a batch of readable cases, one list per case, without counts, and the pairs that are still to be counted.
 
     logits: float32 [B, Q]; maps: float32 [h, w] of each of `wanted_pairs`.
     """
-    rows: list[list[Row]] = []
+    rows: list[list[ResultRow]] = []
     pairs: list[Pair] = []
     rest = iter(maps)
     for index, decoded in enumerate(batch):
@@ -147,7 +147,7 @@ def fill_rows(
     return rows, pairs
 
 
-def in_order(batch: Sequence[Decoded], scored: Iterable[list[Row]], queries: Queries) -> list[Row]:
+def in_order(batch: Sequence[DecodedCase], scored: Iterable[list[ResultRow]], queries: Queries) -> list[ResultRow]:
     """The rows of all cases: those of the readable ones are `scored`, the others get empty ones."""
     rest = iter(scored)
     return [
@@ -155,7 +155,7 @@ def in_order(batch: Sequence[Decoded], scored: Iterable[list[Row]], queries: Que
     ]
 
 
-def rows_table(rows: Sequence[Row], model: str, dataset: str, metadata: dict[str, str]) -> pa.Table:
+def rows_table(rows: Sequence[ResultRow], model: str, dataset: str, metadata: dict[str, str]) -> pa.Table:
     """An Arrow table of `rows` with the result schema and `metadata` in its footer."""
     import pyarrow as pa
 

@@ -30,7 +30,6 @@ which are relative to the dataset's root. Every key is also a flag of `xbench-fa
 
 from __future__ import annotations
 
-import difflib
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -39,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
 from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
@@ -213,9 +213,7 @@ def _known(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     names = list(known)
     for key in table:
         if key not in names:
-            close = difflib.get_close_matches(key, names, n=1, cutoff=0.4)
-            guess = f"did you mean '{close[0]}'? " if close else ""
-            raise ConfigError(f"{where}: unknown key '{key}': {guess}known are {', '.join(names)}.")
+            raise ConfigError(f"{where}: unknown key '{key}': {did_you_mean(key, names)}.")
 
 
 def _table(value: object, key: str, path: Path) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from .dali import DaliDecoder, dali_reader, dali_version, supports
 from .decode import read_grey, reader_version
 from .geometry import to_model
 
-__all__ = ["CPU", "DECODERS", "Decoder", "Difference", "choose_decoder", "dali_difference"]
+__all__ = ["CPU", "DECODERS", "Decoder", "DecoderDifference", "choose_decoder", "dali_difference"]
 
 DECODERS = ("auto", "cpu", "dali")
 _PROBE = Geometry("squash", 224, 224, "bicubic")
@@ -48,7 +48,7 @@ CPU = Decoder("cpu")
 
 
 @dataclass(frozen=True)
-class Difference:
+class DecoderDifference:
     """How far DALI's pixels are from the exact ones, in grey levels: the largest and the mean, and the share that
     differs at all."""
 
@@ -75,7 +75,7 @@ def choose_decoder(name: str) -> tuple[Decoder, str | None]:
     return Decoder("dali"), f"decoder: dali {dali_version()}, {difference}; --decoder cpu is exact"
 
 
-def dali_difference(device: int | None = 0) -> Difference:
+def dali_difference(device: int | None = 0) -> DecoderDifference:
     """Decodes generated films, one with an EXIF orientation, with DALI and with the exact decoder.
 
     `device` None: DALI on the CPU, for tests. Raises MissingExtraError, or EngineError when DALI cannot run here or its
@@ -99,7 +99,7 @@ def dali_difference(device: int | None = 0) -> Difference:
                 raise EngineError(f"DALI could not decode a test film: {found}")
             errors.append(np.abs(to_model(read_grey(path), _PROBE).astype(np.int64) - found[0][0]))
     error = np.stack(errors)
-    difference = Difference(int(error.max()), float(error.mean()), float((error > 0).mean()))
+    difference = DecoderDifference(int(error.max()), float(error.mean()), float((error > 0).mean()))
     if max(float(one.mean()) for one in errors) > _LIMIT:
         raise EngineError(f"DALI decodes a test film wrongly: it {difference}.")
     return difference

@@ -51,7 +51,7 @@ def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfi
     add([config.reader, dict(config.options), list(dataset.classes), _reader_digest(dataset)])
     add(sorted((_relative(path, config.root), _file_digest(path)) for path in dataset.sources()))
     for case in cases:
-        add([*_said(case), _stat(case.image, config.root)])
+        sha.update(digest_of(_facts(case, config.root)).encode())
     return sha.hexdigest()
 
 
@@ -69,7 +69,7 @@ def cases_digest(cases: Sequence[Case], root: Path) -> str:
 
     Not of modification times: copies of the images on several machines may differ in them.
     """
-    return digest_of([[*_said(case), _stat(case.image, root)[:2]] for case in cases])
+    return digest_of([_facts(case, root)[:-1] for case in cases])
 
 
 def cell_ingredients(
@@ -144,13 +144,14 @@ def _relative(path: Path, root: Path) -> str:
         return path.as_posix()
 
 
-def _said(case: Case) -> list[object]:
-    return [case.case_id, case.patient_id, sorted(case.labels.items()), sorted(case.regions)]
-
-
-def _stat(path: Path, root: Path) -> list[object]:
+def _facts(case: Case, root: Path) -> list[object]:
+    """What is said of a case, then the path, size and modification time of its image; None where there is no file."""
+    size: int | None = None
+    changed: int | None = None
     try:
-        found = path.stat()
+        found = case.image.stat()
+        size, changed = found.st_size, found.st_mtime_ns
     except OSError:
-        return [_relative(path, root), None, None]
-    return [_relative(path, root), found.st_size, found.st_mtime_ns]
+        pass
+    said = [case.case_id, case.patient_id, sorted(case.labels.items()), sorted(case.regions)]
+    return [*said, _relative(case.image, root), size, changed]

@@ -15,7 +15,7 @@ from ...engines.errors import BundleError, DataError, EngineError, XBenchError
 from ...engines.select import choose, open_engine
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.sweep import sweep
-from ..evaluation.cell import Cell
+from ..evaluation.cell import CellWork
 from ..evaluation.decoding import PixelSource
 from ..evaluation.measure import Measure
 from ..evaluation.pairing import LoadedDataset, load_dataset, needed_geometries
@@ -74,7 +74,7 @@ class ChunkWorker:
         options = self._plan.options
         with TemporaryDirectory(prefix="xbench-chunk-") as folder:
             files = CellFiles(Path(folder), "chunk", job.key)
-            cell = Cell(
+            cell = CellWork(
                 model=job.model,
                 dataset=job.dataset,
                 prompts=engine.bundle.prompt_set(job.prompts),

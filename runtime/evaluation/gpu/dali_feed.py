@@ -13,7 +13,7 @@ from ....engines.errors import ImageError, RunError
 from ....engines.geometry import Geometry
 from ...host.paths import has_file
 from ...images.dali import DaliDecoder
-from ..decoding import Decoded, region_masks
+from ..decoding import DecodedCase, region_masks
 from .feeding import Batch
 
 if TYPE_CHECKING:
@@ -100,13 +100,13 @@ class DaliFeed:
             self._stream.synchronize()
         return buffer[: len(places)]
 
-    def _item(self, case: Case, size: tuple[int, int] | None, error: ImageError | None) -> Decoded:
+    def _item(self, case: Case, size: tuple[int, int] | None, error: ImageError | None) -> DecodedCase:
         from ...images.geometry import field_of_view
 
         if error is not None:
-            return Decoded(case, "unreadable", str(error))
+            return DecodedCase(case, "unreadable", str(error))
         if size is None:
-            return Decoded(case, "missing", "the image file does not exist")
+            return DecodedCase(case, "missing", "the image file does not exist")
         grid = case.size or size
         masks, rescued = region_masks(case, grid, self._findings)
-        return Decoded(case, "ok", None, None, field_of_view(self._geometry, *size), masks, rescued, grid)
+        return DecodedCase(case, "ok", None, None, field_of_view(self._geometry, *size), masks, rescued, grid)

@@ -21,10 +21,10 @@ from ....engines.device import SLOTS, DeviceEngine, load_cupy
 from ....engines.errors import EngineError
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
-from ..cell import Cell
-from ..decoding import Decoded, decode_case, direct_source
+from ..cell import CellWork
+from ..decoding import DecodedCase, decode_case, direct_source
 from ..measure import Measure
-from ..scoring import Queries, Row, in_order, rows_table
+from ..scoring import Queries, ResultRow, in_order, rows_table
 from .dali_feed import DaliFeed, DaliSource
 from .device_sweep import Started, start
 from .feeding import Batch, Feed, PinnedFeed
@@ -37,7 +37,7 @@ __all__ = ["compute_on_device"]
 _BATCHES_OF_ROWS = 4  # that wait for the writer; more would only fill memory
 
 
-def compute_on_device(cell: Cell, engine: DeviceEngine, measure: Measure, advance: Callable[[int], None]) -> int:
+def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, advance: Callable[[int], None]) -> int:
     """As `cell.compute_cell`, with an engine that leaves its scores on the GPU; the same rows.
 
     A batch that does not fit the GPU is computed in parts. Raises XBenchError; finished chunks stay on disk.
@@ -69,19 +69,19 @@ def compute_on_device(cell: Cell, engine: DeviceEngine, measure: Measure, advanc
     return computed
 
 
-def _batches(cell: Cell, index: int) -> list[tuple[int, bool, Sequence[Case]]]:
+def _batches(cell: CellWork, index: int) -> list[tuple[int, bool, Sequence[Case]]]:
     """The batches of a chunk: (chunk, last of it, cases)."""
     cases = cell.cases[index * cell.chunk : (index + 1) * cell.chunk]
     starts = range(0, len(cases), cell.batch)
     return [(index, at + cell.batch >= len(cases), cases[at : at + cell.batch]) for at in starts]
 
 
-def _feed(cupy: Any, cell: Cell, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]) -> Feed:
+def _feed(cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]) -> Feed:
     geometry = engine.bundle.manifest.geometry
     if isinstance(cell.source, DaliSource):
         return DaliFeed(cupy, batches, geometry, cell.findings, threads=cell.workers, device=engine.options.device)
 
-    def decode(case: Case) -> Decoded:
+    def decode(case: Case) -> DecodedCase:
         return decode_case(case, cell.source, geometry, cell.findings)
 
     return PinnedFeed(cupy, batches, decode, geometry.size, cell.workers)
@@ -101,7 +101,7 @@ class _Loop:
     """Submissions in turn to the engine's slots; at most as many are under way as there are slots."""
 
     cupy: Any
-    cell: Cell
+    cell: CellWork
     engine: DeviceEngine
     queries: Queries
     measure: Measure
@@ -174,7 +174,7 @@ class _Loop:
             self.parts = []
             self.advance(len(piece.batch.items))
 
-    def _pixels(self, item: Decoded) -> NDArray[np.uint8]:
+    def _pixels(self, item: DecodedCase) -> NDArray[np.uint8]:
         """The model input of a case once more, uint8 [1, S, S]; its buffer may hold another by now."""
         geometry = self.engine.bundle.manifest.geometry
         source = direct_source(geometry) if isinstance(self.cell.source, DaliSource) else self.cell.source
@@ -184,9 +184,9 @@ class _Loop:
 class _Writer:
     """One thread that makes rows and, when a chunk is complete, its part file. Use as a context manager."""
 
-    def __init__(self, cell: Cell, queries: Queries, measure: Measure, metadata: dict[str, str]) -> None:
+    def __init__(self, cell: CellWork, queries: Queries, measure: Measure, metadata: dict[str, str]) -> None:
         self._cell, self._queries, self._measure, self._metadata = cell, queries, measure, metadata
-        self._rows: list[Row] = []
+        self._rows: list[ResultRow] = []
         self._waiting: deque[Future[None]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rows")
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ....engines.device import DeviceEngine, DeviceScores
 from ....metrics_gpu.sweep.counts import Counts
-from ..decoding import Decoded
-from ..scoring import Queries, Row, fill_rows, wanted_pairs
+from ..decoding import DecodedCase
+from ..scoring import Queries, ResultRow, fill_rows, wanted_pairs
 from .feeding import pinned
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ class Started:
     items: its readable cases; logits: float32 [B, Q]; maps: float32 [P, h, w]; swept: what `Measure.launch` returned.
     """
 
-    items: Sequence[Decoded]
+    items: Sequence[DecodedCase]
     logits: NDArray[np.float32]
     maps: NDArray[np.float32]
     swept: tuple[Counts, ...]
     done: Any
     kept: tuple[Any, ...]
 
-    def rows(self, queries: Queries, measure: Measure) -> list[list[Row]]:
+    def rows(self, queries: Queries, measure: Measure) -> list[list[ResultRow]]:
         """Rows of the cases, one list per case; only after `done`."""
         rows, pairs = fill_rows(self.items, self.logits, self.maps, queries)
         if pairs:
@@ -47,7 +47,7 @@ def start(
     cupy: Any,
     engine: DeviceEngine,
     scores: DeviceScores,
-    items: Sequence[Decoded],
+    items: Sequence[DecodedCase],
     queries: Queries,
     measure: Measure,
 ) -> Started:

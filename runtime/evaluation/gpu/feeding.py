@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decoding import Decoded
+from ..decoding import DecodedCase
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
@@ -30,10 +30,10 @@ class Batch:
 
     chunk: int
     last: bool
-    items: Sequence[Decoded]
+    items: Sequence[DecodedCase]
     pixels: Any
     copied: Any = None
-    readable: list[Decoded] = field(init=False)
+    readable: list[DecodedCase] = field(init=False)
 
     def __post_init__(self) -> None:
         self.readable = [item for item in self.items if item.status == "ok"]
@@ -71,7 +71,7 @@ class PinnedFeed:
         self,
         cupy: Any,
         batches: Sequence[tuple[int, bool, Sequence[Case]]],
-        decode: Callable[[Case], Decoded],
+        decode: Callable[[Case], DecodedCase],
         side: int,
         workers: int,
     ) -> None:
@@ -85,7 +85,7 @@ class PinnedFeed:
         self._ring = [_Buffer(pinned(cupy, shape, np.uint8)) for _ in range(self._ahead + 1)]
 
     def __iter__(self) -> Iterator[Batch]:
-        waiting: deque[tuple[int, bool, _Buffer, list[Future[list[Decoded]]]]] = deque()
+        waiting: deque[tuple[int, bool, _Buffer, list[Future[list[DecodedCase]]]]] = deque()
         for number, (chunk, last, cases) in enumerate(self._batches):
             if len(waiting) == self._ahead:
                 yield self._ready(*waiting.popleft())
@@ -103,7 +103,7 @@ class PinnedFeed:
         """Stops decoding and waits for what has started."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _fill(self, cases: Sequence[Case], target: NDArray[np.uint8]) -> list[Decoded]:
+    def _fill(self, cases: Sequence[Case], target: NDArray[np.uint8]) -> list[DecodedCase]:
         done = []
         for case, place in zip(cases, target, strict=False):
             decoded = self._decode(case)
@@ -112,7 +112,7 @@ class PinnedFeed:
             done.append(decoded)
         return done
 
-    def _ready(self, chunk: int, last: bool, buffer: _Buffer, pieces: Sequence[Future[list[Decoded]]]) -> Batch:
+    def _ready(self, chunk: int, last: bool, buffer: _Buffer, pieces: Sequence[Future[list[DecodedCase]]]) -> Batch:
         items = [item for piece in pieces for item in piece.result()]
         kept = [place for place, item in enumerate(items) if item.status == "ok"]
         for to, place in enumerate(kept):

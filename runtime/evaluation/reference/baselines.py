@@ -14,7 +14,6 @@ region.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -23,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError, ImageError
+from ....engines.registry import did_you_mean
 from ...host.paths import has_file
 from ...results.schema import GRID, THRESHOLD_COUNT
-from ..decoding import Decoded, region_masks
+from ..decoding import DecodedCase, region_masks
 from ..measure import Measure
-from ..scoring import Pair, Row, empty_rows
+from ..scoring import Pair, ResultRow, empty_rows
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
@@ -58,12 +58,9 @@ def split_baselines(models: Sequence[str]) -> tuple[list[str], list[str]]:
     """The baselines among the names of models, with their prefix, and the other names. Raises ConfigError."""
     found = list(dict.fromkeys(name for name in models if name.startswith(PREFIX)))
     for name in found:
-        plain = name.removeprefix(PREFIX)
-        if plain not in BASELINES:
-            close = difflib.get_close_matches(plain, BASELINES, n=1)
-            guess = f"did you mean '{PREFIX}{close[0]}'? " if close else ""
-            known = ", ".join(PREFIX + other for other in BASELINES)
-            raise ConfigError(f"There is no baseline '{name}': {guess}known are {known}.")
+        known = [PREFIX + other for other in BASELINES]
+        if name not in known:
+            raise ConfigError(f"There is no baseline '{name}': {did_you_mean(name, known)}.")
     return found, [name for name in models if not name.startswith(PREFIX)]
 
 
@@ -77,7 +74,7 @@ def baseline_grid(name: str) -> tuple[int, int] | None:
     return (_CELLS, _CELLS) if name == f"{PREFIX}chance" else None
 
 
-def draw_case(case: Case, findings: Sequence[str]) -> Decoded:
+def draw_case(case: Case, findings: Sequence[str]) -> DecodedCase:
     """A case with the masks of its regions and without pixels.
 
     A case whose regions cannot be drawn, because only its image tells their size, is "missing" or "unreadable". Raises
@@ -86,22 +83,24 @@ def draw_case(case: Case, findings: Sequence[str]) -> Decoded:
     from ...images.size import image_size
 
     if not any(name in case.regions for name in findings):
-        return Decoded(case, "ok")
+        return DecodedCase(case, "ok")
     size = case.size or _own_size(case)
     if size is None:
         if not has_file(case.image):
-            return Decoded(case, "missing", "the image file does not exist, and the size of its regions is unknown")
+            return DecodedCase(case, "missing", "the image file does not exist, and the size of its regions is unknown")
         try:
             size = image_size(case.image)
         except ImageError as error:
-            return Decoded(case, "unreadable", str(error))
+            return DecodedCase(case, "unreadable", str(error))
     masks, rescued = region_masks(case, size, findings)
-    return Decoded(case, "ok", masks=masks, rescued=rescued, size=size)
+    return DecodedCase(case, "ok", masks=masks, rescued=rescued, size=size)
 
 
-def baseline_rows(name: str, batch: Sequence[Decoded], findings: Sequence[str], measure: Measure) -> list[Row]:
+def baseline_rows(
+    name: str, batch: Sequence[DecodedCase], findings: Sequence[str], measure: Measure
+) -> list[ResultRow]:
     """Rows of a batch of drawn cases; a baseline has no score, so their logits are null."""
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     pairs: list[Pair] = []
     for drawn in batch:
         mine = drawn_rows(drawn, findings)
@@ -120,7 +119,7 @@ def baseline_rows(name: str, batch: Sequence[Decoded], findings: Sequence[str], 
     return rows
 
 
-def drawn_rows(drawn: Decoded, findings: Sequence[str]) -> list[Row]:
+def drawn_rows(drawn: DecodedCase, findings: Sequence[str]) -> list[ResultRow]:
     """The rows of a drawn case without a score: what is known of it and of its regions."""
     rows = empty_rows(drawn, findings)
     for row in rows if drawn.status == "ok" else []:
@@ -131,7 +130,7 @@ def drawn_rows(drawn: Decoded, findings: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _count_whole(row: Row, packed: NDArray[np.uint8]) -> None:
+def _count_whole(row: ResultRow, packed: NDArray[np.uint8]) -> None:
     from ....metrics_gpu.sweep.masks import unpack_masks
 
     mask = unpack_masks(packed[None], GRID)[0]

@@ -11,7 +11,7 @@ from ...images.decode import decode_ahead
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD, CellFiles
 from ..cell import batches
-from ..scoring import Row, rows_table
+from ..scoring import ResultRow, rows_table
 from .references import Reference
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def compute_reference(
     cases = (case for index in remaining for case in chunks[index])
     with closing(decode_ahead(reference.prepare, cases, workers, window=2 * workers)) as prepared:
         for index in remaining:
-            rows: list[Row] = []
+            rows: list[ResultRow] = []
             for batch in batches(islice(prepared, len(chunks[index])), reference.batch):
                 rows += reference.rows(batch)
                 advance(len(batch))

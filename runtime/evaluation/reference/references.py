@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import ImageError
-from ..decoding import Decoded
+from ..decoding import DecodedCase
 from ..measure import Measure
-from ..scoring import Pair, Row
+from ..scoring import Pair, ResultRow
 from .baselines import baseline_grid, baseline_rows, describe_baseline, draw_case, drawn_rows
 from .map_files import KEPT_CELLS, MapFolder
 
@@ -32,7 +32,7 @@ class Reference:
     name: str
     findings: Sequence[str]
     prepare: Callable[[Case], Any]
-    rows: Callable[[Sequence[Any]], list[Row]]
+    rows: Callable[[Sequence[Any]], list[ResultRow]]
     batch: int
     description: str
     facts: Mapping[str, Any]
@@ -44,7 +44,7 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
         return f"the protocol {measure.protocol.name} cuts maps as they are, and this one has no scale of its own"
     findings, grid = list(loaded.dataset.classes), baseline_grid(name)
 
-    def rows(batch: Sequence[Decoded]) -> list[Row]:
+    def rows(batch: Sequence[DecodedCase]) -> list[ResultRow]:
         return baseline_rows(name, batch, findings, measure)
 
     return Reference(
@@ -90,7 +90,9 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
     )
 
 
-def _map_rows(case: Case, *, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure) -> list[Row]:
+def _map_rows(
+    case: Case, *, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure
+) -> list[ResultRow]:
     drawn, pairs = draw_case(case, findings), list[Pair]()
     rows = drawn_rows(drawn, findings)
     for row in rows:
@@ -98,11 +100,11 @@ def _map_rows(case: Case, *, folder: MapFolder, findings: Sequence[str], keep: b
             continue
         item = folder.find(case.case_id, row.finding)
         if item is None:
-            return drawn_rows(Decoded(case, "missing", f"there is no map of '{row.finding}'"), findings)
+            return drawn_rows(DecodedCase(case, "missing", f"there is no map of '{row.finding}'"), findings)
         try:
             saliency = item.read()
         except ImageError as error:
-            return drawn_rows(Decoded(case, "unreadable", str(error)), findings)
+            return drawn_rows(DecodedCase(case, "unreadable", str(error)), findings)
         if keep:
             row.saliency = saliency.reshape(-1)
         pairs.append(Pair(row, drawn, saliency))

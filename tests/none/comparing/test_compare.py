@@ -18,7 +18,7 @@ from xbench_fast.runtime.comparing.comparison import Comparison, compare_runs
 from xbench_fast.runtime.comparing.gate import measures
 from xbench_fast.runtime.comparing.layout import comparison_facts, comparison_tables
 from xbench_fast.runtime.comparing.record import to_record
-from xbench_fast.runtime.evaluation.scoring import Row
+from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -27,7 +27,7 @@ Key = tuple[str, str]
 PLAIN = Resampling(0, 1)
 
 
-def write_run(path: Path, cells: dict[Key, list[Row]], weights: str = "published") -> Path:
+def write_run(path: Path, cells: dict[Key, list[ResultRow]], weights: str = "published") -> Path:
     with RunDirectory(path) as run:
         run.begin({})
         for (model, dataset), rows in cells.items():
@@ -42,7 +42,7 @@ def patch(path: Path, model: str, dataset: str, **fields: Any) -> None:
     file.write_text(json.dumps(data))
 
 
-def shaken(seed: int, rows: list[Row]) -> list[Row]:
+def shaken(seed: int, rows: list[ResultRow]) -> list[ResultRow]:
     """Another engine's rows: some hits, maxima, overlaps and logits differ; cases 3 and 8 are gone, 12 is unreadable,
     20 has no region any more, 21 another one; a label changed."""
     rng = np.random.default_rng(seed)
@@ -88,7 +88,7 @@ def compared(runs: tuple[Path, Path], resampling: Resampling = PLAIN, **options:
 class Naive:
     """Both runs' rows by (case, finding), and every number by loops over those that both have."""
 
-    def __init__(self, one: list[Row], two: list[Row]) -> None:
+    def __init__(self, one: list[ResultRow], two: list[ResultRow]) -> None:
         self.a, self.b = ({(row.case_id, row.finding): row for row in rows} for rows in (one, two))
         scored = [{key for key, row in rows.items() if row.status == "ok"} for rows in (self.a, self.b)]
         self.shared = [key for key in self.a if key in scored[0] and key in scored[1]]
@@ -124,7 +124,7 @@ class Naive:
         return sum(curve[k][0 if metric.startswith("dice") else 1] for curve in curves) / len(curves)
 
     @staticmethod
-    def curve(row: Row) -> list[tuple[float, float]]:
+    def curve(row: ResultRow) -> list[tuple[float, float]]:
         assert row.area is not None and row.overlap is not None and row.region_area is not None
         values = []
         for area, overlap in zip(row.area.tolist(), row.overlap.tolist(), strict=True):
@@ -248,7 +248,7 @@ def test_auc_of_a_class_is_tested_by_delong(runs: tuple[Path, Path]) -> None:
     keys = [key for key in keys if naive.a[key].label is not None]
     positive, negative = ([key for key in keys if naive.a[key].label == label] for label in (1, 0))
 
-    def wins(side: dict[Key, Row], p: Key, n: Key) -> float:
+    def wins(side: dict[Key, ResultRow], p: Key, n: Key) -> float:
         one, two = float(side[p].logit), float(side[n].logit)  # type: ignore[arg-type]
         return (one > two) + 0.5 * (one == two)
 

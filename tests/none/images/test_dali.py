@@ -71,7 +71,7 @@ def test_auto_is_exact_and_dali_must_be_asked_for(monkeypatch: pytest.MonkeyPatc
     assert choose_decoder("auto") == (CPU, None)
     with pytest.raises(EngineError, match="no GPU"):
         choose_decoder("dali")
-    monkeypatch.setattr(decoders, "dali_difference", lambda: decoders.Difference(7, 0.12, 0.1))
+    monkeypatch.setattr(decoders, "dali_difference", lambda: decoders.DecoderDifference(7, 0.12, 0.1))
     assert choose_decoder("auto") == (CPU, None)
     decoder, line = choose_decoder("dali")
     assert decoder.name == "dali" and "at most 7 of 255 grey levels" in str(line) and "cpu is exact" in str(line)

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from stored_counts import CLASSES, add_cell, random_rows
 from xbench_fast.engines.errors import MissingExtraError
-from xbench_fast.runtime.evaluation.scoring import Row
+from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
 from xbench_fast.runtime.reporting.figures.correlation import correlation_figure, draw_correlation
 from xbench_fast.runtime.reporting.figures.curves import draw_curves
@@ -61,7 +61,7 @@ def make(
     return make_results(load_run(path), choices or Choices(replicates=0))
 
 
-def cell_rows(model: int, dataset: int, weights: str = "published") -> list[Row]:
+def cell_rows(model: int, dataset: int, weights: str = "published") -> list[ResultRow]:
     rows = random_rows(10 * model + dataset)
     if weights == "baseline":
         for row in rows:
@@ -153,7 +153,7 @@ def test_bars_are_delta_dice_and_diamonds_the_papers(results: Results) -> None:
     assert "paper 9.7" in caption and "paper 2.1" not in caption and "stand-in weights" in caption
 
 
-def naive_curve(rows: list[Row]) -> list[float]:
+def naive_curve(rows: list[ResultRow]) -> list[float]:
     """Mean Dice over findings by loops over pairs and thresholds."""
     means = []
     for finding in CLASSES[:2]:

@@ -14,7 +14,7 @@ from evaluation_world import World
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.evaluation.scoring import Row
+from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
@@ -77,7 +77,7 @@ def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
     return {plain(row[0]): texts(row[1:]) for row in table.rows}
 
 
-def naive_class(rows: list[Row], finding: str) -> dict[str, float]:
+def naive_class(rows: list[ResultRow], finding: str) -> dict[str, float]:
     """Grounding of a class by loops over pairs and thresholds (docs/metrics.md §4, §5)."""
     pairs = [row for row in rows if row.finding == finding and row.area is not None]
     curve, iou_curve = [], []

@@ -16,7 +16,7 @@ from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.metrics_gpu import PROTOCOLS, pack_masks, protocol, sweep, tolerant_share
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report import report as command
-from xbench_fast.runtime.evaluation.scoring import Row
+from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures.delta_dice import delta_figure
 from xbench_fast.runtime.reporting.figures.points import dice_curve
 from xbench_fast.runtime.reporting.gallery.candidates import model_pairs
@@ -28,13 +28,13 @@ from xbench_fast.runtime.results.numbers.run_numbers import Results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
-def swept_rows(name: str = "default", seed: int = 3) -> list[Row]:
+def swept_rows(name: str = "default", seed: int = 3) -> list[ResultRow]:
     """Random 4 x 4 maps of few levels, one of them constant, in rows as an evaluation by the protocol writes them."""
     rng, told = np.random.default_rng(seed), protocol(name)
     rows = []
     for index in range(24):
         for finding in CLASSES[:2]:
-            row = Row(f"c{index}", f"p{index // 2}", finding, "ok", None, int(rng.random() < 0.8))
+            row = ResultRow(f"c{index}", f"p{index // 2}", finding, "ok", None, int(rng.random() < 0.8))
             row.logit, row.region_area, row.rescued = np.float32(rng.normal()), 0, False
             low = (rng.integers(0, 5, (1, 4, 4)) / 50).astype(np.float32)
             if index == 5:
@@ -53,7 +53,7 @@ def swept_rows(name: str = "default", seed: int = 3) -> list[Row]:
     return rows
 
 
-def make_run(path: Path, rows: list[Row], findings: tuple[str, ...] = CLASSES, **details: object) -> Path:
+def make_run(path: Path, rows: list[ResultRow], findings: tuple[str, ...] = CLASSES, **details: object) -> Path:
     with RunDirectory(path) as run:
         run.begin({})
         add_cell(run, "kad", "one", rows, findings=list(findings), **details)
@@ -69,7 +69,7 @@ def results(path: Path, **asked: object) -> Results:
     return make_report(path, Choices(replicates=0, **asked)).results  # type: ignore[arg-type]
 
 
-def curves(rows: list[Row], finding: str) -> tuple[np.ndarray, np.ndarray]:
+def curves(rows: list[ResultRow], finding: str) -> tuple[np.ndarray, np.ndarray]:
     """Dice and IoU of each pair of a class at each threshold, by the definition."""
     pairs = [row for row in rows if row.finding == finding and row.area is not None]
     dice, iou = [], []
@@ -275,7 +275,7 @@ def test_another_protocol_needs_maps_that_were_kept(tmp_path: Path) -> None:
     assert results(raw).number("kad", "one", "pointing").value is not None
 
 
-def baseline_rows(name: str) -> list[Row]:
+def baseline_rows(name: str) -> list[ResultRow]:
     """The pairs of `swept_rows` of a baseline, without logits; of `ones` the counts of the whole image."""
     rows = swept_rows()
     for row in rows:
@@ -418,7 +418,7 @@ def test_what_was_claimed_too_broadly_does_happen(tmp_path: Path) -> None:
         low[0, 5:9, 5:9] = 1.0
         if not index % 2:
             low[0, :, :6] = 1.0
-        row = Row(f"c{index}", f"p{index}", "Mass", "ok", None, 1, logit=np.float32(0), rescued=False)
+        row = ResultRow(f"c{index}", f"p{index}", "Mass", "ok", None, 1, logit=np.float32(0), rescued=False)
         row.take(sweep(low, mask), 0)
         row.keep(pack_masks(mask)[0], (0.0, 0.0, 1.0, 1.0), low[0])
         rows.append(row)

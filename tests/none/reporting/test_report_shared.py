@@ -16,7 +16,7 @@ from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report, rows_of
 from xbench_fast.runtime.comparing.model_differences import ModelDifference, find_differences
 from xbench_fast.runtime.comparing.overlaps import Overlaps
-from xbench_fast.runtime.evaluation.scoring import Row
+from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.compute import make_results
@@ -28,13 +28,13 @@ FEW, NONE = Choices(replicates=60, seed=3), Choices(replicates=0)
 FIRST, SECOND = random_rows(1), random_rows(21)
 
 
-def part(rows: list[Row], findings: Iterable[str] = CLASSES, skipped: Iterable[int] = ()) -> list[Row]:
+def part(rows: list[ResultRow], findings: Iterable[str] = CLASSES, skipped: Iterable[int] = ()) -> list[ResultRow]:
     """Rows of some classes, without some cases."""
     without, kept = {f"c{index}" for index in skipped}, set(findings)
     return [row for row in rows if row.finding in kept and row.case_id not in without]
 
 
-def write(path: Path, cells: dict[tuple[str, str], list[Row]], weights: str = "published") -> Path:
+def write(path: Path, cells: dict[tuple[str, str], list[ResultRow]], weights: str = "published") -> Path:
     with RunDirectory(path) as run:
         run.begin({})
         for (model, dataset), rows in cells.items():
@@ -50,7 +50,7 @@ def results(path: Path, choices: Choices = NONE) -> Results:
 class Naive:
     """Two models' rows that both have, and the numbers of each by loops."""
 
-    def __init__(self, one: list[Row], two: list[Row]) -> None:
+    def __init__(self, one: list[ResultRow], two: list[ResultRow]) -> None:
         sides = [{(row.case_id, row.finding): row for row in rows if row.status == "ok"} for rows in (one, two)]
         self.rows = [{key: side[key] for key in sides[0] if key in sides[1]} for side in sides]
         self.pairs = [key for key, row in self.rows[0].items() if row.area is not None]
@@ -69,19 +69,19 @@ class Naive:
         return sum(means) / len(means) if means else float("nan")
 
 
-def pointing(rows: list[Row]) -> float | None:
+def pointing(rows: list[ResultRow]) -> float | None:
     return sum(bool(row.hit) for row in rows) / len(rows) if rows else None
 
 
-def dice_best(rows: list[Row]) -> float | None:
-    def at(row: Row, k: int) -> float:
+def dice_best(rows: list[ResultRow]) -> float | None:
+    def at(row: ResultRow, k: int) -> float:
         assert row.area is not None and row.overlap is not None and row.region_area is not None
         return float(2 * row.overlap[k] / (row.area[k] + row.region_area))
 
     return max(sum(at(row, k) for row in rows) / len(rows) for k in range(101)) if rows else None
 
 
-def auc(rows: list[Row]) -> float | None:
+def auc(rows: list[ResultRow]) -> float | None:
     known = [(row.label, float(row.logit)) for row in rows if row.label is not None and row.logit is not None]
     labels, scores = [label for label, _ in known], [score for _, score in known]
     return float(roc_auc_score(labels, scores)) if len(set(labels)) == 2 else None
@@ -238,7 +238,7 @@ def test_the_smallest_p_is_said_of_each_column(tmp_path: Path) -> None:
         assert text in notes
 
 
-def _perfect(row: Row) -> Row:
+def _perfect(row: ResultRow) -> ResultRow:
     assert row.area is not None and row.overlap is not None and row.region_area is not None
     area, overlap = row.area.copy(), row.overlap.copy()
     area[1:], overlap[1:] = row.region_area, row.region_area
