@@ -21,7 +21,8 @@ from .options import FilePath
 from .runtime.serving.inference.answers import build_answer
 from .runtime.serving.inference.images import Prepared, prepare_file, prepare_grey
 from .runtime.serving.inference.models import ServedModel
-from .runtime.serving.protocol.requests import BOX_COLUMNS, Request, check_request
+from .runtime.serving.protocol.interface import BOX_COLUMNS
+from .runtime.serving.protocol.requests import Request, check_request
 
 if TYPE_CHECKING:
     import pandas as pd

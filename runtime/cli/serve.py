@@ -128,7 +128,7 @@ def serve(
     from ..host.machine import usable_cores
     from ..serving.access_log import AccessLog
     from ..serving.bearer import read_token
-    from ..serving.inference.catalogue import Catalogue
+    from ..serving.inference.models import Catalogue
     from ..serving.server import bind, event_loop, health_listener, is_exposed
     from ..serving.server import serve as run
 

@@ -22,7 +22,7 @@ from ...engines.errors import ConfigError, MissingExtraError, XBenchError
 from ..serving.access_log import AccessLog
 from ..serving.bearer import TOKEN_VARIABLE, read_token
 from ..serving.http.app import create_app
-from ..serving.inference.catalogue import Catalogue
+from ..serving.inference.models import Catalogue
 from ..serving.inference.service import Service
 from ..serving.metrics import Metrics
 from ..serving.settings import HttpSettings, ServiceSettings

@@ -13,7 +13,7 @@ from ...engines.errors import MissingExtraError, ServingError
 from .access_log import AccessLog
 from .http.app import create_app, create_health_app
 from .http.middleware import is_loopback
-from .inference.catalogue import Catalogue
+from .inference.models import Catalogue
 from .inference.service import Service
 from .metrics import Metrics
 from .settings import ServerSettings

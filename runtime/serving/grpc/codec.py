@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..protocol.errors import BadRequest
-from ..protocol.requests import TEXT_LIMIT, Answer, Request
+from ..protocol.requests import TEXT_LIMIT, Answer, Parameter, Request, to_request, to_tensors
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
-from ..protocol.v2 import Parameter, to_request, to_tensors
 
 if TYPE_CHECKING:
     from .open_inference_pb2 import ModelInferRequest

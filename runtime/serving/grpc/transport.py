@@ -166,7 +166,7 @@ class _Caller:
         await context.abort(self._grpc.StatusCode[error.code], str(error)[:_LONGEST_SENTENCE], trailing)
 
     def _note(self, method: str, context: Any, call: Call, code: str, sent: int, seconds: float) -> None:
-        self._service.metrics.grpc(code)
+        self._service.metrics.grpc_calls.labels(code).inc()
         self._log.write(
             client=_host(context.peer()),
             method="gRPC",
@@ -210,9 +210,9 @@ def _host(peer: str) -> str:
 
 def _grpc() -> Any:
     try:
-        import google.protobuf.message  # noqa: F401
         import grpc
         import grpc.aio
+        from google.protobuf import message  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("grpcio or protobuf is not installed; install xbench-fast[serve].") from error
     return grpc

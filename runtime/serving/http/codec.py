@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from ....engines.strict_json import distinct_keys, no_constant
 from ..protocol.errors import BadRequest
-from ..protocol.requests import TEXT_LIMIT, Answer, Request
+from ..protocol.requests import TEXT_LIMIT, Answer, Request, to_request, to_tensors
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
-from ..protocol.v2 import to_request, to_tensors
 
-__all__ = ["HEADER_LENGTH", "Decoded", "decode_infer", "encode_infer", "json_length"]
+__all__ = ["HEADER_LENGTH", "DecodedRequest", "decode_infer", "encode_infer", "json_length"]
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 _JSON_ELEMENTS: Final = 1 << 21  # JSON takes about ten bytes and a microsecond a number; beyond it is not for JSON
@@ -28,7 +27,7 @@ _BASE64: Final = {"content_type": "base64"}
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedRequest:
     """A request, and the outputs that are to be sent as raw bytes."""
 
     request: Request
@@ -44,7 +43,7 @@ def json_length(value: str | None, size: int) -> int:
     return int(value)
 
 
-def decode_infer(model: str, body: bytes, header_length: str | None) -> Decoded:
+def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedRequest:
     """An inference request from its body; `header_length`: the value of Inference-Header-Content-Length, if it came.
 
     Raises BadRequest, and nothing else, whatever the bytes are.
@@ -65,7 +64,7 @@ def decode_infer(model: str, body: bytes, header_length: str | None) -> Decoded:
     request = to_request(model, inputs, parameters, outputs, _identifier(content))
     binary_by_default = parameters.get("binary_data_output") is True
     chosen = {name for name in request.outputs if binary.get(name, binary_by_default)}
-    return Decoded(request, frozenset(chosen))
+    return DecodedRequest(request, frozenset(chosen))
 
 
 def encode_infer(answer: Answer, binary: frozenset[str]) -> tuple[bytes, int | None]:

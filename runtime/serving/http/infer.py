@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..inference.service import Service
-from ..protocol.requests import OUTPUTS
+from ..protocol.interface import OUTPUTS
 from .body import BodyReader
 from .codec import HEADER_LENGTH, decode_infer, encode_infer, json_length
 from .middleware import LOG_FIELDS
@@ -37,10 +37,9 @@ class Infer:
 
         service, name = self._service, request.path_params["model"]
         noted: dict[str, Any] = {}
+        request.scope[LOG_FIELDS] = noted
         with service.counted(name):
-            service.catalogue.get(name, request.path_params.get("version", ""))
-            noted["model"] = name
-            request.scope[LOG_FIELDS] = noted
+            noted["model"] = service.catalogue.get(name, request.path_params.get("version", "")).name
             # A full queue is told before the images are read.
             service.check_room(name)
             body = await self._bodies.read(request)

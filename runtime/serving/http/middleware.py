@@ -81,19 +81,21 @@ class Guard:
             self._note(scope, status, sent, time.perf_counter() - start)
 
     def _check(self, scope: Scope) -> None:
-        headers = dict(reversed(scope["headers"]))  # of those that stand twice, the first
-        if b"transfer-encoding" in headers and b"content-length" in headers:
+        from starlette.datastructures import Headers
+
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if "transfer-encoding" in headers and "content-length" in headers:
             raise AmbiguousEnd("Content-Length and Transfer-Encoding stand together; send one of them.")
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
             raise BadRequest("The request must have one Host header.")
-        if self._local_only and not _is_local(b"".join(hosts)):
+        if self._local_only and not _is_local("".join(hosts)):
             raise BadRequest("This server answers under the name localhost only; start it with --host to expose it.")
         if self._bearer is not None and scope["path"] not in self._open_paths:
-            self._bearer.check(headers.get(b"authorization", b""))
+            self._bearer.check(headers.get("authorization", "").encode("latin-1"))
 
     def _note(self, scope: Scope, status: int, sent: int, seconds: float) -> None:
-        self._metrics.http(status)
+        self._metrics.http_responses.labels(str(status)).inc()
         if not self._log.enabled:
             return
         client = scope.get("client") or ("", 0)
@@ -121,9 +123,9 @@ def is_loopback(name: str) -> bool:
 
 
 @lru_cache(256)
-def _is_local(host: bytes) -> bool:
+def _is_local(host: str) -> bool:
     """Whether the value of a Host header, with or without a port, means this machine."""
-    text = host.decode("latin-1").strip()
+    text = host.strip()
     if text.startswith("["):
         return is_loopback(text[1:].partition("]")[0])
     return is_loopback(text.rpartition(":")[0] if text.count(":") == 1 else text)

@@ -12,7 +12,8 @@ from ....engines.base import Scores
 from ...evaluation.scoring import Queries, prompt_mean
 from ...results.schema import GRID
 from ..protocol.errors import BadRequest
-from ..protocol.requests import OUTPUTS, Answer, Request
+from ..protocol.interface import OUTPUTS
+from ..protocol.requests import Answer, Request
 from .images import DISPLAY_SIDE, Prepared
 from .maps import binary_mask, normalised_map, regions
 from .models import Selection, ServedModel
@@ -136,13 +137,12 @@ class _Outputs:
         return np.asarray([image.frame for image in self._images], np.float64)
 
     def _means(self, places: Sequence[NDArray[np.intp]]) -> NDArray[np.float32]:
-        if all(queries.size == 1 for queries in places):
-            return self._scores.logits[:, [queries[0] for queries in places]]
         values = np.full(self._shape, np.nan, np.float32)
-        for image, logits in enumerate(self._scores.logits):
-            for finding, queries in enumerate(places):
-                if queries.size:
-                    values[image, finding] = prompt_mean(logits[queries])
+        for finding, queries in enumerate(places):
+            if queries.size == 1:
+                values[:, finding] = self._scores.logits[:, queries[0]]
+            elif queries.size:
+                values[:, finding] = [prompt_mean(logits[queries]) for logits in self._scores.logits]
         return values
 
     def _normalised(self) -> list[NDArray[np.float32]]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.geometry import Geometry
-from ..protocol.requests import DRAWN, Request
+from ..protocol.interface import DRAWN
+from ..protocol.requests import Request
 
 __all__ = ["DISPLAY_SIDE", "Prepared", "prepare_file", "prepare_grey", "prepare_pixels", "prepare_request"]
 

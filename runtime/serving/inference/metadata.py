@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from ...host.machine import code_version
 from ...tables.stamps import stamp
-from ..protocol.requests import BOX_COLUMNS, OUTPUTS
-from ..protocol.v2 import EXTENSIONS, INPUTS, SERVER_NAME
+from ..protocol.interface import BOX_COLUMNS, EXTENSIONS, INPUTS, OUTPUTS, SERVER_NAME
 from .models import ServedModel
 from .service import Service
 

@@ -1,25 +1,30 @@
-"""One served model: a bundle, the engine that runs it and its prompt sets."""
+"""Served models: each a bundle, the engine that runs it and its prompt sets; and all of them by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.base import Engine, EngineInfo
+from ....engines.base import Engine, EngineInfo, EngineOptions
 from ....engines.bundle import Bundle
 from ....engines.errors import ConfigError
-from ....engines.geometry import Geometry
 from ....engines.prompts import PromptSet
+from ....engines.registry import did_you_mean
 from ...evaluation.scoring import Queries
-from ..protocol.errors import BadRequest
-from ..protocol.requests import Request, closest
+from ..protocol.errors import BadRequest, NotFound
+from ..protocol.requests import Request
 from .own_prompts import OwnPrompts
 
-__all__ = ["VERSION", "Selection", "ServedModel"]
+__all__ = ["VERSION", "Catalogue", "Selection", "ServedModel"]
+
+OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
 VERSION: Final = "1"
 """A bundle is served as the one version of its model; the metadata give its digest."""
@@ -46,29 +51,20 @@ class ServedModel:
     def __init__(self, bundle: Bundle, engine: Engine, *, default_set: str | None = None) -> None:
         self.bundle = bundle
         self.engine = engine
+        self.name = bundle.name
+        self.geometry = bundle.manifest.geometry
+        self.grid = bundle.manifest.grid
         names = sorted(bundle.manifest.prompt_sets)
         if not names:
             raise ConfigError(f"The bundle {bundle.name} has no prompt set; add one with xbench-fast prompts.")
         if default_set is not None and default_set not in names:
             raise ConfigError(
-                f"The bundle {bundle.name} has no prompt set '{default_set}': {closest(default_set, names)}."
+                f"The bundle {bundle.name} has no prompt set '{default_set}': {did_you_mean(default_set, names)}."
             )
         self.prompt_sets: Mapping[str, PromptSet] = {name: bundle.prompt_set(name) for name in names}
         self.default_set = default_set or max(names, key=lambda name: len(self.prompt_sets[name].findings))
         self._whole = {name: self._selection(prompts, None) for name, prompts in self.prompt_sets.items()}
         self.own = OwnPrompts(bundle, threads=engine.threads)
-
-    @property
-    def name(self) -> str:
-        return self.bundle.name
-
-    @property
-    def geometry(self) -> Geometry:
-        return self.bundle.manifest.geometry
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        return self.bundle.manifest.grid
 
     @property
     def info(self) -> EngineInfo:
@@ -84,7 +80,7 @@ class ServedModel:
             return self._selection(self.own.encode(request.prompts), request.findings)
         name = request.prompt_set or self.default_set
         if name not in self.prompt_sets:
-            raise BadRequest(f"{self.name} has no prompt set '{name}': {closest(name, self.prompt_sets)}.")
+            raise BadRequest(f"{self.name} has no prompt set '{name}': {did_you_mean(name, self.prompt_sets)}.")
         if request.findings is None:
             return self._whole[name]
         return self._selection(self.prompt_sets[name], request.findings)
@@ -95,7 +91,7 @@ class ServedModel:
             if finding not in prompts.findings:
                 raise BadRequest(
                     f"The prompt set '{prompts.name}' of {self.name} has no finding '{finding}': "
-                    f"{closest(finding, prompts.findings)}; give texts of your own as 'prompts'."
+                    f"{did_you_mean(finding, prompts.findings)}; give texts of your own as 'prompts'."
                 )
         return Selection(prompts, Queries.of(prompts, {finding: finding for finding in wanted}))
 
@@ -107,3 +103,63 @@ class ServedModel:
                 f"{self.name} takes 'pixels' as uint8 [N, 1, {size}, {size}], not {pixels.dtype} {list(pixels.shape)}; "
                 "send the file as 'image' to have it prepared."
             )
+
+
+class Catalogue:
+    """Opens the engines of bundles on entering and closes them on leaving.
+
+    engine: a name `engines.select` knows, or "auto"; threads: those of each engine; options: how each runs;
+    default_set: prompt set that answers where a request names none. Entering raises BundleError, ConfigError,
+    EngineError or MissingExtraError.
+    """
+
+    def __init__(
+        self,
+        bundles: Sequence[Path],
+        *,
+        engine: str = "auto",
+        threads: int | None = None,
+        options: EngineOptions | None = None,
+        default_set: str | None = None,
+        open_engine: OpenEngine | None = None,
+    ) -> None:
+        self._bundles = tuple(bundles)
+        self._engine = engine
+        self._threads = threads
+        self._options = options
+        self._default_set = default_set
+        self._open_engine = open_engine
+        self._stack = ExitStack()
+        self._models: dict[str, ServedModel] = {}
+
+    def __enter__(self) -> Self:
+        from ....engines.select import open_engine
+
+        opener = self._open_engine or open_engine
+        with ExitStack() as stack:
+            for path in self._bundles:
+                bundle = Bundle.load(path)
+                engine = stack.enter_context(opener(bundle, self._engine, threads=self._threads, options=self._options))
+                self._models[bundle.name] = ServedModel(bundle, engine, default_set=self._default_set)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._models.clear()
+        self._stack.close()
+
+    @property
+    def models(self) -> Mapping[str, ServedModel]:
+        """The open models, in the order of the bundles."""
+        return self._models
+
+    def get(self, name: str, version: str = "") -> ServedModel:
+        """The model `name`. Raises NotFound for another name or version."""
+        found = self._models.get(name)
+        if found is None:
+            raise NotFound(f"There is no model '{name[:200]}': {did_you_mean(name[:200], self._models)}.")
+        if version not in ("", VERSION):
+            raise NotFound(f"The model '{name}' has no version '{version[:200]}'; it has {VERSION}.")
+        return found

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ....engines.bundle import Bundle
 from ....engines.prompt_files import FindingPrompts
 from ....engines.prompts import PromptSet
+from ..protocol.requests import OWN_SET
 
 if TYPE_CHECKING:
     from ....engines.prompt_encoding import Encoder
     from ....engines.tokenizing.batch import Tokenizer
 
-__all__ = ["OWN_SET", "OwnPrompts"]
-
-OWN_SET: Final = "own"
-"""What an answer calls the set of a request's own prompts."""
+__all__ = ["OwnPrompts"]
 
 Prompts = tuple[FindingPrompts, ...]
 

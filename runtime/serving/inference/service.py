@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -18,14 +17,13 @@ import numpy as np
 from ....engines.errors import XBenchError
 from ..metrics import Metrics
 from ..protocol.errors import DeadlineExceeded, Internal, RequestError, as_request_error
-from ..protocol.requests import DRAWN, Answer, Request, check_request
-from ..queue.admission import Admission
-from ..queue.batcher import Batcher
+from ..protocol.interface import DRAWN
+from ..protocol.requests import Answer, Request, check_request
+from ..queue.model_queue import ModelQueue
 from ..settings import ServiceSettings
 from .answers import build_answer, check_answer_size
-from .catalogue import Catalogue
 from .images import prepare_request
-from .models import ServedModel
+from .models import Catalogue, ServedModel
 
 __all__ = ["Service"]
 
@@ -33,15 +31,6 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _CHEAP = frozenset({"findings", "logits", "logits_negative", "probabilities", "probabilities_pair", "saliency"})
 _CHEAP |= {"sizes", "frames"}
-
-
-@dataclass(frozen=True)
-class _Lane:
-    """What belongs to one model."""
-
-    model: ServedModel
-    admission: Admission
-    batcher: Batcher
 
 
 class Service:
@@ -54,54 +43,48 @@ class Service:
         self.catalogue = catalogue
         self.settings = settings
         self.metrics = metrics
-        self._lanes: dict[str, _Lane] = {}
+        self._queues: dict[str, ModelQueue] = {}
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="serve")
         self._free = asyncio.Semaphore(settings.workers)
-        self._counting = False
-        self._draining = False
+        self._refusing = False
 
     async def __aenter__(self) -> Self:
         for name, model in self.catalogue.models.items():
-            lane = self._open(model)
-            self._lanes[name] = lane
-            lane.batcher.start()
+            queue = ModelQueue(name, model.engine.run, self.settings, self.metrics)
             size = model.geometry.size
-            await lane.batcher.submit(np.zeros((1, 1, size, size), np.uint8), model.prompt_sets[model.default_set])
-        self._counting = True
+            await queue.start(np.zeros((1, 1, size, size), np.uint8), model.prompt_sets[model.default_set])
+            self._queues[name] = queue
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.drain()
-        for lane in self._lanes.values():
-            await lane.batcher.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        await self.close()
 
     @property
     def ready(self) -> bool:
         """Whether requests are accepted."""
-        return bool(self._lanes) and not self._draining
-
-    async def drain(self) -> None:
-        """Refuses new requests and returns when all accepted ones are answered."""
-        self.refuse()
-        for lane in self._lanes.values():
-            await lane.admission.wait_empty()
+        return bool(self._queues) and not self._refusing
 
     def refuse(self) -> None:
         """Refuses new requests from now on."""
-        self._draining = True
-        for lane in self._lanes.values():
-            lane.admission.close()
+        self._refusing = True
+        for queue in self._queues.values():
+            queue.refuse()
+
+    async def close(self) -> None:
+        """Refuses new requests and returns when all accepted ones are answered."""
+        self.refuse()
+        for queue in self._queues.values():
+            await queue.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def check_room(self, model: str) -> None:
-        """Raises NotFound, Draining or Overloaded if a request of one image would be refused now.
+        """Raises Draining or Overloaded if a request of one image for this model would be refused now.
 
         For a transport that can tell before it has read the images.
         """
-        self.catalogue.get(model)
-        self._lanes[model].admission.check(1)
+        self._queues[model].check(1)
 
     @contextmanager
     def counted(self, model: str) -> Iterator[None]:
@@ -109,7 +92,7 @@ class Service:
         try:
             yield
         except RequestError as error:
-            self.metrics.refused(self._known(model), error.code)
+            self.metrics.requests.labels(self._known(model), error.code).inc()
             raise
 
     async def infer(self, request: Request) -> Answer:
@@ -118,8 +101,9 @@ class Service:
         known = self._known(request.model)
         code = "CANCELLED"
         try:
-            answer = await self._infer(request)
+            answer = await self._answer(request)
             code = "OK"
+            self.metrics.images.labels(known).inc(request.count)
             return answer
         except XBenchError as error:
             told = as_request_error(error)
@@ -131,26 +115,25 @@ class Service:
             code = Internal.code
             raise Internal from error
         finally:
-            self.metrics.request(known, code, time.perf_counter() - start, request.count)
+            self.metrics.requests.labels(known, code).inc()
+            self.metrics.request_seconds.labels(known).observe(time.perf_counter() - start)
 
-    async def _infer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Answer:
         check_request(request)
         model = self.catalogue.get(request.model)
         if request.pixels is not None:
             model.check_pixels(request.pixels)
-        lane = self._lanes[model.name]
         seconds = min(request.timeout or self.settings.timeout, self.settings.timeout)
-        with lane.admission.admit(request.count):
+        with self._queues[model.name].accept(request.count):
             try:
                 async with asyncio.timeout(seconds):
-                    return await self._answer(request, lane)
+                    return await self._compute(request, model)
             except TimeoutError as error:
                 raise DeadlineExceeded(
                     f"The answer was not ready within {seconds:g} s; try again when the server is less busy."
                 ) from error
 
-    async def _answer(self, request: Request, lane: _Lane) -> Answer:
-        model = lane.model
+    async def _compute(self, request: Request, model: ServedModel) -> Answer:
         selection = await self.work(partial(model.select, request), short=request.prompts is None)
         check_answer_size(request.outputs, request.count, len(selection.queries.findings), model.grid)
         short = request.pixels is not None and not request.outputs & DRAWN
@@ -158,7 +141,7 @@ class Service:
         pixels = request.pixels
         if pixels is None:
             pixels = np.stack([image.pixels for image in images])[:, None]
-        scores = await lane.batcher.submit(pixels, selection.prompts)
+        scores = await self._queues[model.name].submit(pixels, selection.prompts)
         build = partial(build_answer, request, model, selection, images, scores)
         return await self.work(build, short=request.outputs <= _CHEAP and request.count <= 4)
 
@@ -182,23 +165,4 @@ class Service:
 
     def _known(self, model: str) -> str:
         """The model's name as a label of metrics, which no client can make up."""
-        return model if model in self._lanes else "unknown"
-
-    def _open(self, model: ServedModel) -> _Lane:
-        admission = Admission(self.settings.queue, model.name)
-
-        def observe(images: int, seconds: float) -> None:
-            if not self._counting:
-                return  # a first call tells nothing of those that follow
-            admission.took(seconds, images)
-            self.metrics.batch(model.name, images, seconds)
-
-        batcher = Batcher(
-            model.engine.run,
-            max_batch=self.settings.max_batch,
-            max_delay=self.settings.max_delay,
-            name=model.name,
-            observe=observe,
-        )
-        self.metrics.watch(model.name, lambda: batcher.waiting, lambda: admission.on_their_way)
-        return _Lane(model, admission, batcher)
+        return model if model in self._queues else "unknown"

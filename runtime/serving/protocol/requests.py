@@ -1,31 +1,38 @@
-"""A request and its answer, whatever carries them."""
+"""Requests and answers, whatever carries them, and their form as tensors of the Open Inference Protocol."""
 
 from __future__ import annotations
 
-import difflib
+import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.prompt_files import FindingPrompts
+from ....engines.errors import ConfigError
+from ....engines.prompt_files import FindingPrompts, prompt_sets
+from ....engines.registry import did_you_mean
+from ....engines.strict_json import distinct_keys
 from .errors import BadRequest
+from .interface import DEFAULT_OUTPUTS, INPUTS, OUTPUTS
+from .tensors import Tensor
 
 __all__ = [
-    "BOX_COLUMNS",
-    "DEFAULT_OUTPUTS",
-    "DRAWN",
-    "OUTPUTS",
+    "OWN_SET",
     "TEXT_LIMIT",
     "Answer",
-    "OutputSpec",
+    "Parameter",
     "Request",
     "check_request",
-    "closest",
+    "own_prompts",
+    "to_request",
+    "to_tensors",
 ]
+
+Parameter = str | bool | int | float
 
 TEXT_LIMIT: Final = 8192
 """Characters of one prompt or name; far above any model's context."""
@@ -33,50 +40,12 @@ TEXT_LIMIT: Final = 8192
 QUERY_LIMIT: Final = 256
 """Texts in a set of own prompts."""
 
-BOX_COLUMNS: Final = ("image", "finding", "x0", "y0", "x1", "y1", "peak")
+OWN_SET: Final = "own"
+"""What an answer calls the set of a request's own prompts."""
 
-
-@dataclass(frozen=True)
-class OutputSpec:
-    """An output: its V2 datatype, its shape (N images, F findings, K boxes, h, w the model's grid) and its meaning."""
-
-    datatype: str
-    shape: tuple[int | str, ...]
-    description: str
-
-
-OUTPUTS: Final[Mapping[str, OutputSpec]] = {
-    "findings": OutputSpec("BYTES", ("F",), "the findings asked for, in the order of the other outputs"),
-    "logits": OutputSpec("FP32", ("N", "F"), "score of the positive prompts, their mean where there are several"),
-    "logits_negative": OutputSpec("FP32", ("N", "F"), "score of the negative prompts; NaN where there is none"),
-    "probabilities": OutputSpec("FP64", ("N", "F"), "sigmoid(logits)"),
-    "probabilities_pair": OutputSpec(
-        "FP64", ("N", "F"), "softmax over the positive and the negative prompt; NaN where there is no negative one"
-    ),
-    "saliency": OutputSpec("FP32", ("N", "F", "h", "w"), "the model's own map, not normalised"),
-    "saliency_full": OutputSpec(
-        "FP32", ("N", "F", 224, 224), "the map on the image squashed to 224 x 224, scaled to 0..1 by its extremes"
-    ),
-    "mask": OutputSpec("UINT8", ("N", "F", 224, 224), "1 where saliency_full >= tau"),
-    "boxes": OutputSpec(
-        "FP32",
-        ("K", 7),
-        "connected regions of the mask: image, finding, x0, y0, x1, y1 as fractions of the image's width and height, "
-        "largest value of saliency_full inside",
-    ),
-    "overlay": OutputSpec("BYTES", ("N", "F"), "PNG of the image with the map and the mask's outline"),
-    "preview": OutputSpec("BYTES", ("N",), "PNG of the image in grey, for those who cannot show the file itself"),
-    "sizes": OutputSpec("INT32", ("N", 2), "height and width of the image file"),
-    "frames": OutputSpec(
-        "FP64", ("N", 4), "y0, x0, y1, x1: the part of the image the model saw, as fractions of its height and width"
-    ),
-}
-"""Every output there is; an answer holds those asked for, in this order."""
-
-DRAWN: Final = frozenset({"overlay", "preview"})
-"""Outputs that show the image itself."""
-
-DEFAULT_OUTPUTS: Final = frozenset({"findings", "logits", "probabilities"})
+_PARAMETERS: Final = ("prompt_set", "tau", "timeout")
+_IGNORED: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output")
+_PROMPT_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -128,7 +97,7 @@ def check_request(request: Request) -> None:
         raise BadRequest("The request holds no image; give at least one.")
     unknown = sorted(request.outputs - OUTPUTS.keys())
     if unknown:
-        raise BadRequest(f"There is no output '{unknown[0]}': {closest(unknown[0], OUTPUTS)}.")
+        raise BadRequest(f"There is no output '{unknown[0]}': {did_you_mean(unknown[0], sorted(OUTPUTS))}.")
     if not request.outputs:
         raise BadRequest("The request asks for no output.")
     if not (math.isfinite(request.tau) and 0.0 <= request.tau <= 1.0):
@@ -141,12 +110,64 @@ def check_request(request: Request) -> None:
         _check_prompts(request)
 
 
-def closest(name: str, known: Collection[str]) -> str:
-    """ "did you mean ...?" for a message, and what is known."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    shown = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
-    return (f"did you mean '{close[0]}'? " if close else "") + f"known are {shown or 'none'}"
+def to_request(
+    model: str,
+    inputs: Sequence[Tensor],
+    parameters: Mapping[str, Parameter],
+    outputs: Sequence[str],
+    request_id: str = "",
+) -> Request:
+    """A request from its tensors; no `outputs`: the default ones. The parameters prompt_set, tau and timeout
+    (microseconds, 0 for none, as Triton has it) are read; those of sequences and priorities are ignored.
+
+    Raises BadRequest, naming the tensor or parameter.
+    """
+    tensors = _by_name(inputs)
+    _check_parameters(parameters)
+    if len(set(outputs)) != len(outputs):
+        raise BadRequest("An output stands twice in 'outputs'.")
+    image, pixels = tensors.get("image"), tensors.get("pixels")
+    own, names = tensors.get("prompts"), tensors.get("findings")
+    set_name = parameters.get("prompt_set")
+    if "prompt_set" in tensors:
+        set_name = _text(_single(tensors["prompt_set"]), "prompt_set")
+    tau = parameters.get("tau", 0.5)
+    if "tau" in tensors:
+        tau = float(_single(tensors["tau"]))
+    timeout = _number(parameters.get("timeout", 0), "timeout")
+    return Request(
+        model=model,
+        images=() if image is None else _files(image),
+        pixels=None if pixels is None else np.asarray(pixels.array, np.uint8),
+        findings=None if names is None else tuple(_text(item, "findings") for item in names.array.reshape(-1)),
+        prompt_set=None if set_name is None else _string(set_name, "prompt_set"),
+        prompts=None if own is None else own_prompts(_single(own)),
+        outputs=frozenset(outputs) if outputs else DEFAULT_OUTPUTS,
+        tau=_number(tau, "tau"),
+        timeout=timeout / 1e6 or None,
+        id=request_id,
+    )
+
+
+def to_tensors(answer: Answer) -> list[Tensor]:
+    """The outputs of an answer."""
+    return [Tensor(name, OUTPUTS[name].datatype, array) for name, array in answer.outputs.items()]
+
+
+def own_prompts(data: bytes) -> tuple[FindingPrompts, ...]:
+    """Own prompts from JSON: {finding: [texts] or {"positive": [...], "negative": [...]}}, as a set in a prompt file.
+
+    Raises BadRequest.
+    """
+    if len(data) > _PROMPT_BYTES:
+        raise BadRequest(f"'prompts' has {len(data)} bytes, the limit is {_PROMPT_BYTES}.")
+    try:
+        content = json.loads(data, object_pairs_hook=distinct_keys)
+        return prompt_sets({OWN_SET: content}, Path("The input 'prompts'"))[OWN_SET]
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"The input 'prompts' is not valid JSON: {error}.") from error
+    except ConfigError as error:
+        raise BadRequest(str(error)) from error
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -179,3 +200,61 @@ def _check_unicode(texts: Sequence[str], where: str) -> None:
             text.encode()
     except UnicodeEncodeError:
         raise BadRequest(f"A text in '{where}' is not valid Unicode.") from None
+
+
+def _by_name(inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    tensors: dict[str, Tensor] = {}
+    for tensor in inputs:
+        if tensor.name not in INPUTS:
+            raise BadRequest(
+                f"There is no input '{tensor.name[:200]}': {did_you_mean(tensor.name[:200], sorted(INPUTS))}."
+            )
+        if tensor.name in tensors:
+            raise BadRequest(f"The input '{tensor.name}' stands twice.")
+        if tensor.datatype not in INPUTS[tensor.name]:
+            wanted = " or ".join(INPUTS[tensor.name])
+            raise BadRequest(f"The input '{tensor.name}' must be {wanted}, not {tensor.datatype[:40]}.")
+        tensors[tensor.name] = tensor
+    return tensors
+
+
+def _check_parameters(parameters: Mapping[str, Parameter]) -> None:
+    for name in parameters:
+        if name not in (*_PARAMETERS, *_IGNORED):
+            raise BadRequest(f"There is no parameter '{name[:200]}': {did_you_mean(name[:200], sorted(_PARAMETERS))}.")
+
+
+def _files(tensor: Tensor) -> tuple[bytes, ...]:
+    if tensor.array.ndim not in (1, 2) or (tensor.array.ndim == 2 and tensor.shape[1] != 1):
+        raise BadRequest(f"The input 'image' must have shape [N] or [N, 1], not {list(tensor.shape)}.")
+    return tuple(tensor.array.reshape(-1))
+
+
+def _single(tensor: Tensor) -> Any:
+    if tensor.array.size != 1:
+        raise BadRequest(f"The input '{tensor.name}' must hold one element, not {tensor.array.size}.")
+    return tensor.array.reshape(-1)[0]
+
+
+def _text(item: bytes, name: str) -> str:
+    if len(item) > 4 * TEXT_LIMIT:
+        raise BadRequest(f"A text in '{name}' has {len(item)} bytes, more than {4 * TEXT_LIMIT}.")
+    try:
+        return item.decode()
+    except UnicodeDecodeError:
+        raise BadRequest(f"A text in '{name}' is not UTF-8.") from None
+
+
+def _string(value: Parameter, name: str) -> str:
+    if not isinstance(value, str) or not value or len(value) > TEXT_LIMIT:
+        raise BadRequest(f"'{name}' must be a text that is not empty.")
+    return value
+
+
+def _number(value: Parameter, name: str) -> float:
+    try:
+        if not isinstance(value, bool | str):
+            return float(value)
+    except OverflowError:
+        pass
+    raise BadRequest(f"'{name}' must be a number.")

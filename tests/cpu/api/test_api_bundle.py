@@ -14,9 +14,10 @@ import xbench_fast as xb
 from PIL import Image
 from synthetic import make_bundle, make_dataset, save_graph
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.runtime.serving.inference.catalogue import Catalogue
-from xbench_fast.runtime.serving.inference.service import Service, ServiceSettings
+from xbench_fast.runtime.serving.inference.models import Catalogue
+from xbench_fast.runtime.serving.inference.service import Service
 from xbench_fast.runtime.serving.protocol.requests import Answer, Request
+from xbench_fast.runtime.serving.settings import ServiceSettings
 
 CPU: Any = {"engine": "onnxruntime-cpu", "threads": 1}
 

@@ -185,7 +185,7 @@ def test_ray_serve_answers_as_the_plain_server(folder: Path, cluster: RayWorkers
     from ray import serve
     from xbench_fast.runtime.serving.access_log import AccessLog
     from xbench_fast.runtime.serving.http.app import create_app
-    from xbench_fast.runtime.serving.inference.catalogue import Catalogue
+    from xbench_fast.runtime.serving.inference.models import Catalogue
     from xbench_fast.runtime.serving.inference.service import Service
     from xbench_fast.runtime.serving.metrics import Metrics
 

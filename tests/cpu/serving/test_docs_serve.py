@@ -11,9 +11,8 @@ import pytest
 from serving_process import ServerProcess
 from synthetic import make_bundle, save_graph
 from xbench_fast.runtime.serving.http.codec import _JSON_MARKS
-from xbench_fast.runtime.serving.protocol.requests import OUTPUTS
+from xbench_fast.runtime.serving.protocol.interface import INPUTS, OUTPUTS
 from xbench_fast.runtime.serving.protocol.tensors import MOST_ITEMS
-from xbench_fast.runtime.serving.protocol.v2 import INPUTS
 from xbench_fast.runtime.serving.server import _HEAD, _KEEP_ALIVE
 from xbench_fast.runtime.serving.settings import GrpcSettings, ServerSettings
 

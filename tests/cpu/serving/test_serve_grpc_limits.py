@@ -14,7 +14,7 @@ import pytest
 from synthetic import SIZE, BlockEngine, make_bundle
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.serving.access_log import AccessLog
-from xbench_fast.runtime.serving.inference.catalogue import Catalogue
+from xbench_fast.runtime.serving.inference.models import Catalogue
 from xbench_fast.runtime.serving.inference.service import Service
 from xbench_fast.runtime.serving.settings import GrpcSettings, ServiceSettings
 

@@ -21,7 +21,7 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.prompt_files import FindingPrompts
 from xbench_fast.engines.select import open_engine
-from xbench_fast.runtime.serving.inference.catalogue import Catalogue
+from xbench_fast.runtime.serving.inference.models import Catalogue
 from xbench_fast.runtime.serving.inference.service import Service
 from xbench_fast.runtime.serving.protocol.errors import (
     BadRequest,
@@ -32,7 +32,8 @@ from xbench_fast.runtime.serving.protocol.errors import (
     Overloaded,
     RequestError,
 )
-from xbench_fast.runtime.serving.protocol.requests import OUTPUTS, Request
+from xbench_fast.runtime.serving.protocol.interface import OUTPUTS
+from xbench_fast.runtime.serving.protocol.requests import Request
 from xbench_fast.runtime.serving.settings import HttpSettings, ServiceSettings
 
 pytest.importorskip("prometheus_client")
@@ -205,7 +206,7 @@ def test_the_room_is_for_accepted_requests_and_draining_answers_them(blocks: Pat
         await asyncio.sleep(0.05)
         with pytest.raises(Overloaded):
             service.check_room("blocks-32")
-        draining = asyncio.create_task(service.drain())
+        draining = asyncio.create_task(service.close())
         await asyncio.sleep(0)
         assert not service.ready
         with pytest.raises(Draining):

@@ -1,4 +1,4 @@
-"""The micro-batcher and the limit on what is on its way, with an engine whose pace the test decides."""
+"""Micro-batches and the limit on accepted images, with an engine whose pace the test decides."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from synthetic import SIZE, model, prompt_set
 from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import EngineError
+from xbench_fast.runtime.serving.metrics import Metrics
 from xbench_fast.runtime.serving.protocol.errors import Draining, Overloaded, TooLarge
-from xbench_fast.runtime.serving.queue.admission import Admission
-from xbench_fast.runtime.serving.queue.batcher import Batcher
+from xbench_fast.runtime.serving.queue.model_queue import ModelQueue
+from xbench_fast.runtime.serving.settings import ServiceSettings
+
+pytest.importorskip("prometheus_client")
 
 COCO, SEVERAL = prompt_set(), prompt_set(several=True)
 
@@ -40,17 +43,19 @@ class Engine:
         return Scores(*model(pixels, text))
 
 
-def run(test: Callable[[Engine, Batcher], Awaitable[Any]], *, max_batch: int = 4, max_delay: float = 0.0) -> Engine:
+def run(test: Callable[[Engine, ModelQueue], Awaitable[Any]], *, max_batch: int = 4, max_delay: float = 0.0) -> Engine:
     engine = Engine()
 
     async def body() -> None:
-        batcher = Batcher(engine, max_batch=max_batch, max_delay=max_delay)
-        batcher.start()
+        queue = ModelQueue("kad", engine, ServiceSettings(max_batch, max_delay), Metrics())
+        await queue.start(images(1, 99), COCO)
+        engine.calls.clear()
+        engine.entered.clear()
         try:
-            await asyncio.wait_for(test(engine, batcher), 30)
+            await asyncio.wait_for(test(engine, queue), 30)
         finally:
             engine.gate.set()
-            await batcher.close()
+            await queue.close()
 
     asyncio.run(body())
     return engine
@@ -73,13 +78,13 @@ def same(scores: Scores, pixels: NDArray[np.uint8], prompts: Any) -> None:
 
 
 def test_what_waits_while_the_engine_works_becomes_one_batch() -> None:
-    async def test(engine: Engine, batcher: Batcher) -> None:
+    async def test(engine: Engine, queue: ModelQueue) -> None:
         engine.gate.clear()
-        first = asyncio.create_task(batcher.submit(images(1), COCO))
+        first = asyncio.create_task(queue.submit(images(1), COCO))
         await entered(engine)
-        others = [asyncio.create_task(batcher.submit(images(1, seed), COCO)) for seed in range(1, 7)]
+        others = [asyncio.create_task(queue.submit(images(1, seed), COCO)) for seed in range(1, 7)]
         await asyncio.sleep(0)
-        assert batcher.waiting == 6
+        assert queue.waiting == 6
         engine.gate.set()
         same(await first, images(1), COCO)
         for seed, task in enumerate(others, 1):
@@ -89,13 +94,13 @@ def test_what_waits_while_the_engine_works_becomes_one_batch() -> None:
 
 
 def test_prompt_sets_are_not_mixed_and_the_oldest_goes_first() -> None:
-    async def test(engine: Engine, batcher: Batcher) -> None:
+    async def test(engine: Engine, queue: ModelQueue) -> None:
         engine.gate.clear()
-        tasks = [asyncio.create_task(batcher.submit(images(1), COCO))]
+        tasks = [asyncio.create_task(queue.submit(images(1), COCO))]
         await entered(engine)
         order = [SEVERAL, COCO, SEVERAL, COCO]
         for seed, prompts in enumerate(order):
-            tasks.append(asyncio.create_task(batcher.submit(images(1, seed), prompts)))
+            tasks.append(asyncio.create_task(queue.submit(images(1, seed), prompts)))
             await asyncio.sleep(0.002)
         engine.gate.set()
         await tasks[0]
@@ -106,25 +111,25 @@ def test_prompt_sets_are_not_mixed_and_the_oldest_goes_first() -> None:
 
 
 def test_a_full_batch_does_not_wait_for_the_delay() -> None:
-    async def test(engine: Engine, batcher: Batcher) -> None:
-        same(await batcher.submit(images(4), COCO), images(4), COCO)
-        closing = asyncio.create_task(batcher.submit(images(2), COCO))
+    async def test(engine: Engine, queue: ModelQueue) -> None:
+        same(await queue.submit(images(4), COCO), images(4), COCO)
+        closing = asyncio.create_task(queue.submit(images(2), COCO))
         await asyncio.sleep(0)
-        await batcher.close()
+        await queue.close()
         same(await closing, images(2), COCO)
-        with pytest.raises(Draining):
-            await batcher.submit(images(1), COCO)
+        with pytest.raises(Draining), queue.accept(1):
+            pytest.fail("accepted")
 
     # With a delay of an hour only a full batch, or closing, lets the engine start.
     assert run(test, max_delay=3600).calls == [(4, 3), (2, 3)]
 
 
 def test_the_delay_lets_others_join() -> None:
-    async def test(engine: Engine, batcher: Batcher) -> None:
-        first = asyncio.create_task(batcher.submit(images(1), COCO))
+    async def test(engine: Engine, queue: ModelQueue) -> None:
+        first = asyncio.create_task(queue.submit(images(1), COCO))
         await asyncio.sleep(0.01)
         assert not engine.calls
-        second = asyncio.create_task(batcher.submit(images(3, 1), COCO))
+        second = asyncio.create_task(queue.submit(images(3, 1), COCO))
         same(await first, images(1), COCO)
         same(await second, images(3, 1), COCO)
 
@@ -132,38 +137,38 @@ def test_the_delay_lets_others_join() -> None:
 
 
 def test_an_image_the_engine_refuses_does_not_harm_its_neighbours() -> None:
-    async def test(engine: Engine, batcher: Batcher) -> None:
+    async def test(engine: Engine, queue: ModelQueue) -> None:
         engine.gate.clear()
-        first = asyncio.create_task(batcher.submit(images(1), COCO))
+        first = asyncio.create_task(queue.submit(images(1), COCO))
         await entered(engine)
         white = np.full((1, 1, SIZE, SIZE), 255, np.uint8)
-        bad = asyncio.create_task(batcher.submit(white, COCO))
-        good = asyncio.create_task(batcher.submit(images(2, 3), COCO))
+        bad = asyncio.create_task(queue.submit(white, COCO))
+        good = asyncio.create_task(queue.submit(images(2, 3), COCO))
         await asyncio.sleep(0)
         engine.gate.set()
         await first
         with pytest.raises(EngineError, match="all white"):
             await bad
         same(await good, images(2, 3), COCO)
-        same(await batcher.submit(images(1, 9), COCO), images(1, 9), COCO)
+        same(await queue.submit(images(1, 9), COCO), images(1, 9), COCO)
 
     run(test)
 
 
 def test_who_is_cancelled_leaves_the_queue() -> None:
-    async def test(engine: Engine, batcher: Batcher) -> None:
+    async def test(engine: Engine, queue: ModelQueue) -> None:
         engine.gate.clear()
-        first = asyncio.create_task(batcher.submit(images(1), COCO))
+        first = asyncio.create_task(queue.submit(images(1), COCO))
         await entered(engine)
-        gone = asyncio.create_task(batcher.submit(images(3), SEVERAL))
-        kept = asyncio.create_task(batcher.submit(images(1, 5), COCO))
+        gone = asyncio.create_task(queue.submit(images(3), SEVERAL))
+        kept = asyncio.create_task(queue.submit(images(1, 5), COCO))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)
         engine.gate.set()
         await first
         same(await kept, images(1, 5), COCO)
-        assert batcher.waiting == 0
+        assert queue.waiting == 0
 
     assert run(test).calls == [(1, 3), (1, 3)]
 
@@ -171,11 +176,11 @@ def test_who_is_cancelled_leaves_the_queue() -> None:
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans(), st.booleans()), min_size=1, max_size=12))
 @settings(max_examples=20)
 def test_everyone_gets_their_own_scores(jobs: list[tuple[int, bool, bool]]) -> None:
-    async def test(engine: Engine, batcher: Batcher) -> None:
+    async def test(engine: Engine, queue: ModelQueue) -> None:
         tasks = []
         for seed, (count, several, pause) in enumerate(jobs):
             prompts = SEVERAL if several else COCO
-            tasks.append(asyncio.create_task(batcher.submit(images(count, seed), prompts)))
+            tasks.append(asyncio.create_task(queue.submit(images(count, seed), prompts)))
             if pause:
                 await asyncio.sleep(0)
         for seed, (task, (count, several, _)) in enumerate(zip(tasks, jobs, strict=True)):
@@ -186,32 +191,31 @@ def test_everyone_gets_their_own_scores(jobs: list[tuple[int, bool, bool]]) -> N
     assert max(size for size, _ in calls) <= 4
 
 
-def test_admission_refuses_at_once_and_as_a_whole() -> None:
+def test_a_request_is_refused_at_once_and_as_a_whole() -> None:
     async def test() -> None:
-        admission = Admission(4, "kad")
-        admission.took(8.0, 2)
-        with admission.admit(3):
-            with pytest.raises(Overloaded, match="3 of 4 images") as error, admission.admit(2):
-                pytest.fail("admitted")
-            assert error.value.retry_after == 12 and admission.on_their_way == 3
-            with admission.admit(1):
-                assert admission.full
-            with pytest.raises(TooLarge), admission.admit(5):
-                pytest.fail("admitted")
-            admission.close()
-            with pytest.raises(Draining), admission.admit(1):
-                pytest.fail("admitted")
-            waiting = asyncio.create_task(admission.wait_empty())
+        queue = ModelQueue("kad", Engine(), ServiceSettings(queue=4), Metrics())
+        queue._note(2, 8.0)
+        with queue.accept(3):
+            with pytest.raises(Overloaded, match="3 of 4 images") as error, queue.accept(2):
+                pytest.fail("accepted")
+            assert error.value.retry_after == 12 and queue.accepted == 3
+            with queue.accept(1):
+                assert queue.accepted == 4
+            with pytest.raises(TooLarge), queue.accept(5):
+                pytest.fail("accepted")
+            closing = asyncio.create_task(queue.close())
             await asyncio.sleep(0)
-            assert not waiting.done()
-        await asyncio.wait_for(waiting, 5)
-        assert admission.on_their_way == 0
+            with pytest.raises(Draining), queue.accept(1):
+                pytest.fail("accepted")
+            assert not closing.done()
+        await asyncio.wait_for(closing, 5)
+        assert queue.accepted == 0
 
     asyncio.run(test())
 
 
 def test_an_error_inside_gives_the_room_back() -> None:
-    admission = Admission(2, "kad")
-    with pytest.raises(RuntimeError), admission.admit(2):
+    queue = ModelQueue("kad", Engine(), ServiceSettings(queue=2), Metrics())
+    with pytest.raises(RuntimeError), queue.accept(2):
         raise RuntimeError
-    assert admission.on_their_way == 0 and admission.retry_after == 1
+    assert queue.accepted == 0 and queue.retry_after == 1
