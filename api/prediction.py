@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .engines.base import EngineOptions, Scores
 from .engines.bundle import Bundle
 from .engines.errors import ImageError
-from .engines.prompt_files import FindingPrompts
+from .engines.prompts.prompt_files import FindingPrompts
 from .engines.select import open_engine as open_backend
 from .options import FilePath
 from .runtime.serving.inference.answers import build_answer

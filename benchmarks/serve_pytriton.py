@@ -105,7 +105,7 @@ def save_bundle(folder: Path) -> Path:
     from xbench_fast.engines.bundle import write_bundle
     from xbench_fast.engines.geometry import Geometry
     from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
-    from xbench_fast.engines.prompts import PromptSet
+    from xbench_fast.engines.prompts.prompt_set import PromptSet
 
     h, t = onnx.helper, onnx.TensorProto
     shapes = {"pixels": ["batch", 1, SIZE, SIZE], "text": ["findings", 1]}

@@ -125,7 +125,7 @@ class Engine(ABC):
         """
         if np.isfinite(logits).all():
             return
-        from .overflow import explain_overflow  # loads ONNX Runtime, and only here
+        from .backends.overflow import explain_overflow  # loads ONNX Runtime, and only here
 
         image, query = (int(n) for n in np.argwhere(~np.isfinite(logits))[0])
         advice = "check the checkpoint, or use --engine onnxruntime-cpu"

@@ -15,7 +15,7 @@ from pathlib import Path
 from .errors import BundleError
 from .manifest import FileRecord, GraphSpec, Manifest
 from .manifest_json import MAX_JSON_BYTES, parse_manifest, safe_relative
-from .prompts import PromptSet
+from .prompts.prompt_set import PromptSet
 from .registry import did_you_mean
 from .replacing import put, sibling, turn
 

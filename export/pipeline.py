@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..engines.backends.ort import TextEncoder
 from ..engines.bundle import Bundle, write_bundle
 from ..engines.errors import BundleError, ConfigError
 from ..engines.manifest import GraphSpec, Manifest
-from ..engines.ort import TextEncoder
-from ..engines.prompt_encoding import texts_per_query
-from ..engines.prompts import PromptSet
+from ..engines.prompts.prompt_encoding import texts_per_query
+from ..engines.prompts.prompt_set import PromptSet
 from ..engines.rounding import PRECISIONS
 from ..engines.tokenizing import stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter

@@ -16,9 +16,9 @@ from ..engines.bundle import Bundle, sha256_of, write_bundle
 from ..engines.errors import BundleError, ConfigError, ExportError
 from ..engines.geometry import Geometry
 from ..engines.manifest import GraphSpec, Manifest, TensorSpec, Weights
-from ..engines.prompt_encoding import assemble
-from ..engines.prompt_files import PromptSets
-from ..engines.prompts import PromptSet
+from ..engines.prompts.prompt_encoding import assemble
+from ..engines.prompts.prompt_files import PromptSets
+from ..engines.prompts.prompt_set import PromptSet
 from ..engines.rounding import stated_precision
 from .machine import require_packages, threads_to_use, versions
 from .parity.checks import ParityReport, compare

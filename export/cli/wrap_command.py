@@ -65,7 +65,7 @@ def wrap_command(
         )
     if not graph.is_file():
         raise ConfigError(f"There is no file {graph}; give the path of the ONNX file.")
-    from ...engines.prompt_files import read_prompt_file
+    from ...engines.prompts.prompt_files import read_prompt_file
     from ..machine import require_packages
     from ..wrap import Facts, read_features, read_geometry, wrap
 

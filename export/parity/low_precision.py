@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 from .checks import LOW_TOLERANCE, Check, ParityReport, compare
 from .compare_graphs import OUTPUTS, Session, queries_of
 from .metric_changes import Case, Tally, probe_cases

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import ConfigError
-from ...engines.prompt_files import SEPARATOR, FindingPrompts, PromptSets
+from ...engines.prompts.prompt_files import SEPARATOR, FindingPrompts, PromptSets
 
 __all__ = ["BOOKS", "Book", "book_sets", "is_aspects", "is_descriptions", "own_wording"]
 

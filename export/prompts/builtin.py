@@ -13,8 +13,8 @@ from importlib import resources
 from typing import Any
 
 from ...engines.errors import ConfigError
-from ...engines.prompt_encoding import encode_sets
-from ...engines.prompt_files import FindingPrompts, PromptSets, read_prompt_file
+from ...engines.prompts.prompt_encoding import encode_sets
+from ...engines.prompts.prompt_files import FindingPrompts, PromptSets, read_prompt_file
 from ...engines.registry import did_you_mean
 from .books import BOOKS, own_wording
 

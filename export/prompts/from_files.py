@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...engines.errors import ConfigError
-from ...engines.prompt_files import PromptSets, parse_prompt_file, prompt_sets
+from ...engines.prompts.prompt_files import PromptSets, parse_prompt_file, prompt_sets
 from .books import BOOKS, Book, book_sets, is_aspects, is_descriptions
 from .builtin import dataset_findings
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...engines.errors import ExportError, MissingExtraError
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 
 __all__ = ["bake_set", "load_graph"]
 

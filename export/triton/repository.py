@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, ExportError
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 from ...engines.registry import did_you_mean
 from ..machine import disk_reason
 from .baked_prompts import bake_set, load_graph

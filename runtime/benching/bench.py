@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...engines.backends.device import gpu_reason
 from ...engines.base import Engine
 from ...engines.bundle import Bundle
-from ...engines.device import gpu_reason
 from ...engines.errors import XBenchError
 from .against import compare
 from .ceilings import CPU_SIZES, GPU_SIZES, Ceilings, Sizes, cpu_ceilings, gpu_ceilings

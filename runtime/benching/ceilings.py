@@ -62,7 +62,7 @@ def gpu_ceilings(device: int = 0, sizes: Sizes = GPU_SIZES) -> Ceilings:
 
     CuPy has no bfloat16; the GPUs this is for multiply it as fast as float16. Raises MissingExtraError and EngineError.
     """
-    from ...engines.device import load_cupy
+    from ...engines.backends.device import load_cupy
 
     cupy = load_cupy()
     with gpu_errors(cupy, "Measuring the GPU"), cupy.cuda.Device(device):

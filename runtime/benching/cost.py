@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.backends.ort_session import CPU_PROVIDER, load_onnxruntime
 from ...engines.bundle import Bundle
 from ...engines.errors import EngineError
-from ...engines.ort_session import CPU_PROVIDER, load_onnxruntime
 
 __all__ = ["image_macs"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.base import Case
 from ..datasets.regions import Boxes
 

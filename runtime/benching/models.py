@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.backends.device import SLOTS, DeviceEngine
+from ...engines.backends.ort_session import CPU_PROVIDER
 from ...engines.base import Engine
-from ...engines.device import SLOTS, DeviceEngine
 from ...engines.errors import EngineError, XBenchError
-from ...engines.ort_session import CPU_PROVIDER
 from .ceilings import Ceilings
 from .cost import image_macs
 from .inputs import random_pixels, random_text

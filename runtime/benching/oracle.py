@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.backends.ort_session import CPU_PROVIDER, open_session
 from ...engines.base import Scores
 from ...engines.bundle import Bundle
-from ...engines.ort_session import CPU_PROVIDER, open_session
 
 __all__ = ["TOLERANCES", "check_counts", "check_decode", "check_scores", "naive_counts", "oracle_scores"]
 

@@ -44,10 +44,10 @@ def encode(folder: Path, file: Path, names: tuple[str, ...], replace: bool, thre
     A set is asked as a whole: in models whose queries see one another a score depends on the other prompts of its set.
     The bundle is written again whole and gets a new digest, so results of the old one are not mixed with the new.
     """
-    from ...engines.add_prompts import add_prompts, encode_for
     from ...engines.bundle import Bundle
     from ...engines.errors import ConfigError
-    from ...engines.prompt_files import read_prompt_file
+    from ...engines.prompts.add_prompts import add_prompts, encode_for
+    from ...engines.prompts.prompt_files import read_prompt_file
 
     sets = read_prompt_file(file)
     if unknown := [name for name in names if name not in sets]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ...engines.base import Engine, Scores
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 from ..images.decode import decode_ahead
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles

@@ -16,7 +16,7 @@ from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, EngineError
 from ...engines.geometry import Geometry
 from ...engines.manifest import Manifest
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 
 __all__ = ["LiveEngine", "LiveFunction", "LiveModel", "live_prompts"]
 

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...engines.backends.device import DeviceEngine
 from ...engines.base import Engine
 from ...engines.bundle import Bundle
-from ...engines.device import DeviceEngine
 from ...engines.errors import DataError, RunError, XBenchError
 from ...engines.geometry import Geometry
 from ...engines.parity import parity_summary
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.grounding.protocols import protocol
 from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 from ..results.schema import THRESHOLD_COUNT, result_schema
 from .decoding import DecodedCase
 

@@ -69,7 +69,7 @@ def _engines() -> Iterator[MachineCheck]:
 
 def _gpu() -> Iterator[MachineCheck]:
     """Of the same group: what the engines and the sweep on a GPU stand on."""
-    from ...engines.device import gpu_reason
+    from ...engines.backends.device import gpu_reason
     from . import packages as packages
 
     installed = packages.installed_packages()

@@ -15,7 +15,7 @@ from .schema import RESULT_VERSION
 if TYPE_CHECKING:
     from ...engines.base import EngineInfo
     from ...engines.bundle import Bundle
-    from ...engines.prompts import PromptSet
+    from ...engines.prompts.prompt_set import PromptSet
     from ..datasets.base import Case, Dataset
     from ..host.config import DatasetConfig
 

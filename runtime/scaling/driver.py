@@ -19,7 +19,7 @@ from ...engines.base import Engine, EngineInfo, Scores
 from ...engines.bundle import Bundle
 from ...engines.errors import EngineError, RunError, XBenchError
 from ...engines.geometry import Geometry
-from ...engines.prompts import PromptSet
+from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.sweep.sweep import sweep
 from ..evaluation.finishing import PlannedCell
 from ..evaluation.pairing import LoadedDataset

@@ -12,7 +12,7 @@ import pytest
 import torch
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.manifest import Manifest
-from xbench_fast.engines.prompts import PromptSet
+from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.graph import export_image, image_spec

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.device import SLOTS, DeviceEngine, load_cupy
+from ....engines.backends.device import SLOTS, DeviceEngine, load_cupy
 from ....engines.errors import EngineError
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.device import DeviceEngine, DeviceScores
+from ....engines.backends.device import DeviceEngine, DeviceScores
 from ....metrics_gpu.sweep.counts import Counts
 from ..decoding import DecodedCase
 from ..scoring import Queries, ResultRow, fill_rows, wanted_pairs

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ....engines.base import Engine, EngineInfo, EngineOptions
 from ....engines.bundle import Bundle
 from ....engines.errors import ConfigError
-from ....engines.prompts import PromptSet
+from ....engines.prompts.prompt_set import PromptSet
 from ....engines.registry import did_you_mean
 from ...evaluation.scoring import Queries
 from ..protocol.errors import BadRequest, NotFound

@@ -7,12 +7,12 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from ....engines.bundle import Bundle
-from ....engines.prompt_files import FindingPrompts
-from ....engines.prompts import PromptSet
+from ....engines.prompts.prompt_files import FindingPrompts
+from ....engines.prompts.prompt_set import PromptSet
 from ..protocol.requests import OWN_SET
 
 if TYPE_CHECKING:
-    from ....engines.prompt_encoding import Encoder
+    from ....engines.prompts.prompt_encoding import Encoder
     from ....engines.tokenizing.batch import Tokenizer
 
 __all__ = ["OwnPrompts"]
@@ -55,7 +55,7 @@ class OwnPrompts:
         return len(self._kept)
 
     def _encode(self, prompts: Prompts) -> PromptSet:
-        from ....engines.prompt_encoding import encode_sets, texts_per_query
+        from ....engines.prompts.prompt_encoding import encode_sets, texts_per_query
 
         image, text = self._bundle.graph("image"), self._bundle.graph("text")
         tokenizer, encoder = self._opened()
@@ -64,7 +64,7 @@ class OwnPrompts:
 
     def _opened(self) -> tuple[Tokenizer, Encoder]:
         if self._parts is None:
-            from ....engines.ort import TextEncoder
+            from ....engines.backends.ort import TextEncoder
             from ....engines.tokenizing import bundle_tokenizer
 
             self._parts = bundle_tokenizer(self._bundle), TextEncoder.of(self._bundle, threads=self._threads)

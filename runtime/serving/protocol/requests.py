@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError
-from ....engines.prompt_files import FindingPrompts, prompt_sets
+from ....engines.prompts.prompt_files import FindingPrompts, prompt_sets
 from ....engines.registry import did_you_mean
 from ....engines.strict_json import distinct_keys
 from .errors import BadRequest

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.base import Scores
-from ....engines.prompts import PromptSet
+from ....engines.prompts.prompt_set import PromptSet
 from ..metrics import Metrics
 from ..protocol.errors import Draining, Overloaded, TooLarge
 from ..settings import ServiceSettings

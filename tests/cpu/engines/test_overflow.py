@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic
+from xbench_fast.engines.backends.overflow import explain_overflow, find_overflow
 from xbench_fast.engines.base import Engine, EngineInfo, Scores
 from xbench_fast.engines.errors import EngineError
-from xbench_fast.engines.overflow import explain_overflow, find_overflow
 from xbench_fast.engines.rounding import with_rounding
 
 onnx = pytest.importorskip("onnx")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xbench_fast.engines.backends.ort import TextEncoder
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.engines.ort import TextEncoder
 from xbench_fast.engines.select import open_engine
 from xbench_fast.export.pipeline import export_bundle
 from xbench_fast.export.prompts.builtin import builtin_sets

@@ -240,7 +240,7 @@ def test_nothing_is_left_whatever_step_fails(
     where = {
         "export_text": "xbench_fast.export.graph.export_text",
         "check_parity": "xbench_fast.export.parity.compare_graphs.check_parity",
-        "save": "xbench_fast.engines.prompts.PromptSet.save",
+        "save": "xbench_fast.engines.prompts.prompt_set.PromptSet.save",
     }
     monkeypatch.setattr(where[step], fault)
     (tmp_path / "out").mkdir()

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from small_models import small_adapter
+from xbench_fast.engines.backends.ort import TextEncoder
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.engines.ort import TextEncoder
-from xbench_fast.engines.prompt_encoding import texts_per_query
-from xbench_fast.engines.prompt_files import FindingPrompts
+from xbench_fast.engines.prompts.prompt_encoding import texts_per_query
+from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export import Adapter
 from xbench_fast.export.cli import main

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from xbench_fast.engines.backends.ort import TextEncoder
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import BundleError, ConfigError, EngineError, ExportError, MissingExtraError
 from xbench_fast.engines.manifest_json import parse_manifest
-from xbench_fast.engines.ort import TextEncoder
 from xbench_fast.engines.rounding import stated_precision, with_rounding
 from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 from synthetic import SIZE, BlockEngine, make_bundle, model, prompt_set
-from xbench_fast.engines.add_prompts import encode_for
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.engines.prompt_files import FindingPrompts
+from xbench_fast.engines.prompts.add_prompts import encode_for
+from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.select import open_engine
 from xbench_fast.runtime.serving.inference.models import Catalogue
 from xbench_fast.runtime.serving.inference.service import Service

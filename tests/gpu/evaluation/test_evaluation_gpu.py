@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from evaluation_world import World, same
 from synthetic import GRID, SIZE, make_bundle, make_dataset, save_graph
+from xbench_fast.engines.backends.device import DeviceEngine, gpu_reason
+from xbench_fast.engines.backends.ort_cuda import cuda_reason
+from xbench_fast.engines.backends.tensorrt import tensorrt_reason, tensorrt_rtx_reason
 from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.engines.device import DeviceEngine, gpu_reason
 from xbench_fast.engines.errors import EngineError
-from xbench_fast.engines.ort_cuda import cuda_reason
 from xbench_fast.engines.select import open_engine
-from xbench_fast.engines.tensorrt import tensorrt_reason, tensorrt_rtx_reason
 from xbench_fast.metrics_gpu import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
 

@@ -22,8 +22,8 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
 from xbench_fast.engines.manifest_json import parse_manifest
 from xbench_fast.engines.parity import parity_summary
-from xbench_fast.engines.prompt_encoding import texts_per_query
-from xbench_fast.engines.prompts import PromptSet
+from xbench_fast.engines.prompts.prompt_encoding import texts_per_query
+from xbench_fast.engines.prompts.prompt_set import PromptSet
 
 
 def prompt_set() -> PromptSet:

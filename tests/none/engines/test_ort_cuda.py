@@ -11,10 +11,10 @@ import fake_onnxruntime
 import numpy as np
 import pytest
 import synthetic
+from xbench_fast.engines.backends.device import DeviceEngine
+from xbench_fast.engines.backends.ort_session import IDENTITY, open_session
 from xbench_fast.engines.base import EngineOptions
-from xbench_fast.engines.device import DeviceEngine
 from xbench_fast.engines.errors import EngineError
-from xbench_fast.engines.ort_session import IDENTITY, open_session
 from xbench_fast.engines.select import backend_status, choose, open_engine
 
 TEXT = np.array([[1, 0], [-1, 3], [2, 1]], np.float32)

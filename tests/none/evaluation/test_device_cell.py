@@ -19,13 +19,13 @@ import pytest
 import synthetic
 from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
+from xbench_fast.engines.backends.device import DeviceEngine, OutOfMemory
+from xbench_fast.engines.backends.ort_cuda import OrtCudaEngine
+from xbench_fast.engines.backends.tensorrt import TensorRtEngine
 from xbench_fast.engines.base import EngineOptions
-from xbench_fast.engines.device import DeviceEngine, OutOfMemory
 from xbench_fast.engines.errors import ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.engines.ort_cuda import OrtCudaEngine
-from xbench_fast.engines.prompts import PromptSet
-from xbench_fast.engines.tensorrt import TensorRtEngine
+from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.metrics_gpu import sweep
 from xbench_fast.runtime.evaluation.gpu import dali_feed
 from xbench_fast.runtime.evaluation.gpu.device_sweep import mean_maps

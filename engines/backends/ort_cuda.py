@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
-from .bundle import Bundle
+from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
+from ..bundle import Bundle
+from ..errors import EngineError, MissingExtraError
 from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit, gpu_reason
-from .errors import EngineError, MissingExtraError
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 
 __all__ = ["HostCudaEngine", "OrtCudaEngine", "cuda_engine", "cuda_reason"]

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .base import EngineInfo
+from ..base import EngineInfo
+from ..errors import EngineError, MissingExtraError
+from ..plans.family import Family, load_family
+from ..plans.key import Profile
+from ..plans.provide import plan_key, provide_plan
 from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory, current_gpu, gpu_reason
-from .errors import EngineError, MissingExtraError
-from .plans.family import Family, load_family
-from .plans.key import Profile
-from .plans.provide import plan_key, provide_plan
 
 __all__ = ["TensorRtEngine", "TensorRtRtxEngine", "tensorrt_reason", "tensorrt_rtx_doubt", "tensorrt_rtx_reason"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import BundleError
-from .manifest import PromptRecord
+from ..errors import BundleError
+from ..manifest import PromptRecord
 
 __all__ = ["PromptSet"]
 

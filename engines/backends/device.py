@@ -15,10 +15,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Engine, EngineInfo, Scores
-from .bundle import Bundle
-from .errors import EngineError, MissingExtraError
-from .plans.key import Gpu
+from ..base import Engine, EngineInfo, Scores
+from ..bundle import Bundle
+from ..errors import EngineError, MissingExtraError
+from ..plans.key import Gpu
 
 __all__ = [
     "SLOTS",

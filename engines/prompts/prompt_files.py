@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigError, MissingExtraError
-from .strict_json import distinct_keys
+from ..errors import ConfigError, MissingExtraError
+from ..strict_json import distinct_keys
 
 __all__ = ["SEPARATOR", "FindingPrompts", "PromptSets", "parse_prompt_file", "prompt_sets", "read_prompt_file"]
 

@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .bundle import Bundle, change_bundle
-from .errors import BundleError
-from .manifest import Manifest
-from .ort import TextEncoder
+from ..backends.ort import TextEncoder
+from ..bundle import Bundle, change_bundle
+from ..errors import BundleError
+from ..manifest import Manifest
+from ..tokenizing import bundle_tokenizer
 from .prompt_encoding import encode_sets, texts_per_query
 from .prompt_files import PromptSets
-from .prompts import PromptSet
-from .tokenizing import bundle_tokenizer
+from .prompt_set import PromptSet
 
 __all__ = ["add_prompts", "encode_for"]
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .bundle import Bundle
-from .errors import EngineError, MissingExtraError
+from ..bundle import Bundle
+from ..errors import EngineError, MissingExtraError
+from ..rounding import LOW_TYPES, with_rounding
 from .ort_session import CPU_PROVIDER, open_session
-from .rounding import LOW_TYPES, with_rounding
 
 __all__ = ["LARGEST", "Overflow", "explain_overflow", "find_overflow"]
 

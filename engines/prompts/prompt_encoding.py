@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import ConfigError
-from .manifest import GraphSpec
+from ..errors import ConfigError
+from ..manifest import GraphSpec
+from ..tokenizing.batch import Tokenizer
 from .prompt_files import SEPARATOR, FindingPrompts
-from .prompts import PromptSet
-from .tokenizing.batch import Tokenizer
+from .prompt_set import PromptSet
 
 __all__ = ["Encoder", "assemble", "encode_sets", "query_texts", "texts_per_query"]
 

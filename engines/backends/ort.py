@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Engine, EngineInfo, Scores
-from .bundle import Bundle
-from .errors import EngineError, MissingExtraError
-from .manifest import GraphSpec
+from ..base import Engine, EngineInfo, Scores
+from ..bundle import Bundle
+from ..errors import EngineError, MissingExtraError
+from ..manifest import GraphSpec
+from ..rounding import with_rounding
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
-from .rounding import with_rounding
 
 __all__ = ["CpuEngine", "TextEncoder", "cpu_reason"]
 

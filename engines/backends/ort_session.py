@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .bundle import Bundle
-from .errors import EngineError, MissingExtraError
-from .manifest import GraphSpec
+from ..bundle import Bundle
+from ..errors import EngineError, MissingExtraError
+from ..manifest import GraphSpec
 
 __all__ = ["CPU_PROVIDER", "IDENTITY", "check_interface", "load_onnxruntime", "open_session"]
 

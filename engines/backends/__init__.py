@@ -1,0 +1,1 @@
+"""What runs a bundle's graphs: ONNX Runtime on the CPU and through CUDA, TensorRT."""

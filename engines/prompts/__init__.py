@@ -1,0 +1,1 @@
+"""Prompt sets of a bundle: the format of their files, encoding and adding."""
