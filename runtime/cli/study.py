@@ -183,12 +183,13 @@ def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], Outcome]) 
 
 
 def _several(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], Outcome]) -> int:
-    from ..studies.material import Sampling, load_materials
+    from ..results.patients import Resampling
+    from ..studies.material import load_materials
     from ..studies.outcome import study_folder, write_outcome
     from ..tables.console import print_table
     from .terminal import make_console
 
-    sampling = Sampling(common["replicates"], common["seed"], common["level"])
+    sampling = Resampling(common["replicates"], common["seed"], common["level"])
     outcome = ask(load_materials(runs, common["models"], common["datasets"], sampling))
     if not common["quiet"]:
         console = make_console()

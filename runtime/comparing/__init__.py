@@ -3,6 +3,7 @@
 difference         a number of two results: paired bootstrap, DeLong, Holm's correction
 overlaps           two models of a report, each on what both have
 model_differences  every two models of a report
+variants           several cells side by side, each minus the first: prompt sets, input sizes
 
 Two runs, or two models -> what changed, and a gate for continuous integration:
 

@@ -20,7 +20,7 @@ def to_record(comparison: Comparison, verdicts: Sequence[Verdict] = ()) -> dict[
     return {
         "a": comparison.a,
         "b": comparison.b,
-        "resampling": asdict(comparison.resampling),
+        "resampling": comparison.resampling.settings,
         "stamps": list(comparison.stamps),
         "measures": measures(comparison),
         "gates": [{"condition": str(item.condition), "value": item.value, "fired": item.fired} for item in verdicts],

@@ -76,7 +76,7 @@ class CellRows:
     @property
     def scored(self) -> bool:
         """Whether the model gives scores; baselines and maps that come from files have none."""
-        return self.entry["weights"] not in ("baseline", "maps")
+        return self.entry["weights"] not in ("baseline", "maps") and self.logits.shape[1] > 0
 
     @property
     def protocol(self) -> str:

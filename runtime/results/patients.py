@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,16 @@ class Resampling:
     replicates: int = REPLICATES
     seed: int = SEED
     level: float = 0.95
+
+    @property
+    def fact(self) -> str:
+        """A line about the intervals."""
+        return f"[{100 * self.level:g} % intervals]: {self.replicates} bootstrap draws of patients, seed {self.seed}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """By name."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,47 +6,26 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, RunError
-from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.options import GroundingOptions, Unit
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.scores import Grounding, grounding
-from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, Replicates
+from ...metrics_gpu.statistics.bootstrap import Draws, Replicates
 from ...metrics_gpu.sweep.counts import Counts
 from ..results.choices import Choices
 from ..results.load import CellRows, StoredRun, load_run
 from ..results.pairs import ScoredPairs, scored_pairs
-from ..results.patients import Patients, dataset_patients
+from ..results.patients import Patients, Resampling, dataset_patients
 from ..results.schema import GRID
 from ..tables.stamps import stamps
 
-__all__ = ["PIXELS", "Material", "Sampling", "StudyCell", "load_material", "load_materials"]
+__all__ = ["PIXELS", "Material", "StudyCell", "load_material", "load_materials"]
 
 PIXELS = GRID * GRID
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How intervals are made: bootstrap replicates over patients, the generator's seed, the confidence level."""
-
-    replicates: int = REPLICATES
-    seed: int = SEED
-    level: float = 0.95
-
-    @property
-    def fact(self) -> str:
-        """A line about the intervals."""
-        return f"[{100 * self.level:g} % intervals]: {self.replicates} bootstrap draws of patients, seed {self.seed}"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """For the record."""
-        return {"replicates": self.replicates, "seed": self.seed, "level": self.level}
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +94,7 @@ class StudyCell:
     @property
     def draws(self) -> Draws:
         """The resamples of the dataset's patients."""
-        assert self.patients.draws is not None  # `Sampling` has at least one replicate
+        assert self.patients.draws is not None  # a study has at least one replicate
         return self.patients.draws
 
     @property
@@ -144,8 +123,7 @@ class StudyCell:
     @property
     def hits(self) -> NDArray[np.float64]:
         """float64 [P]: pointing hits by the cell's rule for ties."""
-        found = self.pairs.hits
-        return pointing_hits(self.counts, self.options().ties) if found is None else found
+        return self.pairs.found_hits
 
     @property
     def scored(self) -> bool:
@@ -163,7 +141,7 @@ class StudyCell:
     def drawn_scores(self, unit: Unit | None = None) -> tuple[Grounding, Replicates]:
         """`scores(unit)` and their replicates."""
         found = grounding(self.asked, self.options(unit))
-        assert found.drawn is not None  # `Sampling` has at least one replicate
+        assert found.drawn is not None  # a study has at least one replicate
         return found, found.drawn
 
     @property
@@ -191,7 +169,7 @@ class Material:
     run: StoredRun
     cells: tuple[StudyCell, ...]
     unfinished: tuple[str, ...]
-    sampling: Sampling
+    sampling: Resampling
 
     @property
     def path(self) -> Path:
@@ -253,7 +231,7 @@ def load_material(
     path: Path,
     models: Collection[str] = (),
     datasets: Collection[str] = (),
-    sampling: Sampling | None = None,
+    sampling: Resampling | None = None,
 ) -> Material:
     """The finished cells of the run at `path`; `models`, `datasets`: only these. Raises as `load_materials`."""
     return load_materials([path], models, datasets, sampling)[0]
@@ -263,7 +241,7 @@ def load_materials(
     paths: Sequence[Path],
     models: Collection[str] = (),
     datasets: Collection[str] = (),
-    sampling: Sampling | None = None,
+    sampling: Resampling | None = None,
 ) -> list[Material]:
     """The finished cells of several runs; `models`, `datasets`: only these, which need not be in every run.
 
@@ -277,10 +255,10 @@ def load_materials(
         for name in wanted:
             if name not in known:
                 raise ConfigError(f"{where} has no {kind} '{name}'; it has: {', '.join(known) or 'none'}.")
-    return [_material(run, models, datasets, sampling or Sampling()) for run in runs]
+    return [_material(run, models, datasets, sampling or Resampling()) for run in runs]
 
 
-def _material(run: StoredRun, models: Collection[str], datasets: Collection[str], sampling: Sampling) -> Material:
+def _material(run: StoredRun, models: Collection[str], datasets: Collection[str], sampling: Resampling) -> Material:
     def asked(model: str, dataset: str) -> bool:
         return (not models or model in models) and (not datasets or dataset in datasets)
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from ...engines.errors import RunError
 from ...metrics_gpu.statistics.aggregate import macro_mean
+from ..comparing.variants import Variants
 from ..tables.table import Column, Item, Table
-from .differences import MEASURES, adjust, long_rows, value_rows
+from .differences import MEASURES, difference_rows, long_rows, value_rows
 from .material import Material
 from .outcome import Outcome, Rows, drawn
 from .side_by_side import all_stamps, difference_table, draw_differences, value_table
-from .variants import Aligned, aligned, group_variants
+from .variants import beside, group_variants
 from .writing import percent_cell
 
 __all__ = ["study_prompts"]
@@ -26,30 +27,26 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> Outcome:
     """
     found, remarks = group_variants(materials, lambda cell: cell.model if by == "model" else cell.family)
     stamps = all_stamps([material.stamps for material in materials])
-    level = materials[0].sampling.level
     groups, tables = [], []
     values: list[dict[str, Any]] = []
-    differences: list[dict[str, Any]] = []
     for key, title, variants in found:
-        group = aligned(key, title, variants, materials[0])
+        group = beside(key, title, variants, materials[0])
         if isinstance(group, str):
             remarks.append(group)
             continue
-        groups.append(group)
+        found_values = group.by_class()
+        groups.append((group, found_values, "class"))
         remarks += _alike(group)
-        own, apart = value_rows(group, group.classes, group.class_of, level, kind="class", with_auc=True)
+        own = value_rows(group, found_values, "class")
         values += own
-        differences += apart
         tables.append(value_table(group, own, "class", f"{key} on {title}: prompt sets side by side", stamps))
     if not groups:
         raise RunError(
             "No model has two prompt sets on one dataset: give several runs, or evaluate a dataset twice with other "
             f"prompts under another name.{' ' + remarks[0] if remarks else ''}"
         )
+    differences = difference_rows(groups, means_apart=True)
     means = [row for row in differences if row["class"] == "mean"]
-    classes = [row for row in differences if row["class"] != "mean"]
-    adjust(means)
-    adjust(classes)
     spread = _spread_rows(values)
     figures, said = drawn(
         lambda: draw_differences(
@@ -81,9 +78,9 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> Outcome:
     )
 
 
-def _alike(group: Aligned) -> list[str]:
+def _alike(group: Variants) -> list[str]:
     """A word where variants do not differ in what this study is about."""
-    sets = [variant.cell.rows.entry["ingredients"].get("prompt_set") for variant in group.variants]
+    sets = [rows.entry["ingredients"].get("prompt_set") for rows, _ in group.parts]
     if len(set(sets)) < len(sets):
         return [f"{group.key} on {group.title}: some variants have the same prompts, so they differ in something else."]
     return []

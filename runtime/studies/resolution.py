@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...engines.errors import RunError
 from ...metrics_gpu.grounding.strata import strata_of
-from .differences import adjust, long_rows, value_rows
+from ..comparing.variants import Variant
+from .differences import difference_rows, long_rows, value_rows
 from .material import PIXELS, Material
 from .outcome import Outcome, drawn
 from .side_by_side import all_stamps, difference_table, draw_differences, value_table
-from .variants import Variant, aligned, group_variants
+from .variants import beside, group_variants
 
 __all__ = ["study_resolution"]
 
@@ -24,10 +26,8 @@ def study_resolution(materials: Sequence[Material]) -> Outcome:
     """
     found, remarks = group_variants(materials, lambda cell: cell.family)
     stamps = all_stamps([material.stamps for material in materials])
-    level = materials[0].sampling.level
-    tables = []
+    groups, tables = [], []
     values: list[dict[str, Any]] = []
-    differences: list[dict[str, Any]] = []
     for key, title, variants in found:
         known = [variant for variant in variants if _grid(variant) is not None]
         remarks += [
@@ -38,27 +38,25 @@ def study_resolution(materials: Sequence[Material]) -> Outcome:
         if len(known) < 2:
             continue
         ordered = sorted(known, key=_cells)
-        group = aligned(key, title, [_named(variant) for variant in ordered], materials[0])
+        group = beside(key, title, [_named(variant) for variant in ordered], materials[0])
         if isinstance(group, str):
             remarks.append(group)
             continue
         if len({_cells(variant) for variant in ordered}) == 1:
             remarks.append(f"{key} on {title}: the variants have one grid, so they may not differ in resolution.")
-        index, strata = strata_of(group.counts[0].region, PIXELS)
-        for kind, names, places in (("stratum", strata, index), ("class", group.classes, group.class_of)):
-            own, apart = value_rows(group, names, places, level, kind=kind, with_auc=kind == "class")
+        index, strata = strata_of(group.parts[0][1].counts.region, PIXELS)
+        for kind, cells in (("stratum", group.by_stratum(strata, index)), ("class", group.by_class())):
+            groups.append((group, cells, kind))
+            own = value_rows(group, cells, kind)
             values += own
-            differences += apart
             tables.append(value_table(group, own, kind, f"{key} on {title}: by {kind}", stamps))
     if not tables:
         raise RunError(
             "No model family has two variants on one dataset: evaluate another size into the same run, or give its run "
             f"too.{' ' + remarks[0] if remarks else ''}"
         )
+    differences = difference_rows(groups, means_apart=False)
     by_stratum = [row for row in differences if "stratum" in row]
-    by_class = [row for row in differences if "class" in row]
-    adjust(by_stratum)
-    adjust(by_class)
     figures, said = drawn(
         lambda: draw_differences(
             "resolution-differences",
@@ -90,7 +88,7 @@ def study_resolution(materials: Sequence[Material]) -> Outcome:
 
 def _grid(variant: Variant) -> tuple[int, int] | None:
     """Height and width of a variant's maps; those of own maps that were too large to be kept are noted apart."""
-    entry = variant.cell.rows.entry
+    entry = variant.rows.entry
     found = entry.get("map_size") or entry.get("grid")
     return None if found is None else (int(found[0]), int(found[1]))
 
@@ -102,4 +100,4 @@ def _cells(variant: Variant) -> int:
 
 def _named(variant: Variant) -> Variant:
     height, width = _grid(variant) or (0, 0)
-    return Variant(f"{variant.label} [{height} x {width}]", variant.cell)
+    return replace(variant, label=f"{variant.label} [{height} x {width}]")

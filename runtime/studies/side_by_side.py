@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..comparing.variants import Variants
 from ..reporting.figures.figure import Figure, drawing_style, finish
 from ..reporting.figures.style import GREY, looks, write_stamps
 from ..tables.table import Column, Item, Table
 from .differences import MEASURES
 from .outcome import Rows
-from .variants import Aligned
 from .writing import CROSS_FITTED, IN_SAMPLE, between, number_cell, percent_cell
 
 __all__ = ["all_stamps", "difference_table", "draw_differences", "value_table"]
@@ -21,9 +21,9 @@ def all_stamps(groups: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line for stamps in groups for line in stamps))
 
 
-def value_table(group: Aligned, rows: Rows, kind: str, title: str, stamps: tuple[str, ...]) -> Table:
+def value_table(group: Variants, rows: Rows, kind: str, title: str, stamps: tuple[str, ...]) -> Table:
     """One group: classes or strata down, measures and their variants across."""
-    labels = [variant.label for variant in group.variants]
+    labels = group.labels
     measures = [name for name in MEASURES if any(row["measure"] == name for row in rows)]
     columns = [Column(kind), Column("n")]
     for measure in measures:
@@ -42,7 +42,7 @@ def value_table(group: Aligned, rows: Rows, kind: str, title: str, stamps: tuple
     notes = (
         IN_SAMPLE,
         CROSS_FITTED,
-        f"percent; n: pairs with a region that all variants share (images for AUC: {len(group.labels)}); "
+        f"percent; n: pairs with a region that all variants share (images for AUC: {len(group.shared.cases)}); "
         "spread: largest minus smallest",
         *((f"pairs that not all variants have, left out: {', '.join(lost)}",) if lost else ()),
     )

@@ -17,9 +17,10 @@ from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.merging import merge_shards
+from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.shards import Shard
-from xbench_fast.runtime.studies.material import Sampling, load_material
+from xbench_fast.runtime.studies.material import load_material
 
 CASES, FINDINGS = 20, 2
 
@@ -101,7 +102,7 @@ def test_pages_that_cannot_be_read(world: World, inputs: Any) -> None:
 def mended_as_it_says(world: World, inputs: Any, file: Path, words: str) -> None:
     for use in (
         lambda: make_report(world.out, Choices(replicates=0)),
-        lambda: load_material(world.out, sampling=Sampling(replicates=10)),
+        lambda: load_material(world.out, sampling=Resampling(replicates=10)),
     ):
         with pytest.raises(RunError, match=words) as caught:
             use()

@@ -18,8 +18,9 @@ from xbench_fast.engines.errors import RunError, XBenchError
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory, read_run
-from xbench_fast.runtime.studies.material import Sampling, load_material
+from xbench_fast.runtime.studies.material import load_material
 
 EXAMPLES = 40 * int(os.environ.get("XBENCH_FUZZ", "1"))
 
@@ -51,7 +52,7 @@ def read(path: Path, data: object) -> str:
         assert set(found.finished) | set(found.unfinished) <= {(m, d) for m in found.models for d in found.datasets}
         assert all(isinstance(found.reader(name), str) for name in found.datasets)
         make_report(path, Choices(replicates=0))
-        load_material(path, sampling=Sampling(replicates=10))
+        load_material(path, sampling=Resampling(replicates=10))
     except XBenchError as error:
         return str(error)
     return ""

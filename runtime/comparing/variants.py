@@ -1,0 +1,128 @@
+"""Several cells of one dataset side by side, and each minus the first: a model with other prompts, or another size."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..results.basis import SharedRows, check_protocols, shared_rows
+from ..results.choices import Choices
+from ..results.load import CellRows
+from ..results.numbers.cell_values import CellValues, cell_values
+from ..results.pairs import ScoredPairs
+from ..results.patients import Patients, Resampling, dataset_patients
+from .difference import Difference, subtract
+
+__all__ = ["Variant", "VariantDifference", "Variants", "side_by_side"]
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A cell under the name it has among its like."""
+
+    label: str
+    rows: CellRows
+    pairs: ScoredPairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantDifference(Difference):
+    """One variant minus the first. key, title: what the variants have in common, a model or family and a dataset;
+    kind: `class` or `stratum`, what `name` is; variant, first: their labels."""
+
+    key: str
+    title: str
+    kind: str
+    variant: str
+    first: str
+
+
+@dataclass(frozen=True, eq=False)
+class Variants:
+    """The parts of several cells that all of them have, their pairs those with a region of the same size.
+
+    left_out: per variant, the pairs that another does not have.
+    """
+
+    key: str
+    title: str
+    labels: tuple[str, ...]
+    shared: SharedRows
+    parts: tuple[tuple[CellRows, ScoredPairs], ...]
+    patients: Patients
+    resampling: Resampling
+    left_out: tuple[int, ...]
+
+    def by_class(self) -> tuple[CellValues, ...]:
+        """The numbers of each variant; none of recognition where a score is not finite."""
+        return tuple(
+            self._values(rows if np.isfinite(rows.logits).all() else _without_scores(rows), pairs)
+            for rows, pairs in self.parts
+        )
+
+    def by_stratum(self, names: Sequence[str], index: NDArray[np.intp]) -> tuple[CellValues, ...]:
+        """Grounding of each variant with its pairs divided otherwise: `index` intp [P], into `names`."""
+        return tuple(
+            self._values(
+                replace(_without_scores(rows), findings=tuple(names), class_of=index), replace(pairs, class_of=index)
+            )
+            for rows, pairs in self.parts
+        )
+
+    def differences(
+        self, values: Sequence[CellValues], fields: Collection[str], kind: str
+    ) -> Iterator[VariantDifference]:
+        """Each variant minus the first: every class or stratum, then the mean, in every number that both have."""
+        for name in (*values[0].names, ""):
+            for field in fields:
+                for label, value in zip(self.labels[1:], values[1:], strict=True):
+                    found = subtract(value, values[0], field, name, self.resampling.level)
+                    if found is not None:
+                        yield self._named(found, kind, label)
+
+    def _named(self, found: Difference, kind: str, variant: str) -> VariantDifference:
+        return VariantDifference(
+            **vars(found), key=self.key, title=self.title, kind=kind, variant=variant, first=self.labels[0]
+        )
+
+    def _values(self, rows: CellRows, pairs: ScoredPairs) -> CellValues:
+        # A threshold per class or stratum, and level 50 of the range whatever the protocol calls it.
+        pairs = replace(
+            pairs,
+            options=replace(pairs.options, unit="per_class"),
+            protocol=replace(pairs.protocol, fixed_tau=pairs.protocol.fixed_tau or 0.5),
+        )
+        choices = Choices(replicates=self.resampling.replicates, seed=self.resampling.seed)
+        return cell_values(rows, pairs, self.patients, choices)
+
+
+def _without_scores(rows: CellRows) -> CellRows:
+    images = len(rows.case_of)
+    none = np.zeros((images, 0), np.float32)
+    return replace(rows, labels=np.zeros((images, 0), np.int8), logits=none, negatives=none)
+
+
+def side_by_side(key: str, title: str, variants: Sequence[Variant], resampling: Resampling) -> Variants | None:
+    """The shared rows of variants of one dataset, None without a shared pair.
+
+    Raises RunError for variants that were swept by different protocols, whose numbers are not comparable.
+    """
+    check_protocols(f"{key} on {title}", [(variant.label, variant.rows) for variant in variants])
+    cells = [(variant.rows, variant.pairs) for variant in variants]
+    shared = shared_rows(cells).same_regions()
+    pairs = len(shared.image_of)
+    if not pairs:
+        return None
+    return Variants(
+        key=key,
+        title=title,
+        labels=tuple(variant.label for variant in variants),
+        shared=shared,
+        parts=tuple(shared.cut(place, *cell) for place, cell in enumerate(cells)),
+        patients=dataset_patients(title, [rows for rows, _ in cells], resampling.replicates, resampling.seed),
+        resampling=resampling,
+        left_out=tuple(len(scored.counts) - pairs for _, scored in cells),
+    )

@@ -1,0 +1,89 @@
+"""Which rows several cells share, and where two results may be subtracted."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stored_counts import add_cell, other_answers, random_rows
+from xbench_fast.engines.errors import RunError
+from xbench_fast.runtime.results.basis import check_protocols, shared_rows
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import CellRows, load_run
+from xbench_fast.runtime.results.pairs import ScoredPairs, scored_pairs
+from xbench_fast.runtime.results.run_directory import RunDirectory
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> list[tuple[CellRows, ScoredPairs]]:
+    """Three cells: the second lacks c3 and a class, the third was told another label and another region of c7."""
+    first = random_rows(1)
+    second = [row for row in other_answers(first, 2) if row.case_id != "c3" and row.finding != "Edema"]
+    third = other_answers(first, 3)
+    for row in third:
+        if (row.case_id, row.finding) == ("c8", "Effusion"):
+            row.label = 1 - (row.label or 0)
+        if row.case_id == "c11" and row.region_area:
+            row.region_area -= 1
+    with RunDirectory(tmp_path / "run") as run:
+        run.begin({})
+        for name, rows in (("a", first), ("b", second), ("c", third)):
+            add_cell(run, name, "one", rows, findings=list(dict.fromkeys(row.finding for row in rows)))
+    stored = load_run(tmp_path / "run")
+    return [(cell, scored_pairs(stored, cell, Choices())) for cell in stored.cells()]
+
+
+def test_shared_rows_of_three_cells(cells: list[tuple[CellRows, ScoredPairs]]) -> None:
+    shared = shared_rows(cells)
+    assert shared.findings == ("Mass", "Effusion")
+    assert set(shared.cases) == {f"c{index}" for index in range(30)} - {"c3", "c4", "c5"}
+    assert ("c8", "Effusion") in shared.names(np.argwhere(shared.other_labels))
+    assert (shared.labels[shared.other_labels] == -1).all() and shared.other_labels.sum() == 1
+    changed = shared.pair_names(np.flatnonzero(shared.other_regions))
+    assert changed and {case for case, _ in changed} == {"c11"}
+    for place, (cell, scored) in enumerate(cells):
+        rows, pairs = shared.cut(place, cell, scored)
+        keys = set(shared.pair_names(np.arange(len(shared.image_of))))
+        counted = zip(cell.pair_cases.tolist(), cell.class_of.tolist(), strict=True)
+        own = {(cell.case_ids[case], cell.findings[c]): i for i, (case, c) in enumerate(counted)}
+        assert keys <= own.keys() and len(pairs.counts) == len(keys)
+        for pair, name in enumerate(shared.pair_names(np.arange(len(keys)))):
+            assert pairs.counts.argmax[pair] == scored.counts.argmax[own[name]]
+        images = {cell.case_ids[case]: image for image, case in enumerate(cell.case_of)}
+        for image, case in enumerate(rows.case_ids):
+            column = cell.findings.index("Effusion")
+            assert rows.logits[image, 1] == cell.logits[images[case], column]
+    same = shared.same_regions()
+    assert len(same.image_of) == len(shared.image_of) - len(changed) and not same.other_regions.any()
+
+
+def test_a_case_listed_twice_is_two_images(cells: list[tuple[CellRows, ScoredPairs]]) -> None:
+    cell, pairs = cells[0]
+    twice = replace(cell, case_ids=("c1", *cell.case_ids[1:]))
+    shared = shared_rows([(twice, pairs), (twice, pairs)])
+    assert shared.cases.count("c1") == 2 and len(shared.image_of) == len(pairs.counts)
+    assert [place.tolist() for place in shared.images] == [list(range(len(cell.logits)))] * 2
+
+
+def test_cells_of_different_protocols_are_refused(cells: list[tuple[CellRows, ScoredPairs]]) -> None:
+    one = cells[0][0]
+    other = replace(one, entry={**one.entry, "protocol": "mavl"})
+    check_protocols("a on one", [("x", one), ("y", one)])
+    with pytest.raises(RunError, match="x was evaluated by protocol 'default', y by 'mavl', and their numbers cannot"):
+        check_protocols("a on one", [("x", one), ("y", other)])
+
+
+def test_two_results_are_tested_in_one_place(root: Path) -> None:
+    """Paired bootstrap, DeLong and Holm are imported by comparing/difference.py and nothing else in runtime."""
+    found = set()
+    for path in (root / "runtime").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            if {"paired_difference", "holm", "auc_difference", "auc_differences"} & set(names):
+                found.add(path.relative_to(root).as_posix())
+            if isinstance(node, ast.ImportFrom) and path.parent.name == "comparing":
+                assert not {"reporting", "studies"} & set((node.module or "").split(".")), path
+    assert found == {"runtime/comparing/difference.py"}
