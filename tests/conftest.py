@@ -21,6 +21,10 @@ settings.register_profile(
 )
 settings.load_profile("xbench")
 
+# OpenBLAS waits for its threads in busy loops: on a busy machine a small fit takes a hundred times as long with them.
+# This must be set before NumPy is imported; commands that tests start inherit it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A test run started in the background ignores Ctrl-C, and so would every command it starts, also those that a test
 # interrupts on purpose.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -24,6 +24,7 @@ SIZE, GRID = 32, 4
 CLASSES = ("Mass", "Effusion")
 RAMP = np.arange(GRID * GRID, dtype=np.float32).reshape(1, 1, GRID, GRID)
 LOGIT_DIVISOR = np.float32(65536)
+TAUS = (np.arange(101) / 100).astype(np.float32)
 
 
 def make_dataset(root: Path, count: int = 20, *, seed: int = 1, missing: tuple[int, ...] = ()) -> Path:
@@ -207,7 +208,7 @@ def reference_sweep(
     frames: NDArray[np.float64] | None = None,
     upsample: str = "bilinear",
 ) -> Counts:
-    """Counts by whole maps and 101 comparisons, in the canonical arithmetic (docs/metrics.md §2 and §3)."""
+    """Counts of whole maps at 101 thresholds, in the canonical arithmetic (docs/metrics.md §2 and §3)."""
     assert upsample == "bilinear"
     if masks.dtype == np.uint8:
         masks = np.unpackbits(masks, axis=-1, count=size[1], bitorder="little").astype(bool)
@@ -230,10 +231,14 @@ def _swept(grid: Any, mask: Any, frame: Any, size: tuple[int, int]) -> tuple[Any
     value = np.where(seen, value, low)
     degenerate = not (np.isfinite(value).all() and high > low)
     scaled = np.zeros(size, np.float32) if degenerate else (value - low) / (high - low)
-    binary = [scaled >= np.float32(k / 100) for k in range(101)]
     argmax = 0 if degenerate else int(np.argmax(value))
     hit = not degenerate and bool(mask.reshape(-1)[argmax])
-    return [b.sum() for b in binary], [(b & mask).sum() for b in binary], argmax, hit, degenerate
+    return _reaching(scaled), _reaching(scaled[mask]), argmax, hit, degenerate
+
+
+def _reaching(values: Any) -> Any:
+    """How many of the values are at least each threshold."""
+    return values.size - np.searchsorted(np.sort(values, axis=None), TAUS)
 
 
 def _axis(cells: int, pixels: int, start: float, stop: float) -> tuple[Any, Any, Any, Any]:
