@@ -1,13 +1,18 @@
-"""Real exports, made once for all tests that look at them."""
+"""What many files here need: real exports, made once, and the sweep's CUDA source on this machine's CPU."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cupy_on_cpu
+import device_on_cpu
+import fake_tensorrt
 import pytest
 from report_world import chromium
 from serving_pages import Visit, visiting
@@ -15,6 +20,7 @@ from serving_process import ServerProcess
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.pipeline import ExportResult, export_adapter
+from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 
 
 @dataclass(frozen=True)
@@ -103,3 +109,23 @@ def small_bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]
             sets["single"] = made_up_set(adapter, "single", [("Mass", 1)], seed + 50)
             bundles[name] = image_bundle(adapter, folder / name, sets)
     return bundles
+
+
+@pytest.fixture(scope="session")
+def sweep_library(root: Path, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The sweep's CUDA source as a library of this machine's CPU."""
+    if cupy_on_cpu.compiler() is None:
+        pytest.skip("no g++ here to run the CUDA source on the CPU")
+    target = tmp_path_factory.mktemp("shim") / "sweep.so"
+    return ctypes.CDLL(str(cupy_on_cpu.build(target, root / "metrics_gpu/sweep/sweep.cu", "-O2", "-fPIC", "-shared")))
+
+
+@pytest.fixture
+def device(sweep_library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """CuPy with streams, and TensorRT, over a device made of arrays."""
+    fake = device_on_cpu.fake_device(library=sweep_library)
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt.make("11.4.0.106", fake.streams))
+    sweep_cupy._kernels.cache_clear()
+    yield fake
+    sweep_cupy._kernels.cache_clear()

@@ -18,6 +18,7 @@ from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
 from xbench_fast.runtime.datasets.regions import RunText, Union, region_grid
 from xbench_fast.runtime.datasets.registry import DATASETS
+from xbench_fast.runtime.datasets.rsna import Rsna
 
 MAVL = ["mavl_train.csv", "mavl_val.csv", "mavl_test.csv"]
 
@@ -204,3 +205,23 @@ def test_siim_film_with_its_row(annotations: Path, shared: Path) -> None:
     ).cases()
     present = [case for case in dataset if case.image.is_file()]
     assert len(present) == 1 and present[0].labels == {"Pneumothorax": 0} and not present[0].regions
+
+
+def test_counts_of_the_whole_label_file_and_list(annotations: Path) -> None:
+    folder = annotations / "rsna/full"
+    whole = Rsna(folder)
+    assert len(whole.cases()) == 26_684
+    assert sum(case.labels["pneumonia"] or 0 for case in whole.cases()) == 6_012
+    numbers = [len(case.regions["pneumonia"].corners) for case in whole.cases() if case.regions]  # type: ignore[attr-defined]
+    assert sum(numbers) == 9_555 and [numbers.count(n) for n in (1, 2, 3, 4)] == [2_614, 3_266, 119, 13]
+    listed = Rsna(folder, list="medklip_test.csv")
+    positive = [case.regions["pneumonia"] for case in listed.cases() if case.labels["pneumonia"]]
+    assert (len(listed.cases()), len(positive)) == (5_337, 1_218)
+    assert {note.kind for note in (*whole.notes, *listed.notes)} == {"no_images_folder"}
+    # Check values of the split (docs/datasets.md §1): mean region native and at 224, median, Dice of an all-ones mask.
+    native = np.array([region.mask(1024, 1024).mean() for region in positive])
+    grids = [region_grid(region, 1024, 1024) for region in positive]
+    share = np.array([grid.mean() for grid, _ in grids])
+    assert not any(rescued for _, rescued in grids)
+    assert f"{native.mean():.3%} {share.mean():.3%} {np.median(native):.2%}" == "11.964% 11.972% 9.06%"
+    assert f"{(2 * share / (1 + share)).mean():.3%}" == "20.199%"
