@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,18 +17,10 @@ from .difference import Difference, delong, subtract
 from .flips import RowChanges, row_changes
 from .matching import Match
 
-__all__ = ["METRICS", "CellChanges", "cell_changes"]
+__all__ = ["COMPARED", "CellChanges", "cell_changes"]
 
-METRICS: Final[Mapping[str, str]] = {
-    "pointing": "pointing",
-    "dice_fixed": "Dice at 0.5",
-    "dice_best": "Dice, best",
-    "iou_fixed": "IoU at 0.5",
-    "iou_best": "IoU, best",
-    "auc": "AUC",
-    "auprc": "AUPRC",
-}
-"""Compared numbers and how they are printed."""
+COMPARED: Final = ("pointing", "dice_fixed", "dice_best", "iou_fixed", "iou_best", "auc", "auprc")
+"""Compared numbers."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ def _patients(both: Aligned, resampling: Resampling) -> Patients:
 
 
 def _changes(a: CellValues, b: CellValues, names: Sequence[str], level: float) -> Iterator[Difference]:
-    for metric in METRICS:
+    for metric in COMPARED:
         for name in names:
             found = subtract(b, a, metric, name, level)
             if found is not None:

@@ -15,7 +15,7 @@ from ..results.load import StoredRun
 from ..results.patients import Resampling
 from ..tables.stamps import stamps
 from .align import align
-from .changes import METRICS, CellChanges, cell_changes
+from .changes import COMPARED, CellChanges, cell_changes
 from .difference import Difference, corrected, tested
 from .matching import Lone, Match, match_cells
 
@@ -128,7 +128,7 @@ def _means(cells: Sequence[CellChanges], level: float) -> list[ModelChanges]:
 
 
 def _mean_changes(cells: Sequence[CellChanges], level: float) -> Iterator[Difference]:
-    for metric in METRICS:
+    for metric in COMPARED:
         known = [change for cell in cells for change in cell.whole if change.field == metric]
         if not known:
             continue

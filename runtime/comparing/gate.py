@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...engines.errors import ConfigError
-from .changes import METRICS
+from ..tables.metrics import METRICS
+from .changes import COMPARED
 from .comparison import Comparison
 
 __all__ = ["NAMES", "Condition", "Verdict", "judge", "measures", "parse_condition"]
@@ -30,7 +31,10 @@ NAMES: Final[Mapping[str, str]] = {
     "lost_hits": "of them, hits that became misses",
     "gained_hits": "of them, misses that became hits",
     "moved_maxima": "pairs whose maximum is another pixel",
-    **{f"{name}_drop": f"largest drop of {label} of a cell, percentage points" for name, label in METRICS.items()},
+    **{
+        f"{name}_drop": f"largest drop of {label} of a cell, percentage points"
+        for name, label in ((key, METRICS[key].words) for key in COMPARED)
+    },
     "max_dice_change": "largest change of a single pair's Dice, percentage points",
     "max_logit_change": "largest absolute change of a logit",
     "missing_rows": "rows and pairs that only one run has, those of whole cells included",
@@ -97,7 +101,7 @@ def measures(comparison: Comparison) -> dict[str, float | None]:
         f"{metric}_drop": [
             100 * (change.reference - change.value) for cell in cells for change in cell.whole if change.field == metric
         ]
-        for metric in METRICS
+        for metric in COMPARED
     }
     dice = [100 * cell.rows.dice[0].size if cell.rows.dice else 0.0 for cell in cells if cell.pairs]
     logits = [cell.rows.logits.largest for cell in cells if cell.rows.logits is not None]

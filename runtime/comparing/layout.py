@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ..tables.metrics import METRICS
 from ..tables.printed import NONE, p_value, percent
 from ..tables.table import Column, Table
 from .align import OnlyIn
-from .changes import METRICS
 from .comparison import Comparison
 from .difference import Difference
 from .flips import DiceChange
@@ -96,7 +96,7 @@ def _class_changes(comparison: Comparison) -> Table:
 def _change(change: Difference) -> tuple[str, ...]:
     interval = change.delong or change.interval
     return (
-        METRICS[change.field],
+        METRICS[change.field].words,
         str(change.n),
         percent(change.reference),
         percent(change.value),

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
+from ..tables.metrics import METRICS
 from ..tables.printed import NONE, percent
 from ..tables.table import BEST, SECOND, Cell, Mark
 from .paper import Printed
 
 __all__ = [
-    "Entry",
     "comparable",
     "compared",
-    "entry",
     "interval_text",
     "marked",
     "number_cell",
@@ -25,29 +24,17 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A printed cell and the value it is ranked by in its column, None to leave it out of the ranking.
-
-    basis: what the value rests on; values of another basis are not comparable.
-    """
-
-    cell: Cell
-    rank: float | None = None
-    basis: Hashable = None
-
-
-def number_cell(number: Number, *, points: bool = False) -> Cell:
-    """A fraction in percent, or percentage points (`points`), with its interval; few pairs have Wilson's beside."""
-    scale = 1.0 if points else 100.0
-    value = None if number.value is None else number.value * scale / 100.0
-    note = f"Wilson {interval_text(number.beside, scale)}" if number.beside else ""
-    return Cell(percent(value), interval_text(number.interval, scale), note=note)
-
-
-def entry(number: Number, basis: Hashable = None, *, points: bool = False, ranked: bool = True) -> Entry:
-    """`number_cell`, ranked by its value among those of the same basis."""
-    return Entry(number_cell(number, points=points), number.value if ranked else None, basis)
+def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
+    """A number of `METRICS` with its interval, ranked among those of the same basis; few pairs have Wilson's beside."""
+    metric = METRICS[key]
+    value = None if number.value is None else number.value * metric.scale / 100.0
+    return Cell(
+        percent(value, metric.digits),
+        interval_text(number.interval, metric.scale),
+        note=f"Wilson {interval_text(number.beside, metric.scale)}" if number.beside else "",
+        rank=number.value if metric.better else None,
+        basis=basis,
+    )
 
 
 def interval_text(interval: Interval | None, scale: float = 100.0) -> str:
@@ -71,17 +58,17 @@ def comparable(cell: CellValues) -> bool:
     return cell.weights == "published" and cell.limit is None and not cell.shard
 
 
-def compared(found: Entry, number: Number, printed: Printed | None, means: bool, *, points: bool = False) -> Entry:
-    """The entry with what the paper prints in its place, and the difference if it `means` anything."""
+def compared(found: Cell, number: Number, key: str, printed: Printed | None, means: bool) -> Cell:
+    """The cell of a number with what the paper prints in its place, and the difference if it `means` anything."""
     if printed is None:
         return found
     difference = ""
     if means and number.value is not None:
-        difference = signed(number.value * (1.0 if points else 100.0) - printed.value, points=True)
-    return replace(found, cell=replace(found.cell, paper=printed.text, difference=difference))
+        difference = signed(number.value * METRICS[key].scale - printed.value, points=True)
+    return replace(found, paper=printed.text, difference=difference)
 
 
-def marked(rows: Sequence[Sequence[Entry]], competing: Sequence[bool]) -> list[tuple[Cell, ...]]:
+def marked(rows: Sequence[Sequence[Cell]], competing: Sequence[bool]) -> list[tuple[Cell, ...]]:
     """Rows of cells, in each column the best and the second best of the competing rows marked.
 
     Values that print alike are equal. A second best is marked among three or more, a best among two or more. Compared
@@ -93,11 +80,11 @@ def marked(rows: Sequence[Sequence[Entry]], competing: Sequence[bool]) -> list[t
         ranks = [round(item.rank, 4) if take and item.rank is not None else None
                  for item, take in zip(column, _ranked(column, competing), strict=True)]  # fmt: skip
         for row, item, mark in zip(done, column, _marks(ranks), strict=True):
-            row.append(replace(item.cell, mark=mark) if mark else item.cell)
+            row.append(replace(item, mark=mark) if mark else item)
     return [tuple(row) for row in done]
 
 
-def unranked(rows: Sequence[Sequence[Entry]], competing: Sequence[bool]) -> list[bool]:
+def unranked(rows: Sequence[Sequence[Cell]], competing: Sequence[bool]) -> list[bool]:
     """Of each row, whether `marked` leaves one of its values out because it rests on another basis than most."""
     left = [False] * len(rows)
     for column in zip(*rows, strict=True):
@@ -106,7 +93,7 @@ def unranked(rows: Sequence[Sequence[Entry]], competing: Sequence[bool]) -> list
     return left
 
 
-def _ranked(column: Sequence[Entry], competing: Sequence[bool]) -> list[bool]:
+def _ranked(column: Sequence[Cell], competing: Sequence[bool]) -> list[bool]:
     """Which of a column's entries are compared with each other."""
     known = [take and item.rank is not None for item, take in zip(column, competing, strict=True)]
     bases = [item.basis for item, take in zip(column, known, strict=True) if take]

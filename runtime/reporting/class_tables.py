@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
+from ..tables.metrics import heading
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
+from .cells import comparable, compared, marked, number_cell, unranked
 from .grounding_tables import shared_rows
 from .notes import FLOOR, best_notes, flags, floor_note, in_sample, interval_notes, paper_notes, ranking_notes
 from .paper import paper
@@ -50,9 +51,8 @@ def class_dice(results: Results, dataset: str) -> Table:
     """Dice per class of one dataset at the best threshold, in-sample and cross-fitted, with that threshold."""
     names, cells = _class_names(results, dataset), results.column(dataset)
     star = in_sample(cells)
-    best = "Dice*" if star else "Dice"
     fields = ["dice_best", "dice_cross_fitted"] if star else ["dice_best"]
-    titles = [best, "cross-fitted"] if star else [best]
+    titles = [heading("dice_best", star), *["cross-fitted"] * star]
     columns = [Column("model"), *(Column(title, "Mean") for title in titles)]
     for name in names:
         columns += [*(Column(title, name) for title in titles), Column("tau", name)]
@@ -63,7 +63,7 @@ def class_dice(results: Results, dataset: str) -> Table:
         row = _entries(results, model, dataset, fields)
         for name in names:
             row += _entries(results, model, dataset, fields, name)
-            row.append(Entry(Cell(_tau(results.cells.get((model, dataset)), name))))
+            row.append(Cell(_tau(results.cells.get((model, dataset)), name)))
         body.append(row)
     competing = _competing(results, dataset)
     cells_of = marked(body, competing)
@@ -108,11 +108,12 @@ def class_auc(results: Results, dataset: str) -> Table:
     return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"auc-{_stem(dataset)}")
 
 
-def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Entry]:
+def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Cell]:
     cell = results.cells.get((model, dataset))
     numbers = [results.number(model, dataset, "pointing", name) for name in ("", *names)]
     found = [
-        entry(n, results.basis(model, dataset, "pointing", name)) for name, n in zip(("", *names), numbers, strict=True)
+        number_cell(n, "pointing", results.basis(model, dataset, "pointing", name))
+        for name, n in zip(("", *names), numbers, strict=True)
     ]
     if cell is None:
         return found
@@ -121,13 +122,13 @@ def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[st
         *(paper().classes.get((cell.family, cell.reader, name)) for name in names),
     ]
     means = comparable(cell)
-    return [compared(item, number, value, means) for item, number, value in zip(found, numbers, printed, strict=True)]
+    return [compared(a, n, "pointing", value, means) for a, n, value in zip(found, numbers, printed, strict=True)]
 
 
-def _entries(results: Results, model: str, dataset: str, fields: Sequence[str], name: str = "") -> list[Entry]:
+def _entries(results: Results, model: str, dataset: str, fields: Sequence[str], name: str = "") -> list[Cell]:
     """Numbers of a class, or of the dataset (no name)."""
     return [
-        entry(results.number(model, dataset, field, name), results.basis(model, dataset, field, name))
+        number_cell(results.number(model, dataset, field, name), field, results.basis(model, dataset, field, name))
         for field in fields
     ]
 
@@ -166,7 +167,7 @@ def _tau(cell: CellValues | None, name: str) -> str:
 
 
 def _numbers(cell: CellValues, names: Sequence[str], field: str) -> tuple[Item, ...]:
-    return tuple(number_cell(cell.number(field, name)) for name in ("", *names))
+    return tuple(number_cell(cell.number(field, name), field) for name in ("", *names))
 
 
 def _n_row(cell: CellValues, names: Sequence[str], width: int) -> tuple[Item, ...]:

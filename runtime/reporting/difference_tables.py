@@ -8,6 +8,7 @@ from itertools import combinations
 from ..comparing.model_differences import COMPARED, Differences, ModelDifference
 from ..comparing.overlaps import Extent, Overlap
 from ..results.numbers.run_numbers import Results
+from ..tables.metrics import heading
 from ..tables.printed import NONE, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
@@ -16,7 +17,6 @@ from .notes import in_sample
 
 __all__ = ["difference_tables"]
 
-_TITLES = {"pointing": "Point", "dice_best": "Dice", "dice_cross_fitted": "Dice cross-fitted", "auc": "AUC"}
 _NOTES = (
     "first minus second, percentage points, on the pairs (of AUC: labels) that both models have; paired bootstrap over "
     "their patients; p: two-sided, corrected by Holm's method for all comparisons of the column",
@@ -38,7 +38,7 @@ def difference_tables(results: Results, differences: Differences) -> Iterator[Ta
 def _table(results: Results, differences: Differences, dataset: str, title: str, notes: tuple[str, ...]) -> Table:
     star = in_sample(results.finished)
     fields = [field for field in COMPARED if star or field != "dice_cross_fitted"]
-    titles = {**_TITLES, "dice_best": "Dice*"} if star else _TITLES
+    titles = {field: heading(field, star) for field in fields}
     columns = [Column("first"), Column("second")]
     columns += [Column(part, titles[field]) for field in fields for part in ("difference", "p")]
     delong = {(d.first, d.second): d for d in differences.classes if d.dataset == dataset}

@@ -13,7 +13,8 @@ from ..comparing.model_differences import Differences, ModelDifference
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING, Number
 from ..results.numbers.run_numbers import Results
-from ..tables.stamps import CROSS_FITTED, IN_SAMPLE, stamp
+from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
+from ..tables.stamps import stamp
 from .cells import comparable
 from .paper.printed import FIELDS as PRINTED
 from .paper.printed import paper

@@ -11,13 +11,13 @@ from ..comparing.model_differences import Differences
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
-from ..tables.stamps import CROSS_FITTED, IN_SAMPLE, stamp
+from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
+from ..tables.stamps import stamp
 from .cells import comparable
 from .paper.printed import FIELDS, paper
 
 __all__ = ["csv_files"]
 
-_POINTS = ("delta_dice", "delta_cross_fitted")
 # Columns of tables that can be empty: one model differs from no other.
 _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_holm", "datasets",
                 "shared", "left_out")  # fmt: skip
@@ -192,7 +192,7 @@ def _numbers(cell: CellValues | None, fields: Iterable[str], name: str = "") -> 
     columns: dict[str, float | None] = {}
     for field in fields:
         number = cell.number(field, name) if cell else None
-        scale, unit = (1.0, "points") if field in _POINTS else (100.0, "percent")
+        scale, unit = METRICS[field].scale, METRICS[field].unit
         interval = number.interval if number else None
         columns[f"{field}_{unit}"] = None if number is None or number.value is None else scale * number.value
         columns[f"{field}_low"] = scale * interval.low if interval else None

@@ -7,10 +7,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results
+from ..tables.metrics import heading
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import Entry, comparable, compared, entry, marked, number_cell, unranked
+from .cells import comparable, compared, marked, number_cell, unranked
 from .notes import (
     FLOOR,
     best_notes,
@@ -39,15 +40,8 @@ _FLOORS = {
 
 def table_1(results: Results) -> Table:
     """Model x dataset: pointing, Dice and IoU at the best threshold, in-sample and cross-fitted, above the floor."""
-    titles = {"pointing": "Point", "dice_best": "Dice", "iou_best": "IoU"}
-    if in_sample(results.finished):
-        titles = {
-            "pointing": "Point",
-            "dice_best": "Dice*",
-            "dice_cross_fitted": "Dice cross-fitted",
-            "iou_best": "IoU*",
-            "iou_cross_fitted": "IoU cross-fitted",
-        }
+    star = in_sample(results.finished)
+    titles = {name: heading(name, star) for name in _FLOORS if star or not name.endswith("cross_fitted")}
     groups = [*map(results.title, results.datasets), _MEAN]
     columns = [Column("model"), *(Column(title, group) for group in groups for title in titles.values())]
     columns.append(Column("delta Dice", _MEAN))
@@ -85,17 +79,12 @@ def _flags(results: Results, titles: Mapping[str, str]) -> list[tuple[str, str]]
 
 def thresholds(results: Results) -> Table:
     """Model x dataset: Dice at 0.5, and what the best threshold adds to it, in-sample and cross-fitted."""
-    titles = {
-        "dice_fixed": "Dice 0.5",
-        "iou_fixed": "IoU 0.5",
-        "delta_dice": "delta",
-        "delta_cross_fitted": "delta cross-fitted",
-    }
+    titles = {name: heading(name) for name in ("dice_fixed", "iou_fixed", "delta_dice", "delta_cross_fitted")}
     groups = [*map(results.title, results.datasets), _MEAN]
     columns = (Column("model"), *(Column(title, group) for group in groups for title in titles.values()))
 
-    def one(field: str, number: Number, basis: Hashable) -> Entry:
-        return entry(number, basis, points=field.startswith("delta"), ranked=not field.startswith("delta"))
+    def one(field: str, number: Number, basis: Hashable) -> Cell:
+        return number_cell(number, field, basis)
 
     body = [
         [
@@ -141,9 +130,9 @@ def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
 
     def floor_of(cells: Sequence[CellValues]) -> tuple[Item, ...]:
         if len(cells) == 1:
-            found = [number_cell(cells[0].number(field)) for field in floors]
+            found = [number_cell(cells[0].number(field), field) for field in floors]
         else:
-            found = [number_cell(results.mean_number(cells[0].model, field)) for field in floors]
+            found = [number_cell(results.mean_number(cells[0].model, field), field) for field in floors]
         # With a tolerance a random pixel hits more often than the region's share of the image says.
         blind = results.choices.tolerance_px > 0
         return tuple("" if blind and name == "pointing" else item for name, item in zip(names, found, strict=True))
@@ -172,7 +161,7 @@ def _fits(row: tuple[Item, ...], whole: tuple[Item, ...], width: int) -> bool:
     return all(a in (b, NONE) for a, b in zip(row[:end], whole[:end], strict=True))
 
 
-def _row(results: Results, model: str, names: Sequence[str]) -> list[Entry]:
+def _row(results: Results, model: str, names: Sequence[str]) -> list[Cell]:
     """One model: each dataset with the paper's values, the means over datasets, delta Dice with the paper's."""
     found = []
     for dataset in results.datasets:
@@ -180,16 +169,16 @@ def _row(results: Results, model: str, names: Sequence[str]) -> list[Entry]:
         for name in names:
             number = results.number(model, dataset, name)
             printed = paper().in_table1(cell.family, cell.reader, name) if cell else None
-            mine = entry(number, results.basis(model, dataset, name))
-            found.append(compared(mine, number, printed, cell is not None and comparable(cell)))
-    found += [entry(results.mean_number(model, name), results.mean_basis(model, name)) for name in names]
+            mine = number_cell(number, name, results.basis(model, dataset, name))
+            found.append(compared(mine, number, name, printed, cell is not None and comparable(cell)))
+    found += [number_cell(results.mean_number(model, name), name, results.mean_basis(model, name)) for name in names]
     delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
     readers = {cell.reader for cell in cells if comparable(cell)}
     quoted = paper().delta_dice.get(cells[0].family) if cells else None
     of_paper = any(cell.reader in paper().datasets for cell in cells)
-    last = entry(delta, points=True, ranked=False)
+    last = number_cell(delta, "delta_dice")
     means = readers == set(paper().datasets)
-    found.append(compared(last, delta, quoted if of_paper else None, means, points=True))
+    found.append(compared(last, delta, "delta_dice", quoted if of_paper else None, means))
     return found
 
 

@@ -15,8 +15,9 @@ from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
 from ..results.load import StoredRun
+from ..tables.metrics import IN_SAMPLE
 from ..tables.printed import NONE, percent
-from ..tables.stamps import IN_SAMPLE, stamps
+from ..tables.stamps import stamps
 from ..tables.table import Column, Item, Table
 
 __all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...metrics_gpu.grounding.protocols import protocol
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..tables.stamps import CROSS_FITTED, IN_SAMPLE
+from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
 from .paper.printed import MARK
 
 __all__ = [

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..results.numbers.cell_values import CellValues
+from ..results.numbers.fields import RECOGNITION
 from ..results.numbers.run_numbers import Results
+from ..tables.metrics import heading
 from ..tables.printed import NONE, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import Entry, entry, marked, unranked
+from .cells import marked, number_cell, unranked
 from .notes import interval_notes, ranking_notes
 
 __all__ = ["coverage", "recognition"]
 
-_NUMBERS = ("auc", "auprc", "f1", "accuracy", "pair_f1", "pair_accuracy")
 _COVERAGE = (
     "model",
     "dataset",
@@ -38,7 +39,7 @@ def recognition(results: Results) -> Table:
     choices = results.choices
     auprc = "AUPRC" if choices.auprc == "average_precision" else "AUPRC (trapezoid)"
     f1 = "F1" if choices.f1 == "fixed" else "best F1*"
-    titles = ("AUC", auprc, f1, "accuracy", f"pair {f1}", "pair accuracy")
+    titles = [heading(name).replace("AUPRC", auprc).replace("F1", f1) for name in RECOGNITION]
     columns = ("model", "dataset", "classes", "prevalence", *titles, "without AUC", "without AUPRC")
     rows: list[tuple[Item, ...]] = []
     left: list[bool] = []
@@ -100,8 +101,8 @@ def _not_asked(results: Results) -> Iterator[tuple[str, str]]:
             yield f"{cell.title} of {cell.model}", ", ".join(left)
 
 
-def _entries(results: Results, cell: CellValues) -> list[Entry]:
-    return [entry(cell.number(name), results.basis(cell.model, cell.dataset, name)) for name in _NUMBERS]
+def _entries(results: Results, cell: CellValues) -> list[Cell]:
+    return [number_cell(cell.number(name), name, results.basis(cell.model, cell.dataset, name)) for name in RECOGNITION]
 
 
 def _prevalence(cell: CellValues) -> Cell:

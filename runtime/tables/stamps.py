@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
-__all__ = ["CROSS_FITTED", "IN_SAMPLE", "cell_stamps", "limit_stamps", "stamp", "stamps"]
-
-IN_SAMPLE = "in-sample: threshold chosen on the same data"
-CROSS_FITTED = "threshold chosen on one half of the patients, applied to the other, both ways"
+__all__ = ["cell_stamps", "limit_stamps", "stamp", "stamps"]
 
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",

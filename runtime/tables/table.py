@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 __all__ = ["BEST", "SECOND", "Cell", "Column", "Item", "Mark", "Table", "cell_of", "plain"]
@@ -19,7 +19,8 @@ class Cell:
 
     text: the value. interval: its interval. mark: whether it is the best or the second best of its column.
     paper: what the paper prints in this place; difference: value minus that, where it means something.
-    note: a few words on this one cell.
+    note: a few words on this one cell. rank: the value it is ranked by in its column, None to leave it out; basis: what
+    that value rests on, values of another basis are not comparable.
     """
 
     text: str
@@ -28,6 +29,8 @@ class Cell:
     paper: str = ""
     difference: str = ""
     note: str = ""
+    rank: float | None = field(default=None, compare=False, repr=False)
+    basis: Hashable = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.mark not in get_args(Mark):

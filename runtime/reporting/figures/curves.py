@@ -11,7 +11,7 @@ import numpy as np
 from ....metrics_gpu.sweep.thresholds import LEVELS
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
-from ...tables.stamps import CROSS_FITTED, IN_SAMPLE
+from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, search_of
 from .figure import Figure, drawing_style, finish
 from .points import Curve, conditions, dice_curve

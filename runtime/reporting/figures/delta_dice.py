@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...results.numbers.run_numbers import Results
-from ...tables.stamps import CROSS_FITTED, IN_SAMPLE
+from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, never_negative, search_of
 from .figure import Figure, drawing_style, finish
 from .points import Point, conditions, delta_dice, paper_delta

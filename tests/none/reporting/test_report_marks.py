@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report
-from xbench_fast.runtime.reporting.cells import Entry, marked, signed
+from xbench_fast.runtime.reporting.cells import marked, signed
 from xbench_fast.runtime.reporting.paper import Paper
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -19,7 +19,7 @@ VINDR = ["Other lesion", "Pleural effusion", "Edema"]
 
 
 def marks(values: list[float | None], competing: list[bool] | None = None) -> list[str]:
-    rows = [[Entry(Cell(str(value)), value)] for value in values]
+    rows = [[Cell(str(value), rank=value)] for value in values]
     return [row[0].mark for row in marked(rows, competing or [True] * len(values))]
 
 

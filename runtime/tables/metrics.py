@@ -1,0 +1,72 @@
+"""Every number of reports, comparisons and studies: what it is called and how it is printed, said once.
+
+Definitions are in docs/metrics.md §4 to §8. Which of them a cell has, and where it keeps them, says
+`results/numbers/fields.py`; a test holds the two lists together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["CROSS_FITTED", "IN_SAMPLE", "METRICS", "Metric", "heading"]
+
+IN_SAMPLE: Final = "in-sample: threshold chosen on the same data"
+CROSS_FITTED: Final = "threshold chosen on one half of the patients, applied to the other, both ways"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number.
+
+    key: its name in CSV, JSON and Python. title: the heading of its column; words: its name in a list of numbers.
+    unit: "percent" of a fraction, or "points", percentage points that are stored as such. digits: decimals in tables.
+    better: "higher", or "" where more is not better: floors, and differences of two numbers. best: whether it rests on
+    a best threshold, which is in-sample unless the search is cross-fitted; such a heading carries a star.
+    """
+
+    key: str
+    title: str
+    words: str
+    unit: Literal["percent", "points"] = "percent"
+    digits: int = 2
+    better: Literal["higher", ""] = "higher"
+    best: bool = False
+
+    @property
+    def scale(self) -> float:
+        """Times this, a stored value is in `unit`."""
+        return 100.0 if self.unit == "percent" else 1.0
+
+
+METRICS: Final[Mapping[str, Metric]] = {
+    metric.key: metric
+    for metric in (
+        Metric("pointing", "Point", "pointing"),
+        Metric("dice_best", "Dice", "Dice, best", best=True),
+        Metric("dice_cross_fitted", "Dice cross-fitted", "Dice, cross-fitted"),
+        Metric("iou_best", "IoU", "IoU, best", best=True),
+        Metric("iou_cross_fitted", "IoU cross-fitted", "IoU, cross-fitted"),
+        Metric("dice_fixed", "Dice 0.5", "Dice at 0.5"),
+        Metric("iou_fixed", "IoU 0.5", "IoU at 0.5"),
+        Metric("delta_dice", "delta", "delta Dice", "points", better=""),
+        Metric("delta_cross_fitted", "delta cross-fitted", "delta Dice, cross-fitted", "points", better=""),
+        Metric("floor_dice", "Dice of all-ones", "Dice of the all-ones mask", better=""),
+        Metric("floor_iou", "IoU of all-ones", "IoU of the all-ones mask", better=""),
+        Metric("chance", "chance", "pointing of a random pixel", better=""),
+        Metric("auc", "AUC", "AUC"),
+        Metric("auprc", "AUPRC", "AUPRC"),
+        Metric("f1", "F1", "F1"),
+        Metric("accuracy", "accuracy", "accuracy"),
+        Metric("pair_f1", "pair F1", "F1 of the prompt pair"),
+        Metric("pair_accuracy", "pair accuracy", "accuracy of the prompt pair"),
+    )
+}
+"""By key."""
+
+
+def heading(key: str, in_sample: bool = False) -> str:
+    """The heading of a number's column, with a star where its threshold was chosen `in_sample`."""
+    metric = METRICS[key]
+    return f"{metric.title}*" if metric.best and in_sample else metric.title
