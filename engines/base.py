@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .bundle import Bundle
 from .errors import EngineError
+from .manifest import TensorSpec
 
 __all__ = ["Engine", "EngineInfo", "EngineOptions", "Scores", "chosen_precision"]
 
@@ -74,6 +75,7 @@ class Engine(ABC):
         self.threads = threads
         self.options = options or EngineOptions()
         self._info: EngineInfo | None = None
+        self._inputs: tuple[TensorSpec, ...] = ()
 
     @property
     def info(self) -> EngineInfo:
@@ -84,6 +86,7 @@ class Engine(ABC):
 
     def __enter__(self) -> Self:
         if self._info is None:
+            self._inputs = self.bundle.graph("image").inputs
             self._info = self._open()
         return self
 
@@ -137,7 +140,7 @@ class Engine(ABC):
         )
 
     def _check(self, name: str, array: NDArray[np.generic], dtype: np.dtype[np.generic], position: int) -> None:
-        shape = self.bundle.graph("image").inputs[position].shape
+        shape = self._inputs[position].shape
         fits = array.ndim == len(shape) and all(
             isinstance(want, str) or want == have for want, have in zip(shape, array.shape, strict=True)
         )

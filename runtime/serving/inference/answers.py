@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -51,32 +51,28 @@ def build_answer(
         prompt_set=selection.prompts.name,
         findings=selection.queries.findings,
         tau=request.tau,
-        outputs={name: found.get(name) for name in OUTPUTS if name in request.outputs},
+        outputs={name: getattr(found, name)() for name in OUTPUTS if name in request.outputs},
         id=request.id,
     )
 
 
 class _Outputs:
-    """Computes outputs by name; what several need is computed once."""
+    """Each public method is the output of that name; what several need is computed once.
+
+    BYTES are object arrays, as NumPy's own strings would drop zero bytes at the end.
+    """
 
     def __init__(self, request: Request, selection: Selection, images: Sequence[Prepared], scores: Scores) -> None:
         self._tau = request.tau
         self._queries = selection.queries
         self._images = images
         self._scores = scores
+        self._shape = len(images), len(selection.queries.findings)
         self._maps: list[NDArray[np.float32]] | None = None
         self._masks: list[NDArray[np.uint8]] | None = None
 
-    def get(self, name: str) -> NDArray[Any]:
-        build: Callable[[], NDArray[Any]] = getattr(self, name)
-        return build()
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return len(self._images), len(self._queries.findings)
-
     def findings(self) -> NDArray[Any]:
-        return _bytes_array([name.encode() for name in self._queries.findings], (len(self._queries.findings),))
+        return np.array([name.encode() for name in self._queries.findings], object)
 
     def logits(self) -> NDArray[np.float32]:
         return self._means(self._queries.positive)
@@ -122,13 +118,13 @@ class _Outputs:
         for index, (normalised, mask) in enumerate(zip(self._normalised(), self._binary(), strict=True)):
             display = self._images[index // count].display
             pictures.append(b"" if display is None else draw_overlay(display, normalised, mask))
-        return _bytes_array(pictures, self._shape)
+        return np.array(pictures, object).reshape(self._shape)
 
     def preview(self) -> NDArray[Any]:
         from .overlay import draw_preview
 
         shown = [b"" if image.display is None else draw_preview(image.display) for image in self._images]
-        return _bytes_array(shown, (len(shown),))
+        return np.array(shown, object)
 
     def sizes(self) -> NDArray[np.int32]:
         return np.asarray([image.size for image in self._images], np.int32)
@@ -162,10 +158,3 @@ class _Outputs:
 def _saliency(scores: Scores, queries: Queries) -> list[NDArray[np.float32]]:
     """The map float32 [h, w] of every (image, finding), image by image."""
     return [prompt_mean(maps[positive]) for maps in scores.saliency for positive in queries.positive]
-
-
-def _bytes_array(items: Sequence[bytes], shape: tuple[int, ...]) -> NDArray[Any]:
-    """An object array: NumPy's own strings would drop zero bytes at the end."""
-    array = np.empty(len(items), object)
-    array[:] = items
-    return array.reshape(shape)

@@ -169,7 +169,7 @@ class ModelQueue:
             if queue is not None and left is not None and (self._closing or len(queue) >= most or left <= 0):
                 batch = [queue.popleft() for _ in range(min(len(queue), most))]
                 if not queue:
-                    self._waiting = {key: other for key, other in self._waiting.items() if other}
+                    del self._waiting[id(batch[0].prompts)]
                 if batch := [image for image in batch if not image.future.done()]:
                     return batch
                 continue
