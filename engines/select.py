@@ -12,7 +12,7 @@ from .registry import Registry
 
 __all__ = ["ENGINES", "PREFERENCE", "BackendStatus", "backend_status", "choose", "open_engine"]
 
-_PACKAGE = __package__ or "engines"
+_PACKAGE = f"{__package__}.backends"
 ENGINES = Registry(
     "engine",
     {

@@ -25,7 +25,7 @@ _CHUNK = 32
 
 
 class Encoder(Protocol):
-    """Token ids (and mask) to features, as `engines.ort.TextEncoder` does it."""
+    """Token ids (and mask) to features, as `engines.backends.ort.TextEncoder` does it."""
 
     def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64] | None = None) -> NDArray[np.float32]: ...
 
