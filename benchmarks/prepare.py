@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.prepared_set import PreparedSet
-from xbench_fast.runtime.cache.preparing import prepare
+from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.host.machine import cpu_model
 

@@ -13,8 +13,7 @@ from ...engines.errors import EngineError
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.masks import unpack_masks
 from ...metrics_gpu.sweep.sweep import sweep
-from ..cache.prepared_set import PreparedSet
-from ..cache.preparing import prepare
+from ..cache.preparing import PreparedSet, prepare
 from ..datasets.base import Case
 from ..evaluation.cell import CellWork
 from ..evaluation.decoding import PixelSource, direct_source

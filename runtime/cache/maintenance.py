@@ -19,8 +19,8 @@ from ...engines.errors import RunError
 from ..host.paths import has_folder
 from ..images.dali import dali_reader
 from ..images.decode import reader_version
-from .prepared_files import RECORD, read_meaning
-from .prepared_locks import GRAVE, STORE_FILES, in_use, remove_store
+from .layout import READY, RECORD, read_meaning
+from .locks import GRAVE, STORE_FILES, in_use, remove_store
 
 __all__ = ["StoreInfo", "clear", "list_stores", "make_room"]
 
@@ -126,7 +126,7 @@ def _describe(folder: Path) -> StoreInfo:
             if name in ("index.json", "use"):
                 used = max(used, found.st_mtime)
     with contextlib.suppress(OSError, ValueError):
-        images = int((np.fromfile(folder / "records.bin", RECORD)["state"] == 1).sum())
+        images = int((np.fromfile(folder / "records.bin", RECORD)["state"] == READY).sum())
     return StoreInfo(
         path=folder,
         dataset=str(meaning.get("dataset", folder.name)),

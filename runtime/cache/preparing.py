@@ -1,22 +1,112 @@
-"""Decoding a dataset ahead of any evaluation: every image once, for all the geometries asked for."""
+"""The prepared images of a dataset in several geometries: one decoding serves all, also ahead of any evaluation."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
 
 from ...engines.errors import ImageAccessError, ImageError
+from ...engines.geometry import Geometry
+from ..datasets.base import Case
 from ..images.decode import decode_ahead
 from ..images.decoders import CPU, Decoder
-from .prepared_keys import Identity, file_identity
-from .prepared_set import Filled, PreparedSet
+from .store import Identity, Prepared, PreparedStore, file_identity
 
-__all__ = ["Preparation", "prepare"]
+__all__ = ["Filled", "Preparation", "PreparedSet", "prepare"]
+
+Filled = Literal["ready", "decoded", "missing", "unreadable"]
 
 _GPU_BATCH = 64
+
+
+class PreparedSet:
+    """One store per geometry, over the same cases. Use as a context manager.
+
+    Safe in threads, as long as one case is not asked for by two of them at a time.
+    """
+
+    def __init__(self, stores: Sequence[PreparedStore], stack: ExitStack) -> None:
+        self._stores = {store.geometry.key: store for store in stores}
+        self._stack = stack
+
+    @classmethod
+    def open(
+        cls,
+        cache_root: Path,
+        dataset_name: str,
+        cases: Sequence[Case],
+        geometries: Sequence[Geometry],
+        *,
+        reader: Callable[[Geometry], str] | None = None,
+        wait: Callable[[Path], None] | None = None,
+    ) -> PreparedSet:
+        """Opens the stores as `PreparedStore.open` does; `reader`: what decodes for a geometry. Raises RunError."""
+        distinct = {geometry.key: geometry for geometry in geometries}
+        with ExitStack() as stack:
+            # Always in one order: two processes that wait for each other's stores would wait for ever.
+            stores = [
+                stack.enter_context(
+                    PreparedStore.open(
+                        cache_root,
+                        dataset_name,
+                        cases,
+                        distinct[key],
+                        reader=reader(distinct[key]) if reader else None,
+                        wait=wait,
+                    )
+                )
+                for key in sorted(distinct)
+            ]
+            return cls(stores, stack.pop_all())
+
+    def __enter__(self) -> PreparedSet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def notes(self) -> list[str]:
+        """Why a store keeps nothing, where one does not."""
+        return [store.note for store in self._stores.values() if store.note]
+
+    def stores(self, wanted: Callable[[Geometry], bool]) -> list[PreparedStore]:
+        """The stores of the geometries that are `wanted`."""
+        return [store for store in self._stores.values() if wanted(store.geometry)]
+
+    def source(self, geometry: Geometry) -> Callable[[Case], Prepared]:
+        """A case's pixels uint8 [S, S], native height and width in one geometry; decoding is kept for all of them.
+
+        The function raises FileNotFoundError, ImageError and RunError as `PreparedStore.load` does.
+        """
+        wanted = self._stores[geometry.key]
+        return partial(wanted.read, others=[store for store in self._stores.values() if store is not wanted])
+
+    def fill(self, index: int) -> Filled:
+        """Prepares one case in all geometries, and says what was to do. Raises RunError."""
+        stores = list(self._stores.values())
+        index = stores[0].slot(index)
+        try:
+            identity = file_identity(stores[0].path(index))
+            wanted = next((store for store in stores if store.lacks(index, identity)), None)
+            if wanted is not None:
+                wanted.load(index, [store for store in stores if store is not wanted])
+                return "decoded"
+            stores[0].find(index, identity)
+        except FileNotFoundError:
+            return "missing"
+        except ImageError:
+            return "unreadable"
+        return "ready"
 
 
 @dataclass(frozen=True)

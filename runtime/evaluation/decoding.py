@@ -47,10 +47,12 @@ class DecodedCase:
 
 def direct_source(geometry: Geometry) -> PixelSource:
     """A source that decodes the image file each time."""
-    from ..images.decode import read_grey
+    from ..images.decode import is_there, read_grey
     from ..images.geometry import to_model
 
     def read(case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
+        if not is_there(case.image):
+            raise FileNotFoundError(str(case.image))
         grey = read_grey(case.image)
         return to_model(grey, geometry), grey.shape[0], grey.shape[1]
 
@@ -62,12 +64,9 @@ def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: I
 
     Raises DataError when a region cannot be drawn: an annotation is wrong then, and no number should hide it.
     """
-    from ..images.decode import is_there
     from ..images.geometry import field_of_view
 
     try:
-        if not is_there(case.image):
-            return DecodedCase(case, "missing", "the image file does not exist")
         pixels, height, width = source(case)
     except FileNotFoundError:
         return DecodedCase(case, "missing", "the image file does not exist")

@@ -15,7 +15,7 @@ from .gpu.dali_feed import DaliSource
 from .pairing import LoadedDataset
 
 if TYPE_CHECKING:
-    from ..cache.prepared_set import PreparedSet
+    from ..cache.preparing import PreparedSet
 
 __all__ = ["OpenSource", "open_prepared", "source_opener"]
 
@@ -81,9 +81,9 @@ def open_prepared(
     All cases are covered, not the limited ones: a trial on a few of them then fills the stores of the full evaluation.
     Raises RunError.
     """
+    from ..cache.layout import store_bytes, store_folder
     from ..cache.maintenance import make_room
-    from ..cache.prepared_keys import store_bytes, store_folder
-    from ..cache.prepared_set import PreparedSet
+    from ..cache.preparing import PreparedSet
     from ..host.sizes import format_bytes
 
     cases = loaded.dataset.cases()

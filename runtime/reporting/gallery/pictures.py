@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from ....engines.errors import DataError, ImageError, XBenchError
 from ....engines.geometry import Geometry
-from ...cache.prepared import PreparedStore
-from ...cache.prepared_files import read_meaning
-from ...cache.prepared_keys import store_folder
+from ...cache.layout import read_meaning, store_folder
+from ...cache.store import PreparedStore
 from ...datasets.registry import DATASETS
 from ...evaluation.decoding import direct_source
 from ...evaluation.pairing import LoadedDataset

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.prepared import PreparedStore
+from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
 from xbench_fast.runtime.datasets.regions import region_grid

@@ -14,8 +14,8 @@ from locked import locked, open_folder
 from make_images import encode
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache import maintenance as caches
-from xbench_fast.runtime.cache.prepared import PreparedStore
-from xbench_fast.runtime.cache.prepared_locks import in_use, remove_store
+from xbench_fast.runtime.cache.locks import in_use, remove_store
+from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.images import dali

@@ -21,8 +21,8 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache import maintenance as caches
-from xbench_fast.runtime.cache.prepared import PreparedStore
-from xbench_fast.runtime.cache.prepared_set import PreparedSet
+from xbench_fast.runtime.cache.preparing import PreparedSet
+from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.pairing import load_dataset, needed_geometries
@@ -51,7 +51,7 @@ def data(tmp_path: Path) -> DatasetConfig:
 @pytest.fixture
 def decodes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each image file is decoded."""
-    import xbench_fast.runtime.cache.prepared as module
+    import xbench_fast.runtime.cache.store as module
 
     counted: Counter[str] = Counter()
 

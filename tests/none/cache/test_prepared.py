@@ -17,7 +17,7 @@ import pytest
 from make_images import encode
 from xbench_fast.engines.errors import ImageAccessError, ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.prepared import PreparedStore
+from xbench_fast.runtime.cache.store import PreparedStore, file_identity
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
@@ -39,6 +39,17 @@ def make_cases(folder: Path, count: int = 6) -> list[Case]:
     return cases
 
 
+def reason(store: PreparedStore, index: int) -> str | None:
+    """Why the image of a case is known to be unreadable."""
+    try:
+        store.find(index, file_identity(store.path(index)))
+    except ImageError as error:
+        return str(error)
+    except FileNotFoundError:
+        pass
+    return None
+
+
 def test_an_image_is_decoded_once_and_read_from_the_store_afterwards(tmp_path: Path, monkeypatch: object) -> None:
     cases = make_cases(tmp_path / "images")
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
@@ -47,16 +58,15 @@ def test_an_image_is_decoded_once_and_read_from_the_store_afterwards(tmp_path: P
     for number, (pixels, height, width) in enumerate(first):
         assert (height, width) == (40 + number, 50)
         np.testing.assert_array_equal(pixels, to_model(read_grey(cases[number].image), SQUASH))
-    import xbench_fast.runtime.cache.prepared as module
+    import xbench_fast.runtime.cache.store as module
 
     monkeypatch.setattr(module, "read_grey", lambda path: pytest.fail("decoded again"))  # type: ignore[attr-defined]
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         for number, (pixels, height, width) in enumerate(first):
-            assert store.native_size(number) == (height, width)
-            np.testing.assert_array_equal(store(cases[number])[0], pixels)
+            assert store.load(number)[1:] == (height, width)
+            np.testing.assert_array_equal(store.read(cases[number])[0], pixels)
             view = store.get(number)
             assert view is not None and not view.flags.writeable and view.shape == (32, 32)
-        assert store.native_size(5) is None
     np.testing.assert_array_equal(view, first[3][0])  # a view outlives the store
 
 
@@ -66,14 +76,14 @@ def test_unreadable_and_missing_images(tmp_path: Path) -> None:
         with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
             with pytest.raises(ImageError, match=r"4\.png cannot be read"):
                 store.load(4)
-            assert "4.png" in (store.reason(4) or "") and store.get(4) is None
+            assert "4.png" in (reason(store, 4) or "") and store.get(4) is None
             with pytest.raises(FileNotFoundError):
                 store.load(5)
-            assert store.reason(5) is None and store.get(5) is None
+            assert reason(store, 5) is None and store.get(5) is None
     cases[4].image.write_bytes(picture(9))
     cases[5].image.write_bytes(picture(10))
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
-        assert store.load(4)[1:] == (40, 50) and store.load(5)[1:] == (40, 50) and store.reason(4) is None
+        assert store.load(4)[1:] == (40, 50) and store.load(5)[1:] == (40, 50) and reason(store, 4) is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +110,7 @@ def test_what_is_not_the_fault_of_the_image_is_not_remembered(
             patch.setattr(place, failing)
             with pytest.raises(ImageAccessError, match=rf"0\.png cannot be read.*{cause}"):
                 store.load(0)
-        assert store.reason(0) is None
+        assert reason(store, 0) is None
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         assert store.load(0)[1:] == (40, 50)
 
@@ -117,8 +127,8 @@ def test_what_is_the_fault_of_the_image_is_remembered(tmp_path: Path, monkeypatc
             for number in range(3):
                 with pytest.raises(ImageError) as caught:
                     store.load(number)
-                assert not isinstance(caught.value, ImageAccessError) and store.reason(number)
-        monkeypatch.setattr("xbench_fast.runtime.cache.prepared.read_grey", lambda path: pytest.fail("decoded again"))
+                assert not isinstance(caught.value, ImageAccessError) and reason(store, number)
+        monkeypatch.setattr("xbench_fast.runtime.cache.store.read_grey", lambda path: pytest.fail("decoded again"))
 
 
 def test_put_and_mark_by_hand(tmp_path: Path) -> None:
@@ -126,14 +136,14 @@ def test_put_and_mark_by_hand(tmp_path: Path) -> None:
     pixels = np.arange(1024, dtype=np.uint8).reshape(32, 32)
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         store.put(1, pixels, (41, 50))
-        store.mark_unreadable(2, "it is\nodd")
+        store.refuse(2, "it is\nodd", file_identity(cases[2].image))
         with pytest.raises(ValueError, match="uint8"):
             store.put(0, pixels.astype(np.float32), (1, 1))  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="32"):
             store.put(0, pixels[:3], (1, 1))
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         np.testing.assert_array_equal(store.get(1), pixels)
-        assert store.reason(2) == "it is\nodd" and store.native_size(1) == (41, 50)
+        assert reason(store, 2) == "it is\nodd" and store.load(1)[1:] == (41, 50)
         store.put(1, 255 - pixels, (41, 50))
         np.testing.assert_array_equal(store.get(1), 255 - pixels)
 
@@ -176,7 +186,7 @@ def test_a_second_process_reads_what_is_ready_and_keeps_nothing(tmp_path: Path) 
             assert shared is not None and not shared.flags.writeable
             pixels, height, width = second.load(0)
             np.testing.assert_array_equal(pixels, kept)
-            assert (height, width) == (40, 50) == second.native_size(0)
+            assert (height, width) == (40, 50) == second.load(0)[1:]
             second.load(1)
             assert store.get(1) is None and second.get(1) is None
             later = store.load(1)[0]
@@ -223,14 +233,14 @@ def test_a_store_left_open_before_a_restart_of_the_machine_is_emptied(tmp_path: 
 def test_a_torn_line_among_the_reasons_is_skipped(tmp_path: Path) -> None:
     cases = make_cases(tmp_path / "images")
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
-        store.mark_unreadable(2, "odd")
+        store.refuse(2, "odd", file_identity(cases[2].image))
     with (next((tmp_path / "cache").iterdir()) / "reasons.jsonl").open("a") as stream:
         stream.write('[1]\n{"case": 99, "reason": "x"}\n{"case": 3, "rea')
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
-        assert store.reason(2) == "odd" and store.reason(3) is None
-        store.mark_unreadable(3, "odder")
+        assert reason(store, 2) == "odd" and reason(store, 3) is None
+        store.refuse(3, "odder", file_identity(cases[3].image))
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
-        assert store.reason(2) == "odd"
+        assert reason(store, 2) == "odd"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")  # noqa: PTH110
@@ -240,18 +250,18 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_slot_empty(tmp_path: Path) -> 
         files = store._files
         assert files is not None
         full = os.open("/dev/full", os.O_RDWR)
-        true_file, files._pixel_file = files._pixel_file, full
+        true_file, files.pixel_file = files.pixel_file, full
         with pytest.raises(RunError, match=r"The disk is full: .* free space or choose another cache"):
             store.load(0)
         assert store.get(0) is None
         # A slot that was ready must not stay so while its pixels are being replaced.
-        files._pixel_file = true_file
+        files.pixel_file = true_file
         store.load(1)
-        files._pixel_file = full
+        files.pixel_file = full
         with pytest.raises(RunError, match="The disk is full"):
             store.put(1, np.zeros((32, 32), np.uint8), (1, 1))
         assert store.get(1) is None
-        files._pixel_file = true_file
+        files.pixel_file = true_file
         os.close(full)
         assert store.load(0)[1:] == (40, 50)
 
@@ -295,7 +305,7 @@ def test_a_killed_process_leaves_only_whole_or_empty_slots(tmp_path: Path) -> No
         import numpy as np
         from xbench_fast.engines.geometry import Geometry
         from xbench_fast.runtime.datasets.base import Case
-        from xbench_fast.runtime.cache.prepared import PreparedStore
+        from xbench_fast.runtime.cache.store import PreparedStore
         root = Path(sys.argv[1])
         cases = [Case(f"c{n}", root / "images" / f"{n}.png", {}, {}, "all") for n in range(30)]
         store = PreparedStore.open(root / "cache", "demo", cases, Geometry("squash", 32, 32, "bicubic"))
@@ -323,4 +333,4 @@ def test_a_killed_process_leaves_only_whole_or_empty_slots(tmp_path: Path) -> No
             for number in ready:
                 pixels = store.get(number)
                 assert pixels is not None and (pixels == pixels[0, 0]).all()
-                assert store.native_size(number) == (int(pixels[0, 0]) + 1, 50)
+                assert store.load(number)[1:] == (int(pixels[0, 0]) + 1, 50)

@@ -14,8 +14,7 @@ from make_images import dicom, encode
 from PIL import Image
 from xbench_fast.engines.errors import EngineError, ImageAccessError, ImageError, MissingExtraError, RunError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache.prepared_set import PreparedSet
-from xbench_fast.runtime.cache.preparing import prepare
+from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.images import dali, decoders
 from xbench_fast.runtime.images.checks import check_gpu_decoder

@@ -1,40 +1,94 @@
-"""The files of one store of prepared images."""
+"""What a store of prepared images is called, what its files hold, and how they are opened, closed and begun again.
+
+A store is one directory per (dataset, geometry, decoder) with
+
+    pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space
+    records.bin   one 32-byte record per case: state, native size, and size and time of the image file
+    reasons.jsonl why an image could not be read
+    index.json    what the two files above mean
+    lock, use     who may write, who has it open (`locks`)
+
+A machine that lost power may have kept a record and lost its pixels; a store that was not closed before a restart is
+therefore emptied.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .prepared_locks import Hold
+from ...engines.errors import RunError
+from ...engines.geometry import Geometry
+from ..datasets.base import Case
+from ..images.decode import reader_version
+from .locks import Hold
 
-__all__ = ["RECORD", "StoreFiles", "read_meaning"]
+__all__ = [
+    "EMPTY",
+    "READY",
+    "RECORD",
+    "UNREADABLE",
+    "StoreFiles",
+    "disk_error",
+    "read_meaning",
+    "store_bytes",
+    "store_folder",
+]
 
 RECORD = np.dtype(
     [("state", "<u4"), ("height", "<u4"), ("width", "<u4"), ("spare", "<u4"), ("bytes", "<i8"), ("mtime_ns", "<i8")]
 )
+EMPTY, READY, UNREADABLE = 0, 1, 2
+"""Values of a record's `state`."""
+
 _FORMAT = 2
+
+
+def store_folder(
+    cache_root: Path, dataset_name: str, cases: Sequence[Case], geometry: Geometry, reader: str | None = None
+) -> tuple[Path, dict[str, object]]:
+    """Where the store of these cases is, and what its index says: its key, dataset, geometry and reader.
+
+    `reader` names what decodes the images, by default the exact one on the CPU.
+    """
+    reader = reader or reader_version()
+    digest = hashlib.sha256()
+    for part in (reader, geometry.key, *(f"{case.case_id}\0{case.image.absolute()}" for case in cases)):
+        digest.update(part.encode(errors="surrogatepass") + b"\n")
+    key = digest.hexdigest()
+    about: dict[str, object] = {"key": key, "dataset": dataset_name, "geometry": geometry.key, "reader": reader}
+    return Path(cache_root) / f"{_safe(dataset_name)}-{geometry.key}-{key[:16]}", about
+
+
+def store_bytes(count: int, geometry: Geometry) -> int:
+    """What a store of `count` images takes when all of them are prepared."""
+    return count * (geometry.size**2 + RECORD.itemsize)
 
 
 @dataclass
 class StoreFiles:
     """Open files of a store; `pixels` uint8 [N, S, S] and `records` [N] are read-only maps of them.
 
-    Writing goes through system calls, not through the maps: a full disk then is an error instead of a killed process.
+    Writing goes through `pixel_file` and `record_file`, not through the maps: a full disk then is an error instead of a
+    killed process. `writes`: whether this process may write.
     """
 
     folder: Path
     pixels: NDArray[np.uint8]
     records: NDArray[np.void]
-    _pixel_file: int
-    _record_file: int
-    _hold: Hold
+    pixel_file: int
+    record_file: int
+    hold: Hold
+    writes: bool
 
     @staticmethod
     def open(folder: Path, about: Mapping[str, object], count: int, side: int, hold: Hold) -> StoreFiles | None:
@@ -71,22 +125,10 @@ class StoreFiles:
         if count:
             pixels = np.memmap(folder / "pixels.bin", np.uint8, "r", shape=(count, side, side)).view(np.ndarray)
             records = np.memmap(folder / "records.bin", RECORD, "r", shape=(count,)).view(np.ndarray)
-        return StoreFiles(folder, pixels, records, pixel_file, record_file, hold)
+        return StoreFiles(folder, pixels, records, pixel_file, record_file, hold, hold.writes)
 
-    @property
-    def writes(self) -> bool:
-        """Whether this process may write."""
-        return self._hold.writes
-
-    def write(self, index: int, pixels: NDArray[np.uint8], record: NDArray[np.void]) -> None:
-        """Pixels first, then the record that declares them ready; the slot is empty in between. Raises OSError."""
-        if self.records[index]["state"] != 0:
-            self.clear(index)
-        _write_all(self._pixel_file, np.ascontiguousarray(pixels).tobytes(), index * pixels.size)
-        _write_all(self._record_file, record.tobytes(), index * RECORD.itemsize)
-
-    def mark(self, index: int, reason: str, record: NDArray[np.void]) -> None:
-        """Keeps a reason, then the record. Raises OSError."""
+    def add_reason(self, index: int, reason: str) -> None:
+        """Keeps why an image cannot be read. Raises OSError."""
         line = json.dumps({"case": index, "reason": reason}, ensure_ascii=True) + "\n"
         descriptor = os.open(
             self.folder / "reasons.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
@@ -95,22 +137,16 @@ class StoreFiles:
             os.write(descriptor, line.encode())
         finally:
             os.close(descriptor)
-        _write_all(self._record_file, record.tobytes(), index * RECORD.itemsize)
-
-    def clear(self, index: int) -> None:
-        """Empties a slot. Raises OSError."""
-        _write_all(self._record_file, bytes(RECORD.itemsize), index * RECORD.itemsize)
 
     def reasons(self) -> dict[int, str]:
-        """The last reason of every case that has one; a line that a killed process left half written is skipped."""
+        """The last reason of every unreadable case; empty where a killed process left the line half written."""
         found: dict[int, str] = {}
         with contextlib.suppress(OSError):
             for line in (self.folder / "reasons.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
                 with contextlib.suppress(ValueError, TypeError, KeyError):
                     entry = json.loads(line)
                     found[int(entry["case"])] = str(entry["reason"])
-        unreadable = set(np.flatnonzero(self.records["state"] == 2).tolist())
-        return {index: text for index, text in found.items() if index in unreadable}
+        return {index: found.get(index, "") for index in np.flatnonzero(self.records["state"] == UNREADABLE).tolist()}
 
     def close(self) -> None:
         """Flushes to the disk, notes that nothing is open, and gives the lock back; never fails.
@@ -121,16 +157,16 @@ class StoreFiles:
         if self.writes:
             index = self.folder / "index.json"
             try:
-                os.fsync(self._pixel_file)
-                os.fsync(self._record_file)
+                os.fsync(self.pixel_file)
+                os.fsync(self.record_file)
             except OSError:
                 with contextlib.suppress(OSError):
                     index.unlink(missing_ok=True)
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 _write_index(self.folder, json.loads(index.read_text(encoding="utf-8"))["meaning"], None)
-        os.close(self._pixel_file)
-        os.close(self._record_file)
-        self._hold.release()
+        os.close(self.pixel_file)
+        os.close(self.record_file)
+        self.hold.release()
 
 
 def read_meaning(folder: Path) -> dict[str, object] | None:
@@ -182,8 +218,14 @@ def _write_index(folder: Path, meaning: Mapping[str, object], boot: str | None) 
     temporary.replace(folder / "index.json")
 
 
-def _write_all(descriptor: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written
+def _safe(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name).lstrip(".") or "dataset"
+
+
+def disk_error(folder: Path, error: OSError) -> RunError:
+    """The sentence for a failure of the disk that holds `folder`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RunError(
+            f"The disk is full: {folder} cannot take more prepared images; free space or choose another cache."
+        )
+    return RunError(f"Prepared images cannot be kept in {folder}: {error.strerror or error}; choose another cache.")

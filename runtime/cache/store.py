@@ -1,0 +1,287 @@
+"""Prepared images of one geometry: every image decoded and resized once, shared by all models of that geometry.
+
+Pixels are written before the record that declares them ready, so a process that is killed leaves at worst an empty
+slot (`layout` says what the files hold).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import ImageAccessError, ImageError
+from ...engines.geometry import Geometry
+from ..datasets.base import Case
+from ..images.decode import read_grey
+from ..images.geometry import to_model
+from .layout import EMPTY, READY, RECORD, UNREADABLE, StoreFiles, disk_error, store_folder
+from .locks import Hold
+
+__all__ = ["Identity", "Prepared", "PreparedStore", "file_identity"]
+
+Pixels = NDArray[np.uint8]
+Prepared = tuple[Pixels, int, int]
+"""Pixels [S, S] of a case, native height and width of its image."""
+Identity = tuple[int, int]
+"""Size in bytes and modification time in nanoseconds of an image file."""
+
+
+class PreparedStore:
+    """uint8 [S, S] per case, kept on disk. Use as a context manager; `get`, `put` and `load` are safe in threads,
+    as long as one case is not written by two of them at a time.
+
+    One process writes at a time. Another one that opens the store meanwhile reads what is ready, including what becomes
+    ready later; what it decodes itself it does not keep, and `note` says so. Memory does not grow with the images.
+    """
+
+    def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None, note: str | None) -> None:
+        self.geometry = geometry
+        self.note = note
+        self._paths = [case.image for case in cases]
+        self._index = {case.case_id: number for number, case in enumerate(cases)}
+        # Cases may share an image (SIIM by rows); they share the slot of the first of them.
+        first: dict[Path, int] = {}
+        self._slots = [first.setdefault(path, number) for number, path in enumerate(self._paths)]
+        self._files = files
+        self._checked = np.zeros(len(cases), np.bool_)
+        self._reasons: dict[int, str] = files.reasons() if files and files.writes else {}
+        self._skipped: dict[int, str] = {}
+
+    @classmethod
+    def open(
+        cls,
+        cache_root: Path,
+        dataset_name: str,
+        cases: Sequence[Case],
+        geometry: Geometry,
+        *,
+        reader: str | None = None,
+        wait: Callable[[Path], None] | None = None,
+    ) -> PreparedStore:
+        """Opens the store of these cases under `cache_root`, or begins it. A damaged one is begun again.
+
+        `wait`: called with the store's folder when another process writes to it; this one then waits for its turn.
+        Raises RunError when the folder cannot be written.
+        """
+        folder, about = store_folder(cache_root, dataset_name, cases, geometry, reader)
+        try:
+            hold = Hold.take(folder, None if wait is None else lambda: wait(folder))
+        except OSError as error:
+            raise disk_error(folder, error) from error
+        try:
+            files = StoreFiles.open(folder, about, len(cases), geometry.size, hold)
+        except BaseException as error:
+            hold.release()
+            if isinstance(error, OSError):
+                raise disk_error(folder, error) from error
+            raise
+        if files is None:
+            hold.release()
+        note = f"{folder} is in use by another process: what it prepares is read, the rest is decoded and not kept."
+        return cls(cases, geometry, files, None if hold.writes else note)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what is decoded here is kept on disk; False: another process writes to the directory."""
+        return self._files is not None and self._files.writes
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __enter__(self) -> PreparedStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read(self, case: Case, others: Sequence[PreparedStore] = ()) -> Prepared:
+        """`load`, by case."""
+        return self.load(self._index[case.case_id], others)
+
+    def load(self, index: int, others: Sequence[PreparedStore] = ()) -> Prepared:
+        """A case from the store, or decoded and put into it; decoded once, it is kept in `others` as well.
+
+        `others` are stores of the same cases in other geometries. Raises FileNotFoundError for a missing image,
+        ImageError for one that cannot be read (remembered until the file changes, unless it is an ImageAccessError),
+        RunError when the disk is full.
+        """
+        index = self._slots[index]
+        path = self._paths[index]
+        identity = file_identity(path)
+        found = self.find(index, identity)
+        if found is not None:
+            return found
+        missing: list[PreparedStore] = []
+        for store in others:
+            if store.lacks(index, identity):
+                missing.append(store)
+        try:
+            grey = read_grey(path)
+        except ImageAccessError:
+            raise  # another time, or another user, may read it
+        except ImageError as error:
+            for store in (self, *missing):
+                store.refuse(index, str(error), identity)
+            raise
+        for store in missing:
+            with contextlib.suppress(ImageError):  # remembered; it concerns that geometry only
+                store.keep(index, grey, identity)
+        return self.keep(index, grey, identity)
+
+    def index(self, case: Case) -> int:
+        """The number of a case in the order the store was opened with."""
+        return self._index[case.case_id]
+
+    def slot(self, index: int) -> int:
+        """Where the image of a case is kept: the number of the first case that has this image."""
+        return self._slots[index]
+
+    def path(self, index: int) -> Path:
+        """The image file of a case."""
+        return self._paths[index]
+
+    def find(self, index: int, identity: Identity) -> Prepared | None:
+        """A case whose file has this identity; None: it must be decoded.
+
+        Raises ImageError when the file, as it is, was found to be unreadable before, ImageAccessError when it was
+        skipped.
+        """
+        if index in self._skipped:
+            raise ImageAccessError(self._skipped[index])
+        found = self._ready(index, identity)
+        if found is None and index in self._reasons:
+            raise ImageError(self._reasons[index] or f"{self._paths[index]} could not be read before.")
+        return found
+
+    def lacks(self, index: int, identity: Identity) -> bool:
+        """Whether the case is neither prepared nor known to be unreadable, and this process could change that."""
+        if not self.is_kept or index in self._skipped:
+            return False
+        return self._ready(index, identity) is None and index not in self._reasons
+
+    def keep(self, index: int, grey: Pixels, identity: Identity) -> Prepared:
+        """Brings a decoded image, uint8 [H, W], to the geometry and keeps it. Raises ImageError, RunError."""
+        try:
+            pixels = to_model(grey, self.geometry)
+        except ImageError as error:
+            self.refuse(index, str(error), identity)
+            raise
+        height, width = grey.shape
+        self._reasons.pop(index, None)
+        self._write(index, READY, (height, width), identity, pixels)
+        return pixels, height, width
+
+    def refuse(self, index: int, reason: str, identity: Identity) -> None:
+        """Remembers why the image of a case, as it is, cannot be read. Raises RunError."""
+        self._reasons[index] = reason
+        self._write(index, UNREADABLE, (0, 0), identity, reason)
+
+    def skip(self, index: int, reason: str) -> None:
+        """Leaves a case out while the store is open: what failed was not the image, so nothing is kept about it."""
+        self._skipped[index] = reason
+
+    def get(self, index: int) -> Pixels | None:
+        """Read-only view [S, S] of a prepared case; None: empty, unreadable, missing, or its file has changed."""
+        try:
+            found = self._ready(self._slots[index], file_identity(self._paths[index]))
+        except OSError:
+            return None
+        return None if found is None else found[0]
+
+    def put(self, index: int, pixels: Pixels, native_size: tuple[int, int], identity: Identity | None = None) -> None:
+        """Keeps the pixels [S, S] of a case and the (height, width) of its image file, by default as the file is now.
+
+        Raises ValueError for another shape or dtype, RunError when the disk is full, FileNotFoundError when the image
+        does not exist.
+        """
+        side = self.geometry.size
+        if pixels.shape != (side, side) or pixels.dtype != np.uint8:
+            raise ValueError(f"pixels must be uint8 [{side}, {side}], not {pixels.dtype} {list(pixels.shape)}")
+        index = self._slots[index]
+        self._reasons.pop(index, None)
+        self._write(index, READY, native_size, identity or file_identity(self._paths[index]), pixels)
+
+    def close(self) -> None:
+        """Writes everything to the disk and lets other processes in. Views given out stay valid."""
+        files, self._files = self._files, None
+        if files is not None:
+            files.close()
+
+    def _ready(self, index: int, identity: Identity) -> Prepared | None:
+        files = self._files
+        if files is None:
+            return None
+        if not files.writes:
+            return _shared(files, index, identity)
+        record = files.records[index]
+        if not self._checked[index]:
+            if record["state"] != EMPTY and (int(record["bytes"]), int(record["mtime_ns"])) != identity:
+                self._write(index, EMPTY, (0, 0), (0, 0))
+                self._reasons.pop(index, None)
+            self._checked[index] = True
+        if record["state"] != READY:
+            return None
+        return files.pixels[index], int(record["height"]), int(record["width"])
+
+    def _write(
+        self, index: int, state: int, size: tuple[int, int], identity: Identity, content: Pixels | str | None = None
+    ) -> None:
+        """Writes a record after its `content`: the pixels or the reason. Raises RunError."""
+        files = self._files
+        if files is None or not files.writes:
+            return
+        place = index * RECORD.itemsize
+        try:
+            if isinstance(content, str):
+                files.add_reason(index, content)
+            elif content is not None:
+                if files.records[index]["state"] != EMPTY:
+                    _write_all(files.record_file, bytes(RECORD.itemsize), place)
+                _write_all(files.pixel_file, np.ascontiguousarray(content).data.cast("B"), index * content.size)
+            _write_all(files.record_file, np.array([(state, *size, 0, *identity)], RECORD).tobytes(), place)
+        except OSError as error:
+            raise disk_error(files.folder, error) from error
+        self._checked[index] = True
+
+
+def file_identity(path: Path) -> Identity:
+    """The identity of an image file as it is now. Raises FileNotFoundError where there is none, ImageAccessError."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise FileNotFoundError(str(path)) from error
+    except OSError as error:
+        raise ImageAccessError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise FileNotFoundError(str(path))
+    return found.st_size, found.st_mtime_ns
+
+
+def _shared(files: StoreFiles, index: int, identity: Identity) -> Prepared | None:
+    """A copy of what another process has prepared; it may be writing right now, so the record is read twice."""
+    before = files.records[index].tobytes()
+    record = np.frombuffer(before, RECORD)[0]
+    if record["state"] != READY or (int(record["bytes"]), int(record["mtime_ns"])) != identity:
+        return None
+    pixels: Pixels = files.pixels[index].copy()
+    height, width = int(record["height"]), int(record["width"])
+    if not (height and width) or files.records[index].tobytes() != before:
+        return None
+    pixels.setflags(write=False)
+    return pixels, height, width
+
+
+def _write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
