@@ -67,6 +67,36 @@ def test_a_wrapped_bundle_has_the_rows_and_tables_of_the_bundle(
                 pd.testing.assert_frame_equal(one, other)
 
 
+def test_a_torch_module_with_gradients_and_half_precision_is_a_live_model(data: Path, tmp_path: Path) -> None:
+    """Outputs of a module under training are taken as they are: detached, widened without loss, and equal."""
+    torch = pytest.importorskip("torch")
+
+    class Student(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, kind: Any) -> None:
+            super().__init__()
+            self.scale, self.kind = torch.nn.Parameter(torch.tensor([0.5, -2.0])), kind
+
+        def forward(self, pixels: Any, findings: list[str]) -> tuple[Any, Any]:
+            blocks = torch.from_numpy(pixels).float().reshape(len(pixels), 1, 4, 8, 4, 8).mean(dim=(3, 5)).round()
+            saliency = blocks * self.scale[None, :, None, None]
+            return saliency.mean(dim=(2, 3)).to(self.kind), saliency.to(self.kind)
+
+    common: Any = {"geometry": xb.Geometry("squash", 32, 32, "bilinear"), "progress": False}
+    rows = []
+    for kind in (torch.float32, torch.bfloat16):
+        module = Student(kind)
+
+        def exact(pixels: Any, findings: list[str], module: Any = module) -> tuple[Any, Any]:
+            return tuple(each.detach().float().numpy() for each in module(pixels, findings))  # type: ignore[return-value]
+
+        for number, model in enumerate((module, exact)):
+            run = xb.evaluate(model, "coco", data, out=tmp_path / f"{kind}-{number}", name="student", **common)
+            rows.append(run.rows())
+        pd.testing.assert_frame_equal(rows[-1], rows[-2])
+        assert module.scale.grad is None and run.models == ("student",)
+    assert xb.evaluate(Student(torch.float32), "coco", data, out=tmp_path / "named", **common).models == ("Student",)
+
+
 def served(bundle: Path, request: Request) -> Answer:
     from xbench_fast.runtime.serving.metrics import Metrics
 

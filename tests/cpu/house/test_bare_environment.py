@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from synthetic import make_dataset
 
 CHECK = """
 import importlib, importlib.util, pkgutil, sys
@@ -22,6 +23,19 @@ for room in ("engines", "metrics_gpu", "runtime"):
             importlib.import_module(module.name)
             count += 1
 print(count, "modules")
+"""
+
+
+PUBLIC = """
+import sys
+from pathlib import Path
+import xbench_fast as xb
+assert not {"numpy", "pandas", "pyarrow"} & set(sys.modules)
+assert Path(xb.__file__).is_relative_to(sys.prefix) and (Path(xb.__file__).parent / "py.typed").is_file()
+for name in xb.__all__:
+    getattr(xb, name)
+run = xb.evaluate("baseline:ones", "coco", sys.argv[1], out="run", progress=False)
+print(xb.__version__, len(run.rows()), run.table("grounding", replicates=10).value.notna().sum())
 """
 
 
@@ -57,6 +71,12 @@ def test_every_room_but_export_imports(bare: Path) -> None:
     done = run(str(bare / "python"), "-c", CHECK)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[0]) > 20
+
+
+def test_the_public_interface_is_installed_as_the_package_itself(bare: Path, tmp_path: Path) -> None:
+    data = make_dataset(tmp_path / "data", 6)
+    done = run(str(bare / "python"), "-c", f"import os; os.chdir({str(tmp_path)!r})\n{PUBLIC}", str(data))
+    assert done.returncode == 0 and done.stdout.split()[1] == "12", done.stderr
 
 
 @pytest.mark.parametrize("command", ["xbench-fast", "xbench-export"])
