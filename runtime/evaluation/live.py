@@ -15,7 +15,7 @@ from ...engines.base import Engine, EngineInfo, Scores
 from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError, EngineError
 from ...engines.geometry import Geometry
-from ...engines.manifest import Manifest
+from ...engines.manifest import GraphSpec, Manifest, TensorSpec
 from ...engines.prompts.prompt_set import PromptSet
 
 __all__ = ["LiveEngine", "LiveFunction", "LiveModel", "live_prompts"]
@@ -124,6 +124,15 @@ _OUTPUTS = ("logits", "saliency")
 
 
 def _manifest(model: LiveModel, grid: tuple[int, int]) -> Manifest:
+    side, batch, findings = model.geometry.size, "batch", "findings"
+    image = GraphSpec(
+        file="",
+        inputs=(TensorSpec("pixels", "uint8", (batch, 1, side, side)), TensorSpec("text", "float32", (findings, 1))),
+        outputs=(
+            TensorSpec("logits", "float32", (batch, findings)),
+            TensorSpec("saliency", "float32", (batch, findings, *grid)),
+        ),
+    )
     return Manifest(
         model=model.name,
         variant="",
@@ -134,7 +143,7 @@ def _manifest(model: LiveModel, grid: tuple[int, int]) -> Manifest:
         saliency={},
         logit_scale=1.0,
         text={},
-        graphs={},
+        graphs={"image": image},
         prompt_sets={},
         opset=0,
         exporter={},
