@@ -93,19 +93,10 @@ def coverage(results: Results) -> Iterator[dict[str, Any]]:
                 empty = {"engine": "", "protocol": "", "state": state}
                 yield {**_row(model, dataset, "", "images", Number(0.0), 0), **empty}
                 continue
-            counts = {
-                "images": cell.cases,
-                "patients": cell.patients,
-                "missing": cell.missing,
-                "unreadable": cell.unreadable,
-                "pairs": cell.n,
-                "left_out": cell.skipped,
-                "degenerate": cell.grounding.micro.degenerate,
-                "sub_pixel": sum(cell.sub_pixel),
-            }
             later = results.rows[model, dataset].attempt
             told = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
-            for metric, count in counts.items():
+            for name, count in cell.coverage.items():
+                metric = "images" if name == "cases" else name
                 yield {**_row(model, dataset, "", metric, Number(float(count)), cell.cases), **told}
 
 

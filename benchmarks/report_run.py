@@ -23,9 +23,7 @@ import numpy as np
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.evaluation.scoring import ResultRow, rows_table
-from xbench_fast.runtime.reporting.illustrate import illustrate
-from xbench_fast.runtime.reporting.report import TITLE, Report, write_report
-from xbench_fast.runtime.reporting.tables import all_tables
+from xbench_fast.runtime.reporting.report import Report, draw_report, report_tables, write_report
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.compute import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -151,12 +149,12 @@ def timed_report(path):
     stage("read, numbers and 1,000 resamples")
     differences = find_differences(results)
     stage("differences between models")
-    report = Report(run, results, differences, all_tables(results, differences, run.data))
+    report = Report(run, results, differences, tuple(report_tables(run, results, differences)))
     stage("tables")
     write_report(report, page=False)
     stage("write Markdown, LaTeX, CSV and JSON")
     said = []
-    illustrate(path / "report", TITLE, run, results, report.tables, report.facts, said.append)
+    draw_report(report, path / "report", said.append)
     stage("figures, gallery and page")
     return stages, said
 

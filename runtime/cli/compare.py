@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,7 +125,7 @@ def _write(
 ) -> list[Path]:
     from ..comparing.layout import comparison_facts, comparison_tables
     from ..comparing.record import to_record
-    from ..results.storage import write_atomic, write_json
+    from ..results.storage import write_bytes, write_json
     from ..tables.markdown import to_markdown
 
     if json_file:
@@ -134,9 +133,5 @@ def _write(
     if markdown_file:
         facts = [*comparison_facts(found), *map(str, verdicts)]
         text = to_markdown("Comparison", facts, comparison_tables(found, show=200))
-        write_atomic(markdown_file, partial(_write_text, text))
+        write_bytes(markdown_file, text.encode())
     return [path for path in (json_file, markdown_file) if path]
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -1,22 +1,26 @@
-"""Numbers -> CSV: unrounded, in percent, one row per number or per class."""
+"""Numbers -> files for programs: CSV, unrounded and in percent, and report.json, everything as plain data."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
-from ..comparing.model_differences import Differences
-from ..results.numbers.cell_values import CellValues
-from ..results.numbers.fields import GROUNDING, RECOGNITION
+from ...metrics_gpu.grounding.scores import Grounding
+from ...metrics_gpu.recognition.scores import Recognition
+from ...metrics_gpu.statistics.bootstrap import Interval
+from ..comparing.model_differences import Differences, ModelDifference
+from ..results.numbers.cell_values import COVERAGE, CellValues
+from ..results.numbers.fields import FIELDS, GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
+from ..tables.csv_text import to_csv
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
 from .cells import comparable
-from .paper.printed import FIELDS, paper
+from .paper.printed import FIELDS as PRINTED
+from .paper.printed import paper
 
-__all__ = ["csv_files"]
+__all__ = ["csv_files", "to_json"]
 
 # Columns of tables that can be empty: one model differs from no other.
 _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_holm", "datasets",
@@ -25,16 +29,21 @@ _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference
                     "p_holm")  # fmt: skip
 
 
+# Fields of a cell that report.json holds as they are.
+_OF_CELL = ("model", "dataset", "title", "weights", "family", "reader", "engine", "protocol", "limit", "shard", "cases",
+            "patients", "missing", "unreadable")  # fmt: skip
+
+
 def csv_files(results: Results, differences: Differences) -> dict[str, str]:
     """File name -> content. Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps."""
     return {
-        "table1.csv": _csv(_table_1(results)),
-        "classes.csv": _csv(_classes(results)),
-        "recognition.csv": _csv(_recognition(results)),
-        "differences.csv": _csv(_differences(differences), _DIFFERENCES),
-        "auc_differences.csv": _csv(_auc_differences(differences), _AUC_DIFFERENCES),
-        "paper.csv": _csv(_paper(results)),
-        "coverage.csv": _csv(_coverage(results)),
+        "table1.csv": to_csv(_table_1(results)),
+        "classes.csv": to_csv(_classes(results)),
+        "recognition.csv": to_csv(_recognition(results)),
+        "differences.csv": to_csv(_differences(differences), _DIFFERENCES),
+        "auc_differences.csv": to_csv(_auc_differences(differences), _AUC_DIFFERENCES),
+        "paper.csv": to_csv(_paper(results)),
+        "coverage.csv": to_csv(_coverage(results)),
     }
 
 
@@ -52,15 +61,14 @@ def _table_1(results: Results) -> Iterator[dict[str, Any]]:
 
 def _classes(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
-        scored = zip(cell.grounding.classes, cell.cross_fitted.classes, cell.sub_pixel, strict=True)
-        for scores, fitted, sub_pixel in scored:
+        for scores, sub_pixel in zip(cell.grounding.classes, cell.sub_pixel, strict=True):
             yield {
                 "model": cell.model,
                 "dataset": cell.dataset,
                 "class": scores.name,
                 "n": scores.n,
                 "best_threshold": None if scores.best_tau is None else scores.best_tau * cell.tau_scale,
-                **_numbers(cell, GROUNDING, fitted.name),
+                **_numbers(cell, GROUNDING, scores.name),
                 **_wilson(cell, scores.name),
                 "degenerate": scores.degenerate,
                 "sub_pixel": sub_pixel,
@@ -124,7 +132,7 @@ def _auc_differences(differences: Differences) -> Iterator[dict[str, Any]]:
 def _paper(results: Results) -> Iterator[dict[str, Any]]:
     """Every number that the paper prints too."""
     for cell in results.finished:
-        found = [(field, "", paper().in_table1(cell.family, cell.reader, field)) for field in FIELDS]
+        found = [(field, "", paper().in_table1(cell.family, cell.reader, field)) for field in PRINTED]
         found += [("pointing", name, paper().classes.get((cell.family, cell.reader, name))) for name in cell.names]
         for field, name, printed in found:
             if printed is None:
@@ -151,14 +159,7 @@ def _coverage(results: Results) -> Iterator[dict[str, Any]]:
         yield {
             "model": model,
             "dataset": dataset,
-            "cases": cell.cases if cell else None,
-            "patients": cell.patients if cell else None,
-            "missing": cell.missing if cell else None,
-            "unreadable": cell.unreadable if cell else None,
-            "pairs": cell.n if cell else None,
-            "left_out": cell.skipped if cell else None,
-            "degenerate": cell.grounding.micro.degenerate if cell else None,
-            "sub_pixel": sum(cell.sub_pixel) if cell else None,
+            **(cell.coverage if cell else dict.fromkeys(COVERAGE)),
             "engine": cell.engine if cell else None,
             "protocol": cell.protocol if cell else None,
             "state": "done" if cell else "no result",
@@ -210,13 +211,90 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _csv(rows: Iterator[dict[str, Any]], columns: Sequence[str] = ()) -> str:
-    """`columns`: those of rows of which there may be none; else they are the first row's."""
-    table = list(rows)
-    columns = columns or (list(table[0]) if table else ())
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, columns, lineterminator="\n")
-    if columns:
-        writer.writeheader()
-    writer.writerows(table)
-    return stream.getvalue()
+def to_json(results: Results, differences: Differences, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole report; values are fractions, delta_dice is in percentage points.
+
+    `intervals` of a cell or a mean: number -> [low, high] for the dataset (key "") and each class.
+    """
+    return {
+        "run": {key: run.get(key) for key in ("code_version", "created", "updated", "machine")},
+        "best_threshold": IN_SAMPLE,
+        "cross_fitted_threshold": CROSS_FITTED,
+        "choices": results.choices.to_json(),
+        "models": {model: _model(results, model) for model in results.models},
+        "cells": [_cell(results, cell) for cell in results.finished],
+        "differences": [_difference(item) for item in differences.numbers],
+        "auc_differences": [_auc_difference(item) for item in differences.classes],
+        "unfinished": [
+            {"model": model, "dataset": dataset, "reason": reason}
+            for (model, dataset), reason in results.unfinished.items()
+        ],
+    }
+
+
+def _difference(item: ModelDifference) -> dict[str, Any]:
+    names = ("dataset", "field", "first", "second", "difference", "p", "p_holm", "datasets", "left_out")
+    interval = asdict(item.interval) if item.interval else None
+    return {**{name: getattr(item, name) for name in names}, "interval": interval, "shared": item.n}
+
+
+def _auc_difference(item: ModelDifference) -> dict[str, Any]:
+    names = ("dataset", "name", "first", "second", "difference", "p_holm")
+    interval = asdict(item.delong) if item.delong else None
+    told = {name: getattr(item, name) for name in names}
+    return {**told, "interval": interval, "p": item.p_delong, "images": item.n}
+
+
+def _model(results: Results, model: str) -> dict[str, Any]:
+    numbers = {field: results.mean_number(model, field) for field in FIELDS}
+    return {
+        "mean_of_datasets": {field: number.value for field, number in numbers.items()},
+        "intervals": {field: _ends(number.interval) for field, number in numbers.items() if number.interval},
+        "datasets": results.mean(model)[1],
+    }
+
+
+def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
+    return {
+        **{name: getattr(cell, name) for name in _OF_CELL},
+        "n": cell.n,
+        "left_out": cell.skipped,
+        "stamp": stamp(cell.weights),
+        "grounding": _estimates(cell.grounding),
+        "cross_fitted": _estimates(cell.cross_fitted),
+        "recognition": _estimates(cell.recognition),
+        "pair": _estimates(cell.pair),
+        "sub_pixel": list(cell.sub_pixel),
+        "dice_curve": list(cell.dice_curve),
+        "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.spread else {},
+        "wilson": {name: _ends(found) for name in cell.names if (found := cell.number("pointing", name).beside)},
+        "paper": _printed(cell),
+    }
+
+
+def _intervals(cell: CellValues, name: str) -> dict[str, list[float]]:
+    fields = {field: cell.number(field, name) for field in FIELDS if field in GROUNDING or cell.competes}
+    return {field: _ends(number.interval) for field, number in fields.items() if number.interval}
+
+
+def _printed(cell: CellValues) -> dict[str, Any]:
+    """What the paper prints in the places of this cell, in percent."""
+    found: dict[str, Any] = {}
+    for field in PRINTED:
+        printed = paper().in_table1(cell.family, cell.reader, field)
+        if printed is not None:
+            value = cell.number(field).value
+            points = 100 * value - printed.value if comparable(cell) and value is not None else None
+            found[field] = {"percent": printed.value, "flag": printed.flag, "difference_points": points}
+    return found
+
+
+def _ends(interval: Interval | None) -> list[float]:
+    return [] if interval is None else [interval.low, interval.high]
+
+
+def _estimates(found: Grounding | Recognition) -> dict[str, Any]:
+    """All numbers of a cell but their replicates."""
+    plain = asdict(replace(found, drawn=None))
+    del plain["drawn"]
+    return plain

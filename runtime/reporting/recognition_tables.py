@@ -77,11 +77,9 @@ def coverage(results: Results) -> Table:
                 reason = results.unfinished.get((model, dataset), "not evaluated")
                 rows.append((model, results.title(dataset), *([NONE] * (len(_COVERAGE) - 3)), reason))
                 continue
-            numbers = (cell.cases, cell.patients, cell.missing, cell.unreadable, cell.n, cell.skipped)
-            maps = (cell.grounding.micro.degenerate, sum(cell.sub_pixel))
             later = results.rows[model, dataset].attempt
             state = f"done; {later}" if later else "done"
-            rows.append((model, cell.title, *map(str, (*numbers, *maps)), cell.engine, cell.protocol, state))
+            rows.append((model, cell.title, *map(str, cell.coverage.values()), cell.engine, cell.protocol, state))
     notes = (
         *(f"not asked for on {title}: {names}" for title, names in _not_asked(results)),
         "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "

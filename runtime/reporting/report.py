@@ -1,35 +1,42 @@
-"""From a run directory to a report: the one place that reads, computes and writes."""
+"""From a run directory to a report: the one place that reads, computes, writes and draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...engines.errors import MissingExtraError, RunError, XBenchError
 from ..comparing.model_differences import Differences, find_differences
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun, load_run
 from ..results.numbers.compute import make_results
 from ..results.numbers.run_numbers import Results
-from ..results.storage import write_atomic, write_json
+from ..results.storage import write_bytes, write_json
 from ..tables.latex import to_latex
 from ..tables.markdown import to_markdown
+from ..tables.stamps import cell_stamps
 from ..tables.table import Table
-from .document import to_json
-from .files import csv_files
+from .class_tables import class_auc, class_dice, class_pointing
+from .difference_tables import difference_tables
+from .files import csv_files, to_json
+from .grounding_tables import table_1, thresholds
 from .native import native_tables
-from .provenance import provenance
-from .tables import all_tables
+from .provenance import hashes, provenance, provenance_table
+from .recognition_tables import coverage, recognition
 
 if TYPE_CHECKING:
     from ..host.config import DatasetConfig
+    from .figures import Figure
+    from .gallery.model import Gallery
 
-__all__ = ["Report", "make_report", "write_report"]
+__all__ = ["Report", "draw_report", "make_report", "report_tables", "write_report"]
 
-TITLE = "Grounding report"
+_TITLE = "Grounding report"
 _EARLIER = ("report.md",)  # names of earlier versions, which would stay behind
+_APART = ("coverage", "provenance")  # names of tables that stand behind the gallery, or as provenance
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,26 @@ def make_report(path: Path, choices: Choices = DEFAULTS) -> Report:
     run = load_run(path)
     results = make_results(run, choices)
     differences = find_differences(results)
-    tables = [*all_tables(results, differences, run.data), *native_tables(run)]
-    return Report(run, results, differences, tables)
+    return Report(run, results, differences, tuple(report_tables(run, results, differences)))
+
+
+def report_tables(run: StoredRun, results: Results, differences: Differences) -> Iterator[Table]:
+    """Every table, in the order it is read. Raises RunError."""
+    yield table_1(results)
+    for dataset in results.datasets:
+        if any(cell.n for cell in results.column(dataset)):
+            yield class_pointing(results, dataset)
+            yield class_dice(results, dataset)
+    yield thresholds(results)
+    yield recognition(results)
+    for dataset in results.datasets:
+        # With one class the table of recognition says it already.
+        if any(len(cell.recognition.classes) > 1 for cell in results.column(dataset)):
+            yield class_auc(results, dataset)
+    yield from difference_tables(results, differences)
+    yield coverage(results)
+    yield provenance_table(results, run.data)
+    yield from native_tables(run)
 
 
 def write_report(
@@ -66,33 +91,90 @@ def write_report(
 ) -> list[Path]:
     """Writes the tables into `out`, RUN/report/ without it, and unless `page` is false the figures and index.html.
 
-    Tables are written first: whatever becomes of the drawing, they are there. `say` is told, in a sentence, what could
+    Tables are written first, so that they are there if drawing fails. `say` is told, in a sentence, what could
     not be made and why. `datasets`: where radiographs are now, if not where the run found them. Returns the paths
     written. Raises RunError when the disk refuses.
     """
     folder = out or report.run.path / "report"
     facts = [f"{name}: {text}" for name, text in report.facts.items()]
     texts = {
-        "tables.md": to_markdown(TITLE, facts, report.tables),
-        "tables.tex": to_latex(TITLE, facts, report.tables),
+        "tables.md": to_markdown(_TITLE, facts, report.tables),
+        "tables.tex": to_latex(_TITLE, facts, report.tables),
         **csv_files(report.results, report.differences),
     }
     for name, text in texts.items():
-        write_atomic(folder / name, partial(_write, text))
+        # A name from a file system may hold bytes that are no text; they must not lose the report.
+        write_bytes(folder / name, text.encode("utf-8", "replace"))
     write_json(folder / "report.json", to_json(report.results, report.differences, report.run.data))
     for name in _EARLIER if out is None else ():
         (folder / name).unlink(missing_ok=True)
     written = [folder / name for name in (*texts, "report.json")]
-    from .illustrate import illustrate, remove_drawn
+    if page:
+        return [*draw_report(report, folder, say, datasets), *written]
+    # A page beside tables that say something else would mislead.
+    (folder / "index.html").unlink(missing_ok=True)
+    _remove_figures(folder / "figures", keep=[])
+    return written
 
-    if not page:
-        remove_drawn(folder)
+
+def draw_report(
+    report: Report, folder: Path, say: Callable[[str], None], datasets: Mapping[str, DatasetConfig] | None = None
+) -> list[Path]:
+    """Writes figures/ and index.html into `folder` and returns the paths written; arguments as in `write_report`.
+
+    Without the packages of the extra `report`, `say` is told so and what needs them is left out. Raises RunError when
+    the disk refuses.
+    """
+    from .figures import all_figures
+    from .page import PageContent, write_page
+
+    results, facts = report.results, report.facts
+    figures: list[Figure] = []
+    try:
+        figures = all_figures(results)
+    except MissingExtraError as error:
+        say(str(error))
+    written = []
+    for figure in figures:
+        for ending, data in ((".svg", figure.svg.encode()), (".png", figure.png)):
+            written.append(folder / "figures" / f"{figure.name}{ending}")
+            write_bytes(written[-1], data)
+    _remove_figures(folder / "figures", keep=written)
+    gallery, reason = _gallery(report, datasets)
+    content = PageContent(
+        title=_TITLE,
+        stamps=cell_stamps(results.finished),
+        provenance={**facts, "results": hashes(results, report.run.data)},
+        tables=[table for table in report.tables if table.name not in _APART],
+        figures=figures,
+        gallery=gallery,
+        gallery_reason=reason,
+        facts=[f"xbench-fast {facts['xbench-fast']}", facts["cells"], facts["run"]],
+        coverage=[table for table in report.tables if table.name == "coverage"],
+        models=results.models,
+    )
+    try:
+        write_page(folder / "index.html", content)
+    except MissingExtraError as error:
+        say(str(error))
+        (folder / "index.html").unlink(missing_ok=True)  # of an earlier report
         return written
-
-    drawn = illustrate(folder, TITLE, report.run, report.results, report.tables, report.facts, say, datasets)
-    return [*drawn, *written]
+    return [folder / "index.html", *written]
 
 
-def _write(text: str, path: Path) -> None:
-    # A name from a file system may hold bytes that are no text; they must not lose the report.
-    path.write_text(text, encoding="utf-8", errors="replace")
+def _gallery(report: Report, datasets: Mapping[str, DatasetConfig] | None) -> tuple[Gallery | None, str]:
+    from .gallery.build import make_gallery
+
+    try:
+        return make_gallery(report.run, report.results, datasets=datasets)
+    except RunError as error:
+        return None, str(error)
+    except XBenchError as error:
+        return None, f"There are no overlays: {error}"
+
+
+def _remove_figures(folder: Path, keep: Sequence[Path]) -> None:
+    """Figures of an earlier report of this run that this one does not have."""
+    for path in [*folder.glob("*.svg"), *folder.glob("*.png")]:
+        if path not in keep:
+            path.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from ...engines.errors import DataError, RunError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["KEY_FIELD", "CellFiles", "stored_key", "write_atomic", "write_json", "write_table"]
+__all__ = ["KEY_FIELD", "CellFiles", "stored_key", "write_atomic", "write_bytes", "write_json", "write_table"]
 
 KEY_FIELD = "xbench_cell_key"
 
@@ -55,10 +55,15 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
         raise
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes a file, whole or not at all. Raises RunError when the disk refuses."""
+    write_atomic(path, lambda draft: _write_bytes(draft, data))
+
+
 def write_json(path: Path, data: object) -> None:
     """Writes `data` as indented JSON, atomically. Raises RunError."""
     text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomic(path, lambda draft: _write_text(draft, text))
+    write_bytes(path, text.encode())
 
 
 def stored_key(path: Path) -> str | None:
@@ -120,7 +125,7 @@ class CellFiles:
 
     def take_part(self, index: int, content: bytes) -> None:
         """Stores a part file that was made elsewhere. Raises RunError."""
-        write_atomic(self.part(index), lambda draft: _write_bytes(draft, content))
+        write_bytes(self.part(index), content)
 
     def coverage(self, findings: int) -> dict[str, int]:
         """Images of the finished cell, of `findings` rows each, by status: {"missing": .., "unreadable": ..}.
@@ -161,10 +166,6 @@ class CellFiles:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
             raise DataError(f"{path} was damaged ({error}) and is deleted; run the same command again.") from error
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

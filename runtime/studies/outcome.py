@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...engines.errors import MissingExtraError
 from ..reporting.figures.figure import Figure
-from ..results.storage import write_atomic, write_json
+from ..results.storage import write_bytes, write_json
+from ..tables.csv_text import to_csv
 from ..tables.markdown import to_markdown
 from ..tables.table import Table
 from .writing import clean
@@ -67,13 +65,16 @@ def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
     facts = (*outcome.facts, *outcome.remarks)
     document = "\n\n".join([to_markdown(outcome.title, facts, outcome.tables).rstrip("\n"), *images]) + "\n"
     contents: dict[str, bytes] = {f"{outcome.name}.md": document.encode()}
-    contents |= {f"{name}.csv": _csv(rows).encode() for name, rows in outcome.data.items()}
+    contents |= {
+        f"{name}.csv": to_csv([{key: clean(value) for key, value in row.items()} for row in rows]).encode()
+        for name, rows in outcome.data.items()
+    }
     contents |= {name: figure.svg.encode() if name.endswith(".svg") else figure.png for name, figure in figures.items()}
     contents |= dict(outcome.files)
     record = f"{outcome.name}.json"
     before = _written_before(folder / record)
     for name, content in contents.items():
-        write_atomic(folder / name, partial(_write, content))
+        write_bytes(folder / name, content)
     write_json(
         folder / record,
         {
@@ -102,17 +103,3 @@ def _written_before(record: Path) -> set[str]:
         return {name for name in names if (folder / name).resolve().is_relative_to(folder)}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
-
-
-def _csv(rows: Rows) -> str:
-    stream = io.StringIO()
-    if rows:
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: clean(value) for key, value in row.items()} for row in rows)
-    return stream.getvalue()
-
-
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)

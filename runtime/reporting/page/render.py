@@ -1,4 +1,4 @@
-"""Content -> one HTML file with its style, scripts, figures and pictures inside."""
+"""What a page shows -> one HTML file with its style, scripts, figures and pictures inside."""
 
 from __future__ import annotations
 
@@ -6,25 +6,49 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
-from ...results.storage import write_atomic
+from ...results.storage import write_bytes
 from ...viewing.assets import content_policy, one_script, shared_asset
 from ..gallery.payload import gallery_payload
-from .content import PageContent
 from .headings import TableView, table_view
 
-__all__ = ["page_text", "write_page"]
+if TYPE_CHECKING:
+    from ...tables.table import Table
+    from ..figures.figure import Figure
+    from ..gallery.model import Gallery
+
+__all__ = ["PageContent", "page_text", "write_page"]
 
 _ASSETS = Path(__file__).parent
 _SHARED = ("elements", "theme", "saliency", "drawing")
 _SCRIPTS = ("contents", "tables", "painter", "gallery", "start")
 _SENTENCE = re.compile(r"(?<=[a-z)%]\.) (?=[A-Z0-9])")
 _HASH = re.compile(r"[0-9a-f]{16,}")
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """stamps: what the numbers are worth, shown above everything. facts: a line of them under the title. provenance:
+    name -> text, number, list, nested mapping, or list of mappings with the same keys (a small table).
+
+    gallery_reason: why there is no gallery, one sentence. coverage: tables that stand apart, behind the gallery.
+    models: their rows are sorted; the rows above the first of them (n, chance) describe the data and stay on top.
+    """
+
+    title: str
+    stamps: Sequence[str]
+    provenance: Mapping[str, Any]
+    tables: Sequence[Table]
+    figures: Sequence[Figure] = ()
+    gallery: Gallery | None = None
+    gallery_reason: str = ""
+    facts: Sequence[str] = ()
+    coverage: Sequence[Table] = ()
+    models: Sequence[str] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -57,8 +81,8 @@ class _Drawing:
 
 def write_page(path: Path, content: PageContent) -> None:
     """Writes the page, whole or not at all. Raises RunError when the disk refuses, MissingExtraError without Jinja2."""
-    text = page_text(content)
-    write_atomic(path, partial(_write, text))
+    # A name from a file system may hold bytes that are no text; they must not lose the report.
+    write_bytes(path, page_text(content).encode("utf-8", "replace"))
 
 
 def page_text(content: PageContent) -> str:
@@ -133,8 +157,3 @@ def _contents(
     if content.provenance:
         last.append(_Link("provenance", "Provenance"))
     yield _Links("More", tuple(last))
-
-
-def _write(text: str, path: Path) -> None:
-    # A name from a file system may hold bytes that are no text; they must not lose the report.
-    path.write_text(text, encoding="utf-8", errors="replace", newline="\n")

@@ -28,10 +28,11 @@ from .spread import Spread, spread_of
 if TYPE_CHECKING:
     from ..patients import Patients
 
-__all__ = ["MEANS", "CellValues", "cell_values"]
+__all__ = ["COVERAGE", "MEANS", "CellValues", "cell_values"]
 
 MEANS = ("pointing", "dice_best", "iou_best", "dice_fixed", "iou_fixed", "delta_dice", "floor_dice", "floor_iou")
 
+COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "degenerate", "sub_pixel")
 _VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best"}
 
 
@@ -85,6 +86,12 @@ class CellValues:
     def n(self) -> int:
         """Pairs with a region that count."""
         return self.grounding.micro.n
+
+    @property
+    def coverage(self) -> dict[str, int]:
+        """What was evaluated and what could not be: the numbers of `COVERAGE`."""
+        pairs = (self.n, self.skipped, self.grounding.micro.degenerate, sum(self.sub_pixel))
+        return dict(zip(COVERAGE, (self.cases, self.patients, self.missing, self.unreadable, *pairs), strict=True))
 
     @property
     def lost(self) -> int:
