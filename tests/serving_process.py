@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -74,6 +76,25 @@ def stopped(process: subprocess.Popen[str], seconds: float = 60) -> str:
         process.kill()
         _, errors = process.communicate()
     return errors
+
+
+def until_closed(line: socket.socket, *, send: bytes = b"") -> bytes:
+    """What comes until the line is closed, within a minute; `send` is sent meanwhile, a byte in a tenth of a second."""
+    line.settimeout(0.1)
+    got, rest = b"", iter(send)
+    for _ in range(600):
+        try:
+            part = line.recv(1 << 16)
+            if not part:
+                return got
+            got += part
+        except TimeoutError:
+            pass
+        except OSError:
+            return got
+        with suppress(StopIteration, OSError):
+            line.sendall(bytes([next(rest)]))
+    raise AssertionError("the connection was kept")
 
 
 def image_request(

@@ -1,4 +1,4 @@
-"""What a server can be told, and the default of each setting."""
+"""The settings of a server and their defaults."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ServiceSettings:
 @dataclass(frozen=True)
 class HttpSettings:
     """max_body: bytes of a request; budget: bytes of all bodies in memory at once; body_timeout: seconds until a body
-    must be there; token: what a client must send, None for no check; local_only: whether only host names of this
+    must be complete; token: what a client must send, None for no check; local_only: whether only host names of this
     machine are answered; page: whether the page is at /; open_paths: what needs no token."""
 
     max_body: int = 64 << 20
@@ -70,9 +70,9 @@ class ServerSettings:
 @dataclass(frozen=True)
 class GrpcSettings:
     """host, port: where to listen, port 0 for a free one; max_body: bytes of a message; budget: bytes of all messages
-    in memory at once; calls: how many there may be at once; incoming: of these, how many whose message is not there,
-    as what the library has of it is not counted; reading: seconds until a message, and until its reply, must have gone
-    through; token: what a client must send, None for no check; grace: seconds for open calls at the end."""
+    in memory at once; calls: how many there may be at once; incoming: how many of these may still receive their
+    message, as the bytes that the library holds are not counted; reading: seconds for a message, and for its reply, to
+    be transferred; token: what a client must send, None for no check; grace: seconds for open calls at the end."""
 
     host: str = "127.0.0.1"
     port: int = 8001

@@ -29,7 +29,7 @@ _SHORT: Final = 1 << 18  # bytes that take about as long to parse as to hand to 
 
 @dataclasses.dataclass
 class Call:
-    """A call as it came: its message, the seconds its client still waits (None: for ever), what to note in the log."""
+    """A call: its message, the seconds its client still waits (None: no limit), fields for the access log."""
 
     data: bytes = b""
     remaining: float | None = None
@@ -59,8 +59,9 @@ class Calls:
         return method in self._methods
 
     def check_room(self, method: str) -> None:
-        """Raises what every model would refuse a request with now, if every one would: told before a message is
-        read, which alone says for which model it is."""
+        """Raises Draining or Overloaded if every model would refuse a request now.
+
+        For calls whose message, which names the model, is not read yet."""
         if method != "ModelInfer":
             return
         refused: RequestError | None = None
@@ -139,5 +140,5 @@ def _parse(kind: type[M], data: bytes) -> M:
     try:
         message: M = kind.FromString(data)
     except DecodeError as error:
-        raise BadRequest(f"The message is no valid {kind.__name__}.") from error
+        raise BadRequest(f"The message is not a valid {kind.__name__}.") from error
     return message

@@ -36,10 +36,10 @@ _CONTENTS: Final[Mapping[str, str]] = {
 
 
 def decode_infer(message: ModelInferRequest) -> Request:
-    """The request in a ModelInferRequest, whose model may not exist. Raises BadRequest, and nothing else."""
+    """The request in a ModelInferRequest, whose model may not exist. Raises BadRequest, and no other error."""
     for kind, entries in (("inputs", message.inputs), ("outputs", message.outputs)):
         if len(entries) > _MOST_ENTRIES:
-            raise BadRequest(f"'{kind}' has {len(entries)} entries, more than any request needs.")
+            raise BadRequest(f"'{kind}' has {len(entries)} entries, at most {_MOST_ENTRIES} are allowed.")
     if not message.inputs:
         raise BadRequest("'inputs' is empty; at least one tensor is needed.")
     raw = message.raw_input_contents
@@ -70,7 +70,7 @@ def _input(item: Any, raw: bytes | None) -> Tensor:
     if datatype != "BYTES" and datatype not in DATATYPES:
         raise BadRequest(f"The datatype '{datatype[:40]}' of '{name}' is unknown.")
     if any(key.startswith("shared_memory") for key in item.parameters):
-        raise BadRequest("Shared memory is not offered; send the tensor itself.")
+        raise BadRequest("Shared memory is not supported; send the tensor itself.")
     given = {field.name: values for field, values in item.contents.ListFields()}
     if raw is not None and given:
         raise BadRequest(f"'{name}' has both raw_input_contents and contents.")
@@ -101,22 +101,22 @@ def _typed(name: str, datatype: str, shape: tuple[int, ...], given: Mapping[str,
     if dtype.kind in "iu" and values:
         limits = np.iinfo(dtype)
         if min(values) < limits.min or max(values) > limits.max:
-            raise BadRequest(f"'{name}' holds a number that is no {datatype}.")
+            raise BadRequest(f"'{name}' holds a number that is not a valid {datatype}.")
     return np.array(values, dtype).reshape(shape)
 
 
 def _output(item: Any) -> str:
     if "classification" in item.parameters:
-        raise BadRequest("Classification is not offered; ask for 'probabilities'.")
+        raise BadRequest("Classification is not supported; ask for 'probabilities'.")
     if any(key.startswith("shared_memory") for key in item.parameters):
-        raise BadRequest("Shared memory is not offered; leave its parameters out.")
+        raise BadRequest("Shared memory is not supported; leave its parameters out.")
     name: str = item.name[:200]
     return name
 
 
 def _parameters(entries: Mapping[str, Any]) -> dict[str, Parameter]:
     if len(entries) > _MOST_ENTRIES:
-        raise BadRequest(f"'parameters' has {len(entries)} entries, more than any request needs.")
+        raise BadRequest(f"'parameters' has {len(entries)} entries, at most {_MOST_ENTRIES} are allowed.")
     found: dict[str, Parameter] = {}
     for name, value in entries.items():
         kind = value.WhichOneof("parameter_choice")

@@ -87,27 +87,27 @@ class _Caller:
         """One call, to its end."""
         start = time.perf_counter()
         call, sent = Call(), 0
-        told: RequestError | None = None
+        refused: RequestError | None = None
         code = "CANCELLED"
         try:
             sent = await self._answer(method, call, context)
             code = "OK"
         except RequestError as error:
-            told, code = error, error.code
-        # A fault of this code: the client learns that there was one, the log which.
+            refused, code = error, error.code
+        # A fault of this code: the client gets a general message, the log the details.
         except Exception:
             _LOG.exception("A gRPC call failed unexpectedly")
-            told, code = Internal(), Internal.code
+            refused, code = Internal(), Internal.code
         finally:
             self._note(method, context, call, code, sent, time.perf_counter() - start)
-        if told is not None:
-            await self._refuse(context, told)
+        if refused is not None:
+            await self._refuse(context, refused)
 
     async def _answer(self, method: str, call: Call, context: Any) -> int:
         if method not in HEALTH:
             self._bearer.check(_authorization(context))
         if not self._calls.known(method):
-            raise Unimplemented(f"{method[:200]} is not offered.")
+            raise Unimplemented(f"{method[:200]} is not supported.")
         if method in HEALTH:
             reply = await self._calls.answer(method, call)
             await self._write(context, reply)
@@ -123,7 +123,7 @@ class _Caller:
 
     @contextmanager
     def _account(self) -> Iterator[Any]:
-        """Counts a call, and its bytes when they are told. Raises Overloaded when there are too many."""
+        """Counts a call, and its bytes when they are given to the function it yields. Raises Overloaded at a limit."""
         settings = self._settings
         if self._open >= settings.calls or self._incoming >= settings.incoming or self._held >= settings.budget:
             raise Overloaded("Too much is being received at once; try again later.", retry_after=1)
@@ -181,7 +181,7 @@ class _Caller:
 
 def _handler(grpc: Any, caller: _Caller) -> Any:
     class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
-        """Every method of the protocol's service; others are told that they do not exist by the library."""
+        """Every method of the protocol's service; for others the library answers that they do not exist."""
 
         def service(self, handler_call_details: Any) -> Any:
             service, _, method = handler_call_details.method.removeprefix("/").partition("/")

@@ -46,7 +46,7 @@ def json_length(value: str | None, size: int) -> int:
 def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedRequest:
     """An inference request from its body; `header_length`: the value of Inference-Header-Content-Length, if it came.
 
-    Raises BadRequest, and nothing else, whatever the bytes are.
+    Raises BadRequest, and no other error, for any bytes.
     """
     length = json_length(header_length, len(body))
     content = _json_object(body[:length])
@@ -113,7 +113,7 @@ def _list(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         raise BadRequest(f"'{key}' must be a list of objects with at least one in it.")
     if len(value) > 64:
-        raise BadRequest(f"'{key}' has {len(value)} entries, more than any request needs.")
+        raise BadRequest(f"'{key}' has {len(value)} entries, at most 64 are allowed.")
     return value
 
 
@@ -128,7 +128,7 @@ def _input(item: Mapping[str, Any], raw: memoryview) -> tuple[Tensor, int]:
     if not isinstance(parameters, dict):
         raise BadRequest(f"The parameters of '{name[:200]}' must be an object.")
     if any(key.startswith("shared_memory") for key in parameters):
-        raise BadRequest("Shared memory is not offered; send the tensor itself.")
+        raise BadRequest("Shared memory is not supported; send the tensor itself.")
     if "binary_data_size" not in parameters:
         shape = check_shape(name[:200], item.get("shape"))
         return Tensor(name, datatype, _from_json(name[:200], datatype, shape, item.get("data"), parameters)), 0
@@ -155,11 +155,11 @@ def _from_json(
         return array.reshape(shape)
     kinds: tuple[type, ...] = (bool,) if datatype == "BOOL" else (int, float) if "FP" in datatype else (int,)
     if not all(isinstance(item, kinds) and isinstance(item, bool) == (datatype == "BOOL") for item in flat):
-        raise BadRequest(f"'{name}' holds something that is no {datatype}.")
+        raise BadRequest(f"'{name}' holds something that is not a valid {datatype}.")
     try:
         return np.array(flat, DATATYPES[datatype]).reshape(shape)
     except (OverflowError, ValueError) as error:
-        raise BadRequest(f"'{name}' holds a number that is no {datatype}.") from error
+        raise BadRequest(f"'{name}' holds a number that is not a valid {datatype}.") from error
 
 
 def _flatten(data: object, flat: list[Any], name: str, depth: int) -> None:
@@ -176,9 +176,9 @@ def _flatten(data: object, flat: list[Any], name: str, depth: int) -> None:
 
 def _to_bytes(item: object, name: str, is_base64: bool) -> bytes:
     if not isinstance(item, str):
-        raise BadRequest(f"'{name}' holds something that is no text.")
+        raise BadRequest(f"'{name}' holds something that is not text.")
     if not is_base64 and _is_file_in_base64(item):
-        raise BadRequest(f'\'{name}\' holds a file in base64; say so: "parameters": {{"content_type": "base64"}}.')
+        raise BadRequest(f'\'{name}\' holds a file in base64; add "parameters": {{"content_type": "base64"}}.')
     try:
         return base64.b64decode(item, validate=True) if is_base64 else item.encode()
     except (binascii.Error, ValueError) as error:
@@ -186,7 +186,7 @@ def _to_bytes(item: object, name: str, is_base64: bool) -> bytes:
 
 
 def _is_file_in_base64(text: str) -> bool:
-    """Whether a text begins as the base64 of a PNG, JPEG or DICOM file does, which is no text anybody means."""
+    """Whether a text begins as the base64 of a PNG, JPEG or DICOM file does, which no finding or prompt does."""
     try:
         start = base64.b64decode(text[:176])
     except ValueError:
@@ -197,7 +197,7 @@ def _is_file_in_base64(text: str) -> bool:
 def _parameters(content: Mapping[str, Any]) -> dict[str, Any]:
     value = content.get("parameters", {})
     if not isinstance(value, dict) or not all(isinstance(v, str | bool | int | float) for v in value.values()):
-        raise BadRequest("'parameters' must be an object of texts, numbers and truth values.")
+        raise BadRequest("'parameters' must be an object of strings, numbers and booleans.")
     return value
 
 
@@ -213,7 +213,7 @@ def _wanted(content: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[
             raise BadRequest("Every output needs a 'name', and 'parameters' that are an object if it has some.")
         names.append(name[:200])
         if own.get("classification"):
-            raise BadRequest("Classification is not offered; ask for 'probabilities'.")
+            raise BadRequest("Classification is not supported; ask for 'probabilities'.")
         if isinstance(own.get("binary_data"), bool):
             binary[name] = own["binary_data"]
     return names, binary
@@ -222,7 +222,7 @@ def _wanted(content: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[
 def _identifier(content: Mapping[str, Any]) -> str:
     value = content.get("id", "")
     if not isinstance(value, str) or len(value) > TEXT_LIMIT:
-        raise BadRequest(f"'id' must be a text of at most {TEXT_LIMIT} characters.")
+        raise BadRequest(f"'id' must be a string of at most {TEXT_LIMIT} characters.")
     return value
 
 

@@ -40,15 +40,15 @@ class Infer:
         request.scope[LOG_FIELDS] = noted
         with service.counted(name):
             noted["model"] = service.catalogue.get(name, request.path_params.get("version", "")).name
-            # A full queue is told before the images are read.
+            # A full queue is refused before the images are read.
             service.check_room(name)
             body = await self._bodies.read(request)
         try:
             noted["bytes_in"] = len(body)
             with service.counted(name):
-                told = request.headers.get(HEADER_LENGTH)
-                short = json_length(told, len(body)) < _SHORT and len(body) < _SMALL
-                decoded = await service.work(partial(decode_infer, name, body, told), short=short)
+                length = request.headers.get(HEADER_LENGTH)
+                short = json_length(length, len(body)) < _SHORT and len(body) < _SMALL
+                decoded = await service.work(partial(decode_infer, name, body, length), short=short)
             noted |= {"images": decoded.request.count, "outputs": sorted(decoded.request.outputs & OUTPUTS.keys())}
             answer = await _while_connected(request, service.infer(decoded.request))
         finally:
@@ -78,7 +78,7 @@ async def _while_connected(request: Request, answering: Coroutine[Any, Any, T]) 
     try:
         return await answering
     except asyncio.CancelledError:
-        # Cancelled by this function alone: nobody else wants the task to end.
+        # Cancelled by `watch` alone, and by no other caller.
         if gone and this.uncancel() == 0:
             raise ClientDisconnect from None
         raise

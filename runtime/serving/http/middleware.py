@@ -1,4 +1,4 @@
-"""Around the application: who may ask, under which host name, and what is noted of every response."""
+"""An ASGI middleware: token, host names, access log and counters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LOG_FIELDS", "Guard", "is_loopback"]
 
 LOG_FIELDS = "xbench.log"
-"""Key in an ASGI scope of what an endpoint adds to the line of the access log."""
+"""Key in an ASGI scope of the fields that an endpoint adds to its line in the access log."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Guard:
 
     token: what `Authorization: Bearer` must carry, None for no check; open_paths: paths that need no token (health, a
     page that asks for it). local_only: only host names that mean this machine are answered, so that no web page can
-    reach the server through a name that was made to point here.
+    reach the server through a name that resolves to this machine.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Guard:
             await self._app(scope, receive, noted)
         except RequestError as error:
             await error_response(error)(scope, receive, noted)
-        # A fault of this code: the client is told that there was one, the log which.
+        # A fault of this code: the client gets a general message, the log the details.
         except Exception:
             _LOG.exception("A request failed unexpectedly")
             if not status:
@@ -86,7 +86,7 @@ class Guard:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if "transfer-encoding" in headers and "content-length" in headers:
-            raise AmbiguousEnd("Content-Length and Transfer-Encoding stand together; send one of them.")
+            raise AmbiguousEnd("The request has both Content-Length and Transfer-Encoding; send one of them.")
         if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
             raise BadRequest("The request must have one Host header.")
         if self._local_only and not _is_local("".join(hosts)):

@@ -1,1 +1,1 @@
-"""Served models, and a request's way through one of them."""
+"""Served models, and the service that answers requests with them."""

@@ -88,7 +88,7 @@ class Service:
 
     @contextmanager
     def counted(self, model: str) -> Iterator[None]:
-        """Counts a request that is refused within, before `infer` is asked; `model`: whatever the client called it."""
+        """Counts a request that is refused within, before `infer` is asked; `model`: the name that the client gave."""
         try:
             yield
         except RequestError as error:
@@ -106,10 +106,10 @@ class Service:
             self.metrics.images.labels(known).inc(request.count)
             return answer
         except XBenchError as error:
-            told = as_request_error(error)
-            code = told.code
-            raise told from error
-        # A fault of this code or of a third party's engine: the client learns that there was one, the log which.
+            refused = as_request_error(error)
+            code = refused.code
+            raise refused from error
+        # A fault of this code or of a third party's engine: the client gets a general message, the log the details.
         except Exception as error:
             _LOG.exception("A request for %s failed unexpectedly", known)
             code = Internal.code
@@ -156,7 +156,7 @@ class Service:
         await self._free.acquire()
 
         def ended(_: Future[T]) -> None:
-            with suppress(RuntimeError):  # the loop was closed before the thread was through
+            with suppress(RuntimeError):  # the loop was closed before the thread ended
                 loop.call_soon_threadsafe(self._free.release)
 
         future = self._pool.submit(function)

@@ -1,1 +1,1 @@
-"""Requests, answers and errors of the Open Inference Protocol, whatever carries them."""
+"""Requests, answers, tensors and errors of the Open Inference Protocol, the same for HTTP and gRPC."""

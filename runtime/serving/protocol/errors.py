@@ -29,7 +29,7 @@ __all__ = [
 
 
 class RequestError(ServingError):
-    """Base of the errors a client is told; `retry_after`: seconds after which a retry makes sense, None: never."""
+    """Base of the errors that are sent to a client; `retry_after`: seconds after which to try again, None: never."""
 
     code: ClassVar[str] = "INTERNAL"
     status: ClassVar[int] = 500
@@ -71,7 +71,7 @@ class TooLarge(RequestError):
 
 
 class Overloaded(RequestError):
-    """As many images are on their way as the server holds; nothing of this request was kept."""
+    """The queue limit is reached; nothing of this request was kept."""
 
     code, status = "RESOURCE_EXHAUSTED", 429
 
@@ -98,7 +98,7 @@ class Internal(RequestError):
 
 
 def as_request_error(error: XBenchError) -> RequestError:
-    """What a client is told of an error met while its request was answered."""
+    """The error to send to a client for one that occurred while its request was answered."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, ImageError | ConfigError | BundleError | MissingExtraError):

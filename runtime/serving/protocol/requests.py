@@ -1,4 +1,4 @@
-"""Requests and answers, whatever carries them, and their form as tensors of the Open Inference Protocol."""
+"""Requests and answers, and their form as tensors of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Answer:
 
 
 def check_request(request: Request) -> None:
-    """BadRequest for what can be told without the model."""
+    """Raises BadRequest for what is wrong independently of the model."""
     if (request.pixels is None) != bool(request.images):
         raise BadRequest("Give either 'image' or 'pixels', with at least one image.")
     if request.count == 0:
@@ -125,7 +125,7 @@ def to_request(
     tensors = _by_name(inputs)
     _check_parameters(parameters)
     if len(set(outputs)) != len(outputs):
-        raise BadRequest("An output stands twice in 'outputs'.")
+        raise BadRequest("'outputs' has a duplicate output.")
     image, pixels = tensors.get("image"), tensors.get("pixels")
     own, names = tensors.get("prompts"), tensors.get("findings")
     set_name = parameters.get("prompt_set")
@@ -174,7 +174,7 @@ def _check_names(names: Sequence[str]) -> None:
     if not names:
         raise BadRequest("'findings' is empty; leave it out to ask for all of the set.")
     if len(set(names)) != len(names):
-        raise BadRequest("A finding stands twice in 'findings'.")
+        raise BadRequest("'findings' has a duplicate finding.")
     if any(len(name) > TEXT_LIMIT for name in names):
         raise BadRequest(f"A name in 'findings' has more than {TEXT_LIMIT} characters.")
     _check_unicode(names, "findings")
@@ -210,7 +210,7 @@ def _by_name(inputs: Sequence[Tensor]) -> dict[str, Tensor]:
                 f"There is no input '{tensor.name[:200]}': {did_you_mean(tensor.name[:200], sorted(INPUTS))}."
             )
         if tensor.name in tensors:
-            raise BadRequest(f"The input '{tensor.name}' stands twice.")
+            raise BadRequest(f"The input '{tensor.name}' is given twice.")
         if tensor.datatype not in INPUTS[tensor.name]:
             wanted = " or ".join(INPUTS[tensor.name])
             raise BadRequest(f"The input '{tensor.name}' must be {wanted}, not {tensor.datatype[:40]}.")
@@ -247,7 +247,7 @@ def _text(item: bytes, name: str) -> str:
 
 def _string(value: Parameter, name: str) -> str:
     if not isinstance(value, str) or not value or len(value) > TEXT_LIMIT:
-        raise BadRequest(f"'{name}' must be a text that is not empty.")
+        raise BadRequest(f"'{name}' must be a string that is not empty.")
     return value
 
 

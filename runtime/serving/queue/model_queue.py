@@ -108,7 +108,7 @@ class ModelQueue:
     def check(self, images: int) -> None:
         """Raises TooLarge when `images` never fit, Overloaded when they do not fit now, Draining after `refuse`."""
         if self._refusing:
-            raise Draining("The server is shutting down; ask another one.", retry_after=5)
+            raise Draining("The server is shutting down; try another one.", retry_after=5)
         limit = self._settings.queue
         if images > limit:
             raise TooLarge(f"The request holds {images} images, {self._name} takes {limit} at once.")
@@ -120,7 +120,7 @@ class ModelQueue:
 
     @property
     def retry_after(self) -> int:
-        """Whole seconds, at least 1, after which the accepted images are answered, as far as can be told."""
+        """Whole seconds, at least 1, after which the accepted images are probably answered."""
         seconds = (self._seconds or 0.0) * self.accepted
         return min(_LONGEST_WAIT, max(1, math.ceil(seconds)))
 
@@ -183,7 +183,7 @@ class ModelQueue:
         """Scores of each image, or why there are none; one that the engine refuses does not harm its neighbours."""
         try:
             scores = self._run(np.stack([image.pixels for image in batch]), batch[0].prompts.features)
-        # Whatever an engine raises belongs to those who wait for it; the thread goes on.
+        # Any exception of an engine goes to the requests that wait for it; the thread continues.
         except Exception as error:
             return [error] if len(batch) == 1 else [self._results([image])[0] for image in batch]
         places = range(len(batch))

@@ -37,7 +37,7 @@ def test_the_examples_run(page: str, server: ServerProcess, tmp_path: Path, monk
     from PIL import Image
 
     monkeypatch.chdir(tmp_path)
-    Image.fromarray(np.arange(4096, dtype=np.uint8).reshape(64, 64)).save("film.png")
+    Image.fromarray(np.arange(4096, dtype=np.uint8).reshape(64, 64)).save("radiograph.png")
     by_json, by_client = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, object] = {"SERVER": server.url, "MODEL": "blocks-32"}
     exec(compile(by_json, "serve.md", "exec"), names)

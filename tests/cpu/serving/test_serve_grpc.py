@@ -157,7 +157,7 @@ def test_mistakes_have_a_status_and_a_sentence(client: Any, folder: Path) -> Non
     ):
         status, words = refused(client, "blocks-32", inputs, **options)
         assert status == "StatusCode.INVALID_ARGUMENT" and said in words, words
-    with pytest.raises(triton.InferenceServerException, match="ModelConfig is not offered") as caught:
+    with pytest.raises(triton.InferenceServerException, match="ModelConfig is not supported") as caught:
         client.get_model_config("blocks-32")
     assert caught.value.status() == "StatusCode.UNIMPLEMENTED"
     with pytest.raises(triton.InferenceServerException) as caught:

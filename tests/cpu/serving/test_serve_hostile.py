@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import socket
@@ -18,8 +17,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from make_images import dicom, encode
 from PIL import Image
-from serving_process import ServerProcess, image_request, stopped
+from serving_process import ServerProcess, image_request, stopped, until_closed
 from synthetic import SIZE, make_bundle, make_dataset, save_graph
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
@@ -89,27 +89,6 @@ def impatient(addresses: tuple[Address, Address]) -> Address:
 
 def answered(address: Address) -> bool:
     return bool(httpx.get(f"http://{address[0]}:{address[1]}/v2/health/ready", timeout=30).status_code == 200)
-
-
-def until_closed(line: socket.socket, *, send: bytes = b"") -> bytes:
-    """What comes until the server closes the line; `send` is sent byte by byte meanwhile."""
-    line.settimeout(0.1)
-    got, rest = b"", iter(send)
-    for _ in range(600):
-        try:
-            part = line.recv(65536)
-            if not part:
-                return got
-            got += part
-        except TimeoutError:
-            pass
-        except OSError:
-            return got
-        try:
-            line.sendall(bytes([next(rest)]))
-        except (StopIteration, OSError):
-            continue
-    pytest.fail("the server kept the connection")
 
 
 HEAD = f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\n".encode()
@@ -261,13 +240,8 @@ def test_damaged_files_are_refused_or_answered(client: Any, folder: Path, seed: 
 
 def damaged_source(folder: Path, kind: str) -> bytes:
     """A file that is whole still."""
-    place = Path(__file__).resolve().parents[2] / "none" / "make_images.py"
-    spec = importlib.util.spec_from_file_location("make_images", place)
-    assert spec is not None and spec.loader is not None
-    images = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(images)
     grey = np.asarray(Image.open(folder / "data" / "images" / "case0000.png"))
-    return bytes(images.dicom(grey) if kind == "dcm" else images.encode(grey, kind))
+    return bytes(dicom(grey) if kind == "dcm" else encode(grey, kind))
 
 
 @given(st.binary(min_size=1, max_size=200))

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from serving_process import ServerProcess, image_request
+from serving_process import ServerProcess, image_request, until_closed
 from synthetic import SIZE, make_bundle, make_dataset, save_graph
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
@@ -84,25 +84,6 @@ def port(root: Path, server: ServerProcess, tmp_path_factory: pytest.TempPathFac
 
 def answered(port: int) -> bool:
     return bool(httpx.get(f"http://127.0.0.1:{port}/v2/health/ready", timeout=30).status_code == 200)
-
-
-def until_closed(line: socket.socket, *, send: bytes = b"") -> bytes:
-    """What comes until the line is closed; `send` is sent meanwhile, a byte in a tenth of a second."""
-    line.settimeout(0.1)
-    got, rest = b"", iter(send)
-    for _ in range(100):
-        try:
-            part = line.recv(1 << 16)
-            if not part:
-                return got
-            got += part
-        except TimeoutError:
-            pass
-        except OSError:
-            return got
-        with suppress(StopIteration, OSError):
-            line.sendall(bytes([next(rest)]))
-    pytest.fail("the connection was kept")
 
 
 def test_requests_pass_as_they_are(port: int, server: ServerProcess) -> None:

@@ -142,7 +142,7 @@ def test_every_output_and_no_other(blocks: Path) -> None:
         ({"images": (b"x",)}, BadRequest, "either 'image' or 'pixels'"),
         ({"pixels": PIXELS[:, 0]}, BadRequest, "takes 'pixels'"),
         ({"findings": ()}, BadRequest, "'findings' is empty"),
-        ({"findings": ("Mass", "Mass")}, BadRequest, "stands twice"),
+        ({"findings": ("Mass", "Mass")}, BadRequest, "duplicate finding"),
         ({"findings": ("mass",)}, BadRequest, "did you mean 'Mass'"),
         ({"prompt_set": "x"}, BadRequest, "no prompt set 'x'"),
         ({"prompt_set": "coco", "prompts": (FindingPrompts("A", ("a",)),)}, BadRequest, "not both"),

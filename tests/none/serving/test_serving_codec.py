@@ -132,7 +132,7 @@ def test_an_answer_in_raw_bytes_in_the_order_of_its_outputs() -> None:
     ("change", "words"),
     [
         ({"inputs": []}, "'inputs' must be a list"),
-        ({"inputs": [image(), image()]}, "stands twice"),
+        ({"inputs": [image(), image()]}, "is given twice"),
         ({"inputs": [image() | {"name": "imge"}]}, "did you mean 'image'"),
         ({"inputs": [image() | {"datatype": "FP32", "data": [1]}]}, "must be BYTES, not FP32"),
         ({"inputs": [image() | {"datatype": "FP99"}]}, "unknown"),
@@ -141,18 +141,18 @@ def test_an_answer_in_raw_bytes_in_the_order_of_its_outputs() -> None:
         ({"inputs": [image() | {"shape": [-1]}]}, "not negative"),
         ({"inputs": [image() | {"shape": [2**40, 2**40]}]}, "not negative"),
         ({"inputs": [image() | {"shape": [2**30, 2**30]}]}, "too many elements"),
-        ({"inputs": [image() | {"data": [1]}]}, "no text"),
+        ({"inputs": [image() | {"data": [1]}]}, "not text"),
         ({"inputs": [image() | {"data": [[["x"]]]}]}, "nested deeper"),
         ({"inputs": [image() | {"parameters": {"binary_data_size": 5}}]}, "both 'data' and"),
         ({"inputs": [image() | {"parameters": {"shared_memory_region": "x"}}]}, "Shared memory"),
         ({"inputs": [image()], "parameters": {"tua": 0.5}}, "did you mean 'tau'"),
         ({"inputs": [image()], "parameters": {"tau": "x"}}, "'tau' must be a number"),
-        ({"inputs": [image()], "outputs": [{"name": "mask"}, {"name": "mask"}]}, "stands twice"),
+        ({"inputs": [image()], "outputs": [{"name": "mask"}, {"name": "mask"}]}, "duplicate output"),
         ({"inputs": [image()], "outputs": [{"name": "logits", "parameters": {"classification": 3}}]}, "Classification"),
-        ({"inputs": [image()], "id": 7}, "'id' must be a text"),
-        ({"inputs": [{"name": "pixels", "datatype": "UINT8", "shape": [1], "data": [256]}]}, "no UINT8"),
-        ({"inputs": [{"name": "pixels", "datatype": "UINT8", "shape": [1], "data": [True]}]}, "no UINT8"),
-        ({"inputs": [{"name": "pixels", "datatype": "UINT8", "shape": [1], "data": [0.5]}]}, "no UINT8"),
+        ({"inputs": [image()], "id": 7}, "'id' must be a string"),
+        ({"inputs": [{"name": "pixels", "datatype": "UINT8", "shape": [1], "data": [256]}]}, "not a valid UINT8"),
+        ({"inputs": [{"name": "pixels", "datatype": "UINT8", "shape": [1], "data": [True]}]}, "not a valid UINT8"),
+        ({"inputs": [{"name": "pixels", "datatype": "UINT8", "shape": [1], "data": [0.5]}]}, "not a valid UINT8"),
     ],
 )
 def test_what_is_wrong_is_said(change: dict[str, Any], words: str) -> None:
@@ -204,7 +204,7 @@ def test_many_elements_are_refused_before_any_is_looked_at() -> None:
 @pytest.mark.parametrize("start", [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", bytes(128) + b"DICM"])
 def test_base64_that_does_not_say_so_is_told(start: bytes) -> None:
     item = {**image(), "data": [base64.b64encode(start + bytes(200)).decode()]}
-    with pytest.raises(BadRequest, match="'image' holds a file in base64; say so"):
+    with pytest.raises(BadRequest, match="'image' holds a file in base64; add"):
         decode_infer("kad", *body({"inputs": [item]}))
     told = {**item, "parameters": {"content_type": "base64"}}
     assert decode_infer("kad", *body({"inputs": [told]})).request.images == (start + bytes(200),)
