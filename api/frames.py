@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .engines.errors import RunError
 from .runtime.comparing.model_differences import Differences
 from .runtime.results.load import StoredRun
 from .runtime.results.numbers.cell_values import CellValues
@@ -104,6 +105,8 @@ def stored_rows(run: StoredRun) -> pd.DataFrame:
     """The rows of all finished cells, without maps and regions. Raises RunError."""
     import pandas as pd
 
+    if not run.finished:
+        raise RunError(f"{run.path} has no finished result; its table of coverage says why.")
     found: list[pd.DataFrame] = [run.table(model, dataset).to_pandas() for model, dataset in run.finished]
     return pd.concat(found, ignore_index=True)
 

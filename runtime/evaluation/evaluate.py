@@ -136,6 +136,8 @@ class Evaluation:
         elif self.bundles:
             chosen, line = choose(chosen)
             ENGINES.load(chosen)
+        if self.live is not None:
+            self._check_decoder()
         if self.bundles:
             self._check_engine(chosen)
             progress.say(line)
@@ -181,6 +183,10 @@ class Evaluation:
             raise ConfigError(
                 f"--tf32 is for engines on a GPU, and this one is {name}; leave it out, or name the engine."
             )
+        self._check_decoder()
+
+    def _check_decoder(self) -> None:
+        """Refuses pixels that stay on a GPU."""
         if self.decoder == "dali" and self.config.cache is None:
             raise ConfigError(
                 "--decoder dali without a cache is for engines on a GPU; leave --no-cache out, or use --decoder cpu."

@@ -34,7 +34,7 @@ def test_the_examples_run_and_name_everything(root: Path, checkout: Path, capsys
     for block in blocks:
         exec(compile(block, "python.md", "exec"), space)
     printed = capsys.readouterr().out
-    assert "There is no baseline 'baseline:zero': did you mean 'baseline:ones'" in printed
+    assert "There is no baseline 'baseline:centre': did you mean 'baseline:center'" in printed
     used = set(re.findall(r"xb\.(\w+)", "".join(blocks)))
     made = {type(value).__name__ for value in space.values()} | {"Predictor"}
     assert type(space["engine"]).__name__ == "Predictor"

@@ -213,10 +213,25 @@ def test_what_contradicts_itself_is_refused(data: Path, run: xb.Run, tmp_path: P
     ):
         with pytest.raises(xb.XBenchError, match=message):
             xb.evaluate(*arguments, **options)  # type: ignore[arg-type]
+    with pytest.raises(xb.XBenchError, match="--decoder dali without a cache is for engines on a GPU"):
+        xb.evaluate(student, "coco", data, geometry=GEOMETRY, out=tmp_path, cache=False, decoder="dali")
     with pytest.raises(xb.XBenchError, match="There is no table 'grouding'"):
         run.table("grouding")  # type: ignore[arg-type]
     with pytest.raises(xb.XBenchError, match="table has no option 'replicate': did you mean 'replicates'"):
         run.table(replicate=3)  # type: ignore[call-arg]
+
+
+def test_a_run_without_a_result_says_why(data: Path, tmp_path: Path) -> None:
+    def broken(pixels: Any, findings: list[str]) -> tuple[Any, Any]:
+        raise RuntimeError("no memory")
+
+    with pytest.raises(xb.XBenchError, match=r"broken on coco: unexpected RuntimeError: no memory \(details in "):
+        xb.evaluate(broken, "coco", data, out=tmp_path, geometry=GEOMETRY, progress=False)
+    run = xb.load_run(tmp_path)
+    assert run.table("coverage").state[0].startswith("failed: unexpected RuntimeError")
+    assert run.table("grounding").empty and list(run.table("classes").columns)[-1] == "n"
+    with pytest.raises(xb.XBenchError, match="has no finished result"):
+        run.rows()
 
 
 def test_a_mistake_of_the_callable_is_one_sentence(data: Path, tmp_path: Path) -> None:
