@@ -10,10 +10,6 @@ timed on a few replicates and scaled up, and must give the same numbers.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import time
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +21,8 @@ from xbench_fast.metrics_gpu import (
     grounding,
     recognition,
 )
+from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.spread import clocked
 
 CLASSES, PIXELS, LOOPS = 14, 224 * 224, 3
 
@@ -46,9 +44,8 @@ def simulated(cases, rng):
 
 
 def timed(function):
-    start = time.process_time()
-    result = function()
-    return time.process_time() - start, result
+    once = clocked(function)
+    return once.cpu, once.result
 
 
 def main():
@@ -103,8 +100,7 @@ def main():
         document = {"cases": options.cases, "pairs": len(counts), "patients": patients, "classes": CLASSES}
         document |= {"replicates": options.replicates, "cpu_s": {k: round(v, 3) for k, v in steps.items()}}
         document |= {"together_s": round(total, 2), "loop_s": round(loop_s), "delong_s": round(delong, 4)}
-        document |= {"python": platform.python_version(), "numpy": np.__version__, "cores": os.cpu_count()}
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_record(options.json, document)
 
 
 if __name__ == "__main__":

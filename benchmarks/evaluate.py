@@ -170,7 +170,7 @@ def main() -> None:
         first, first_whole = ours(bundle, folder / "data", folder / "first", folder / "cache", threads)
         again, again_whole = ours(bundle, folder / "data", folder / "again", folder / "cache", threads)
         alone = stages(bundle, folder / "data", threads)
-    from xbench_fast.runtime.host.machine import describe_machine
+    from xbench_fast.runtime.benching.record import write_record
 
     total = sum(usual.values())
     result = {
@@ -186,7 +186,6 @@ def main() -> None:
         "ratio_prepared": total / again,
         "ratio_first_run_whole_process": total / first_whole,
         "ratio_prepared_whole_process": total / again_whole,
-        "machine": describe_machine(),
     }
     print(f"{len(entries)} images, {result['pairs']} pairs, {threads} threads on both sides")
     print(f"{'stage':<22}{'usual s':>9}{'ours s, alone':>15}{'ratio':>8}")
@@ -196,7 +195,7 @@ def main() -> None:
     print(f"eval, first run:       {first:8.2f} s  {total / first:5.1f} x (whole process {total / first_whole:.1f} x)")
     print(f"eval, prepared images: {again:8.2f} s  {total / again:5.1f} x (whole process {total / again_whole:.1f} x)")
     if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+        write_record(arguments.json, result)
 
 
 if __name__ == "__main__":

@@ -82,14 +82,6 @@ def describe(entry: dict[str, Any]) -> str:
     )
 
 
-def machine() -> dict[str, Any]:
-    """What it ran on."""
-    from xbench_fast.export.machine import versions
-    from xbench_fast.runtime.host.machine import describe_machine
-
-    return {**describe_machine(), "exporter": versions()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="What an export takes.")
     parser.add_argument("--models", default=",".join(MODELS))
@@ -99,16 +91,19 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one is not None:
         with tempfile.TemporaryDirectory(prefix="xbench-export-") as folder:
-            result = export_one(arguments.one, arguments.prompts, Path(folder))
+            arguments.json.write_text(json.dumps(export_one(arguments.one, arguments.prompts, Path(folder))))
     else:
+        from xbench_fast.export.machine import versions
+        from xbench_fast.runtime.benching.record import write_record
+
         kept = json.loads(arguments.json.read_text())["models"] if arguments.json and arguments.json.is_file() else {}
         models = {**kept, **run(arguments.models.split(","), arguments.prompts)}
         total = {key: round(sum(entry[key] for entry in models.values()), 1) for key in ("wall_s", "cpu_s")}
         what = "export with parity report, stand-in weights, each model in a process of its own"
-        result = {"what": what, "machine": machine(), "models": dict(sorted(models.items())), "total": total}
+        result = {"what": what, "exporter": versions(), "models": dict(sorted(models.items())), "total": total}
         print(f"all: {total['cpu_s']:.0f} CPU s, {total['wall_s']:.0f} s")
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+        if arguments.json is not None:
+            write_record(arguments.json, result)
 
 
 if __name__ == "__main__":

@@ -189,14 +189,11 @@ def main() -> int:
     rows = check(chosen, options.bundles, options.seconds)
     use_checkout()
     from xbench_fast.runtime.benching.gpu_state import gpu_state
-    from xbench_fast.runtime.host.machine import describe_machine
+    from xbench_fast.runtime.benching.record import write_record
 
-    record = {"rows": rows, "seconds": round(time.monotonic() - begun, 1), "machine": describe_machine()}
-    record["gpu_state"] = gpu_state()
     out = options.out or (DEFAULT_OUT if gpu_count() else None)  # without a GPU nothing was measured
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(out, {"rows": rows, "seconds": round(time.monotonic() - begun, 1), "gpu_state": gpu_state()})
     print(table(rows))
     print(f"{sum(found['status'] == 'failed' for found in rows)} of {len(rows)} rows failed")
     return int(any(found["status"] == "failed" for found in rows))

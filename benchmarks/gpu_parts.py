@@ -167,7 +167,7 @@ def torch_models(seconds: float) -> Iterator[Row]:
     """The model as PyTorch runs it, which the engines are held against."""
     import numpy as np
     from xbench_fast.export.torch_runner import compiled_runner, eager_runner
-    from xbench_fast.runtime.benching.spread import Spread, timed
+    from xbench_fast.runtime.benching.spread import RepeatSpread, timed
 
     rng = np.random.default_rng(3)
     text = rng.standard_normal((10, 768)).astype(np.float32)
@@ -177,7 +177,7 @@ def torch_models(seconds: float) -> Iterator[Row]:
             runner.prepare(rng.integers(0, 256, (batch, 1, 224, 224)).astype(np.uint8), text)
             calls = max(1, 2048 // batch)
             taken = timed(lambda repeat, runner=runner, calls=calls: runner.run(calls), 7, seconds / 8)
-            rate = Spread.of([calls * batch / one for one in taken])
+            rate = RepeatSpread.of([calls * batch / one for one in taken])
             yield row(f"torch {kind} fp16, {MODEL}-224, batch {batch}", "ok", runner.detail, value=rate.median,
                       least=rate.least, greatest=rate.greatest, unit="images/s")  # fmt: skip
 

@@ -11,16 +11,13 @@ does not. Memory is the peak of a process that prepares the same images under N 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,9 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.spread import Clocked, clocked, median_ratio
 from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
 from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.host.machine import cpu_model
 
 GEOMETRY = Geometry("squash", 224, 224, "bicubic")
 Pixels = NDArray[np.uint8]
@@ -67,47 +65,43 @@ def read(cache: Path, cases: list[Case]) -> Pixels:
         return np.stack([source(case)[0] for case in cases])
 
 
-def timed(action: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Seconds by the wall clock and of processor time, and the result."""
-    wall, used = time.perf_counter(), time.process_time()
-    result = action()
-    return time.perf_counter() - wall, time.process_time() - used, result
-
-
 def compare(paths: list[Path], threads: int, rounds: int) -> dict[str, Any]:
     cases = make_cases(paths)
-    seconds: dict[str, list[tuple[float, float]]] = {"usual": [], "prepare": [], "read": []}
+    rounds_of: dict[str, list[Clocked[Any]]] = {"usual": [], "prepare": [], "read": []}
     for number in range(rounds + 1):
         with tempfile.TemporaryDirectory() as folder:
-            usual = timed(lambda: list(usual_loop(paths)))
-            ours = timed(lambda place=Path(folder): fill(place, cases, threads))
-            again = timed(lambda place=Path(folder): read(place, cases))
-        for pixels, kept in zip(usual[2], again[2], strict=True):
+            usual = clocked(lambda: list(usual_loop(paths)))
+            ours = clocked(lambda place=Path(folder): fill(place, cases, threads))
+            again = clocked(lambda place=Path(folder): read(place, cases))
+        for pixels, kept in zip(usual.result, again.result, strict=True):
             # A colour film's luminance is rounded before the resize here, after it there.
             if np.abs(pixels[..., 1].astype(int) - kept).max() > 3:
                 raise SystemExit("the prepared pixels are not those of the usual loop")
         if number:  # the first round warms files and imports
-            for name, figures in zip(seconds, (usual, ours, again), strict=True):
-                seconds[name].append(figures[:2])
+            for name, once in zip(rounds_of, (usual, ours, again), strict=True):
+                rounds_of[name].append(replace(once, result=None))  # not the pixels of every round
 
-    def ratio(one: str, other: str, column: int) -> float:
-        return round(median(a[column] / b[column] for a, b in zip(seconds[one], seconds[other], strict=True)), 2)
+    def seconds(name: str, clock: str) -> list[float]:
+        return [getattr(once, clock) for once in rounds_of[name]]
 
-    def each(name: str, column: int) -> float:
-        return round(1e3 * median(figures[column] for figures in seconds[name]) / len(paths), 3)
+    def ratio(one: str, other: str, clock: str) -> float:
+        return round(median_ratio(seconds(one, clock), seconds(other, clock)), 2)
+
+    def each(name: str, clock: str) -> float:
+        return round(1e3 * median(seconds(name, clock)) / len(paths), 3)
 
     return {
         "images": len(paths),
-        "usual_ms": each("usual", 0),
-        "usual_cpu_ms": each("usual", 1),
-        "prepare_ms": each("prepare", 0),
-        "prepare_cpu_ms": each("prepare", 1),
-        "read_ms": each("read", 0),
-        "prepare_times_faster": ratio("usual", "prepare", 0),
-        "prepare_times_less_cpu": ratio("usual", "prepare", 1),
-        "prepare_times_faster_if_every_thread_had_a_core": round(threads * ratio("usual", "prepare", 1), 2),
-        "read_times_faster_than_prepare_in_cpu": ratio("prepare", "read", 1),
-        "read_times_faster_than_usual": ratio("usual", "read", 0),
+        "usual_ms": each("usual", "wall"),
+        "usual_cpu_ms": each("usual", "cpu"),
+        "prepare_ms": each("prepare", "wall"),
+        "prepare_cpu_ms": each("prepare", "cpu"),
+        "read_ms": each("read", "wall"),
+        "prepare_times_faster": ratio("usual", "prepare", "wall"),
+        "prepare_times_less_cpu": ratio("usual", "prepare", "cpu"),
+        "prepare_times_faster_if_every_thread_had_a_core": round(threads * ratio("usual", "prepare", "cpu"), 2),
+        "read_times_faster_than_prepare_in_cpu": ratio("prepare", "read", "cpu"),
+        "read_times_faster_than_usual": ratio("usual", "read", "wall"),
     }
 
 
@@ -157,10 +151,8 @@ def main() -> None:
                 print(f"  {key:<40}{value}")
     if not results:
         parser.error("no image was found; give --png FOLDER or --dicom FOLDER")
-    machine = {"cpu": cpu_model(), "cores": os.cpu_count(), "python": platform.python_version()}
     if options.json:
-        document = {"threads": options.threads, "rounds": options.rounds, **results, "machine": machine}
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_record(options.json, {"threads": options.threads, "rounds": options.rounds, **results})
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from typing import Any
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.select import open_engine
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.host.machine import cpu_model, library_versions, usable_cores
+from xbench_fast.runtime.host.machine import library_versions
 from xbench_fast.runtime.scaling.jobs import Part
 from xbench_fast.runtime.scaling.ray_pool import RayWorkers
 
@@ -128,12 +129,11 @@ def main() -> None:
         "import_ray_seconds": round(imported - start, 3),
         "start_cluster_seconds": round(ready - imported, 3),
         **found,
-        "machine": {"cpu": cpu_model(), "cores": usable_cores(), "libraries": library_versions(("ray", "pyarrow"))},
+        "libraries": library_versions(("ray", "pyarrow")),
     }
-    text = json.dumps(result, indent=1) + "\n"
-    print(text, end="")
+    print(json.dumps(result, indent=1))
     if options.json is not None:
-        options.json.write_text(text)
+        write_record(options.json, result)
 
 
 if __name__ == "__main__":

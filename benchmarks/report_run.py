@@ -11,9 +11,7 @@ CPU seconds, and the size of every kind of file.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import tempfile
 import time
@@ -21,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.evaluation.scoring import ResultRow, rows_table
 from xbench_fast.runtime.reporting.report import Report, draw_report, report_tables, write_report
@@ -204,9 +203,8 @@ def main():
         document |= {"replicates": 1000, "stages_s": {name: s for name, (s, _) in stages.items()}}
         document |= {"stages_cpu_s": {name: c for name, (_, c) in stages.items()}, "together_s": wall}
         document |= {"together_cpu_s": cpu, "bytes": bytes_of, "not_made": said}
-        document |= {"python": platform.python_version(), "numpy": np.__version__, "cores": os.cpu_count()}
         document |= {"load_average_before": load}  # of other processes: above 0 the wall seconds are too many
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_record(options.json, document)
 
 
 if __name__ == "__main__":

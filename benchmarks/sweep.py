@@ -11,16 +11,13 @@ The floor is the arithmetic and histogram work per pixel on one core, about 25 u
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import time
 from pathlib import Path
 from statistics import median
 
-import numba
 import numpy as np
 from xbench_fast.metrics_gpu import THRESHOLDS, pack_masks, sweep
+from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.spread import clocked, median_ratio
 
 CELLS, FLOOR_US = 14, 25.0
 
@@ -74,17 +71,8 @@ def workload(pairs, size):
 
 
 def measure(function):
-    start = time.thread_time()
-    result = function()
-    return (time.thread_time() - start) * 1e6, result
-
-
-def machine():
-    names = [
-        line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
-    ]
-    versions = {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__}
-    return {"cpu": names[0] if names else platform.machine(), "cores": os.cpu_count(), **versions}
+    once = clocked(function)
+    return once.thread * 1e6, once.result
 
 
 def main():
@@ -116,15 +104,15 @@ def main():
     )
     ways = {}
     for name, values in times.items():
-        ratio = median(a / b for a, b in zip(times["numpy loop"], values, strict=True))
+        ratio = median_ratio(times["numpy loop"], values)
         ways[name] = {"median_us": round(median(values), 1), "times_faster_than_loop": round(ratio, 1)}
         print(f"  {name:<15}{median(values):12.1f}{ratio:10.1f} x")
     fraction = floor / median(times["fused sweep"])
     print(f"  {'floor':<15}{floor:12.1f}{'':10}    the fused sweep reaches {100 * fraction:.0f} % of it")
     if options.json:
         document = {"size": size, "cells": CELLS, "pairs_per_call": pairs, "rounds": rounds, "us_per_pair": ways}
-        document |= {"floor_us": round(floor, 1), "fraction_of_floor": round(fraction, 3), "machine": machine()}
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        document |= {"floor_us": round(floor, 1), "fraction_of_floor": round(fraction, 3)}
+        write_record(options.json, document)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from .models import Subject
 from .plan import Plan
 from .spread import timed
 
-__all__ = ["RUNNERS", "Runner", "compare"]
+__all__ = ["RUNNERS", "ComparedRunner", "compare"]
 
 _ROOT = (__package__ or "xbench_fast").partition(".")[0]
 RUNNERS: Final = Registry(
@@ -32,7 +32,7 @@ RUNNERS: Final = Registry(
 )
 
 
-class Runner(Protocol):
+class ComparedRunner(Protocol):
     """A model somebody else runs. `detail` says how; `run` returns when the scores of `calls` batches are there."""
 
     detail: str
@@ -50,7 +50,9 @@ def compare(name: str, subject: Subject, plan: Plan, ceilings: Ceilings | None, 
     manifest = subject.engine.bundle.manifest
     device = "cpu" if subject.engine.info.device == "cpu" else subject.engine.info.device
     make = RUNNERS.load(name)
-    runner: Runner = make(manifest.model, manifest.variant, manifest.precision if device != "cpu" else "fp32", device)
+    runner: ComparedRunner = make(
+        manifest.model, manifest.variant, manifest.precision if device != "cpu" else "fp32", device
+    )
     pixels = random_pixels(subject.engine.bundle, batch, np.random.default_rng([plan.seed, 8]))
     runner.prepare(pixels, subject.text)
     calls = max(1, plan.images // batch)

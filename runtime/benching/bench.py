@@ -15,7 +15,7 @@ from ...engines.base import Engine
 from ...engines.bundle import Bundle
 from ...engines.errors import XBenchError
 from .against import compare
-from .ceilings import CPU_SIZES, GPU_SIZES, Ceilings, Sizes, cpu_ceilings, gpu_ceilings
+from .ceilings import CPU_SIZES, GPU_SIZES, Ceilings, CeilingSizes, cpu_ceilings, gpu_ceilings
 from .gpu_state import gpu_state, throttling
 from .inputs import film_files, found_files
 from .measurement import Measurement, NotRun
@@ -24,7 +24,7 @@ from .parts import decode, gpu_sweep, host_sweep
 from .plan import Plan
 from .whole import end_to_end
 
-__all__ = ["Bench", "Report", "run_bench"]
+__all__ = ["Bench", "BenchReport", "run_bench"]
 
 OpenEngine = Callable[[Bundle], Engine]
 Say = Callable[[str], None]
@@ -34,7 +34,7 @@ _COMPARED_BATCH = 8
 
 
 @dataclass
-class Report:
+class BenchReport:
     """What was measured, what was not, the ceilings by device, and the GPU before and after each measurement."""
 
     plan: Plan
@@ -70,14 +70,14 @@ class Bench:
     open_engine: OpenEngine
     say: Say
     device: int | None
-    cpu_sizes: Sizes = CPU_SIZES
-    gpu_sizes: Sizes = GPU_SIZES
+    cpu_sizes: CeilingSizes = CPU_SIZES
+    gpu_sizes: CeilingSizes = GPU_SIZES
 
 
-def run_bench(plan: Plan, bundles: Sequence[Bundle], bench: Bench) -> Report:
+def run_bench(plan: Plan, bundles: Sequence[Bundle], bench: Bench) -> BenchReport:
     """Runs every scenario of the plan; one that fails becomes a row with its reason. Raises XBenchError only for a
     folder of images that has none."""
-    report = Report(plan)
+    report = BenchReport(plan)
     with tempfile.TemporaryDirectory(prefix="xbench-bench-") as scratch, _files(plan, Path(scratch)) as paths:
         bench.say("measuring what this machine can do at most")
         report.ceilings["cpu"] = cpu_ceilings(bench.cpu_sizes)
@@ -112,7 +112,7 @@ def _files(plan: Plan, scratch: Path) -> Iterator[list[Path]]:
 class _Run:
     plan: Plan
     bench: Bench
-    report: Report
+    report: BenchReport
     paths: list[Path]
     scratch: Path
 

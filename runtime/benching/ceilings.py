@@ -14,21 +14,21 @@ import numpy as np
 
 from ...engines.errors import EngineError
 
-__all__ = ["CPU_SIZES", "GPU_SIZES", "Ceilings", "Sizes", "cpu_ceilings", "gpu_ceilings", "gpu_errors"]
+__all__ = ["CPU_SIZES", "GPU_SIZES", "CeilingSizes", "Ceilings", "cpu_ceilings", "gpu_ceilings", "gpu_errors"]
 
 _ROUNDS = 5
 
 
 @dataclass(frozen=True)
-class Sizes:
+class CeilingSizes:
     """Bytes of the copied array, and the side of the square matrices."""
 
     copy: int
     side: int
 
 
-CPU_SIZES = Sizes(1 << 27, 1024)
-GPU_SIZES = Sizes(1 << 31, 8192)
+CPU_SIZES = CeilingSizes(1 << 27, 1024)
+GPU_SIZES = CeilingSizes(1 << 31, 8192)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Ceilings:
         return {"device": self.device, "copy_gb_s": round(self.bandwidth / 1e9, 2), "product_tflop_s": tera}
 
 
-def cpu_ceilings(sizes: Sizes = CPU_SIZES) -> Ceilings:
+def cpu_ceilings(sizes: CeilingSizes = CPU_SIZES) -> Ceilings:
     """NumPy's copy, and its float32 product with the threads its library takes (OMP_NUM_THREADS)."""
     rng = np.random.default_rng(0)
     source = rng.integers(0, 256, sizes.copy, np.uint8)
@@ -57,7 +57,7 @@ def cpu_ceilings(sizes: Sizes = CPU_SIZES) -> Ceilings:
     return Ceilings("cpu", 2 * sizes.copy / copy, {"fp32": sizes.side**3 / product})
 
 
-def gpu_ceilings(device: int = 0, sizes: Sizes = GPU_SIZES) -> Ceilings:
+def gpu_ceilings(device: int = 0, sizes: CeilingSizes = GPU_SIZES) -> Ceilings:
     """CuPy's copy within the device, and its product of float32 and float16 matrices of random numbers.
 
     CuPy has no bfloat16; the GPUs this is for multiply it as fast as float16. Raises MissingExtraError and EngineError.

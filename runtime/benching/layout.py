@@ -6,7 +6,7 @@ from typing import Any
 
 from ..host.machine import code_version, describe_machine
 from ..tables.table import Column, Table
-from .bench import Report
+from .bench import BenchReport
 from .measurement import Measurement
 from .spread import percentiles
 
@@ -16,7 +16,7 @@ SCHEMA = 1
 _COLUMNS = ("scenario", "subject", "by", "batch", "per second", "min", "max", "of the limit", "limit")
 
 
-def report_table(report: Report) -> Table:
+def report_table(report: BenchReport) -> Table:
     """One row per measurement and per rate, then what was not run."""
     rows = [row for one in report.measurements for row in _rows(one)]
     rows += [(one.scenario, one.subject, "-", "-", "not run", "-", "-", "-", one.reason) for one in report.not_run]
@@ -24,7 +24,7 @@ def report_table(report: Report) -> Table:
     return Table("Benchmark", columns, tuple(rows))
 
 
-def report_facts(report: Report) -> list[str]:
+def report_facts(report: BenchReport) -> list[str]:
     """Lines for below the table: latencies, ceilings, the GPU as it was found, and the verdict last."""
     lines = [
         f"{one.subject}, one image at a time: "
@@ -42,7 +42,7 @@ def report_facts(report: Report) -> list[str]:
     return [*lines, *(f"not valid: {reason}" for reason in reasons), report.verdict()]
 
 
-def to_record(report: Report) -> dict[str, Any]:
+def to_record(report: BenchReport) -> dict[str, Any]:
     """Everything, as JSON values."""
     plan = report.plan
     return {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .spread import Spread, percentiles
+from .spread import RepeatSpread, percentiles
 
 __all__ = ["LARGEST_SPREAD", "LEAST_REPEATS", "Limit", "Measurement", "NotRun"]
 
@@ -45,10 +45,10 @@ class Measurement:
     def unit(self) -> str:
         return next(iter(self.counts))
 
-    def rate(self, unit: str | None = None) -> Spread:
+    def rate(self, unit: str | None = None) -> RepeatSpread:
         """Units per second over the repeats."""
         count = self.counts[unit or self.unit]
-        return Spread.of([count / max(one, 1e-12) for one in self.seconds])
+        return RepeatSpread.of([count / max(one, 1e-12) for one in self.seconds])
 
     @property
     def fraction(self) -> float | None:

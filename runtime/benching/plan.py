@@ -8,13 +8,13 @@ from typing import Final
 
 from .measurement import LEAST_REPEATS
 
-__all__ = ["ON_CPU", "ON_GPU", "SCENARIOS", "Plan", "Sizes"]
+__all__ = ["ON_CPU", "ON_GPU", "SCENARIOS", "Plan", "RepeatSizes"]
 
 SCENARIOS: Final = ("offline", "single-stream", "prepared", "files", "sweep", "decode")
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RepeatSizes:
     """What one repeat takes where the user does not say: batch sizes to try, images, pairs of the sweep."""
 
     batches: tuple[int, ...]
@@ -22,8 +22,8 @@ class Sizes:
     pairs: int
 
 
-ON_CPU: Final = Sizes((16,), 64, 2048)
-ON_GPU: Final = Sizes((8, 32, 64, 128, 256), 4096, 262_144)
+ON_CPU: Final = RepeatSizes((16,), 64, 2048)
+ON_GPU: Final = RepeatSizes((8, 32, 64, 128, 256), 4096, 262_144)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Generic, TypeVar
 
-__all__ = ["PERCENTILES", "Spread", "percentiles", "timed"]
+__all__ = ["PERCENTILES", "Clocked", "RepeatSpread", "clocked", "median_ratio", "percentiles", "timed"]
 
 PERCENTILES = (50, 90, 99)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Spread:
+class RepeatSpread:
     """Median, least and greatest of several values."""
 
     median: float
@@ -22,11 +24,11 @@ class Spread:
     greatest: float
 
     @staticmethod
-    def of(values: Sequence[float]) -> Spread:
+    def of(values: Sequence[float]) -> RepeatSpread:
         """Raises ValueError for no values."""
         if not values:
             raise ValueError("there is no value to take the median of")
-        return Spread(float(median(values)), float(min(values)), float(max(values)))
+        return RepeatSpread(float(median(values)), float(min(values)), float(max(values)))
 
     @property
     def relative(self) -> float:
@@ -49,6 +51,33 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
         high = min(low + 1, len(ordered) - 1)
         found[f"p{percent}"] = ordered[low] + (ordered[high] - ordered[low]) * (place - low)
     return found
+
+
+@dataclass(frozen=True)
+class Clocked(Generic[T]):
+    """Seconds by the wall clock, of processor time of the process and of this thread, and what the call returned."""
+
+    wall: float
+    cpu: float
+    thread: float
+    result: T
+
+
+def clocked(work: Callable[[], T]) -> Clocked[T]:
+    """One call of `work`, timed."""
+    wall, cpu, thread = time.perf_counter(), time.process_time(), time.thread_time()
+    result = work()
+    return Clocked(time.perf_counter() - wall, time.process_time() - cpu, time.thread_time() - thread, result)
+
+
+def median_ratio(slow: Sequence[float], fast: Sequence[float]) -> float:
+    """Median over rounds of `slow / fast` within a round, so that a machine that slows down changes both sides.
+
+    Raises ValueError for no rounds or for sides of different length.
+    """
+    if not slow:
+        raise ValueError("there is no round to take a ratio of")
+    return float(median(a / b for a, b in zip(slow, fast, strict=True)))
 
 
 def timed(

@@ -14,7 +14,7 @@ from .options import bundle_options, config_option, resolve_config, setting
 
 if TYPE_CHECKING:
     from ...engines.bundle import Bundle
-    from ..benching.bench import Report
+    from ..benching.bench import BenchReport
 
 __all__ = ["bench"]
 
@@ -162,7 +162,7 @@ def _bundles(models: tuple[str, ...], folders: tuple[Path, ...], config_file: Pa
     return [Bundle.load(path) for path in select_bundles(config, models)]
 
 
-def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool) -> Report:
+def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: bool) -> BenchReport:
     from ...engines.base import Engine, EngineOptions
     from ...engines.select import open_engine
     from ..benching.bench import Bench, run_bench
@@ -178,7 +178,7 @@ def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: boo
     return run_bench(plan, bundles, Bench(opened, say, 0 if on_gpu else None))
 
 
-def _show(report: Report, json_file: Path | None) -> None:
+def _show(report: BenchReport, json_file: Path | None) -> None:
     from ..benching.layout import report_facts, report_table, to_record
     from ..results.storage import write_json
     from ..tables.console import print_table

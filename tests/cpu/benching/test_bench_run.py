@@ -20,13 +20,13 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.select import open_engine
 from xbench_fast.runtime.benching import against, bench
-from xbench_fast.runtime.benching.bench import Bench, Report, run_bench
-from xbench_fast.runtime.benching.ceilings import Sizes, cpu_ceilings
+from xbench_fast.runtime.benching.bench import Bench, BenchReport, run_bench
+from xbench_fast.runtime.benching.ceilings import CeilingSizes, cpu_ceilings
 from xbench_fast.runtime.benching.cost import image_macs
 from xbench_fast.runtime.benching.plan import SCENARIOS, Plan
 from xbench_fast.runtime.cli.app import _run
 
-SMALL = Sizes(1 << 12, 16)
+SMALL = CeilingSizes(1 << 12, 16)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def bundle(tmp_path: Path) -> Bundle:
     return synthetic.make_bundle(tmp_path / "bundles" / "blocks-32", graph=synthetic.save_graph(tmp_path / "g.onnx"))
 
 
-def run(bundles: list[Bundle], opened: Any = None, **changes: Any) -> Report:
+def run(bundles: list[Bundle], opened: Any = None, **changes: Any) -> BenchReport:
     plan = Plan(**{"scenarios": SCENARIOS, "batches": (2, 4), "images": 8, "pairs": 4, "side": 40, **changes})
     lines: list[str] = []
     opened = opened or (lambda one: open_engine(one, "onnxruntime-cpu", threads=1))
@@ -43,7 +43,7 @@ def run(bundles: list[Bundle], opened: Any = None, **changes: Any) -> Report:
     return report
 
 
-def problems(report: Report) -> list[str]:
+def problems(report: BenchReport) -> list[str]:
     """Reasons other than the machine's: how much repeats spread is not this test's business."""
     return [reason for one in report.measurements for reason in one.problems]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +14,8 @@ from naive_sweep import assert_equal
 from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.metrics_gpu import Counts, sweep
-from xbench_fast.runtime.benching.bench import Report
-from xbench_fast.runtime.benching.ceilings import Ceilings, Sizes, cpu_ceilings
+from xbench_fast.runtime.benching.bench import BenchReport
+from xbench_fast.runtime.benching.ceilings import Ceilings, CeilingSizes, cpu_ceilings
 from xbench_fast.runtime.benching.cost import _macs
 from xbench_fast.runtime.benching.gpu_state import gpu_state, throttling
 from xbench_fast.runtime.benching.inputs import film_files, films_as_cases, found_files, make_pairs
@@ -22,7 +24,8 @@ from xbench_fast.runtime.benching.measurement import Limit, Measurement, NotRun
 from xbench_fast.runtime.benching.oracle import check_counts, check_decode, check_scores, naive_counts
 from xbench_fast.runtime.benching.parts import decode, host_sweep
 from xbench_fast.runtime.benching.plan import Plan
-from xbench_fast.runtime.benching.spread import Spread, percentiles, timed
+from xbench_fast.runtime.benching.record import write_record
+from xbench_fast.runtime.benching.spread import RepeatSpread, clocked, median_ratio, percentiles, timed
 from xbench_fast.runtime.images.decode import read_grey
 
 STEADY = [1.0, 1.05, 0.95, 1.02, 0.98]
@@ -37,17 +40,17 @@ def measured(seconds=STEADY, **changes):
 def test_percentiles_are_those_of_numpy(values):
     for name, value in percentiles(values).items():
         assert value == pytest.approx(np.percentile(values, int(name[1:])), rel=1e-12)
-    found = Spread.of(values)
+    found = RepeatSpread.of(values)
     assert (found.median, found.least, found.greatest) == (np.median(values), min(values), max(values))
 
 
 def test_rates_and_fractions():
     one = measured([2.0, 1.0, 4.0, 2.0, 2.0], limit=Limit("half a copy", 200.0))
-    assert one.rate() == Spread(50.0, 25.0, 100.0) and one.rate("pairs").median == 25.0
+    assert one.rate() == RepeatSpread(50.0, 25.0, 100.0) and one.rate("pairs").median == 25.0
     assert one.fraction == 0.25 and one.rate().relative == 1.5
     assert measured().fraction is None and measured(limit=Limit("none", 0.0)).fraction is None
-    assert Spread(0.0, 0.0, 0.0).relative == math.inf
-    for function in (percentiles, Spread.of):
+    assert RepeatSpread(0.0, 0.0, 0.0).relative == math.inf
+    for function in (percentiles, RepeatSpread.of):
         with pytest.raises(ValueError, match="no value"):
             function([])
 
@@ -63,7 +66,7 @@ def test_rates_and_fractions():
     ],
 )
 def test_what_makes_a_measurement_invalid(one, words):
-    report = Report(PLAN, [one])
+    report = BenchReport(PLAN, [one])
     if words is None:
         assert report.verdict() == "VALID" and not report.reasons()
     else:
@@ -72,10 +75,10 @@ def test_what_makes_a_measurement_invalid(one, words):
 
 
 def test_a_run_is_invalid_when_clocks_were_held_down_or_nothing_was_measured():
-    assert Report(PLAN).reasons() == ["nothing was measured"]
+    assert BenchReport(PLAN).reasons() == ["nothing was measured"]
     cool, capped, hot = ({"reasons": bits} for bits in (0x1, 0x4, 0x28))
-    assert Report(PLAN, [measured()], states=[cool, capped]).verdict() == "VALID"
-    held = Report(PLAN, [measured()], states=[cool, hot])
+    assert BenchReport(PLAN, [measured()], states=[cool, capped]).verdict() == "VALID"
+    held = BenchReport(PLAN, [measured()], states=[cool, hot])
     assert held.verdict() == "INVALID" and "hardware slowdown, software thermal" in held.reasons()[0]
     assert throttling([None, {}]) is None
 
@@ -148,7 +151,7 @@ def test_wrong_pixels_are_noticed(tmp_path):
 
 
 def test_sweep_and_decode_run_and_are_checked(tmp_path, monkeypatch):
-    ceilings = cpu_ceilings(Sizes(1 << 12, 16))
+    ceilings = cpu_ceilings(CeilingSizes(1 << 12, 16))
     assert ceilings.bandwidth > 0 and set(ceilings.products) == {"fp32"}
     one = host_sweep(PLAN, Ceilings("cpu", 7874e3, {}))
     assert one.counts == {"pairs": 6} and len(one.seconds) == 5 and not one.problems
@@ -184,7 +187,7 @@ def test_multiply_accumulates_by_hand():
 
 def test_the_record_and_the_table_hold_what_was_measured_and_what_was_not():
     one = measured(limit=Limit("a copy", 1000.0), latencies=[0.001] * 9 + [0.1], notes=["odd"])
-    report = Report(PLAN, [one], [NotRun("sweep", "GPU", "no GPU")], {"cpu": Ceilings("cpu", 2e9, {"fp32": 5e11})})
+    report = BenchReport(PLAN, [one], [NotRun("sweep", "GPU", "no GPU")], {"cpu": Ceilings("cpu", 2e9, {"fp32": 5e11})})
     record = to_record(report)
     assert set(record) == {
         "schema", "verdict", "reasons", "measurements", "not_run", "limits", "gpu_states", "plan", "version", "machine"
@@ -202,3 +205,18 @@ def test_the_record_and_the_table_hold_what_was_measured_and_what_was_not():
 def test_plans_that_make_no_sense(changes):
     with pytest.raises(ValueError, match=r"unknown scenario|at least 1"):
         Plan(**{"scenarios": ("sweep",), "batches": (1,), "images": 1, "pairs": 1, **changes})
+
+
+def test_a_call_is_clocked_and_rounds_are_compared_within_themselves() -> None:
+    once = clocked(lambda: sum(range(100_000)))
+    assert once.result == sum(range(100_000)) and 0 < once.thread <= once.cpu + 0.01 and once.wall > 0
+    assert median_ratio([2.0, 30.0, 8.0], [1.0, 10.0, 2.0]) == 3.0
+    for rounds in ([], [1.0, 2.0]):
+        with pytest.raises(ValueError, match=r"no round|argument 2"):
+            median_ratio(rounds, [1.0][: len(rounds)])
+
+
+def test_a_record_names_code_and_machine(tmp_path: Path) -> None:
+    write_record(tmp_path / "new" / "figures.json", {"images": 3})
+    found = json.loads((tmp_path / "new" / "figures.json").read_text())
+    assert found["images"] == 3 and {"cpu", "cores", "python"} <= set(found["machine"]) and found["code_version"]

@@ -1,0 +1,19 @@
+"""The figures of a benchmark as a JSON file, with the machine they were measured on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..host.machine import code_version, describe_machine
+
+__all__ = ["write_record"]
+
+
+def write_record(path: Path, figures: Mapping[str, Any]) -> None:
+    """Writes `figures`, the version of the code and the machine to `path`; folders are made. Raises OSError."""
+    record = {**figures, "code_version": code_version(), "machine": describe_machine()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
