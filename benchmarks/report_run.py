@@ -97,7 +97,7 @@ def simulate(cases, positives, model, dataset):
             label = int(case in held[name])
             row = ResultRow(f"{dataset}-{case}", f"patient {int(case / 1.2)}", name, "ok", None, label)
             row.logit = np.float32(logits[case, column] + skill * label)
-            row.region_area, row.rescued = 0, False
+            row.region_area, row.sub_pixel = 0, False
             if label:
                 pair = place[case, name]
                 row.take(counts, pair)

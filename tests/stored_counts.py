@@ -30,7 +30,7 @@ def random_rows(seed: int, *, negative: bool = False) -> list[ResultRow]:
                 continue
             row.logit = np.float32(rng.integers(-8, 8) / 4)
             row.logit_negative = np.float32(prompts.normal()) if negative else None
-            row.region_area, row.rescued = 0, False
+            row.region_area, row.sub_pixel = 0, False
             if label == 1:
                 row.region_area = int(rng.integers(50, 9000))
                 area = np.sort(rng.integers(1, PIXELS, 101))[::-1].astype(np.int32)
@@ -40,7 +40,7 @@ def random_rows(seed: int, *, negative: bool = False) -> list[ResultRow]:
                 row.overlap[0] = row.region_area
                 row.area, row.argmax = area, int(rng.integers(PIXELS))
                 row.hit, row.degenerate = bool(rng.random() < 0.4), index == 9
-                row.rescued = index == 11
+                row.sub_pixel = index == 11
                 row.keep(_square(row.region_area), (0.0, 0.0, 1.0, 1.0), maps.random((4, 4), np.float32))
     return rows
 

@@ -77,7 +77,7 @@ def _counts(audit: Audit) -> list[tuple[str, int | str]]:
         ("pairs with a region", audit.pairs),
         ("boxes", audit.boxes),
         ("degenerate regions", audit.degenerate),
-        ("regions rescued on the 224 grid", audit.rescued),
+        ("sub-pixel regions on the 224 grid", audit.sub_pixel),
         ("regions beyond their image", audit.misfits),
         ("regions of unknown image size", audit.regions_unchecked),
     ]

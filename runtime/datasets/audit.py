@@ -44,7 +44,7 @@ class Audit:
     images_expected = images_present + images_missing. unreadable and constant are None unless images were decoded.
     pairs: (image, class) pairs with a region, in total and per class; positives, negatives, unknown: image labels per
     class. boxes_per_class counts boxes of box annotations. degenerate: regions that cover no pixel of the image, plus
-    boxes without area; rescued: regions that vanish on the 224 grid but for their centroid. regions_unchecked: regions
+    boxes without area; sub_pixel: regions that meet no pixel of the 224 grid. regions_unchecked: regions
     whose grid is unknown because no size is stated and the image was not decoded. misfits: regions of which a box
     reaches beyond its image by more than rounding, so that it seems to be drawn on another size of it; not told where
     the annotation states a size. size_differs: images that are not as large as the grid of their regions.
@@ -77,7 +77,7 @@ class Audit:
     boxes_per_class: Mapping[str, int]
     degenerate: int
     degenerate_regions: tuple[str, ...]
-    rescued: int
+    sub_pixel: int
     regions_unchecked: int
     misfits: int
     misfit_regions: tuple[str, ...]
@@ -152,7 +152,7 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         boxes_per_class={finding: regions.boxes[finding] for finding in dataset.classes},
         degenerate=len(regions.empty) + len(flat),
         degenerate_regions=tuple([*regions.empty, *map(str, flat)][:_NAMED]),
-        rescued=regions.rescued,
+        sub_pixel=regions.sub_pixel,
         regions_unchecked=regions.unchecked,
         misfits=len(regions.misfits),
         misfit_regions=tuple(regions.misfits[:_NAMED]),
@@ -170,7 +170,7 @@ class _Regions:
     boxes: Counter[str] = field(default_factory=Counter)
     empty: list[str] = field(default_factory=list)
     misfits: list[str] = field(default_factory=list)
-    rescued: int = 0
+    sub_pixel: int = 0
     unchecked: int = 0
 
     @staticmethod
@@ -192,8 +192,8 @@ class _Regions:
                     found.misfits.append(f"{case.case_id}: {text}; the image seems to be resized")
                     if exact:  # it cannot be drawn
                         continue
-                grid, rescued = region_grid(region, *size, GRID[0])
-                found.rescued += rescued
+                grid, sub_pixel = region_grid(region, *size, GRID[0])
+                found.sub_pixel += sub_pixel
                 if not grid.any():
                     found.empty.append(f"{case.case_id}: the region of '{finding}' covers no pixel of the image")
         return found

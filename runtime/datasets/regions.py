@@ -227,10 +227,10 @@ def _own_grid(size: tuple[int, int], height: int, width: int) -> None:
 
 
 def region_grid(region: Region, height: int, width: int, grid: int = 224) -> tuple[NDArray[np.bool_], bool]:
-    """bool [grid, grid], and whether the region had to be rescued.
+    """bool [grid, grid], and whether the region is a sub-pixel one.
 
     Grid pixel (i, j) is native pixel (floor(i * height / grid), floor(j * width / grid)). A region that is not empty
-    but meets no such pixel is rescued: the one grid pixel that holds its centroid is set. An empty region gives an
+    but meets no such pixel is sub-pixel: the one grid pixel that holds its centroid is set. An empty region gives an
     empty grid and False. Raises DataError when the region cannot be drawn on this image.
     """
     if isinstance(region, Boxes):

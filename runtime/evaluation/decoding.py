@@ -30,7 +30,7 @@ class DecodedCase:
     """A case ready for the engine.
 
     `pixels`: uint8 [S, S], None unless `status` is "ok"; `frame`: (y0, x0, y1, x1), the part of the native image the
-    model sees; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `rescued`: findings whose region
+    model sees; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `sub_pixel`: findings whose region
     would have vanished on the grid (docs/datasets.md §0.3); `size`: (height, width) of the native grid on which
     the regions were drawn, None where nothing was.
     """
@@ -41,7 +41,7 @@ class DecodedCase:
     pixels: NDArray[np.uint8] | None = None
     frame: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
     masks: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
-    rescued: frozenset[str] = frozenset()
+    sub_pixel: frozenset[str] = frozenset()
     size: tuple[int, int] | None = None
 
 
@@ -73,30 +73,30 @@ def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: I
     except ImageError as error:
         return DecodedCase(case, "unreadable", str(error))
     size = case.size or (height, width)
-    masks, rescued = region_masks(case, size, findings)
-    return DecodedCase(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, rescued, size)
+    masks, sub_pixel = region_masks(case, size, findings)
+    return DecodedCase(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, sub_pixel, size)
 
 
 def region_masks(
     case: Case, size: tuple[int, int], findings: Iterable[str]
 ) -> tuple[dict[str, NDArray[np.uint8]], frozenset[str]]:
     """The non-empty regions of `findings`, drawn on a native grid of `size`, as packed bits uint8 [224, 28], and which
-    of them were rescued. Raises DataError when a region cannot be drawn."""
+    of them are sub-pixel. Raises DataError when a region cannot be drawn."""
     from ...metrics_gpu.sweep.masks import pack_masks
     from ..datasets.regions import region_grid
 
     masks: dict[str, NDArray[np.uint8]] = {}
-    rescued: set[str] = set()
+    sub_pixel: set[str] = set()
     for finding in findings:
         region = case.regions.get(finding)
         if region is None:
             continue
         try:
-            mask, was_rescued = region_grid(region, *size, GRID)
+            mask, vanished = region_grid(region, *size, GRID)
         except DataError as error:
             raise DataError(f"The region of '{finding}' in {case.image} cannot be drawn: {error}") from error
         if mask.any():
             masks[finding] = pack_masks(mask[None])[0]
-            if was_rescued:
-                rescued.add(finding)
-    return masks, frozenset(rescued)
+            if vanished:
+                sub_pixel.add(finding)
+    return masks, frozenset(sub_pixel)

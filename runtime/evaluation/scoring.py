@@ -66,7 +66,7 @@ class ResultRow:
     argmax: int | None = None
     hit: bool | None = None
     degenerate: bool | None = None
-    rescued: bool | None = None
+    sub_pixel: bool | None = None
     area: NDArray[np.int32] | None = None
     overlap: NDArray[np.int32] | None = None
     saliency: NDArray[np.float32] | None = None
@@ -137,10 +137,10 @@ def fill_rows(
         for row, positive, negative in zip(mine, queries.positive, queries.negative, strict=True):
             row.logit = prompt_mean(logits[index, positive])
             row.logit_negative = prompt_mean(logits[index, negative]) if negative.size else None
-            row.region_area, row.rescued = 0, False
+            row.region_area, row.sub_pixel = 0, False
             if row.finding in decoded.masks:
                 saliency = next(rest)
-                row.rescued = row.finding in decoded.rescued
+                row.sub_pixel = row.finding in decoded.sub_pixel
                 row.keep(decoded.masks[row.finding], decoded.frame, saliency)
                 pairs.append(Pair(row, decoded, saliency))
         rows.append(mine)

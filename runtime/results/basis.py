@@ -148,7 +148,7 @@ class SharedRows:
             counts=counts,
             image_of=self.image_of,
             class_of=self.class_of,
-            rescued=np.zeros(len(counts), np.bool_),  # not asked of a part
+            sub_pixel=np.zeros(len(counts), np.bool_),  # not asked of a part
         )
         hits = None if scored.hits is None else scored.hits[pairs]
         return part, replace(scored, counts=counts, image_of=self.image_of, class_of=self.class_of, hits=hits)

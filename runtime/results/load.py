@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
 from .run_directory import read_run
-from .schema import THRESHOLD_COUNT, result_schema
+from .schema import THRESHOLD_COUNT, result_schema, stored_columns, under_new_names
 from .storage import stored_key
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ _COLUMNS = (
     "argmax",
     "hit",
     "degenerate",
-    "rescued",
+    "sub_pixel",
     "area",
     "overlap",
 )
 # An evaluation reads no more of a finished file than its footer, so it would take a damaged one over as it is.
 _AGAIN = "delete that file and run the same eval command again"
-_OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "rescued")  # what a pair with `area` must have
+_OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "sub_pixel")  # what a pair with `area` must have
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class CellRows:
     say. Of the N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 where the dataset
     does not say; logits float32 [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P
     pairs with a region: counts, image_of intp [P] (which of the N images), class_of intp [P] (index into `findings`)
-    and rescued bool [P].
+    and sub_pixel bool [P].
     """
 
     model: str
@@ -71,7 +71,7 @@ class CellRows:
     counts: Counts
     image_of: NDArray[np.intp]
     class_of: NDArray[np.intp]
-    rescued: NDArray[np.bool_]
+    sub_pixel: NDArray[np.bool_]
 
     @property
     def scored(self) -> bool:
@@ -191,7 +191,7 @@ def _read_table(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) ->
     import pyarrow.parquet as pq
 
     with _reading(path):
-        table = pq.read_table(path, columns=list(columns))
+        table = under_new_names(pq.read_table(path, columns=stored_columns(path, columns)))
         fault = _fault(table, entry)
         if fault:
             raise RunError(f"{path} is damaged: {fault}; {_AGAIN}.")
@@ -277,7 +277,7 @@ def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:
         ),
         image_of=places // each,
         class_of=places % each,
-        rescued=pairs["rescued"].to_numpy(),
+        sub_pixel=pairs["sub_pixel"].to_numpy(),
     )
 
 

@@ -12,7 +12,7 @@ from ...engines.errors import RunError
 from .cell_key import changed_ingredients, digest_of
 from .outcome import RunOutcome, kept_line
 from .run_directory import RunDirectory, read_run
-from .schema import result_schema
+from .schema import result_schema, under_new_names
 from .shards import Shard
 from .storage import KEY_FIELD, CellFiles, stored_key, write_table
 
@@ -195,6 +195,6 @@ def _chunks(source: Path, entry: Mapping[str, Any]) -> Iterator[Any]:
             if file.metadata.num_rows != entry["cases"] * len(entry["findings"]):
                 raise _Unmergeable(f"{source} does not hold {entry['cases']} cases; {_AGAIN}")
             for group in range(file.num_row_groups):
-                yield file.read_row_group(group)
+                yield under_new_names(file.read_row_group(group))
     except (OSError, pa.ArrowException) as error:
         raise _Unmergeable(f"{source} cannot be read ({error}); {_AGAIN}") from error

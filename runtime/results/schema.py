@@ -24,7 +24,9 @@ counts to about 300: 1.1 kB a pair in the file, so that 12,601 cases with 6,000 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from ...metrics_gpu.sweep.masks import GRID as _SIZE
 from ...metrics_gpu.sweep.thresholds import LEVELS as THRESHOLD_COUNT
@@ -32,11 +34,37 @@ from ...metrics_gpu.sweep.thresholds import LEVELS as THRESHOLD_COUNT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["GRID", "RESULT_VERSION", "STATUSES", "THRESHOLD_COUNT", "result_schema"]
+__all__ = [
+    "GRID",
+    "RESULT_VERSION",
+    "STATUSES",
+    "THRESHOLD_COUNT",
+    "result_schema",
+    "stored_columns",
+    "under_new_names",
+]
 
-RESULT_VERSION = 2
+RESULT_VERSION = 3
 GRID = _SIZE[0]
 STATUSES = ("ok", "missing", "unreadable")
+
+
+_FORMER: Final = {"sub_pixel": "rescued"}
+"""Column -> what version 2 called it. Its rows are the same otherwise, and are read."""
+
+
+def stored_columns(path: Path, columns: Sequence[str]) -> list[str]:
+    """What the result file `path` calls these columns. Raises OSError and Arrow's errors."""
+    import pyarrow.parquet as pq
+
+    names = pq.read_schema(path).names
+    return [name if name in names else _FORMER.get(name, name) for name in columns]
+
+
+def under_new_names(table: pa.Table) -> pa.Table:
+    """A table of a result file of any version with the column names of this one."""
+    new = {old: name for name, old in _FORMER.items()}
+    return table.rename_columns([new.get(name, name) for name in table.column_names])
 
 
 def result_schema(metadata: dict[str, str] | None = None) -> pa.Schema:
@@ -60,7 +88,7 @@ def result_schema(metadata: dict[str, str] | None = None) -> pa.Schema:
             pa.field("argmax", pa.int32()),
             pa.field("hit", pa.bool_()),
             pa.field("degenerate", pa.bool_()),
-            pa.field("rescued", pa.bool_()),
+            pa.field("sub_pixel", pa.bool_()),
             pa.field("area", counts),
             pa.field("overlap", counts),
             pa.field("saliency", pa.list_(pa.float32())),

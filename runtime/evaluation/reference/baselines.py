@@ -92,8 +92,8 @@ def draw_case(case: Case, findings: Sequence[str]) -> DecodedCase:
             size = image_size(case.image)
         except ImageError as error:
             return DecodedCase(case, "unreadable", str(error))
-    masks, rescued = region_masks(case, size, findings)
-    return DecodedCase(case, "ok", masks=masks, rescued=rescued, size=size)
+    masks, sub_pixel = region_masks(case, size, findings)
+    return DecodedCase(case, "ok", masks=masks, sub_pixel=sub_pixel, size=size)
 
 
 def baseline_rows(
@@ -123,9 +123,9 @@ def drawn_rows(drawn: DecodedCase, findings: Sequence[str]) -> list[ResultRow]:
     """The rows of a drawn case without a score: what is known of it and of its regions."""
     rows = empty_rows(drawn, findings)
     for row in rows if drawn.status == "ok" else []:
-        row.region_area, row.rescued = 0, False
+        row.region_area, row.sub_pixel = 0, False
         if row.finding in drawn.masks:
-            row.rescued = row.finding in drawn.rescued
+            row.sub_pixel = row.finding in drawn.sub_pixel
             row.keep(drawn.masks[row.finding], drawn.frame)
     return rows
 

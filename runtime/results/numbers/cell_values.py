@@ -226,7 +226,7 @@ def cell_values(
         cross_fitted=_without_fixed(found["cross_fitted"], pairs),
         recognition=recognised["recognition"],
         pair=recognised["pair"],
-        sub_pixel=tuple(int(cell.rescued[cell.class_of == index].sum()) for index in range(len(cell.findings))),
+        sub_pixel=tuple(int(cell.sub_pixel[cell.class_of == index].sum()) for index in range(len(cell.findings))),
         dice_curve=_mean_dice_curve(pairs),
         family=str(cell.entry.get("model_family", "")),
         reader=reader,

@@ -42,8 +42,8 @@ def floor(dataset: Dataset, digits: int = 3) -> tuple[str, str, int]:
         for finding, region in case.regions.items():
             key = id(region), finding  # rows of an image share its region; both live as long as the dataset
             if key not in known:
-                grid, rescued = region_grid(region, *case.size)
-                assert grid.any() and not rescued
+                grid, sub_pixel = region_grid(region, *case.size)
+                assert grid.any() and not sub_pixel
                 known[key] = sweep(np.ones((1, 1, 1), np.float32), grid[None])
             parts.append(known[key])
             group.append(dataset.classes.index(finding))
@@ -129,7 +129,7 @@ def test_counts_of_chestxray14(annotations: Path, shared: Path) -> None:
     dataset = open_dataset("chestxray14", annotations / "nih_cxr14", images=shared / "data/images/nih_cxr14")
     found = audit(dataset)
     assert found.is_official and len(found.checks) == 19 and all(check.passed for check in found.checks)
-    assert (found.images_present, found.pairs, found.boxes, found.rescued, found.degenerate) == (12, 984, 984, 0, 0)
+    assert (found.images_present, found.pairs, found.boxes, found.sub_pixel, found.degenerate) == (12, 984, 984, 0, 0)
     assert Counter(len(case.regions) for case in dataset.cases()) == {1: 787, 2: 83, 3: 9, 4: 1}
     mean = {"Atelectasis": (3.18, 1.86), "Cardiomegaly": (17.54, 17.06), "Effusion": (6.84, 5.54),
             "Infiltrate": (9.64, 5.64), "Mass": (4.22, 1.46), "Nodule": (0.51, 0.45), "Pneumonia": (9.40, 5.68),
@@ -222,6 +222,6 @@ def test_counts_of_the_whole_label_file_and_list(annotations: Path) -> None:
     native = np.array([region.mask(1024, 1024).mean() for region in positive])
     grids = [region_grid(region, 1024, 1024) for region in positive]
     share = np.array([grid.mean() for grid, _ in grids])
-    assert not any(rescued for _, rescued in grids)
+    assert not any(sub_pixel for _, sub_pixel in grids)
     assert f"{native.mean():.3%} {share.mean():.3%} {np.median(native):.2%}" == "11.964% 11.972% 9.06%"
     assert f"{(2 * share / (1 + share)).mean():.3%}" == "20.199%"

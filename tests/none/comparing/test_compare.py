@@ -50,7 +50,7 @@ def shaken(seed: int, rows: list[ResultRow]) -> list[ResultRow]:
     for row in kept:
         if row.case_id == "c12":
             row.status, row.reason, row.logit, row.region_area = "unreadable", "broken", None, None
-            row.area = row.overlap = row.hit = row.argmax = row.degenerate = row.rescued = None
+            row.area = row.overlap = row.hit = row.argmax = row.degenerate = row.sub_pixel = None
         if row.logit is not None:
             row.logit = np.float32(row.logit + rng.normal())
         if row.area is not None and row.case_id == "c20":

@@ -62,7 +62,7 @@ def test_every_count_of_a_small_dataset(tmp_path: Path) -> None:
     assert found.unknown == {"Disc": 0, "Bar": 1}
     assert found.boxes == 6 and found.boxes_per_class == {"Disc": 4, "Bar": 2}
     # Outside the image: one; without area: one. No grid point meets the pixel (1, 1) and column 10 of 2000 x 3000.
-    assert found.degenerate == 2 and found.rescued == 2 and found.regions_unchecked == 0
+    assert found.degenerate == 2 and found.sub_pixel == 2 and found.regions_unchecked == 0
     assert "covers no pixel" in found.degenerate_regions[0] and "has no area" in found.degenerate_regions[1]
     assert found.unknown_classes == {"9": 1} and found.notes == {"degenerate": 1, "unknown_class": 1}
     assert found.is_official is None and not found.checks and not found.passed
@@ -162,7 +162,7 @@ def test_counts_of_the_official_test_set(shared: Path) -> None:
     found = audit(DATASETS.load("chestxdet10")(folder, images=shared / "data/images/chestxdet10"))
     assert found.is_official and all(check.passed for check in found.checks) and len(found.checks) == 23
     assert (found.images_expected, found.without_finding, found.pairs, found.boxes) == (542, 83, 966, 1476)
-    assert found.degenerate == 0 and found.rescued == 0 and not found.unknown_classes
+    assert found.degenerate == 0 and found.sub_pixel == 0 and not found.unknown_classes
     assert found.images_missing == 542 - 6 or found.images_present >= 6
 
 

@@ -73,14 +73,14 @@ def test_boxes_reach_the_grid_as_their_mask_does(
     boxes: list[tuple[float, float, float, float]], height: int, width: int, grid: int
 ) -> None:
     region = Boxes(tuple(boxes))
-    found, rescued = region_grid(region, height, width, grid)
+    found, sub_pixel = region_grid(region, height, width, grid)
     general, also = region_grid(Drawn(region.mask(height, width)), height, width, grid)
     np.testing.assert_array_equal(found, general)
-    assert rescued == also
+    assert sub_pixel == also
     native = painted(boxes, height, width)
     direct = sampled(native, grid)
-    assert rescued == (bool(native.any()) and not direct.any())
-    if not rescued:
+    assert sub_pixel == (bool(native.any()) and not direct.any())
+    if not sub_pixel:
         np.testing.assert_array_equal(found, direct)
 
 
@@ -90,8 +90,8 @@ def test_boxes_on_large_images(data: st.DataObject, height: int, width: int) -> 
     row, column = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
     region = Boxes.from_sizes([(column, row, data.draw(st.integers(1, 900)), data.draw(st.integers(1, 900)))])
     mask = region.mask(height, width)
-    found, rescued = region_grid(region, height, width)
-    if rescued:
+    found, sub_pixel = region_grid(region, height, width)
+    if sub_pixel:
         assert found.sum() == 1
     else:
         np.testing.assert_array_equal(found, mask[np.arange(224) * height // 224][:, np.arange(224) * width // 224])
@@ -100,34 +100,34 @@ def test_boxes_on_large_images(data: st.DataObject, height: int, width: int) -> 
 def test_one_pixel_of_a_large_image_becomes_exactly_one_pixel() -> None:
     for row, column in ((0, 0), (1999, 2999), (1234, 777), (9, 14)):
         region = Boxes.from_sizes([(column, row, 1, 1)])
-        found, rescued = region_grid(region, 2000, 3000)
+        found, sub_pixel = region_grid(region, 2000, 3000)
         assert found.sum() == 1
         expected = (row * 224 // 2000, column * 224 // 3000)
-        if rescued:
+        if sub_pixel:
             assert found[expected]
     assert region_grid(Boxes.from_sizes([(1, 1, 1, 1)]), 2000, 3000)[1]
 
 
 def test_a_mask_of_1024_pixels_through_the_floor_rule() -> None:
     mask = np.random.default_rng(0).random((1024, 1024)) < 0.5
-    found, rescued = region_grid(Drawn(mask), 1024, 1024)
+    found, sub_pixel = region_grid(Drawn(mask), 1024, 1024)
     index = [int(i * 1024 / 224) for i in range(224)]
     np.testing.assert_array_equal(found, mask[index][:, index])
-    assert not rescued
+    assert not sub_pixel
 
 
 def test_a_rescued_region_stands_where_its_centroid_is() -> None:
     # Rows 1 and 3 of 20, seen through a grid of 4 (rows 0, 5, 10, 15): nothing is met, the centroid is row 2.5 -> 0.
     mask = np.zeros((20, 20), bool)
     mask[1, 6], mask[3, 8] = True, True
-    found, rescued = region_grid(Drawn(mask), 20, 20, 4)
-    assert rescued and found.sum() == 1 and found[0, 1]
+    found, sub_pixel = region_grid(Drawn(mask), 20, 20, 4)
+    assert sub_pixel and found.sum() == 1 and found[0, 1]
 
 
 def test_an_empty_region_stays_empty_and_is_not_rescued() -> None:
     for region in (Boxes(()), Boxes(((50, 50, 60, 60),)), Drawn(np.zeros((20, 20), bool))):
-        found, rescued = region_grid(region, 20, 20)
-        assert not found.any() and not rescued
+        found, sub_pixel = region_grid(region, 20, 20)
+        assert not found.any() and not sub_pixel
 
 
 @given(st.lists(st.booleans(), min_size=12, max_size=12))

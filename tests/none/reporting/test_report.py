@@ -304,9 +304,9 @@ def test_coverage_counts_everything(run: Path) -> None:
     data, tables, _ = report(run)
     rows = {texts(row)[:2]: texts(row)[2:] for row in tables["Coverage"].rows}
     kad = [row for row in random_rows(1) if row.area is not None]
-    degenerate, rescued = sum(bool(row.degenerate) for row in kad), sum(bool(row.rescued) for row in kad)
-    assert degenerate and rescued
-    counts = ("30", "15", "1", "1", str(len(kad)), "0", str(degenerate), str(rescued))
+    degenerate, sub_pixel = sum(bool(row.degenerate) for row in kad), sum(bool(row.sub_pixel) for row in kad)
+    assert degenerate and sub_pixel
+    counts = ("30", "15", "1", "1", str(len(kad)), "0", str(degenerate), str(sub_pixel))
     assert rows["kad", "The one"] == (*counts, "numpy fp32", "default", "done")
     assert rows["clip", "The two"][-1] == "failed: it broke"
     assert rows["toy", "The two"][-1].startswith("not finished")

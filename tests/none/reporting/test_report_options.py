@@ -35,7 +35,7 @@ def swept_rows(name: str = "default", seed: int = 3) -> list[ResultRow]:
     for index in range(24):
         for finding in CLASSES[:2]:
             row = ResultRow(f"c{index}", f"p{index // 2}", finding, "ok", None, int(rng.random() < 0.8))
-            row.logit, row.region_area, row.rescued = np.float32(rng.normal()), 0, False
+            row.logit, row.region_area, row.sub_pixel = np.float32(rng.normal()), 0, False
             low = (rng.integers(0, 5, (1, 4, 4)) / 50).astype(np.float32)
             if index == 5:
                 low[:] = 0.02
@@ -418,7 +418,7 @@ def test_what_was_claimed_too_broadly_does_happen(tmp_path: Path) -> None:
         low[0, 5:9, 5:9] = 1.0
         if not index % 2:
             low[0, :, :6] = 1.0
-        row = ResultRow(f"c{index}", f"p{index}", "Mass", "ok", None, 1, logit=np.float32(0), rescued=False)
+        row = ResultRow(f"c{index}", f"p{index}", "Mass", "ok", None, 1, logit=np.float32(0), sub_pixel=False)
         row.take(sweep(low, mask), 0)
         row.keep(pack_masks(mask)[0], (0.0, 0.0, 1.0, 1.0), low[0])
         rows.append(row)

@@ -70,7 +70,7 @@ def test_rows_are_what_a_plain_loop_computes(world: World, bundle: Path, data: D
         counts = reference_sweep(saliency[0, query : query + 1], mask[None])
         assert (row["area"], row["overlap"]) == (counts.area[0].tolist(), counts.overlap[0].tolist())
         assert row["region_area"] == mask.sum() and row["argmax"] == counts.argmax[0]
-        assert (row["hit"], row["degenerate"], row["rescued"]) == (counts.hit[0], False, False)
+        assert (row["hit"], row["degenerate"], row["sub_pixel"]) == (counts.hit[0], False, False)
     assert sum(row["area"] is not None for row in rows) == 7 + 5
 
 
