@@ -3,9 +3,10 @@
 material     finished cells with their patients, ready to be resampled
 outcome      what a study found, and the files it is written to
 writing      how its numbers stand in tables
+figures/     its drawings
 kept_maps    the maps a run keeps, or why it keeps none
 variants     cells of the same images and classes side by side: prompt sets, resolutions
-differences  what differs between variants, on the pairs they share
+differences  their values and differences as rows; side_by_side: as tables
 
 thresholds   how much the score depends on the threshold, and what delta Dice is
 correlation  does recognition predict grounding

@@ -15,7 +15,7 @@ from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.statistics.bootstrap import percentile_interval
 from ...metrics_gpu.statistics.class_means import class_means
 from ..tables.table import Column, Item, Table
-from .calibration_figure import draw_calibration
+from .figures.calibration import draw_calibration
 from .material import Material, StudyCell
 from .outcome import Outcome, Rows, drawn
 from .quantiles import quantile_counts

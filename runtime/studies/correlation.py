@@ -13,7 +13,7 @@ from ...metrics_gpu.recognition.scores import recognition
 from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.correlation import Correlation, correlation, replicated_r2, without_group_means
 from ..tables.table import Column, Item, Table
-from .correlation_figure import draw_correlation
+from .figures.correlation import draw_correlation
 from .material import Material, StudyCell
 from .outcome import Outcome, Rows, drawn
 from .writing import between, limits, number_cell, percent_cell

@@ -10,9 +10,10 @@ from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..comparing.variants import Variants
 from ..tables.table import Column, Item, Table
 from .differences import MEASURES, difference_rows, long_rows, value_rows
+from .figures.differences import draw_differences
 from .material import Material
 from .outcome import Outcome, Rows, drawn
-from .side_by_side import all_stamps, difference_table, draw_differences, value_table
+from .side_by_side import all_stamps, difference_table, value_table
 from .variants import beside, group_variants
 from .writing import percent_cell
 

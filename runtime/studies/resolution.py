@@ -10,9 +10,10 @@ from ...engines.errors import RunError
 from ...metrics_gpu.grounding.strata import strata_of
 from ..comparing.variants import Variant
 from .differences import difference_rows, long_rows, value_rows
+from .figures.differences import draw_differences
 from .material import PIXELS, Material
 from .outcome import Outcome, drawn
-from .side_by_side import all_stamps, difference_table, draw_differences, value_table
+from .side_by_side import all_stamps, difference_table, value_table
 from .variants import beside, group_variants
 
 __all__ = ["study_resolution"]

@@ -1,4 +1,4 @@
-"""Tables and the drawing of variants side by side, for the studies of prompts and of resolution."""
+"""Tables of variants side by side, for the studies of prompts and of resolution."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..comparing.variants import Variants
-from ..reporting.figures.figure import Figure, drawing_style, finish
-from ..reporting.figures.style import GREY, looks, write_stamps
 from ..tables.table import Column, Item, Table
 from .differences import MEASURES
 from .outcome import Rows
 from .writing import CROSS_FITTED, IN_SAMPLE, between, number_cell, percent_cell
 
-__all__ = ["all_stamps", "difference_table", "draw_differences", "value_table"]
+__all__ = ["all_stamps", "difference_table", "value_table"]
 
 
 def all_stamps(groups: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -70,35 +68,3 @@ def difference_table(rows: Rows, kind: str, title: str, stamps: tuple[str, ...],
         CROSS_FITTED,
     )
     return Table(title, tuple(map(Column, columns)), body, stamps, notes, "differences")
-
-
-def draw_differences(name: str, title: str, rows: Rows, stamps: tuple[str, ...]) -> list[Figure]:
-    """Differences as points with intervals, a line each. Raises MissingExtraError without matplotlib."""
-    if not rows:
-        return []
-    with drawing_style(name):
-        from matplotlib.figure import Figure as Drawing
-
-        drawing = Drawing(figsize=(6.0, 0.9 + 0.26 * len(rows)), layout="constrained")
-        axes = drawing.add_subplot()
-        look = looks(list(dict.fromkeys(str(row["model"]) for row in rows)))
-        for place, row in enumerate(rows):
-            ends, own = between(row, "difference"), look[str(row["model"])]
-            if ends is not None:
-                axes.plot([100 * end for end in ends], [place, place], color=own.colour, linewidth=1)
-            axes.plot([100 * row["difference"]], [place], own.mark, color=own.colour)
-        names = [_line_name(row) for row in rows]
-        axes.set_yticks(range(len(rows)), names)
-        axes.invert_yaxis()
-        axes.axvline(0, color=GREY, linewidth=0.6)
-        axes.set_xlabel("difference from the reference, percentage points")
-        write_stamps(drawing, stamps)
-        counted = "; ".join(
-            f"{text} against {row['reference']}, n = {row['n']}" for text, row in zip(names, rows, strict=True)
-        )
-        return [finish(drawing, name, title, f"Paired differences with bootstrap intervals over patients: {counted}.")]
-
-
-def _line_name(row: Mapping[str, Any]) -> str:
-    where = f", {row['stratum']}" if row.get("stratum", "mean") != "mean" else ""
-    return f"{row['variant']}, {row['dataset']}{where}"

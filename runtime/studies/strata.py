@@ -15,9 +15,9 @@ from ...metrics_gpu.statistics.bootstrap import Draws, Interval, percentile_inte
 from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ...metrics_gpu.sweep.counts import Counts
 from ..tables.table import Cell, Column, Item, Table
+from .figures.strata import draw_strata
 from .material import PIXELS, Material, StudyCell
 from .outcome import Outcome, Rows, drawn
-from .strata_figure import draw_strata
 from .writing import CROSS_FITTED, IN_SAMPLE, between, limits, percent_cell
 
 __all__ = ["study_strata"]

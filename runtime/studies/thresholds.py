@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..tables.table import Column, Item, Table
+from .figures.thresholds import draw_thresholds
 from .material import Material
 from .outcome import Outcome, Rows, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas
-from .threshold_figures import draw_thresholds
 from .writing import CROSS_FITTED, IN_SAMPLE, between, number_cell, percent_cell, points_cell
 
 __all__ = ["study_thresholds"]

@@ -3,50 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ..reporting.figures.figure import Figure, drawing_style, finish
-from ..reporting.figures.style import GREY, looks, write_stamps
-from .material import Material
-from .outcome import Rows
+from ...reporting.figures.figure import Figure
+from ...reporting.figures.style import looks
+from ..material import Material
+from ..outcome import Rows
+from ..writing import between
+from .canvas import canvas, span
 
 __all__ = ["draw_thresholds"]
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """A curve of the study: its rows, their columns along and up, and what it is called."""
+
+    name: str
+    x: str
+    y: str
+    title: str
+    along: str
+    up: str
+
+
+_CURVES = (
+    _Curve("curves", "tau", "dice", "Dice by threshold", "threshold tau", "Dice, percent"),
+    _Curve(
+        *("reliability", "saliency", "inside", "Reliability of the saliency"),
+        *("normalised saliency", "pixels inside the region, percent"),
+    ),
+)
 
 
 def draw_thresholds(rows: Mapping[str, Rows], material: Material) -> list[Figure]:
     """All drawings of the study. Raises MissingExtraError without matplotlib."""
     figures = [_delta(rows["delta_dice"], material)]
-    for name, x, y, title, words in (
-        ("curves", "tau", "dice", "Dice by threshold", "Dice, percent"),
-        ("reliability", "saliency", "inside", "Reliability of the saliency", "pixels inside the region, percent"),
-    ):
-        used = [row for row in rows[name] if row["class"] == "mean"]
+    for curve in _CURVES:
+        used = [row for row in rows[curve.name] if row["class"] == "mean"]
         if used:
-            figures.append(_panels(name, used, x, y, title, words, material))
+            figures.append(_panels(curve, used, material))
     return figures
 
 
 def _delta(rows: Rows, material: Material) -> Figure:
-    name, title = "delta-dice", "Delta Dice per model"
-    with drawing_style(name):
-        drawing, (axes,) = _canvas(1, 5.0, 1.0 + 0.35 * max(len(rows), 2))
-        look = looks(material.models)
+    look = looks(material.models)
+    with canvas("delta-dice", 5.0, 1.0 + 0.35 * max(len(rows), 2)) as sheet:
+        (axes,) = sheet.panels
         for place, row in enumerate(rows):
             for mark, offset, fill in (("best", -0.15, True), ("cross_fitted", 0.15, False)):
                 value = row[f"delta_{mark}_points"]
                 if value is None:
                     continue
-                low, high = row[f"delta_{mark}_points_low"], row[f"delta_{mark}_points_high"]
                 colour = look[row["model"]].colour
-                if low is not None:
-                    axes.plot([low, high], [place + offset] * 2, color=colour, linewidth=1)
+                span(axes, between(row, f"delta_{mark}_points"), place + offset, color=colour, linewidth=1)
                 face = colour if fill else "white"
                 axes.plot([value], [place + offset], look[row["model"]].mark, color=colour, markerfacecolor=face)
-        axes.set_yticks(range(len(rows)), [row["model"] for row in rows])
-        axes.invert_yaxis()
-        axes.axvline(0, color=GREY, linewidth=0.6)
-        axes.set_xlabel("delta Dice, percentage points (filled: in-sample; open: cross-fitted)")
-        write_stamps(drawing, material.stamps)
+        label = "delta Dice, percentage points (filled: in-sample; open: cross-fitted)"
+        sheet.lines([row["model"] for row in rows], label)
         caption = "; ".join(
             f"{row['model']}: {_number(row['delta_best_points'])} in-sample, "
             f"{_number(row['delta_cross_fitted_points'])} cross-fitted, "
@@ -56,21 +71,21 @@ def _delta(rows: Rows, material: Material) -> Figure:
         words = (
             "Mean over datasets with bootstrap intervals; cross-fitted: threshold from the other half of the patients."
         )
-        return finish(drawing, name, title, f"{words} {caption}.")
+        return sheet.finished("Delta Dice per model", f"{words} {caption}.", material.stamps)
 
 
-def _panels(name: str, rows: Rows, x: str, y: str, title: str, words: str, material: Material) -> Figure:
+def _panels(curve: _Curve, rows: Rows, material: Material) -> Figure:
     """One panel per dataset, one line per model with its band."""
     datasets = [d for d in material.datasets if any(row["dataset"] == d for row in rows)]
     look = looks(material.models)
-    with drawing_style(name):
-        drawing, panels = _canvas(len(datasets), 3.0, 2.6)
+    fields = (curve.y, f"{curve.y}_low", f"{curve.y}_high")
+    with canvas(curve.name, 3.0, 2.6, len(datasets)) as sheet:
         named: set[str] = set()
         counted: list[str] = []
-        for dataset, axes in zip(datasets, panels, strict=True):
+        for dataset, axes in zip(datasets, sheet.panels, strict=True):
             for model, line in _lines(rows, dataset):
-                places, colour = [row[x] for row in line], look[model].colour
-                value, low, high = ([_percent(row[field]) for row in line] for field in (y, f"{y}_low", f"{y}_high"))
+                places, colour = [row[curve.x] for row in line], look[model].colour
+                value, low, high = ([_percent(row[field]) for row in line] for field in fields)
                 axes.plot(places, value, color=colour, linewidth=1.2, label=None if model in named else model)
                 named.add(model)
                 counted.append(f"{model} on {material.title(dataset)}: {line[0]['n']}")
@@ -78,27 +93,16 @@ def _panels(name: str, rows: Rows, x: str, y: str, title: str, words: str, mater
             axes.set_title(material.title(dataset))
             axes.set_xlim(0, 1)
             axes.set_ylim(bottom=0)
-            axes.set_xlabel("threshold tau" if x == "tau" else "normalised saliency")
-            axes.set_ylabel(words)
-        drawing.legend(loc="outside lower center", ncols=min(len(named), 4), frameon=False, fontsize=7)
-        write_stamps(drawing, material.stamps)
+            axes.set_xlabel(curve.along)
+            axes.set_ylabel(curve.up)
         words = "mean over the classes of each dataset, with pointwise bootstrap bands"
-        caption = f"{title}: {words}. Pairs: {'; '.join(counted)}."
-        return finish(drawing, name, title, caption)
+        caption = f"{curve.title}: {words}. Pairs: {'; '.join(counted)}."
+        return sheet.finished(curve.title, caption, material.stamps, legend=min(len(named), 4))
 
 
 def _lines(rows: Rows, dataset: str) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
     for model in dict.fromkeys(row["model"] for row in rows if row["dataset"] == dataset):
         yield model, [row for row in rows if row["dataset"] == dataset and row["model"] == model]
-
-
-def _canvas(panels: int, width: float, height: float) -> tuple[Any, list[Any]]:
-    from matplotlib.figure import Figure as Drawing
-
-    across = min(panels, 3)
-    down = -(-panels // across)
-    drawing = Drawing(figsize=(width * across, height * down), layout="constrained")
-    return drawing, [drawing.add_subplot(down, across, place + 1) for place in range(panels)]
 
 
 def _percent(value: float | None) -> float:

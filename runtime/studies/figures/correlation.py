@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..reporting.figures.figure import Figure, drawing_style, finish
-from ..reporting.figures.style import GREY, looks, write_stamps
-from .material import Material
-from .outcome import Rows
-from .writing import between
+from ...reporting.figures.figure import Figure
+from ...reporting.figures.style import GREY, looks
+from ..material import Material
+from ..outcome import Rows
+from ..writing import between
+from .canvas import canvas, span
 
 __all__ = ["draw_correlation"]
 
@@ -26,12 +27,9 @@ def draw_correlation(points: Rows, rows: Rows, material: Material) -> list[Figur
 
 
 def _scatter(name: str, title: str, points: Rows, line: Mapping[str, Any], material: Material) -> Figure:
-    from matplotlib.figure import Figure as Drawing
-
     look = looks(material.models)
-    with drawing_style(name):
-        drawing = Drawing(figsize=(4.6, 3.6), layout="constrained")
-        axes = drawing.add_subplot()
+    with canvas(name, 4.6, 3.6) as sheet:
+        (axes,) = sheet.panels
         if line["slope"] is not None:
             ends = [min(row["auc"] for row in points), max(row["auc"] for row in points)]
             heights = [100 * (line["intercept"] + line["slope"] * end) for end in ends]
@@ -40,18 +38,14 @@ def _scatter(name: str, title: str, points: Rows, line: Mapping[str, Any], mater
         for row in points:
             x, y, model = 100 * row["auc"], 100 * row["pointing"], row["model"]
             colour, mark = look[model].colour, look[model].mark
-            for field, along in (("auc", True), ("pointing", False)):
-                ends_of = between(row, field)
-                if ends_of is not None:
-                    low, high = 100 * ends_of[0], 100 * ends_of[1]
-                    place = ([low, high], [y, y]) if along else ([x, x], [low, high])
-                    axes.plot(*place, color=colour, linewidth=0.7, alpha=0.6)
+            for field, place in (("auc", y), ("pointing", x)):
+                limits = between(row, field)
+                percent = None if limits is None else [100 * end for end in limits]
+                span(axes, percent, place, upright=field == "pointing", color=colour, linewidth=0.7, alpha=0.6)
             axes.plot([x], [y], mark, color=colour, label=None if model in named else model)
             named.add(model)
         axes.set_xlabel("mean AUC, percent")
         axes.set_ylabel("mean pointing, percent")
-        drawing.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=7)
-        write_stamps(drawing, material.stamps)
         r2 = "R² is not defined" if line["r2"] is None else f"R² = {line['r2']:.2f}"
         caption = f"{len(points)} points, {r2}; bars are bootstrap intervals over patients, the line is least squares."
-        return finish(drawing, name, title, caption)
+        return sheet.finished(title, caption, material.stamps, legend=3)

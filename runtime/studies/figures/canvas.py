@@ -1,0 +1,62 @@
+"""What every drawing of a study begins and ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...reporting.figures.figure import Figure, drawing_style, finish
+from ...reporting.figures.style import GREY, write_stamps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+__all__ = ["Canvas", "canvas", "span"]
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """A drawing with its panels, at most three abreast."""
+
+    name: str
+    drawing: Drawing
+    panels: Sequence[Axes]
+
+    def lines(self, names: Sequence[str], label: str) -> Axes:
+        """The first panel with a name for each line, the first on top, and a grey line at 0."""
+        axes = self.panels[0]
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.axvline(0, color=GREY, linewidth=0.6)
+        axes.set_xlabel(label)
+        return axes
+
+    def finished(self, title: str, caption: str, stamps: Sequence[str], legend: int = 0) -> Figure:
+        """The figure, its stamps above; legend: how many names stand in a line below the panels, 0 for no legend."""
+        if legend:
+            self.drawing.legend(loc="outside lower center", ncols=legend, frameon=False, fontsize=7)
+        write_stamps(self.drawing, stamps)
+        return finish(self.drawing, self.name, title, caption)
+
+
+@contextmanager
+def canvas(name: str, width: float, height: float, panels: int = 1) -> Iterator[Canvas]:
+    """An empty drawing in the style of the reports; width, height: of a panel. Raises MissingExtraError without
+    matplotlib."""
+    with drawing_style(name):
+        from matplotlib.figure import Figure as Drawing
+
+        across = min(panels, 3)
+        down = -(-panels // across)
+        drawing = Drawing(figsize=(width * across, height * down), layout="constrained")
+        yield Canvas(name, drawing, [drawing.add_subplot(down, across, place + 1) for place in range(panels)])
+
+
+def span(axes: Axes, ends: Sequence[float] | None, place: float, *, upright: bool = False, **look: Any) -> None:
+    """The line of an interval at a `place` of the other axis; nothing where there is none."""
+    if ends is not None:
+        low_high, fixed = [ends[0], ends[1]], [place, place]
+        axes.plot(*((fixed, low_high) if upright else (low_high, fixed)), **look)
