@@ -4,59 +4,40 @@ from __future__ import annotations
 
 from .grounding.curves import dice_curves, iou_curves, pointing_hits
 from .grounding.options import GroundingOptions
-from .grounding.pairs import Pairs, Search
-from .grounding.protocols import PROTOCOLS, Protocol, protocol
-from .grounding.scores import Grounding, GroundingScores, grounding, groundings
+from .grounding.pairs import Pairs
+from .grounding.protocols import PROTOCOLS, protocol
+from .grounding.scores import grounding
 from .grounding.search import model_levels, patient_halves
-from .grounding.strata import Stratum, size_strata, strata_of
+from .grounding.strata import size_strata, strata_of
 from .grounding.tolerance import region_distance, tolerant_hits, tolerant_share
-from .recognition.delong import AucDifference, AucEstimate, auc_difference, auc_differences, auc_estimate
-from .recognition.scores import ClassRecognition, Recognition, probability, recognition
+from .recognition.delong import auc_differences, auc_estimate
+from .recognition.scores import probability, recognition
 from .statistics.aggregate import macro_mean, micro_mean, percent
 from .statistics.bootstrap import (
     Draws,
-    Interval,
-    Replicates,
     draw_patients,
     patient_index,
     percentile_interval,
-    percentile_intervals,
 )
-from .statistics.correlation import Correlation, correlation
-from .statistics.paired import PairedDifference, holm, paired_difference
+from .statistics.correlation import correlation
+from .statistics.paired import holm, paired_difference
 from .statistics.proportions import wilson_interval
 from .sweep.counts import Counts
-from .sweep.masks import GRID, pack_masks, unpack_masks
-from .sweep.sampling import MODES, Axis, Mode, axis
+from .sweep.masks import pack_masks, unpack_masks
+from .sweep.sampling import MODES, axis
 from .sweep.sweep import sweep
-from .sweep.thresholds import LEVELS, THRESHOLDS, level, threshold_table
+from .sweep.sweeping import Sweeping
+from .sweep.thresholds import THRESHOLDS, level, threshold_table
 
 __all__ = [
-    "GRID",
-    "LEVELS",
     "MODES",
     "PROTOCOLS",
     "THRESHOLDS",
-    "AucDifference",
-    "AucEstimate",
-    "Axis",
-    "ClassRecognition",
-    "Correlation",
     "Counts",
     "Draws",
-    "Grounding",
     "GroundingOptions",
-    "GroundingScores",
-    "Interval",
-    "Mode",
-    "PairedDifference",
     "Pairs",
-    "Protocol",
-    "Recognition",
-    "Replicates",
-    "Search",
-    "Stratum",
-    "auc_difference",
+    "Sweeping",
     "auc_differences",
     "auc_estimate",
     "axis",
@@ -64,7 +45,6 @@ __all__ = [
     "dice_curves",
     "draw_patients",
     "grounding",
-    "groundings",
     "holm",
     "iou_curves",
     "level",
@@ -77,7 +57,6 @@ __all__ = [
     "patient_index",
     "percent",
     "percentile_interval",
-    "percentile_intervals",
     "pointing_hits",
     "probability",
     "protocol",

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sweep.sampling import axis
+from ..sweep.maps import upsampled
 
 __all__ = ["SEARCHED", "TUNED", "iou", "native_map", "otsu_level", "pointing_hit", "segment", "with_filled_holes"]
 
@@ -51,22 +51,10 @@ def native_map(
     frame: (y0, x0, y1, x1), the part of the image the map covers; pixels outside take the minimum of those inside, as
     in the sweep. Raises TypeError for another dtype, ValueError for another shape or a map that is not finite.
     """
-    if not isinstance(saliency, np.ndarray) or saliency.dtype != np.float32:
-        raise TypeError("a saliency map must be a float32 array")
-    if saliency.ndim != 2 or 0 in saliency.shape:
-        raise ValueError(f"a saliency map must have shape [h, w], got {saliency.shape}")
+    found = upsampled(saliency, (height, width), frame)
     if not np.isfinite(saliency).all():
         raise ValueError("the saliency map is not finite")
-    rows = axis(saliency.shape[0], height, frame[0], frame[2])
-    columns = axis(saliency.shape[1], width, frame[1], frame[3])
-    one = np.float32(1)
-    across = saliency[:, columns.lo] * (one - columns.weight) + saliency[:, columns.hi] * columns.weight
-    weight = rows.weight[:, None]
-    resized: NDArray[np.float32] = across[rows.lo] * (one - weight) + across[rows.hi] * weight
-    if not (rows.seen.all() and columns.seen.all()):
-        seen = rows.seen[:, None] & columns.seen
-        resized[~seen] = resized[seen].min() if seen.any() else 0
-    return resized
+    return found.whole(found.values.min() if found.values.size else 0.0)
 
 
 def segment(native: NDArray[np.float32], threshold: float | None = None) -> NDArray[np.bool_]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ..sweep.sampling import Mode
-from ..sweep.sweep import Normalise
+from ..sweep.sweeping import Normalise, Sweeping
 from ..sweep.thresholds import Comparison
 from .options import GroundingOptions
 
@@ -26,7 +26,7 @@ class Protocol:
     """How one source evaluates.
 
     source: whose protocol it is.
-    upsample, normalise, comparison, tau_scale: arguments of `sweep.sweep`; threshold k is tau_scale * k/100, so that a
+    upsample, normalise, comparison, tau_scale: as `Sweeping` has them; threshold k is tau_scale * k/100, so that a
         `best_tau` of the scores, times tau_scale, is in the source's unit.
     fixed_tau: the source's fixed threshold, which is level 50 of the sweep; None if it has none.
     options: of `grounding.grounding`, which also needs the grid's number of pixels where normalise or comparison differ
@@ -52,14 +52,9 @@ class Protocol:
     notes: tuple[str, ...] = ()
 
     @property
-    def sweeping(self) -> dict[str, Any]:
-        """Keyword arguments of `sweep.sweep`."""
-        return {
-            "upsample": self.upsample,
-            "normalise": self.normalise,
-            "comparison": self.comparison,
-            "tau_scale": self.tau_scale,
-        }
+    def sweeping(self) -> Sweeping:
+        """How `sweep.sweep` reads maps."""
+        return Sweeping(self.upsample, self.normalise, self.comparison, self.tau_scale)
 
 
 _ALL: Final = (

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Interval
 
-__all__ = ["AucDifference", "AucEstimate", "auc_difference", "auc_differences", "auc_estimate"]
+__all__ = ["AucDifference", "AucEstimate", "auc_differences", "auc_estimate"]
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,12 @@ def auc_estimate(score: NDArray[np.floating], label: NDArray[np.integer], level:
     return AucEstimate(auc, variance, Interval(max(auc - half, 0.0), min(auc + half, 1.0), level, "delong"))
 
 
-def auc_difference(
-    a: NDArray[np.floating], b: NDArray[np.floating], label: NDArray[np.integer], level: float = 0.95
-) -> AucDifference:
-    """Paired comparison of two scores [N] of the same images.
-
-    Raises ValueError as `auc_estimate`, and if a label value has fewer than two images.
-    """
-    return auc_differences([a, b], label, level)[0, 1]
-
-
 def auc_differences(
     scores: Sequence[NDArray[np.floating]], label: NDArray[np.integer], level: float = 0.95
 ) -> dict[tuple[int, int], AucDifference]:
-    """`auc_difference` of every two of several scores [N], by their places (i, j), i < j.
+    """Paired comparison of every two of several scores [N] of the same images, by their places (i, j), i < j.
 
-    Raises ValueError as `auc_difference`.
+    Raises ValueError as `auc_estimate`, and if a label value has fewer than two images.
     """
     truth = _checked(label, *scores)
     z = _quantile(level)

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .sampling import MODES, Mode
-
-__all__ = ["check_frames", "check_maps", "check_upsample", "grid_size", "kind_of"]
+__all__ = ["check_frames", "check_maps", "grid_size", "kind_of"]
 
 
 def kind_of(value: object) -> str:
@@ -45,12 +43,6 @@ def grid_size(masks: Any, size: tuple[int, int] | None, default: tuple[int, int]
     if height < 1 or width < 1:
         raise ValueError(f"the evaluation grid needs at least one pixel, got {(height, width)}")
     return height, width
-
-
-def check_upsample(upsample: Mode) -> None:
-    """ValueError for an unknown upsampling."""
-    if upsample not in MODES:
-        raise ValueError(f"unknown upsampling {upsample!r}; known: {', '.join(MODES)}")
 
 
 def check_frames(frames: NDArray[np.float64] | None, pairs: int) -> NDArray[np.float64]:

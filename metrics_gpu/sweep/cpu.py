@@ -149,20 +149,11 @@ def _extremes(rows: Float, ends: Float, lo: Int, hi: Int, weight: Float, line: F
 _extremes_c = compiled(_extremes)
 
 
-def _sweep(
-    saliency: Float,
-    masks: NDArray[np.uint32],
-    width: int,
-    tables: Int,
-    y_cells: Int,
-    y_weights: Float,
-    x_cells: Int,
-    x_weights: Float,
-    levels: Int,
-    single: Int,
-    flags: NDArray[np.bool_],
-) -> None:
+def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) -> tuple[Int, Int, NDArray[np.bool_]]:
+    tables, y_cells, y_weights, x_cells, x_weights = axes
     (pairs, h, _), (_, height, stride) = saliency.shape, masks.shape
+    levels, single = np.empty((pairs, 2, LEVELS), np.int32), np.empty((pairs, 2), np.int32)
+    flags = np.empty((pairs, 2), np.bool_)
     valid = np.uint32(np.uint32(0xFFFFFFFF) >> np.uint32(32 * stride - width))
     rows_all, scaled_all = np.empty(h * width, np.float32), np.empty(h * width, np.float32)
     ends, used = np.empty((h, 2), np.float32), np.empty(h, np.bool_)
@@ -265,22 +256,15 @@ def _sweep(
                 total += tally[256 * j + k] + tally[256 * j + k + 128]
                 total_inside += tally[256 * j + k + 128]
             levels[p, 0, k], levels[p, 1, k] = total, total_inside
+    return levels, single, flags
 
 
-_SIGNATURE = types.void(
-    readonly(types.float32, 3),
-    readonly(types.uint32, 3),
-    types.int64,
-    readonly(types.int32, 2),
-    *([readonly(types.int32, 3), readonly(types.float32, 2)] * 2),
-    types.int32[:, :, ::1],
-    types.int32[:, ::1],
-    types.boolean[:, ::1],
-)
-sweep_batch = compiled(_sweep, _SIGNATURE)
+_AXES = types.Tuple([readonly(types.int32, 2), *([readonly(types.int32, 3), readonly(types.float32, 2)] * 2)])
+_COUNTS = types.Tuple([types.int32[:, :, ::1], types.int32[:, ::1], types.boolean[:, ::1]])
+sweep_batch = compiled(_sweep, _COUNTS(readonly(types.float32, 3), readonly(types.uint32, 3), types.int64, _AXES))
 """The kernel behind `sweep.sweep`, which checks and prepares its arguments; all arrays are C-contiguous.
 
-saliency float32 [P, h, w]; masks uint32 [P, H, words], lowest bit first; width; tables int32 [P, 2], which axis table a
-pair uses (vertical, horizontal); for each axis cells int32 [tables, 2, length] (lo, hi) and weights float32
-[tables, length]. Written: levels int32 [P, 2, 101] (area, overlap); single int32 [P, 2] (region, argmax); flags bool
-[P, 2] (hit, degenerate). Holds no lock and no state: threads may call it side by side."""
+saliency float32 [P, h, w]; masks uint32 [P, H, words], lowest bit first; width; `Tables.arrays`: int32 [P, 2], which
+axis table a pair uses (vertical, horizontal), and for each axis cells int32 [tables, 2, length] (lo, hi) and weights
+float32 [tables, length]. Returns levels int32 [P, 2, 101] (area, overlap), single int32 [P, 2] (region, argmax), flags
+bool [P, 2] (hit, degenerate). Holds no lock and no state: threads may call it side by side."""

@@ -11,13 +11,12 @@ from importlib.resources import files
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .arguments import check_frames, check_maps, check_upsample, grid_size
+from .arguments import check_frames, check_maps, grid_size
 from .counts import Counts
 from .gpu_tables import DeviceTables
 from .masks import GRID
-from .sampling import Mode
+from .sweeping import Sweeping
 from .thresholds import LEVELS
 
 __all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]
@@ -57,15 +56,13 @@ def sweep_on_gpu(
     masks: Any,
     size: tuple[int, int] | None,
     frames: Any,
-    upsample: Mode,
-    normalise: int,
-    thresholds: NDArray[np.float32],
+    sweeping: Sweeping,
     stream: Any = None,
 ) -> Counts:
     """`sweep.sweep` of CuPy arrays; the counts are CuPy arrays on the same device, ready when the stream has got there.
 
     saliency: cupy float32 [P, h, w]. masks: cupy bool [P, H, W], or packed uint8 with `size`. frames: NumPy or CuPy
-    float64 [P, 4] or None. normalise: 0 minmax, 1 max, 2 none.
+    float64 [P, 4] or None.
     Raises TypeError and ValueError as `sweep.sweep`, and TypeError if only one of maps and masks is on the GPU.
     """
     import cupy
@@ -75,7 +72,6 @@ def sweep_on_gpu(
     height, width = grid_size(masks, size, GRID)
     pairs = len(masks)
     check_maps(saliency, pairs)
-    check_upsample(upsample)
     spans = check_frames(frames.get() if isinstance(frames, cupy.ndarray) else frames, pairs)
     with saliency.device, stream if stream is not None else cupy.cuda.get_current_stream():
         # The kernel writes every element.
@@ -87,15 +83,15 @@ def sweep_on_gpu(
             return counts
         words = _words(cupy, masks, width)
         tables = _kernels().tables
-        numbers = (*saliency.shape[1:], height, width, words.shape[2], normalise)
+        numbers = (*saliency.shape[1:], height, width, words.shape[2], sweeping.kind)
         _kernels().module.get_function("sweep")(
             (pairs,),
             (THREADS,),
             (
                 cupy.ascontiguousarray(saliency),
                 words,
-                *tables.axes(spans, saliency.shape[1:], (height, width), upsample),
-                tables.thresholds(thresholds),
+                *tables.axes(spans, saliency.shape[1:], (height, width), sweeping.upsample),
+                tables.thresholds(sweeping.thresholds),
                 *(np.int32(number) for number in numbers),
                 area,
                 overlap,

@@ -6,53 +6,86 @@ exactly the pixels that the sweep counts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .masks import GRID
 from .sampling import Mode, axis
-from .sweep import Normalise
+from .sweeping import DEFAULT, Sweeping
 
-__all__ = ["quantile_map", "scaled_map"]
+__all__ = ["Upsampled", "quantile_map", "scaled_map", "upsampled"]
+
+Frame = tuple[float, float, float, float]
+WHOLE: Final[Frame] = (0.0, 0.0, 1.0, 1.0)
 
 
-def scaled_map(
-    saliency: NDArray[np.float32],
-    *,
-    size: tuple[int, int] = GRID,
-    frame: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0),
-    upsample: Mode = "bilinear",
-    normalise: Normalise = "minmax",
-) -> NDArray[np.float32]:
-    """float32 [H, W]: one map float32 [h, w] upsampled and normalised as `sweep.sweep` does with these arguments.
+@dataclass(frozen=True, eq=False)
+class Upsampled:
+    """A map on the evaluation grid: values float32 [n, m] of the pixels that the model sees, and which rows and columns
+    these are, bool [H] and [W]."""
 
-    Pixels the model does not see have the smallest value of those it sees; a map that is degenerate is 0 everywhere.
+    values: NDArray[np.float32]
+    rows: NDArray[np.bool_]
+    columns: NDArray[np.bool_]
+
+    def whole(self, rest: np.float32 | float) -> NDArray[np.float32]:
+        """float32 [H, W]: the map, with `rest` at the pixels that the model does not see."""
+        out = np.full((len(self.rows), len(self.columns)), rest, np.float32)
+        out[np.ix_(self.rows, self.columns)] = self.values
+        return out
+
+
+def upsampled(
+    saliency: NDArray[np.float32], size: tuple[int, int], frame: Frame = WHOLE, mode: Mode = "bilinear"
+) -> Upsampled:
+    """A map float32 [h, w] upsampled to `size`, where it covers the part `frame` (y0, x0, y1, x1) of the image.
+
     Raises TypeError for another dtype, ValueError for another shape or frame.
     """
     if not isinstance(saliency, np.ndarray) or saliency.dtype != np.float32:
         raise TypeError("a saliency map must be a float32 array")
     if saliency.ndim != 2 or 0 in saliency.shape:
         raise ValueError(f"a saliency map must have shape [h, w], got {saliency.shape}")
-    rows = axis(saliency.shape[0], size[0], frame[0], frame[2], upsample)
-    columns = axis(saliency.shape[1], size[1], frame[1], frame[3], upsample)
-    out = np.zeros(size, np.float32)
-    if not (rows.seen.any() and columns.seen.any()):
-        return out
-    y_lo, y_hi, y_weight = rows.lo[rows.seen], rows.hi[rows.seen], rows.weight[rows.seen][:, None]
-    x_lo, x_hi, x_weight = columns.lo[columns.seen], columns.hi[columns.seen], columns.weight[columns.seen]
+    rows = axis(saliency.shape[0], size[0], frame[0], frame[2], mode)
+    columns = axis(saliency.shape[1], size[1], frame[1], frame[3], mode)
+    y, x = rows.seen, columns.seen
+    across_weight, down_weight = columns.weight[x], rows.weight[y][:, None]
     one = np.float32(1)
     with np.errstate(invalid="ignore", over="ignore"):
-        across = saliency[:, x_lo] * (one - x_weight) + saliency[:, x_hi] * x_weight
-        value = across[y_lo] * (one - y_weight) + across[y_hi] * y_weight
-        low, high = value.min(), value.max()
+        across = saliency[:, columns.lo[x]] * (one - across_weight) + saliency[:, columns.hi[x]] * across_weight
+        values = across[rows.lo[y]] * (one - down_weight) + across[rows.hi[y]] * down_weight
+    return Upsampled(values, y, x)
+
+
+def scaled_map(
+    saliency: NDArray[np.float32],
+    *,
+    size: tuple[int, int] = GRID,
+    frame: Frame = WHOLE,
+    sweeping: Sweeping = DEFAULT,
+) -> NDArray[np.float32]:
+    """float32 [H, W]: one map float32 [h, w] upsampled and normalised as `sweep.sweep` does with these arguments.
+
+    Pixels the model does not see have the smallest value of those it sees; a map that is degenerate is 0 everywhere.
+    Raises TypeError for another dtype, ValueError for another shape or frame.
+    """
+    found = upsampled(saliency, size, frame, sweeping.upsample)
+    zero, one = np.float32(0), np.float32(1)
+    if not found.values.size:
+        return np.zeros(size, np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        low, high = found.values.min(), found.values.max()
         span = high - low
-    if not (np.isfinite(value).all() and np.isfinite(span) and span > 0) or (normalise == "max" and not high > 0):
-        return out
-    offset = low if normalise == "minmax" else np.float32(0)
-    scale = {"minmax": span, "max": high, "none": one}[normalise]
-    out[:] = (low - offset) / scale
-    out[np.ix_(rows.seen, columns.seen)] = (value - offset) / scale
-    return out
+    finite = np.isfinite(found.values).all() and np.isfinite(span)
+    if not (finite and span > 0) or (sweeping.normalise == "max" and not high > 0):
+        return np.zeros(size, np.float32)
+    offset = low if sweeping.normalise == "minmax" else zero
+    scale = (span, high, one)[sweeping.kind]
+    scaled = ((found.values - offset) / scale).astype(np.float32, copy=False)
+    return replace(found, values=scaled).whole((low - offset) / scale)
 
 
 def quantile_map(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
-from .cpu import _seen_c
+from .cpu import _AXES, _COUNTS, _blend_c, _horizontal_c, _seen_c
 from .thresholds import LEVELS
 
 __all__ = ["sweep_plain"]
@@ -40,22 +40,17 @@ def _sweep_plain(
     saliency: NDArray[np.float32],
     masks: NDArray[np.uint32],
     width: int,
-    tables: NDArray[np.int32],
-    y_cells: NDArray[np.int32],
-    y_weights: NDArray[np.float32],
-    x_cells: NDArray[np.int32],
-    x_weights: NDArray[np.float32],
+    axes: Any,
     normalise: int,
     thresholds: NDArray[np.float32],
-    levels: NDArray[np.int32],
-    single: NDArray[np.int32],
-    flags: NDArray[np.bool_],
-) -> None:
-    pairs, height = len(masks), masks.shape[1]
-    values = np.empty((height, width), np.float32)
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+    tables, y_cells, y_weights, x_cells, x_weights = axes
+    (pairs, h, _), height = saliency.shape, masks.shape[1]
+    levels, single = np.empty((pairs, 2, LEVELS), np.int32), np.empty((pairs, 2), np.int32)
+    flags = np.empty((pairs, 2), np.bool_)
+    rows, values = np.empty((h, width), np.float32), np.empty((height, width), np.float32)
     tally = np.empty((2, LEVELS + 1), np.int64)
     for p in range(pairs):
-        grid = saliency[p]
         y_lo, y_hi, y_weight = y_cells[tables[p, 0], 0], y_cells[tables[p, 0], 1], y_weights[tables[p, 0]]
         x_lo, x_hi, x_weight = x_cells[tables[p, 1], 0], x_cells[tables[p, 1], 1], x_weights[tables[p, 1]]
         top, bottom = _seen_c(y_lo)
@@ -63,18 +58,16 @@ def _sweep_plain(
         flat = top == bottom or left == right
         minimum, maximum = np.float32(np.inf), np.float32(-np.inf)
         first = 0
+        for r in range(h):
+            _horizontal_c(saliency[p, r], x_lo[left:right], x_hi[left:right], x_weight[left:right], rows[r, left:right])
         for y in range(top, bottom):
-            wy = y_weight[y]
+            _blend_c(rows[y_lo[y], left:right], rows[y_hi[y], left:right], y_weight[y], values[y, left:right])
             for x in range(left, right):
-                wx = x_weight[x]
-                a = grid[y_lo[y], x_lo[x]] * (_ONE - wx) + grid[y_lo[y], x_hi[x]] * wx
-                b = grid[y_hi[y], x_lo[x]] * (_ONE - wx) + grid[y_hi[y], x_hi[x]] * wx
-                v = a * (_ONE - wy) + b * wy
+                v = values[y, x]
                 flat = flat or not (abs(v) < np.inf)
                 if v > maximum:
                     maximum, first = v, y * width + x
                 minimum = min(minimum, v)
-                values[y, x] = v
         span = maximum - minimum
         flat = flat or not (span > 0 and span < np.inf) or (normalise == 1 and not maximum > 0)
         offset = minimum if normalise == 0 else _ZERO
@@ -99,22 +92,18 @@ def _sweep_plain(
             total += tally[0, k + 1] + tally[1, k + 1]
             total_inside += tally[1, k + 1]
             levels[p, 0, k], levels[p, 1, k] = total, total_inside
+    return levels, single, flags
 
 
-_AXIS: list[Any] = [readonly(types.int32, 3), readonly(types.float32, 2)]
 sweep_plain = compiled(
     _sweep_plain,
-    types.void(
+    _COUNTS(
         readonly(types.float32, 3),
         readonly(types.uint32, 3),
         types.int64,
-        readonly(types.int32, 2),
-        *(_AXIS * 2),
+        _AXES,
         types.int64,
         readonly(types.float32, 1),
-        types.int32[:, :, ::1],
-        types.int32[:, ::1],
-        types.boolean[:, ::1],
     ),
 )
 """As `cpu.sweep_batch`, with `normalise` (0 minmax, 1 max, 2 none) and rising thresholds float32 [101]."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import check_frames, check_maps, check_upsample, grid_size, kind_of
+from .arguments import check_frames, check_maps, grid_size, kind_of
 from .counts import Counts
 from .masks import GRID
-from .sampling import Mode
+from .sweeping import DEFAULT, Sweeping
 from .tables import Tables
-from .thresholds import LEVELS, Comparison, threshold_table
 
-__all__ = ["Normalise", "sweep"]
-
-Normalise = Literal["minmax", "max", "none"]
+__all__ = ["sweep"]
 
 
 def sweep(
@@ -25,10 +22,7 @@ def sweep(
     *,
     size: tuple[int, int] | None = None,
     frames: NDArray[np.float64] | None = None,
-    upsample: Mode = "bilinear",
-    normalise: Normalise = "minmax",
-    comparison: Comparison = ">=",
-    tau_scale: float = 1.0,
+    sweeping: Sweeping = DEFAULT,
     stream: Any = None,
 ) -> Counts:
     """Counts of P (image, class) pairs: each saliency grid upsampled, min-max normalised and compared with its region.
@@ -38,11 +32,7 @@ def sweep(
     size: (H, W); needed for packed masks only if it is not (224, 224).
     frames: float64 [P, 4], the part of the native frame each saliency grid covers as fractions (y0, x0, y1, x1);
         default (0, 0, 1, 1). Pixels outside were not seen by the model and take the map's minimum.
-    upsample: `bilinear` (half-pixel centres), `align_corners` or `nearest`; see `sampling.axis`.
-
-    normalise: `minmax`, Mn = (v - min) / (max - min); `max`, Mn = v / max; `none`, Mn = v (docs/metrics.md §14).
-    comparison: a pixel is marked if Mn `>=` or `>` the threshold.
-    tau_scale: threshold k is float32(tau_scale * k/100); other than 1 for maps that are not normalised.
+    sweeping: how maps are upsampled, normalised and compared; default: bilinear, min-max, Mn >= k/100.
     stream: only for CuPy arrays, the `cupy.cuda.Stream` to work in; default the current one.
 
     CuPy arrays are swept on their GPU, and the counts are CuPy arrays there (`Counts.on_host`); same integers.
@@ -52,16 +42,12 @@ def sweep(
     constant, holds a NaN or an infinity at a seen pixel, has a range beyond float32, or of which nothing is seen is
     `degenerate`: Mn = 0 everywhere, no hit; so is, for `max`, a map without a value above 0.
 
-    Raises TypeError for a wrong dtype, ValueError for shapes that do not fit, a bad frame or an unknown upsampling.
+    Raises TypeError for a wrong dtype, ValueError for shapes that do not fit or a bad frame.
     """
-    if normalise not in get_args(Normalise):
-        raise ValueError(f"unknown normalisation {normalise!r}; known: {', '.join(get_args(Normalise))}")
-    thresholds = threshold_table(comparison, tau_scale)
     if type(saliency).__module__.partition(".")[0] == "cupy":
         from .gpu import sweep_on_gpu
 
-        kind = get_args(Normalise).index(normalise)
-        return sweep_on_gpu(saliency, masks, size, frames, upsample, kind, thresholds, stream)
+        return sweep_on_gpu(saliency, masks, size, frames, sweeping, stream)
     if stream is not None:
         raise TypeError("a stream is for maps that are CuPy arrays")
     if not isinstance(masks, np.ndarray) or masks.dtype not in (np.bool_, np.uint8):
@@ -71,22 +57,18 @@ def sweep(
         raise TypeError(f"saliency must be a float32 array, got {kind_of(saliency)}")
     pairs = len(masks)
     check_maps(saliency, pairs)
-    check_upsample(upsample)
     if pairs == 0:
         return Counts.empty()
-    tables = Tables.of(check_frames(frames, pairs), pairs, saliency.shape[1:], (height, width), upsample)
-    levels = np.empty((pairs, 2, LEVELS), np.int32)
-    single = np.empty((pairs, 2), np.int32)
-    flags = np.empty((pairs, 2), np.bool_)
-    common = (np.ascontiguousarray(saliency), _as_words(masks), width, *tables.arrays)
-    if (normalise, comparison, tau_scale) == ("minmax", ">=", 1.0):
+    tables = Tables.of(check_frames(frames, pairs), pairs, saliency.shape[1:], (height, width), sweeping.upsample)
+    common = (np.ascontiguousarray(saliency), _as_words(masks), width, tables.arrays)
+    if sweeping.unit_range:
         from .cpu import sweep_batch  # compiles, so only where a sweep is run
 
-        sweep_batch(*common, levels, single, flags)
+        levels, single, flags = sweep_batch(*common)
     else:
         from .plain import sweep_plain
 
-        sweep_plain(*common, get_args(Normalise).index(normalise), thresholds, levels, single, flags)
+        levels, single, flags = sweep_plain(*common, sweeping.kind, sweeping.thresholds)
     area, overlap = (np.ascontiguousarray(levels[:, i]) for i in range(2))
     region, argmax = (np.ascontiguousarray(single[:, i]) for i in range(2))
     hit, degenerate = (np.ascontiguousarray(flags[:, i]) for i in range(2))

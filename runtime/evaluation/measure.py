@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.native import native_map, segment
 from ...metrics_gpu.grounding.protocols import Protocol, protocol
+from ...metrics_gpu.sweep.sweeping import DEFAULT, Sweeping
 from ..results.schema import GRID
 from .scoring import Pair
 
@@ -75,7 +76,7 @@ class Measure:
         if not chosen.pointing_from_default:
             return (counts,)
         # Only the counts of normalised maps tell which maxima tie.
-        return counts, self.sweep(maps, masks, **place, upsample=chosen.upsample)
+        return counts, self.sweep(maps, masks, **place, sweeping=Sweeping(chosen.upsample))
 
     def enter(self, pairs: Sequence[Pair], swept: Sequence[Counts]) -> None:
         """Enters what `launch` returned, on the host, into the rows of the pairs. Raises DataError as `fill`."""
@@ -90,7 +91,7 @@ class Measure:
     @property
     def _arguments(self) -> dict[str, Any]:
         """What the sweep must be told; nothing where it would do the same untold."""
-        return {} if self.protocol.sweeping == _DEFAULT.sweeping else self.protocol.sweeping
+        return {} if self.protocol.sweeping == DEFAULT else {"sweeping": self.protocol.sweeping}
 
     def _native(self, pair: Pair) -> dict[str, Any] | None:
         case, size = pair.decoded.case, pair.decoded.size

@@ -108,7 +108,7 @@ def _sweep(cell: CellRows, maps: MapRows, wanted: Protocol, advice: str) -> Coun
             f"The run kept no maps of {cell.model} on {cell.dataset}, so they cannot be counted in another way than "
             f"they were; {advice}."
         )
-    return sweep(maps.saliency, maps.masks, size=(GRID, GRID), frames=maps.frames, **wanted.sweeping)
+    return sweep(maps.saliency, maps.masks, size=(GRID, GRID), frames=maps.frames, sweeping=wanted.sweeping)
 
 
 def _hits(

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.maps import scaled_map
 from ...metrics_gpu.sweep.masks import GRID, unpack_masks
-from ...metrics_gpu.sweep.thresholds import threshold_table
 from ..results.maps import MapRows
 
 __all__ = ["draw_overlay"]
@@ -42,9 +41,9 @@ def draw_overlay(
 
     rules = protocol(str(maps.entry.get("protocol", "default")))
     y0, x0, y1, x1 = maps.frames[index].tolist()
-    values = scaled_map(saliency[index], frame=(y0, x0, y1, x1), upsample=rules.upsample, normalise=rules.normalise)
+    values = scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=rules.sweeping)
     level = round(100 * row["tau"])
-    marked = values >= threshold_table(rules.comparison, rules.tau_scale)[level]
+    marked = values >= rules.sweeping.thresholds[level]
     truth = unpack_masks(maps.masks[index : index + 1], GRID[1])[0]
     grey = _grey(picture)
     plain, heated = _enlarged(grey), _enlarged(_blend(grey, values))

@@ -9,6 +9,7 @@ from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.maps import quantile_map, scaled_map
 from ...metrics_gpu.sweep.masks import GRID
 from ...metrics_gpu.sweep.sweep import sweep
+from ...metrics_gpu.sweep.sweeping import Sweeping
 from ..results.load import StoredRun
 from .kept_maps import kept_maps
 from .material import StudyCell
@@ -25,7 +26,7 @@ def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
     no maps of the cell.
     """
     maps, saliency = kept_maps(cell, run)
-    upsample = protocol(cell.rows.protocol).upsample
+    sweeping = Sweeping(protocol(cell.rows.protocol).upsample)
     place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
     wanted = [place[case, cell.classes[c]] for case, c in zip(cell.case_ids, cell.class_of, strict=True)]
     parts = []
@@ -34,6 +35,6 @@ def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
         ranked = []
         for index in batch:
             y0, x0, y1, x1 = maps.frames[index].tolist()
-            ranked.append(quantile_map(scaled_map(saliency[index], frame=(y0, x0, y1, x1), upsample=upsample)))
+            ranked.append(quantile_map(scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=sweeping)))
         parts.append(sweep(np.stack(ranked), maps.masks[batch], size=GRID))
     return Counts.concatenate(parts)

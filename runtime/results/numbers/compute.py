@@ -74,7 +74,7 @@ def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | N
     own = [scored for (name, _), scored in pairs.items() if name == model]
     if not own or own[0].options.unit != "per_model":
         return None
-    searches = {(*scored.protocol.sweeping.values(), scored.options.tau_from) for scored in own}
+    searches = {(scored.protocol.sweeping, scored.options.tau_from) for scored in own}
     if len(searches) > 1:
         names = " and ".join(dict.fromkeys(scored.protocol.name for scored in own))
         raise ConfigError(

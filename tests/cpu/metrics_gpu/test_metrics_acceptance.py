@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.metrics_gpu import THRESHOLDS, Counts, GroundingOptions, Pairs, grounding, percent, recognition, sweep
+from xbench_fast.metrics_gpu import (
+    THRESHOLDS,
+    Counts,
+    GroundingOptions,
+    Pairs,
+    Sweeping,
+    grounding,
+    percent,
+    recognition,
+    sweep,
+)
 
 NATIVE, GRID = 1024, 224
 FLOOR = np.array([i * NATIVE // GRID for i in range(GRID)])  # floor-nearest, docs/datasets.md §0.3
@@ -132,13 +142,13 @@ def test_the_29th_threshold_passes():
     # 0.29 * 100 = 28.999999999999996 in float64: a floor would put the pixel one level too low
     assert int(0.29 * 100) == 28
     values = np.array([[[0.0, 0.29, np.nextafter(np.float32(0.29), np.float32(0)), 1.0]]], np.float32)
-    counts = sweep(values, np.ones((1, 1, 4), bool), upsample="nearest")
+    counts = sweep(values, np.ones((1, 1, 4), bool), sweeping=Sweeping(upsample="nearest"))
     assert counts.area[0].tolist() == [4] + [3] * 28 + [2] + [1] * 71
 
 
 def test_every_threshold_passes_itself_and_nothing_below():
     values = np.concatenate([THRESHOLDS, np.nextafter(THRESHOLDS[1:], np.float32(0))])[None, None]
-    counts = sweep(values, np.ones((1, 1, 201), bool), upsample="nearest")
+    counts = sweep(values, np.ones((1, 1, 201), bool), sweeping=Sweeping(upsample="nearest"))
     assert counts.area[0].tolist() == [201] + [(101 - k) + (100 - k) for k in range(1, 101)]
 
 

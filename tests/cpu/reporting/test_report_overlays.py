@@ -83,7 +83,7 @@ def test_the_arithmetic_is_that_of_the_sweep(blank: Any, name: str) -> None:
         answers = blank.evaluate(code, [sent, options])
         for (grid, frame), (area, flat) in zip(cases, answers, strict=True):
             mask = pack_masks(np.ones((1, 224, 224), np.bool_))
-            counts = sweep(grid[None], mask, frames=np.array([frame]), **{**how.sweeping, "upsample": mode})
+            counts = sweep(grid[None], mask, frames=np.array([frame]), sweeping=replace(how.sweeping, upsample=mode))
             assert area == counts.area[0].tolist()
             assert flat == bool(counts.degenerate[0])
 

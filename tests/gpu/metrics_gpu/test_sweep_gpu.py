@@ -6,7 +6,7 @@ import importlib.util
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu import Counts, pack_masks, sweep
+from xbench_fast.metrics_gpu import Counts, Sweeping, pack_masks, sweep
 
 pytestmark = pytest.mark.gpu
 F = np.float32
@@ -49,10 +49,10 @@ def world(pairs, cells, size, seed=0):
 @pytest.mark.parametrize("size", [(224, 224), (1024, 1024), (97, 101), (1, 33)])
 def test_equals_the_cpu(cupy, cells, size, mode):
     grids, masks = world(28, cells, size, sum(cells) + sum(size))
-    expected = sweep(grids, masks, upsample=mode)
-    assert_same(sweep(cupy.asarray(grids), cupy.asarray(masks), upsample=mode), expected)
+    expected = sweep(grids, masks, sweeping=Sweeping(upsample=mode))
+    assert_same(sweep(cupy.asarray(grids), cupy.asarray(masks), sweeping=Sweeping(upsample=mode)), expected)
     packed = cupy.asarray(pack_masks(masks))
-    assert_same(sweep(cupy.asarray(grids), packed, size=size, upsample=mode), expected)
+    assert_same(sweep(cupy.asarray(grids), packed, size=size, sweeping=Sweeping(upsample=mode)), expected)
 
 
 @pytest.mark.parametrize("comparison", [">=", ">"])
@@ -63,7 +63,7 @@ def test_fields_of_view_and_other_protocols(cupy, normalise, comparison):
     start, length = rng.uniform(-0.4, 0.5, (56, 2)), rng.uniform(0.3, 1.4, (56, 2))
     frames = np.concatenate([start, start + length], axis=1)
     for scale in (1.0, 0.016):
-        options = {"frames": frames, "normalise": normalise, "comparison": comparison, "tau_scale": scale}
+        options = {"frames": frames, "sweeping": Sweeping("bilinear", normalise, comparison, scale)}
         assert_same(sweep(cupy.asarray(grids), cupy.asarray(masks), **options), sweep(grids, masks, **options))
 
 

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
-from xbench_fast.metrics_gpu import Counts, GroundingOptions, Pairs, draw_patients, grounding, patient_halves, sweep
+from xbench_fast.metrics_gpu import (
+    Counts,
+    GroundingOptions,
+    Pairs,
+    Sweeping,
+    draw_patients,
+    grounding,
+    patient_halves,
+    sweep,
+)
 from xbench_fast.metrics_gpu.grounding.calibration import (
     EMPTY,
     METHODS,
@@ -51,9 +60,11 @@ def test_scaled_maps_mark_what_the_sweep_counts(upsample, normalise):
     frames = np.array(
         [(0, 0, 1, 1), (0.1, 0.2, 0.9, 0.7), (-0.2, 0, 1.2, 1), (0, 0.5, 0.4, 1), (0, 0, 1, 1), (0, 0, 1, 1)]
     )
-    counts = sweep(maps, masks, frames=frames.astype(float), upsample=upsample, normalise=normalise)
+    counts = sweep(maps, masks, frames=frames.astype(float), sweeping=Sweeping(upsample=upsample, normalise=normalise))
     for p in range(6):
-        values = scaled_map(maps[p], size=SIZE, frame=tuple(frames[p]), upsample=upsample, normalise=normalise)
+        values = scaled_map(
+            maps[p], size=SIZE, frame=tuple(frames[p]), sweeping=Sweeping(upsample=upsample, normalise=normalise)
+        )
         marked = values[None] >= THRESHOLDS[:, None, None]
         assert np.array_equal(marked.sum((1, 2)), counts.area[p])
         assert np.array_equal((marked & masks[p]).sum((1, 2)), counts.overlap[p])
@@ -76,7 +87,7 @@ def test_level_histogram_and_entropy_by_pixels():
     flat = sweep(np.ones((1, 3, 3), np.float32), masks[:1])
     assert map_entropy(flat)[0] == pytest.approx(1) and len(map_entropy(Counts.empty())) == 0
     with pytest.raises(ValueError, match="first threshold"):
-        level_histogram(sweep(maps, masks, comparison=">"))
+        level_histogram(sweep(maps, masks, sweeping=Sweeping(comparison=">")))
 
 
 @settings(max_examples=40)
@@ -182,7 +193,7 @@ def test_calibrated_levels_are_calibrated_maps_swept_again(method):
         calibrated = mapped[level]
         marked = calibrated >= at
         if at == 0.5:
-            again = sweep(calibrated[None], masks[p : p + 1], normalise="none")
+            again = sweep(calibrated[None], masks[p : p + 1], sweeping=Sweeping(normalise="none"))
             assert again.area[0, 50] == marked.sum() and again.overlap[0, 50] == (marked & masks[p]).sum()
         assert found[p] == pytest.approx(2 * (marked & masks[p]).sum() / (marked.sum() + masks[p].sum()))
 
@@ -191,7 +202,7 @@ def test_a_strictly_rising_map_keeps_every_count():
     """Halving is exact in float32, so thresholds and values move together."""
     maps, masks, counts = some_pairs(6, 8)
     full = np.stack([scaled_map(grid, size=SIZE) / np.float32(2) for grid in maps])
-    again = sweep(full, masks, normalise="none", tau_scale=0.5)
+    again = sweep(full, masks, sweeping=Sweeping(normalise="none", tau_scale=0.5))
     assert np.array_equal(again.area, counts.area) and np.array_equal(again.overlap, counts.overlap)
 
 

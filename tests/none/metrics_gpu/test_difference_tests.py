@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from xbench_fast.metrics_gpu import (
-    auc_difference,
     auc_differences,
     auc_estimate,
     draw_patients,
@@ -53,7 +52,7 @@ def test_delong_equals_its_definition(cases):
     if min(label.sum(), (1 - label).sum()) < 2:
         return
     aucs, matrix = delong_by_definition([a, b], label)
-    first, difference = auc_estimate(a, label), auc_difference(a, b, label)
+    first, difference = auc_estimate(a, label), auc_differences([a, b], label)[0, 1]
     assert first.auc == pytest.approx(roc_auc_score(label, a), abs=1e-12)
     assert first.variance == pytest.approx(matrix[0][0], abs=1e-12)
     expected = matrix[0][0] + matrix[1][1] - 2 * matrix[0][1]
@@ -72,7 +71,7 @@ def test_delong_of_several_scores_at_once():
     found = auc_differences(scores, label, 0.9)
     assert list(found) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
     for (i, j), difference in found.items():
-        assert difference == auc_difference(scores[i], scores[j], label, 0.9)
+        assert difference == auc_differences([scores[i], scores[j]], label, 0.9)[0, 1]
     assert auc_differences(scores[:1], label) == {}
 
 
@@ -101,9 +100,9 @@ def test_delong_edges():
     perfect = auc_estimate(np.array([0.0, 1, 2, 3]), np.array([0, 0, 1, 1]))
     assert perfect.auc == 1 and perfect.variance == 0 and perfect.interval.high == 1
     assert auc_estimate(np.array([0.0, 1, 2]), np.array([0, 1, 1])).interval is None
-    equal = auc_difference(np.arange(6.0), np.arange(6.0), np.array([0, 1, 0, 1, 0, 1]))
+    equal = auc_differences([np.arange(6.0)] * 2, np.array([0, 1, 0, 1, 0, 1]))[0, 1]
     assert (equal.difference, equal.z, equal.p) == (0, 0, 1)
-    apart = auc_difference(np.arange(4.0), -np.arange(4.0), np.array([0, 0, 1, 1]))
+    apart = auc_differences([np.arange(4.0), -np.arange(4.0)], np.array([0, 0, 1, 1]))[0, 1]
     assert apart.difference == 1 and apart.z is None and apart.p is None
     for score, label, words in [
         (np.zeros(3), np.array([0, 1]), "one shape"),
@@ -114,7 +113,7 @@ def test_delong_edges():
         with pytest.raises(ValueError, match=words):
             auc_estimate(score, label)
     with pytest.raises(ValueError, match="two images of each"):
-        auc_difference(np.arange(3.0), np.arange(3.0), np.array([0, 1, 1]))
+        auc_differences([np.arange(3.0)] * 2, np.array([0, 1, 1]))
 
 
 def test_wilson_solves_the_score_equation():

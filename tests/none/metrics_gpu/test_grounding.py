@@ -10,6 +10,7 @@ from xbench_fast.metrics_gpu import (
     Counts,
     GroundingOptions,
     Pairs,
+    Sweeping,
     dice_curves,
     grounding,
     iou_curves,
@@ -187,7 +188,7 @@ def test_pointing_ties():
     masks[0, 2, 2:] = True
     masks[1, :2, 2:] = True
     masks[2] = True  # degenerate map: a miss under every rule
-    counts = sweep(grids, masks, upsample="nearest")
+    counts = sweep(grids, masks, sweeping=Sweeping(upsample="nearest"))
     assert pointing_hits(counts, "first").tolist() == [0, 1, 0]
     assert pointing_hits(counts, "any").tolist() == [1, 1, 0]
     assert pointing_hits(counts, "expected").tolist() == [2 / 8, 1, 0]

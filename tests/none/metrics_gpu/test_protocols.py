@@ -8,6 +8,7 @@ from xbench_fast.metrics_gpu import (
     PROTOCOLS,
     GroundingOptions,
     Pairs,
+    Sweeping,
     grounding,
     pointing_hits,
     protocol,
@@ -32,10 +33,10 @@ def world(seed=0, pairs=12):
 
 def scores(name, grids, masks):
     chosen = protocol(name)
-    counts = sweep(grids, masks, **chosen.sweeping)
+    counts = sweep(grids, masks, sweeping=chosen.sweeping)
     hits = None
     if chosen.pointing_from_default:
-        hits = pointing_hits(sweep(grids, masks, upsample=chosen.upsample), chosen.options.ties)
+        hits = pointing_hits(sweep(grids, masks, sweeping=Sweeping(upsample=chosen.upsample)), chosen.options.ties)
     return grounding(
         Pairs(counts, np.zeros(len(counts), int), ["x"], hits=hits, pixels=224 * 224), chosen.options
     ).classes[0]
@@ -76,7 +77,7 @@ def test_mavl_as_its_test_script_does_it_on_our_thresholds():
 def test_chexlocalize_compares_strictly():
     grids, masks = world(2)
     found = scores("chexlocalize", grids, masks)
-    counts, plain = sweep(grids, masks, comparison=">"), sweep(grids, masks)
+    counts, plain = sweep(grids, masks, sweeping=Sweeping(comparison=">")), sweep(grids, masks)
     assert (counts.area[:, 0] < 224 * 224).all() and (counts.area[:, 100] == 0).all()
     assert (plain.area[:, 100] >= 1).all() and (counts.area <= plain.area).all()
     assert found.floor_dice == grounding(Pairs(plain, np.zeros(12, int), ["x"])).classes[0].floor_dice

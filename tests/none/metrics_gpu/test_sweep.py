@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_sweep import TAUS, F, any_case, assert_equal, frames_of, naive_source, random_masks
-from xbench_fast.metrics_gpu import Counts, pack_masks, sweep, unpack_masks
+from xbench_fast.metrics_gpu import Counts, Sweeping, pack_masks, sweep, unpack_masks
 
 
 def test_equals_a_double_loop_over_pixels():
@@ -45,7 +45,7 @@ def test_equals_the_naive_map_on_the_evaluation_grid(cells, mode):
     rng = np.random.default_rng(sum(cells))
     grids = rng.standard_normal((2, *cells)).astype(F)
     masks = random_masks(rng, 2, 224, 224)
-    assert_equal(sweep(grids, masks, upsample=mode), grids, masks, mode=mode)
+    assert_equal(sweep(grids, masks, sweeping=Sweeping(upsample=mode)), grids, masks, mode=mode)
 
 
 def test_no_fused_multiply_add_in_the_machine_code():
@@ -65,8 +65,8 @@ def test_equals_the_naive_map_on_odd_grids(size, mode):
     rng = np.random.default_rng(size[0] * 1000 + size[1])
     grids = rng.random((5, 14, 11), dtype=F)
     masks = random_masks(rng, 5, *size)
-    assert_equal(sweep(grids, masks, upsample=mode), grids, masks, mode=mode)
-    assert_equal(sweep(grids, pack_masks(masks), size=size, upsample=mode), grids, masks, mode=mode)
+    assert_equal(sweep(grids, masks, sweeping=Sweeping(upsample=mode)), grids, masks, mode=mode)
+    assert_equal(sweep(grids, pack_masks(masks), size=size, sweeping=Sweeping(upsample=mode)), grids, masks, mode=mode)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "align_corners", "nearest"])
@@ -75,7 +75,7 @@ def test_fields_of_view(mode):
     grids = rng.random((12, 7, 7), dtype=F) + F(0.5)
     masks, frames = random_masks(rng, 12, 41, 50), frames_of(rng, 12)
     frames[:4] = [[0, 0.125, 1, 0.875], [0.2, 0, 0.8, 1], [-0.25, 0, 1.25, 1], [1.5, 0, 2, 1]]
-    counts = sweep(grids, masks, frames=frames, upsample=mode)
+    counts = sweep(grids, masks, frames=frames, sweeping=Sweeping(upsample=mode))
     assert_equal(counts, grids, masks, frames, mode)
     assert counts.degenerate[3] and not counts.degenerate[:3].any()
 
@@ -106,7 +106,7 @@ def test_the_shape_of_the_map_does_not_matter_for_equality():
     )
     masks = random_masks(rng, len(grids), 224, 224)
     for mode in ("bilinear", "align_corners", "nearest"):
-        assert_equal(sweep(grids, masks, upsample=mode), grids, masks, mode=mode)
+        assert_equal(sweep(grids, masks, sweeping=Sweeping(upsample=mode)), grids, masks, mode=mode)
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
@@ -131,14 +131,14 @@ def test_not_finite_outside_the_seen_part_does_not_count():
     assert not counts.degenerate[0]
     skipped = rng.random((1, 9, 9), dtype=F)
     skipped[0, 2, 2] = np.inf  # a cell that nearest sampling at 3 pixels does not read
-    assert not sweep(skipped, np.ones((1, 3, 3), bool), upsample="nearest").degenerate[0]
+    assert not sweep(skipped, np.ones((1, 3, 3), bool), sweeping=Sweeping(upsample="nearest")).degenerate[0]
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 0.37, -5.0, 3e38])
 def test_a_constant_map_is_degenerate(value):
     mask = np.zeros((1, 224, 224), bool)
     mask[0, :3, :3] = True
-    counts = sweep(np.full((1, 14, 14), value, F), mask, upsample="nearest")
+    counts = sweep(np.full((1, 14, 14), value, F), mask, sweeping=Sweeping(upsample="nearest"))
     assert counts.degenerate[0] and not counts.hit[0]
     assert counts.area[0, 0] == 224 * 224 and counts.area[0, 1:].sum() == 0
     assert counts.overlap[0, 0] == counts.region[0] == 9 and counts.overlap[0, 1:].sum() == 0
@@ -156,7 +156,7 @@ def test_ties_take_the_first_maximum_in_row_major_order():
     grids[0, 1, 2] = grids[0, 2, 0] = 1
     mask = np.zeros((1, 8, 8), bool)
     mask[0, 2, 4] = True
-    counts = sweep(grids, mask, upsample="nearest")
+    counts = sweep(grids, mask, sweeping=Sweeping(upsample="nearest"))
     assert counts.argmax[0] == 2 * 8 + 4 and counts.hit[0]
     assert counts.area[0, 100] == 8 and counts.overlap[0, 100] == 1
 
@@ -221,7 +221,6 @@ def test_no_pair_and_concatenation():
         ({"masks": np.zeros((1, 8, 8), np.uint8)}, ValueError, "packed masks"),
         ({"masks": np.zeros((1, 8, 1), np.uint8), "size": (8, 9)}, ValueError, "packed masks"),
         ({"size": (9, 8)}, ValueError, "does not fit"),
-        ({"upsample": "bicubic"}, ValueError, "unknown upsampling 'bicubic'"),
         ({"frames": np.zeros((2, 4))}, ValueError, r"shape \(1, 4\)"),
         ({"frames": np.array([[0.5, 0, 0.5, 1]])}, ValueError, "frame 0"),
         ({"frames": np.array([[0, 0, np.nan, 1]])}, ValueError, "frame 0"),
@@ -231,6 +230,20 @@ def test_misuse_is_one_clear_sentence(arguments, error, words):
     right = {"saliency": np.zeros((1, 2, 2), F), "masks": np.zeros((1, 8, 8), bool)}
     with pytest.raises(error, match=words):
         sweep(**{**right, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"upsample": "bicubic"}, "unknown upsampling 'bicubic'; known: bilinear, align_corners, nearest"),
+        ({"normalise": "sum"}, "unknown normalisation 'sum'; known: minmax, max, none"),
+        ({"comparison": "<"}, "comparison is >= or >, got '<'"),
+        ({"tau_scale": 0.0}, "positive, finite scale, got 0.0"),
+    ],
+)
+def test_unknown_ways_to_read_maps_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        Sweeping(**arguments)
 
 
 def test_packing_refuses_other_types():
@@ -244,5 +257,5 @@ def test_packing_refuses_other_types():
 @given(data=st.data())
 def test_any_grid_any_frame_any_mode(data):
     grid, mask, frame, mode = any_case(data, 40)
-    counts = sweep(grid[None], mask[None], frames=frame, upsample=mode)
+    counts = sweep(grid[None], mask[None], frames=frame, sweeping=Sweeping(upsample=mode))
     assert_equal(counts, grid[None], mask[None], frame, mode)

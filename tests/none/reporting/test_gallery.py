@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.metrics_gpu import Sweeping
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.gallery import pictures
@@ -259,7 +260,7 @@ def test_the_report_s_protocol_is_the_gallery_s(world: World) -> None:
     mask = np.frombuffer(row["region"], np.uint8).reshape(1, 224, 28)
     counts = sweep(
         np.array(row["saliency"], np.float32).reshape(1, 4, 4), mask, frames=np.array([row["frame"]]),
-        upsample="nearest", normalise="none", comparison=">", tau_scale=0.016,
+        sweeping=Sweeping(upsample="nearest", normalise="none", comparison=">", tau_scale=0.016),
     )  # fmt: skip
     assert overlay.area.tolist() == counts.area[0].tolist() != row["area"]
     how = gallery_payload(gallery)["arithmetic"]["medklip"]

@@ -13,7 +13,7 @@ from test_report import report, rows_of
 from xbench_fast.metrics_gpu import (
     GroundingOptions,
     Pairs,
-    auc_difference,
+    auc_differences,
     grounding,
     holm,
     paired_difference,
@@ -175,7 +175,7 @@ def test_delong_compares_the_images_that_all_models_read(tmp_path: Path) -> None
         ]
         label = np.array([rows["a"][i].label for i in kept])
         score = {model: np.array([its[i].logit for i in kept], float) for model, its in rows.items()}
-        expected = [auc_difference(score[a], score[b], label) for a, b in combinations("abc", 2)]
+        expected = [auc_differences([score[a], score[b]], label)[0, 1] for a, b in combinations("abc", 2)]
         assert [item.n for item in got] == [len(kept)] * 3
         assert [item.difference for item in got] == pytest.approx([item.difference for item in expected])
         assert [item.p_holm for item in got] == holm([item.p for item in expected])

@@ -13,7 +13,7 @@ from scipy.ndimage import distance_transform_edt
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from test_report import rows_of
 from xbench_fast.engines.errors import ConfigError, RunError
-from xbench_fast.metrics_gpu import PROTOCOLS, pack_masks, protocol, sweep, tolerant_share
+from xbench_fast.metrics_gpu import PROTOCOLS, Sweeping, pack_masks, protocol, sweep, tolerant_share
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report import report as command
 from xbench_fast.runtime.evaluation.scoring import ResultRow
@@ -43,10 +43,10 @@ def swept_rows(name: str = "default", seed: int = 3) -> list[ResultRow]:
             mask = np.zeros((1, 224, 224), bool)
             mask[0, top : top + height, left : left + width] = True
             if row.label:
-                counts = sweep(low, mask, **told.sweeping)
+                counts = sweep(low, mask, sweeping=told.sweeping)
                 row.take(counts, 0)
                 if told.pointing_from_default:
-                    plain = sweep(low, mask, upsample=told.upsample)
+                    plain = sweep(low, mask, sweeping=Sweeping(upsample=told.upsample))
                     row.hit = bool(plain.overlap[0, -1] > 0 and not plain.degenerate[0])  # the rule is `any`
                 row.keep(pack_masks(mask)[0], (0.0, 0.0, 1.0, 1.0), low[0])
             rows.append(row)
