@@ -31,11 +31,11 @@ BOOKS = ("medklip", "mavl")
 def export_one(model: str, prompts: Path | None, out: Path) -> dict[str, Any]:
     """One export in this process, and what it took."""
     start = time.perf_counter()
-    from xbench_fast.export.pipeline import export_bundle
+    from xbench_fast.export.pipeline import BundleOptions, ModelSource, export_bundle
     from xbench_fast.export.prompts.from_files import read_prompts
 
     own = [prompts] if prompts is not None and model in BOOKS else []
-    result = export_bundle(model, out, prompts=read_prompts(model, own))
+    result = export_bundle(ModelSource(model), out, BundleOptions(prompts=read_prompts(model, own)))
     wall, usage = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
     load = os.getloadavg()[2]
     manifest = result.bundle.manifest

@@ -19,12 +19,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from xbench_fast.export.models.kad import MEAN, STD, Kad
+from xbench_fast.export.models.kad import Kad
 from xbench_fast.export.models.kad_checkpoint import KadConfig, as_checkpoint
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.resnet import ResNetConfig
-from xbench_fast.export.tokenizing.vocabularies import find_wordpiece
+from xbench_fast.export.models.normalisation import IMAGENET_MEAN, IMAGENET_STD
+from xbench_fast.export.tokenizing.select_tokenizer import find_wordpiece
 
 from batches import Batch, Material, draw_material
 from evaluate import judge, print_results
@@ -90,7 +91,7 @@ class Prompts:
 def as_input(pixels: np.ndarray) -> Tensor:
     """uint8 [B, S, S] -> float32 [B, 3, S, S], normalised as the exported graph does."""
     grey = torch.from_numpy(pixels).to(torch.float32)[:, None] / 255.0
-    image = (grey - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
+    image = (grey - torch.tensor(IMAGENET_MEAN)[:, None, None]) / torch.tensor(IMAGENET_STD)[:, None, None]
     return image.contiguous(memory_format=torch.channels_last)
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .errors import BundleError
+from .errors import BundleError, disk_reason
 from .manifest import FileRecord, GraphSpec, Manifest
 from .manifest_json import MAX_JSON_BYTES, parse_manifest, safe_relative
 from .prompts.prompt_set import PromptSet
 from .registry import did_you_mean
 from .replacing import put, sibling, turn
 
-__all__ = ["PLANS", "Bundle", "change_bundle", "find_bundles", "sha256_of", "write_bundle"]
+__all__ = ["PLANS", "Bundle", "change_bundle", "check_place", "find_bundles", "sha256_of", "write_bundle"]
 
 PLANS = "plans"
 """Folder of a bundle that the bundle does not list: TensorRT plans of its image graph."""
@@ -98,14 +97,14 @@ def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, Path], *, r
     when the disk refuses.
     """
     path = path.resolve()
-    _check_place(path, replace)  # before anything slow
+    check_place(path, replace)  # before anything slow
     with _disk_reasons(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with sibling(path) as draft:
-            _fill(draft, manifest, files)
+            filled = _fill(draft, manifest, files)
             with turn(path):
-                _check_place(path, replace)
-                return _put(draft, path)
+                check_place(path, replace)
+                return _put(filled, path)
 
 
 def change_bundle(path: Path, change: Callable[[Bundle], tuple[Manifest, Mapping[str, Path]]]) -> Bundle:
@@ -117,8 +116,7 @@ def change_bundle(path: Path, change: Callable[[Bundle], tuple[Manifest, Mapping
     with _disk_reasons(path), turn(path):
         manifest, files = change(Bundle.load(path))
         with sibling(path) as draft:
-            _fill(draft, manifest, files)
-            return _put(draft, path)
+            return _put(_fill(draft, manifest, files), path)
 
 
 def find_bundles(folder: Path) -> list[Path]:
@@ -157,7 +155,8 @@ def _verify(root: Path, name: str, record: FileRecord, check_hash: bool) -> None
         )
 
 
-def _check_place(path: Path, replace: bool) -> None:
+def check_place(path: Path, replace: bool) -> None:
+    """Raises BundleError unless a bundle can be written at `path`: nothing is there, or a bundle to replace."""
     if not path.exists():
         return
     if not replace:
@@ -166,7 +165,7 @@ def _check_place(path: Path, replace: bool) -> None:
         raise BundleError(f"{path} exists and is no bundle; it is not replaced. Choose another place.")
 
 
-def _fill(draft: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
+def _fill(draft: Path, manifest: Manifest, files: Mapping[str, Path]) -> Bundle:
     records = {}
     for name, source in sorted(files.items()):
         target = draft / safe_relative(name)
@@ -176,22 +175,22 @@ def _fill(draft: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
         _sync(target)
     (draft / _MANIFEST).write_bytes(dataclasses.replace(manifest, files=records).dump())
     _sync(draft / _MANIFEST)
-    Bundle.load(draft)
+    return Bundle.load(draft)
 
 
-def _put(draft: Path, path: Path) -> Bundle:
-    same = _image_hash(path) == _image_hash(draft)
-    put(draft, path, keep=PLANS if same else None)
-    return Bundle.load(path, check_hashes=False)
+def _put(draft: Bundle, path: Path) -> Bundle:
+    """Moves the verified `draft` to `path`; the plans of a bundle there stay if both have one image graph."""
+    same = False
+    if path.exists():
+        with suppress(BundleError):  # what is there may be damaged
+            same = _image_hash(Bundle.load(path, check_hashes=False)) == _image_hash(draft)
+    put(draft.path, path, keep=PLANS if same else None)
+    return Bundle(path, draft.manifest, draft.digest)
 
 
-def _image_hash(path: Path) -> str | None:
-    """The sha256 of the image graph as bundle.json has it, None if there is no bundle that can be read."""
-    try:
-        manifest = Bundle.load(path, check_hashes=False).manifest
-    except BundleError:
-        return None
-    return manifest.files[manifest.graphs["image"].file].sha256
+def _image_hash(bundle: Bundle) -> str:
+    """The sha256 of the image graph as bundle.json has it."""
+    return bundle.manifest.files[bundle.manifest.graphs["image"].file].sha256
 
 
 def _sync(path: Path) -> None:
@@ -204,7 +203,4 @@ def _disk_reasons(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno == errno.ENOSPC:
-            reason = "the disk is full; free some space and run the same command again"
-        raise BundleError(f"The bundle {path} cannot be written: {reason}.") from error
+        raise BundleError(f"The bundle {path} cannot be written: {disk_reason(error)}.") from error

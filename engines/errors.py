@@ -20,6 +20,8 @@ traceback and exit with status 1. Errors of other libraries are translated where
 
 from __future__ import annotations
 
+import errno
+
 __all__ = [
     "BundleError",
     "CheckpointError",
@@ -34,6 +36,7 @@ __all__ = [
     "RunError",
     "ServingError",
     "XBenchError",
+    "disk_reason",
 ]
 
 
@@ -90,3 +93,10 @@ class ServingError(XBenchError):
 
 class MissingExtraError(XBenchError):
     """An optional package is needed for what was asked."""
+
+
+def disk_reason(error: OSError) -> str:
+    """Why the disk refused, as the end of a sentence."""
+    if error.errno == errno.ENOSPC:
+        return "the disk is full; free some space and run the same command again"
+    return error.strerror or str(error)

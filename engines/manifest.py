@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from .errors import BundleError
@@ -24,9 +24,6 @@ class TensorSpec:
     dtype: str
     shape: tuple[int | str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape)}
-
 
 @dataclass(frozen=True)
 class GraphSpec:
@@ -35,13 +32,6 @@ class GraphSpec:
     file: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "file": self.file,
-            "inputs": [t.to_json() for t in self.inputs],
-            "outputs": [t.to_json() for t in self.outputs],
-        }
 
 
 @dataclass(frozen=True)
@@ -59,16 +49,6 @@ class PromptRecord:
     polarity: tuple[int, ...]
     status: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "file": self.file,
-            "findings": list(self.findings),
-            "texts": list(self.texts),
-            "finding_of": list(self.finding_of),
-            "polarity": list(self.polarity),
-            "status": list(self.status),
-        }
-
 
 @dataclass(frozen=True)
 class FileRecord:
@@ -76,9 +56,6 @@ class FileRecord:
 
     sha256: str
     bytes: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {"sha256": self.sha256, "bytes": self.bytes}
 
 
 @dataclass(frozen=True)
@@ -109,26 +86,8 @@ class Manifest:
     precision: str = "fp32"
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object with sorted, plain content."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "variant": self.variant,
-            "weights": self.weights,
-            "checkpoint": dict(self.checkpoint) if self.checkpoint is not None else None,
-            "geometry": self.geometry.to_json(),
-            "grid": list(self.grid),
-            "saliency": dict(self.saliency),
-            "logit_scale": self.logit_scale,
-            "text": dict(self.text),
-            "graphs": {name: spec.to_json() for name, spec in self.graphs.items()},
-            "prompt_sets": {name: record.to_json() for name, record in self.prompt_sets.items()},
-            "precision": self.precision,
-            "opset": self.opset,
-            "exporter": dict(self.exporter),
-            "parity": dict(self.parity),
-            "files": {name: record.to_json() for name, record in self.files.items()},
-        }
+        """The fields by name, with the schema's number; JSON writes tuples as lists."""
+        return {"schema": SCHEMA, **asdict(self)}
 
     def dump(self) -> bytes:
         """The bytes of bundle.json. Raises BundleError for values JSON cannot hold (NaN, infinity)."""

@@ -1,7 +1,7 @@
-"""What a model must say to be exported: the adapter.
+"""The adapter: what the exporter needs to know about a model.
 
-An adapter joins a loaded network with the facts the bundle needs about it. It is the only thing the exporter, the
-parity check and the tokenizers know of a model. This module imports no torch, so command lines can list models.
+An adapter joins a loaded network with the facts that the bundle needs. The exporter, the parity check and the
+tokenizers know a model only through it. This module does not import torch, so that command lines can list models.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class TokenizerSpec:
     `sources` are the official Hugging Face names (or the package) to look for, best first. `vocabulary` holds the
     word pieces themselves, in the order of their ids, when the checkpoint carries them (demo models).
 
-    The rules are the model's, whatever the files say: `separator` whether a text ends in [SEP], `special_words`
-    whether "[SEP]" written out in a text is that token, `cleaning` the step before (a key of
-    `engines.tokenizing.CLEANINGS`), `marks_continuations` whether pieces that continue a word get the mask 2. `ends`
-    are the ids of [CLS] and [SEP], by which vocabularies are told apart: their sizes do not tell, PubMedBERT's has
-    28895 pieces, its embedding table 30522 rows, as many as BERT's own.
+    The rules belong to the model, not to a file: `separator` whether a text ends in [SEP], `special_words` whether
+    "[SEP]" written out in a text is that token, `cleaning` the step before (a key of `engines.tokenizing.CLEANINGS`),
+    `marks_continuations` whether pieces that continue a word get the mask 2. `ends` are the ids of [CLS] and [SEP],
+    which identify a vocabulary; its size does not: PubMedBERT's has 28895 pieces, its embedding table 30522 rows, as
+    many as BERT's own.
     """
 
     kind: Literal["wordpiece", "clip-bpe"]
@@ -129,11 +129,6 @@ class Adapter(ABC):
         """The model with deterministic stand-in weights, without any file. Raises ConfigError."""
 
     @property
-    def text_dim(self) -> int:
-        """Length D of a text feature vector."""
-        return self.text_shape[-1]
-
-    @property
     def one_text_shape(self) -> tuple[int, ...]:
         """Shape of what `encode_text` returns for one text: `text_shape`, or its part for one text of a query."""
         return self.text_shape[1:] if self.texts_per_query > 1 else self.text_shape
@@ -154,7 +149,7 @@ class Adapter(ABC):
         self.prompt_style, self.name = self.prompt_style or self.name, name
 
     def cautions(self) -> tuple[str, ...]:
-        """Lines for whoever exports the weights: what the adapter had to assume of them."""
+        """Warnings for the user: what the adapter had to assume about the weights."""
         return ()
 
     @abstractmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -60,21 +61,14 @@ def measure_cost(adapter: Adapter, findings: int = FINDINGS) -> Cost:
     """Counts both graphs of `adapter`; no value is computed and no memory is needed."""
     size, tokens = adapter.geometry.size, adapter.context
     image, text = ImageGraph(adapter).eval(), TextGraph(adapter).eval()
-
-    def ask(batch: int) -> tuple[int, set[int]]:
-        pixels = torch.zeros(batch, 1, size, size, dtype=torch.uint8)
-        return _count(image, lambda: image(pixels, torch.zeros(findings, *adapter.text_shape)))
-
-    def encode() -> Tensor:
-        ids = torch.ones(1, tokens, dtype=torch.int64)
-        features: Tensor = text(*[ids, torch.ones_like(ids)][: len(adapter.text_inputs)])
-        return features
-
-    (one, used), (two, _), (per_text, used_by_text) = ask(1), ask(2), _count(text, encode)
-    sizes = {id(parameter): parameter.numel() for parameter in adapter.module.parameters()}
+    pixels, features = torch.zeros(2, 1, size, size, dtype=torch.uint8), torch.zeros(findings, *adapter.text_shape)
+    ids = torch.ones(1, tokens, dtype=torch.int64)
+    one, used = _count(image, pixels[:1], features)
+    two, _ = _count(image, pixels, features)
+    per_text, used_by_text = _count(text, *[ids, ids][: len(adapter.text_inputs)])
     return Cost(
-        image_parameters=sum(sizes[number] for number in used),
-        text_parameters=sum(sizes[number] for number in used_by_text),
+        image_parameters=used,
+        text_parameters=used_by_text,
         findings=findings,
         image_macs=two - one,
         once_macs=2 * one - two,
@@ -90,21 +84,20 @@ def count_macs(run: Callable[[], Any]) -> int:
     return int(counter.get_total_flops()) // 2
 
 
-def _count(module: nn.Module, run: Callable[[], Any]) -> tuple[int, set[int]]:
-    """MACs of `run`, and which parameters of `module` it uses, by `id`."""
-    with _Uses(module) as uses:
-        macs = count_macs(run)
-    return macs, uses.found
+def _count(module: nn.Module, *inputs: Tensor) -> tuple[int, int]:
+    """MACs of one call of `module`, and the number of values in the parameters that it uses."""
+    with _Uses() as uses:
+        macs = count_macs(partial(module, *inputs))
+    return macs, sum(tensor.numel() for tensor in module.parameters() if id(tensor) in uses.found)
 
 
 class _Uses(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the parameters that operations are given."""
+    """Notes the tensors that operations are given, by `id`."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._known = {id(parameter) for parameter in module.parameters()}
         self.found: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.found.update(self._known.intersection(map(id, tree_leaves((args, kwargs)))))
+        self.found.update(map(id, tree_leaves((args, kwargs))))
         return func(*args, **(kwargs or {}))

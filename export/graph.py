@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,10 +20,19 @@ from ..engines.manifest import GraphSpec, TensorSpec
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-__all__ = ["OPSET", "ImageGraph", "TextGraph", "export_image", "export_text", "image_spec", "text_spec"]
+__all__ = ["OPSET", "ImageGraph", "TextGraph", "export_image", "export_text", "image_spec", "opset_for", "text_spec"]
 
 OPSET = 20
 _LIMIT = 2**31 - 2**20  # protobuf cannot hold 2 GiB; a margin is left for the graph itself
+
+
+def opset_for(precision: str) -> int:
+    """The opset of a graph: ONNX defines convolution for bfloat16 from opset 22 on.
+
+    ONNX Runtime's CUDA provider knows MaxPool up to opset 21 (microsoft/onnxruntime issue 26393), so that its CPU
+    provider pools in such a graph, until a release has it; TensorRT pools on the GPU.
+    """
+    return max(OPSET, 22) if precision == "bf16" else OPSET
 
 
 class ImageGraph(nn.Module):
@@ -95,7 +105,7 @@ def export_image(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpe
     # Example sizes of 2 and 3: a size of 1 would be baked into the graph, equal sizes could be tied together.
     example = (
         torch.arange(2 * size * size, dtype=torch.int64).remainder(256).to(torch.uint8).reshape(2, 1, size, size),
-        torch.linspace(-1, 1, 3 * _count(adapter.text_shape)).reshape(3, *adapter.text_shape),
+        torch.linspace(-1, 1, 3 * math.prod(adapter.text_shape)).reshape(3, *adapter.text_shape),
     )
     _export(ImageGraph(adapter), example, spec, folder / spec.file, opset)
     return spec
@@ -108,13 +118,6 @@ def export_text(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpec
     example = (ids, torch.ones_like(ids))[: len(spec.inputs)]
     _export(TextGraph(adapter), example, spec, folder / spec.file, opset)
     return spec
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
 
 
 def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, path: Path, opset: int) -> None:
@@ -155,7 +158,7 @@ def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, pat
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides what the exporter says about its own passes; failures arrive as exceptions."""
+    """Hides the messages of the exporter's passes; failures are raised as exceptions."""
     loggers = [logging.getLogger(name) for name in ("onnxscript", "onnx_ir", "torch.onnx", "torch.export")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -185,7 +188,7 @@ def _clean(model: Any) -> None:
 
 
 def _check_axes(model: Any, spec: GraphSpec) -> None:
-    """The exporter may fix an axis that should stay free; that is an error here, not a surprise at run time."""
+    """The exporter may fix an axis that must stay free; that is reported here, not at run time."""
     for promised, found in zip((*spec.inputs, *spec.outputs), (*model.graph.input, *model.graph.output), strict=True):
         axes = found.type.tensor_type.shape.dim
         shape = tuple(axis.dim_param if axis.HasField("dim_param") else axis.dim_value for axis in axes)

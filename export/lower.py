@@ -1,8 +1,8 @@
-"""fp16 and bf16 graphs: the types stand in the graph, as strongly typed builders (TensorRT 11) want them.
+"""Graphs in fp16 and bf16. The graph states its types, as strongly typed builders (TensorRT 11) require.
 
 Weights and matrix products are of the lower precision. In float32 stay softmax, norms, reductions and what those are
 made of where they are written out; the normalisation of the pixels; the last product before each output, so that
-neither a score nor a map is rounded to a few digits; and whatever ONNX does not define for the lower type. Operations
+neither a score nor a map is rounded to a few digits; and what ONNX does not define for the lower type. Operations
 without arithmetic of their own follow their inputs, and where both types meet the result is float32. Inputs and outputs
 keep their types.
 
@@ -20,7 +20,7 @@ import numpy as np
 from ..engines.errors import ExportError
 from ..engines.rounding import LOW_TYPES
 
-__all__ = ["KEPT", "PRODUCTS", "lower", "opset_for"]
+__all__ = ["KEPT", "PRODUCTS", "lower"]
 
 PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 _NORMS = {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}
@@ -39,15 +39,6 @@ need them. Pooling is not among them: average pooling has one in new versions on
 
 _FLOAT = 1
 _NAMES = {"fp16": "float16", "bf16": "bfloat16"}
-
-
-def opset_for(precision: str, least: int) -> int:
-    """The opset of a graph: ONNX defines convolution for bfloat16 from opset 22 on.
-
-    ONNX Runtime's CUDA provider knows MaxPool up to opset 21 (microsoft/onnxruntime issue 26393), so that its CPU
-    provider pools in such a graph, until a release has it; TensorRT pools on the GPU.
-    """
-    return max(least, 22) if precision == "bf16" else least
 
 
 def lower(source: Path, target: Path, precision: str) -> None:

@@ -1,19 +1,25 @@
-"""What an export records about the machine and the packages it ran on."""
+"""What an export needs of the machine: packages, threads, memory, and room on the disk for unfinished files."""
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import os
 import platform
 import resource
+import shutil
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-from ..engines.errors import MissingExtraError
+from ..engines.errors import ExportError, MissingExtraError, disk_reason
+from ..engines.replacing import sibling
 
-__all__ = ["disk_reason", "peak_memory_mib", "require_packages", "threads_to_use", "versions"]
+__all__ = ["peak_memory_mib", "require_packages", "threads_to_use", "timed", "versions", "workspace"]
 
+_ROOM = 2.2  # the graphs are written once (lowered ones beside them) and once copied into the bundle
 _PACKAGES = ("xbench-fast", "torch", "onnx", "onnxscript", "onnxruntime", "tokenizers", "open_clip_torch", "numpy")
 
 
@@ -26,7 +32,9 @@ def require_packages() -> None:
             missing = True
         if missing:
             extras = "export,cpu" if name == "onnxruntime" else "export"
-            raise MissingExtraError(f'An export needs {name}, which is missing: pip install "xbench-fast[{extras}]".')
+            raise MissingExtraError(
+                f'An export needs {name}, which is not installed: pip install "xbench-fast[{extras}]".'
+            )
 
 
 def versions() -> dict[str, str]:
@@ -52,8 +60,34 @@ def peak_memory_mib() -> float:
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
-def disk_reason(error: OSError) -> str:
-    """Why the disk refused, as the end of a sentence."""
-    if error.errno == errno.ENOSPC:
-        return "the disk is full; free some space and run the same command again"
-    return error.strerror or str(error)
+@contextmanager
+def workspace(target: Path, size: int) -> Iterator[Path]:
+    """A hidden folder beside the target for unfinished files, removed when the work is over, as is an unused `out`.
+
+    `size` is about the bytes of the float32 graphs. Raises ExportError when the disk has no room or refuses.
+    """
+    made = [folder for folder in (target.parent, *target.parent.parents) if not folder.exists()]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        needed, free = _ROOM * size / 2**20, shutil.disk_usage(target.parent).free / 2**20
+        if free < needed:
+            raise ExportError(
+                f"The export needs about {needed:.0f} MiB in {target.parent}, where {free:.0f} MiB are free; free some "
+                "space or choose another --out."
+            )
+        with sibling(target) as folder:
+            yield folder
+    except OSError as error:
+        raise ExportError(f"The bundle {target} cannot be written: {disk_reason(error)}.") from error
+    finally:
+        for empty in made:
+            if empty.is_dir() and not any(empty.iterdir()):
+                empty.rmdir()
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Puts the seconds of wall time that the block takes into `seconds`."""
+    start = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - start

@@ -3,36 +3,88 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..engines.backends.ort import TextEncoder
-from ..engines.bundle import Bundle, write_bundle
-from ..engines.errors import BundleError, ConfigError
+from ..engines.bundle import Bundle, check_place, write_bundle
+from ..engines.errors import ConfigError
 from ..engines.manifest import GraphSpec, Manifest
-from ..engines.prompts.prompt_encoding import texts_per_query
+from ..engines.prompts.prompt_encoding import TextEncoder, encode_sets, texts_per_query
+from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
+from ..engines.registry import did_you_mean
 from ..engines.rounding import PRECISIONS
-from ..engines.tokenizing import stored_files
+from ..engines.tokenizing import Tokenizer, stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
-from .lower import lower, opset_for
-from .machine import peak_memory_mib, require_packages, threads_to_use, versions
+from .machine import peak_memory_mib, require_packages, threads_to_use, timed, versions, workspace
 from .parity.checks import ParityReport
-from .parity.low_precision import PrecisionTrial
-from .parity.user_images import ParityData, read_parity_data
-from .prompts.builtin import PromptSets, builtin_sets, encode_sets, prompt_styles
+from .prompts.builtin import builtin_sets, prompt_styles
 from .tokenizing.select_tokenizer import select_tokenizer
-from .tokenizing.vocabularies import Tokenizer
-from .workspace import store, timed, workspace
 
 if TYPE_CHECKING:
     from .cost import Cost
+    from .parity.user_images import ParityData
 
-__all__ = ["ExportResult", "export_adapter", "export_bundle"]
+__all__ = ["BundleOptions", "ExportResult", "ModelSource", "export_adapter", "export_bundle"]
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Which model with which weights.
+
+    `model` is what the registry of models resolves, `name` what the bundle calls it (by default its own name). With
+    `checkpoint` its weights are read; without one the model gets stand-in weights of `variant` and `seed`. `saliency`
+    is one of the model's maps, by default the official one; `options` (`resolution`, `text_encoder`) go to models that
+    take them, those that are None count as not given.
+    """
+
+    model: str
+    name: str | None = None
+    checkpoint: Path | None = None
+    variant: str | None = None
+    seed: int = 0
+    saliency: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Adapter:
+        """The model. Raises CheckpointError, ConfigError and MissingExtraError."""
+        if self.checkpoint is None:
+            adapter = stand_in_adapter(self.model, self.variant, self.seed, **self.options)
+        else:
+            adapter = load_adapter(self.model, self.checkpoint, **self.options)
+            if self.variant not in (None, adapter.variant):
+                raise ConfigError(
+                    f"{self.checkpoint} is the variant '{adapter.variant}' of {self.model}, not '{self.variant}'; "
+                    "leave out --variant."
+                )
+        if self.name not in (None, self.model):
+            adapter.rename(self.name)
+        if self.saliency is not None:
+            adapter.choose_map(self.saliency)
+        return adapter
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """How a bundle is made.
+
+    `tokenizer` is a folder with the model's vocabulary; `prompts` replaces or adds prompt sets. With `precision` "fp16"
+    or "bf16" both graphs are of that type (export.lower), the variant's name says so, and the parity report says what
+    it does to tensors and to metrics: on the images and boxes in the folder `parity_data` (export.parity.user_images),
+    by default on probe pictures. `force` replaces a bundle; `progress` is told what is done.
+    """
+
+    tokenizer: Path | None = None
+    prompts: PromptSets | None = None
+    precision: str = "fp32"
+    parity_data: Path | None = None
+    force: bool = False
+    progress: Progress = lambda line: None
 
 
 @dataclass(frozen=True)
@@ -46,137 +98,81 @@ class ExportResult:
     cost: Cost
 
 
-def export_bundle(
-    model: str,
-    out: Path,
-    *,
-    name: str | None = None,
-    checkpoint: Path | None = None,
-    variant: str | None = None,
-    seed: int = 0,
-    tokenizer: Path | None = None,
-    prompts: PromptSets | None = None,
-    force: bool = False,
-    progress: Progress = lambda line: None,
-    saliency: str | None = None,
-    precision: str = "fp32",
-    parity_data: Path | None = None,
-    **options: Any,
-) -> ExportResult:
-    """Exports `model` (what the registry of models resolves) into `out`/<name>-<variant>; `name` is by default its own.
+def export_bundle(source: ModelSource, out: Path, options: BundleOptions | None = None) -> ExportResult:
+    """Loads the model of `source` and exports it into `out`/<name>-<variant>.
 
-    With `checkpoint` its weights are read, without one the model gets stand-in weights of `variant` and `seed`.
-    `saliency` is one of the model's maps, by default the official one; `options` (`resolution`,
-    `text_encoder`) go to models that take them. Raises CheckpointError, ConfigError, MissingExtraError, and what
-    `export_adapter` raises.
+    Raises what `ModelSource.load` and `export_adapter` raise.
     """
-    start = time.perf_counter()
+    start, options = time.perf_counter(), options or BundleOptions()
     require_packages()
-    if checkpoint is None:
-        adapter = stand_in_adapter(model, variant, seed, **options)
-    else:
-        adapter = load_adapter(model, checkpoint, **options)
-        if variant is not None and variant != adapter.variant:
-            raise ConfigError(
-                f"{checkpoint} is the variant '{adapter.variant}' of {model}, not '{variant}'; leave out --variant."
-            )
-    if name not in (None, model):
-        adapter.rename(name)
-    if saliency is not None:
-        adapter.choose_map(saliency)
-    progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read")
+    adapter = source.load()
+    options.progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read")
     for caution in adapter.cautions():
-        progress(f"caution: {caution}")
-    elapsed = time.perf_counter() - start
-    return export_adapter(
-        adapter,
-        out,
-        tokenizer=tokenizer,
-        prompts=prompts,
-        force=force,
-        progress=progress,
-        loading=elapsed,
-        precision=precision,
-        parity_data=parity_data,
-    )
+        options.progress(f"caution: {caution}")
+    return export_adapter(adapter, out, options, loading=time.perf_counter() - start)
 
 
 def export_adapter(
-    adapter: Adapter,
-    out: Path,
-    *,
-    tokenizer: Path | None = None,
-    prompts: PromptSets | None = None,
-    force: bool = False,
-    progress: Progress = lambda line: None,
-    loading: float = 0.0,
-    precision: str = "fp32",
-    parity_data: Path | None = None,
+    adapter: Adapter, out: Path, options: BundleOptions | None = None, *, loading: float = 0.0
 ) -> ExportResult:
-    """Exports a loaded model; `tokenizer` is a folder with its vocabulary, `prompts` replaces or adds prompt sets.
-
-    With `precision` "fp16" or "bf16" both graphs are of that type (export.lower), the variant's name says so, and the
-    parity report says what it does to tensors and to metrics: on the images and boxes in the folder `parity_data`
-    (export.parity.user_images), by default on probe pictures.
+    """Exports a loaded model into `out`/<name>-<variant>; `loading` is how many seconds it took to load.
 
     The bundle appears whole, after parity was proven, or not at all. Raises ConfigError (tokenizer, prompts,
     precision), DataError (`parity_data`), ExportError, ParityError and BundleError (the target exists, the disk is
     full).
     """
-    data = _parity_data(parity_data, precision)
-    if precision != "fp32":
-        adapter.variant += f"-{precision}"
-    target = out / f"{adapter.name}-{adapter.variant}"
-    _check_target(target, force)
-    words = select_tokenizer(adapter, tokenizer, progress)
-    sets = _sets(adapter, prompts)
+    from .cost import measure_cost
+    from .parity.compare_graphs import check_parity
+
+    options = options or BundleOptions()
+    data = None
+    if options.precision != "fp32" or options.parity_data is not None:
+        data = _trial_images(options)
+        adapter.variant += f"-{options.precision}"
+    target, say = out / f"{adapter.name}-{adapter.variant}", options.progress
+    check_place(target, options.force)
+    words = select_tokenizer(adapter, options.tokenizer, say)
+    sets = _sets(adapter, options.prompts)
     if data is not None:
         data.choose({name: [entry.finding for entry in entries] for name, entries in sets.items()})
     seconds = {"load": loading}
-    with workspace(target, _bytes(adapter)) as folder:
-        graphs = _export_graphs(adapter, folder, progress, seconds, precision)
+    with workspace(target, sum(tensor.nbytes for tensor in adapter.module.state_dict().values())) as folder:
+        graphs = _export_graphs(adapter, folder, options, seconds)
         with timed(seconds, "prompts"):
-            features = _encode(sets, words, folder, graphs, progress)
+            texts = set(chain.from_iterable(entry.texts for entries in sets.values() for entry in entries))
+            say(f"encoding {len(texts)} prompts of {len(sets)} sets with text.onnx")
+            features = _encode(sets, words, graphs, folder)
         with timed(seconds, "parity"):
-            report = _prove(adapter, words, folder, features, progress)
-        if precision != "fp32":
-            with timed(seconds, precision):
-                full, folder, before = folder, _lower(folder, graphs, precision, progress), features
-                features = _encode(sets, words, folder, graphs, progress, precision)
-                trial = PrecisionTrial(adapter, words, full, folder, precision, threads_to_use())
-                trial.extend(report, before, features, data, progress)
-        files = {spec.file: folder / spec.file for spec in graphs.values()}
-        for prompt_set in features:
-            prompt_set.save(folder / prompt_set.file)
-            files[prompt_set.file] = folder / prompt_set.file
-        files.update(store(stored_files(words), folder))
-        manifest = _manifest(adapter, words, graphs, features, report, precision)
-        bundle = write_bundle(target, manifest, files, replace=force)
-    progress(f"{bundle.path}: written and verified")
+            say("comparing the graphs with the model in batches of different size")
+            queries = {prompt_set.name: prompt_set.features for prompt_set in features}
+            report = check_parity(adapter, words, folder, queries, threads=threads_to_use())
+            report.require()
+            say(f"parity: {len(report.checks)} comparisons, largest error {report.needed:.1e} of full scale")
+        if options.precision != "fp32":
+            from .parity.low_precision import PrecisionTrial
+
+            with timed(seconds, options.precision):
+                full, folder, before = folder, _lower(folder, graphs, options), features
+                features = _encode(sets, words, graphs, folder, options.precision)
+                trial = PrecisionTrial(adapter, words, full, folder, options.precision, threads_to_use())
+                trial.extend(report, before, features, data, say)
+        manifest = _manifest(adapter, words, graphs, features, report, options.precision)
+        bundle = write_bundle(target, manifest, _files(folder, graphs, features, words), replace=options.force)
+    say(f"{bundle.path}: written and verified")
     with timed(seconds, "cost"):
-        cost = _cost(adapter)
+        cost = measure_cost(adapter)
     return ExportResult(bundle, report, seconds, peak_memory_mib(), cost)
 
 
-def _cost(adapter: Adapter) -> Cost:
-    from .cost import measure_cost
-
-    return measure_cost(adapter)
-
-
-def _parity_data(folder: Path | None, precision: str) -> ParityData | None:
-    if precision not in PRECISIONS:
-        raise ConfigError(f"There is no precision '{precision}'; there are {', '.join(PRECISIONS)}.")
-    if folder is not None and precision == "fp32":
+def _trial_images(options: BundleOptions) -> ParityData | None:
+    """The user's images for the metrics of a lower precision, if any."""
+    if options.precision not in PRECISIONS:
+        raise ConfigError(f"Unknown precision '{options.precision}': {did_you_mean(options.precision, PRECISIONS)}.")
+    if options.precision == "fp32":
         raise ConfigError("Parity data show what lower precision does; they go with --precision fp16 or bf16.")
-    return None if folder is None else read_parity_data(folder)
+    from .parity.user_images import read_parity_data
 
-
-def _check_target(target: Path, force: bool) -> None:
-    if target.exists() and not force:
-        raise BundleError(f"{target} already exists; choose another --out or replace it with --force.")
-    if target.exists() and not (target / "bundle.json").is_file():
-        raise BundleError(f"{target} exists and is no bundle, so it is not replaced; choose another --out.")
+    return None if options.parity_data is None else read_parity_data(options.parity_data)
 
 
 def _sets(adapter: Adapter, prompts: PromptSets | None) -> PromptSets:
@@ -192,54 +188,52 @@ def _sets(adapter: Adapter, prompts: PromptSets | None) -> PromptSets:
 
 
 def _export_graphs(
-    adapter: Adapter, folder: Path, progress: Progress, seconds: dict[str, float], precision: str
+    adapter: Adapter, folder: Path, options: BundleOptions, seconds: dict[str, float]
 ) -> dict[str, GraphSpec]:
-    from .graph import OPSET, export_image, export_text
+    from .graph import export_image, export_text, opset_for
 
     graphs = {}
     for name, export in (("image", export_image), ("text", export_text)):
-        progress(f"exporting {name}.onnx")
+        options.progress(f"exporting {name}.onnx")
         with timed(seconds, f"{name} graph"):
-            graphs[name] = export(adapter, folder, opset_for(precision, OPSET))
+            graphs[name] = export(adapter, folder, opset_for(options.precision))
     return graphs
 
 
-def _lower(folder: Path, graphs: Mapping[str, GraphSpec], precision: str, progress: Progress) -> Path:
-    """The folder with both graphs in `precision`, inside that of the float32 ones."""
-    (folder / precision).mkdir()
+def _lower(folder: Path, graphs: Mapping[str, GraphSpec], options: BundleOptions) -> Path:
+    """The folder with both graphs in the lower precision, inside that of the float32 ones."""
+    from .lower import lower
+
+    lowered = folder / options.precision
+    lowered.mkdir()
     for spec in graphs.values():
-        progress(f"writing {spec.file} in {precision}")
-        lower(folder / spec.file, folder / precision / spec.file, precision)
-    return folder / precision
+        options.progress(f"writing {spec.file} in {options.precision}")
+        lower(folder / spec.file, lowered / spec.file, options.precision)
+    return lowered
 
 
 def _encode(
-    sets: PromptSets,
-    words: Tokenizer,
-    folder: Path,
-    graphs: Mapping[str, GraphSpec],
-    progress: Progress,
-    precision: str = "fp32",
+    sets: PromptSets, words: Tokenizer, graphs: Mapping[str, GraphSpec], folder: Path, precision: str = "fp32"
 ) -> list[PromptSet]:
+    """The sets with the features of text.onnx in `folder`."""
     spec = graphs["text"]
-    count = len({text for entries in sets.values() for entry in entries for text in entry.positive + entry.negative})
-    progress(f"encoding {count} prompts of {len(sets)} sets with text.onnx")
     encoder = TextEncoder(folder / spec.file, spec, threads=threads_to_use(), precision=precision)
-    per_query = texts_per_query(graphs["image"], spec)
-    return encode_sets(sets, words, encoder, [tensor.name for tensor in spec.inputs], per_query)
+    return encode_sets(sets, words, encoder, texts_per_query(graphs["image"], spec))
 
 
-def _prove(
-    adapter: Adapter, words: Tokenizer, folder: Path, features: list[PromptSet], progress: Progress
-) -> ParityReport:
-    from .parity.compare_graphs import check_parity
-
-    progress("comparing the graphs with the model in batches of different size")
-    sets = {prompt_set.name: prompt_set.features for prompt_set in features}
-    report = check_parity(adapter, words, folder, sets, threads=threads_to_use())
-    report.require()
-    progress(f"parity: {len(report.checks)} comparisons, largest error {report.needed:.1e} of full scale")
-    return report
+def _files(
+    folder: Path, graphs: Mapping[str, GraphSpec], features: Sequence[PromptSet], words: Tokenizer
+) -> dict[str, Path]:
+    """The bundle's files by name; those that are not in `folder` yet are written there."""
+    files = {spec.file: folder / spec.file for spec in graphs.values()}
+    for prompt_set in features:
+        files[prompt_set.file] = folder / prompt_set.file
+        prompt_set.save(files[prompt_set.file])
+    for name, content in stored_files(words).items():
+        files[name] = folder / name
+        files[name].parent.mkdir(parents=True, exist_ok=True)
+        files[name].write_bytes(content)
+    return files
 
 
 def _manifest(
@@ -251,7 +245,7 @@ def _manifest(
     precision: str,
 ) -> Manifest:
     """Nothing of one run (times, paths) goes in: exporting a checkpoint again gives a bundle of equal digest."""
-    from .graph import OPSET
+    from .graph import opset_for
 
     record, encoder = adapter.checkpoint, adapter.text_checkpoint
     text: dict[str, Any] = {"tokenizer": words.record, "context": adapter.context}
@@ -275,13 +269,8 @@ def _manifest(
         text=text,
         graphs=graphs,
         prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in features},
-        opset=opset_for(precision, OPSET),
+        opset=opset_for(precision),
         exporter=versions(),
         parity=report.to_json(),
         precision=precision,
     )
-
-
-def _bytes(adapter: Adapter) -> int:
-    """Bytes of the weights, which is very nearly the size of both graphs together."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in adapter.module.state_dict().values())

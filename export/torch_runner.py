@@ -1,4 +1,4 @@
-"""A model run by PyTorch as it is, or compiled: what `xbench-fast bench --against` puts beside an engine."""
+"""A model run by PyTorch, eager or compiled: what `xbench-fast bench --against` compares an engine with."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TorchRunner:
 
 
 def eager_runner(model: str, variant: str, precision: str, device: str) -> TorchRunner:
-    """The model as PyTorch runs it unasked."""
+    """The model as PyTorch runs it by default."""
     return TorchRunner(model, variant, precision, device, compiled=False)
 
 

@@ -1,4 +1,4 @@
-"""A ready ONNX file of the user's becomes a bundle: its interface is checked, and that images do not mix in a batch."""
+"""A bundle from the user's ONNX file: its interface is checked, and that images of a batch do not affect each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.bundle import Bundle, sha256_of, write_bundle
+from ..engines.bundle import Bundle, check_place, sha256_of, write_bundle
 from ..engines.errors import BundleError, ConfigError, ExportError
 from ..engines.geometry import Geometry
 from ..engines.manifest import GraphSpec, Manifest, TensorSpec, Weights
@@ -21,7 +21,7 @@ from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
 from ..engines.rounding import stated_precision
 from .machine import require_packages, threads_to_use, versions
-from .parity.checks import ParityReport, compare
+from .parity.checks import ParityReport, Place, compare
 from .parity.compare_graphs import Session
 from .parity.probes import probe_images
 
@@ -32,7 +32,7 @@ _BATCHES = (2, 3, 8)
 
 @dataclass(frozen=True)
 class Facts:
-    """What a graph cannot say of itself; `geometry` fits the graph's pixels."""
+    """What a graph does not state; `geometry` fits the graph's pixels."""
 
     name: str
     variant: str
@@ -97,8 +97,7 @@ def wrap(
     """
     require_packages()
     target = out / f"{facts.name}-{facts.variant}"
-    if target.exists() and not force:
-        raise BundleError(f"{target} already exists; choose another --out or replace it with --force.")
+    check_place(target, force)
     spec, opset, precision = _interface(graph, facts.geometry.size)
     for prompt_set in sets:
         if prompt_set.features.shape[1:] != spec.inputs[1].shape[1:]:
@@ -213,7 +212,6 @@ def _consistent(graph: Path, size: int, sets: list[PromptSet], precision: str) -
             together = run(list(range(batch)))
             for slot in range(batch):
                 for name in names:
-                    pair = (together[name][slot], alone[slot][name][0])
-                    where: Any = {"batch": batch, "slot": slot, "findings": len(text), "full_scale": full[name]}
-                    report.add([compare(name, "alone", *pair, **where)])
+                    place, pair = Place("alone", batch, slot, len(text)), (together[name][slot], alone[slot][name][0])
+                    report.checks.append(compare(name, place, *pair, full_scale=full[name]))
     return report

@@ -9,8 +9,9 @@ from typing import Any, Final
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
 from ..manifest import GraphSpec
+from ..rounding import with_rounding
 
-__all__ = ["CPU_PROVIDER", "IDENTITY", "check_interface", "load_onnxruntime", "open_session"]
+__all__ = ["CPU_PROVIDER", "IDENTITY", "check_interface", "graph_for_cpu", "load_onnxruntime", "open_session"]
 
 CPU_PROVIDER: Final = "CPUExecutionProvider"
 
@@ -41,16 +42,19 @@ def open_session(
     *,
     entries: Mapping[str, str] | None = None,
     optimise: bool = True,
+    arena: bool = True,
 ) -> Any:
     """A session of the graph in a file, or of its bytes.
 
     providers: as onnxruntime takes them, best first. entries: session configuration. optimise: may it rewrite it.
+    arena: whether memory is kept between runs.
     A provider that fails is an error, at creation and while running: by itself the library would print a banner and go
     on on the CPU. Raises MissingExtraError, and EngineError with the library's reason.
     """
     ort = load_onnxruntime()
     options = ort.SessionOptions()
     options.log_severity_level = 4  # failures arrive as exceptions; the library's own prints would only repeat them
+    options.enable_cpu_mem_arena = arena
     if threads is not None:
         options.intra_op_num_threads = threads
     if not optimise:
@@ -80,3 +84,8 @@ def check_interface(session: Any, spec: GraphSpec, bundle: Bundle) -> None:
             raise EngineError(
                 f"{bundle.path / spec.file} has the {kind}s {have}, bundle.json promises {want}; export it again."
             )
+
+
+def graph_for_cpu(graph: Path, precision: str) -> Path | bytes:
+    """What the CPU provider can open: it has no bfloat16, so a bf16 graph gets float32 operations that round."""
+    return with_rounding(graph) if precision == "bf16" else graph

@@ -8,10 +8,13 @@ from typing import Any, Final
 
 from ..errors import EngineError, MissingExtraError
 
-__all__ = ["FAMILIES", "Family", "load_family"]
+__all__ = ["BATCH", "FAMILIES", "Family", "load_family"]
 
 FAMILIES: Final = {"tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rtx"}
 """Backend name -> Python module."""
+
+BATCH: Final = 16
+"""Largest batch of a plan that is built ahead, unless another is asked for; an evaluation's batches have as many."""
 
 _EXTRAS: Final = {
     "tensorrt": "install xbench-fast[tensorrt] (CUDA 12) or xbench-fast[tensorrt-cuda13] (CUDA 13)",

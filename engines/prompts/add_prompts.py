@@ -7,12 +7,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..backends.ort import TextEncoder
 from ..bundle import Bundle, change_bundle
 from ..errors import BundleError
 from ..manifest import Manifest
 from ..tokenizing import bundle_tokenizer
-from .prompt_encoding import encode_sets, texts_per_query
+from .prompt_encoding import TextEncoder, encode_sets, texts_per_query
 from .prompt_files import PromptSets
 from .prompt_set import PromptSet
 
@@ -27,7 +26,7 @@ def encode_for(bundle: Bundle, sets: PromptSets, *, threads: int | None = None) 
     """
     image, text = bundle.graph("image"), bundle.graph("text")
     words, encoder = bundle_tokenizer(bundle), TextEncoder.of(bundle, threads=threads)
-    return encode_sets(sets, words, encoder, [tensor.name for tensor in text.inputs], texts_per_query(image, text))
+    return encode_sets(sets, words, encoder, texts_per_query(image, text))
 
 
 def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = False) -> Bundle:

@@ -8,26 +8,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
+from ..backends.ort_session import CPU_PROVIDER, graph_for_cpu, open_session
+from ..bundle import Bundle
+from ..errors import ConfigError, EngineError
 from ..manifest import GraphSpec
 from ..tokenizing.batch import Tokenizer
 from .prompt_files import SEPARATOR, FindingPrompts
 from .prompt_set import PromptSet
 
-__all__ = ["Encoder", "assemble", "encode_sets", "query_texts", "texts_per_query"]
+__all__ = ["TextEncoder", "assemble", "encode_sets", "query_texts", "texts_per_query"]
 
 _CHUNK = 32
 
 
-class Encoder(Protocol):
-    """Token ids (and mask) to features, as `engines.backends.ort.TextEncoder` does it."""
+class TextEncoder:
+    """The text tower of a bundle on ONNX Runtime's CPU provider, a bf16 graph with results that are rounded."""
 
-    def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64] | None = None) -> NDArray[np.float32]: ...
+    def __init__(self, graph: Path, spec: GraphSpec, *, threads: int | None = None, precision: str = "fp32") -> None:
+        self._session = open_session(graph_for_cpu(graph, precision), [CPU_PROVIDER], threads)
+        self.inputs = [tensor.name for tensor in spec.inputs]
+
+    @staticmethod
+    def of(bundle: Bundle, *, threads: int | None = None) -> TextEncoder:
+        """The encoder of a bundle. Raises BundleError if the bundle has no text graph."""
+        precision = bundle.manifest.precision
+        return TextEncoder(bundle.file("text"), bundle.graph("text"), threads=threads, precision=precision)
+
+    def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Features float32 [T, D...] of token ids int64 [T, L] and, if the model takes one, mask int64 [T, L].
+
+        Raises EngineError when the ids do not fit the graph.
+        """
+        given = {"input_ids": ids} if mask is None else {"input_ids": ids, "attention_mask": mask}
+        if sorted(given) != sorted(self.inputs):
+            raise EngineError(f"The text graph takes {', '.join(self.inputs)}, not {', '.join(given)}.")
+        try:
+            features: NDArray[np.float32] = self._session.run(["features"], given)[0]
+        except Exception as error:  # see open_session
+            raise EngineError(f"The text graph failed: {error}") from error
+        return features
 
 
 def texts_per_query(image: GraphSpec, text: GraphSpec) -> int:
@@ -57,39 +82,31 @@ def query_texts(query: str, count: int) -> list[str]:
 
 
 def encode_sets(
-    sets: Mapping[str, Sequence[FindingPrompts]],
-    tokenizer: Tokenizer,
-    encoder: Encoder,
-    inputs: Sequence[str],
-    per_query: int = 1,
+    sets: Mapping[str, Sequence[FindingPrompts]], tokenizer: Tokenizer, encoder: TextEncoder, per_query: int = 1
 ) -> list[PromptSet]:
     """Encodes every distinct text once through the exported text graph; returns one PromptSet per set, in order.
 
-    `inputs` names the inputs of the text graph; the mask is passed only to a graph that takes one. Features are
-    [Q, D...], or [Q, per_query, D...] where a query is several texts. Queries stand in the order of the findings, the
-    positive texts of a finding before its negative ones. Raises ConfigError (number of texts).
+    Features are [Q, D...], or [Q, per_query, D...] where a query is several texts. Queries stand in the order of the
+    findings, the positive texts of a finding before its negative ones. Raises ConfigError (number of texts).
     """
-    queries = {text for entries in sets.values() for entry in entries for text in _all_texts(entry)}
-    split = {query: query_texts(query, per_query) for query in queries}
-    ordered = (text for entries in sets.values() for entry in entries for text in _all_texts(entry))
+    split: dict[str, list[str]] = {}
+    for query in chain.from_iterable(entry.texts for entries in sets.values() for entry in entries):
+        if query not in split:
+            split[query] = query_texts(query, per_query)
     # Texts of similar length go together: a text is padded to the longest of its batch, and a book has hundreds.
-    distinct = sorted(dict.fromkeys(text for query in ordered for text in split[query]), key=len)
+    distinct = sorted(dict.fromkeys(chain.from_iterable(split.values())), key=len)
     rows = []
     for start in range(0, len(distinct), _CHUNK):
         batch = tokenizer(distinct[start : start + _CHUNK])
-        rows.append(np.asarray(encoder.run(batch.ids, batch.mask_for(inputs)), dtype=np.float32))
+        rows.append(np.asarray(encoder.run(batch.ids, batch.mask_for(encoder.inputs)), dtype=np.float32))
     features = np.concatenate(rows) if rows else np.zeros((0, 0), np.float32)
     index = {text: row for row, text in enumerate(distinct)}
     found = []
     for name, entries in sets.items():
-        places = [[index[text] for text in split[query]] for entry in entries for query in _all_texts(entry)]
+        places = [[index[text] for text in split[query]] for entry in entries for query in entry.texts]
         rows_of = np.asarray(places, dtype=np.intp)
         found.append(assemble(name, entries, features[rows_of if per_query > 1 else rows_of[:, 0]]))
     return found
-
-
-def _all_texts(entry: FindingPrompts) -> tuple[str, ...]:
-    return entry.positive + entry.negative
 
 
 def assemble(name: str, entries: Sequence[FindingPrompts], features: NDArray[np.float32]) -> PromptSet:
@@ -97,8 +114,8 @@ def assemble(name: str, entries: Sequence[FindingPrompts], features: NDArray[np.
     return PromptSet(
         name=name,
         findings=tuple(entry.finding for entry in entries),
-        texts=tuple(text for entry in entries for text in _all_texts(entry)),
-        finding_of=np.asarray([n for n, entry in enumerate(entries) for _ in _all_texts(entry)], dtype=np.int32),
+        texts=tuple(text for entry in entries for text in entry.texts),
+        finding_of=np.asarray([n for n, entry in enumerate(entries) for _ in entry.texts], dtype=np.int32),
         polarity=np.asarray(
             [sign for entry in entries for sign in (1,) * len(entry.positive) + (-1,) * len(entry.negative)],
             dtype=np.int8,

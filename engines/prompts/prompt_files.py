@@ -28,6 +28,11 @@ class FindingPrompts:
     negative: tuple[str, ...] = ()
     status: str = "user"
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All of them, the positive ones first."""
+        return self.positive + self.negative
+
 
 PromptSets = dict[str, tuple[FindingPrompts, ...]]
 

@@ -43,8 +43,8 @@ class PromptSet:
             file=self.file,
             findings=self.findings,
             texts=self.texts,
-            finding_of=tuple(int(i) for i in self.finding_of),
-            polarity=tuple(int(p) for p in self.polarity),
+            finding_of=tuple(self.finding_of.tolist()),
+            polarity=tuple(self.polarity.tolist()),
             status=self.status,
         )
 

@@ -76,9 +76,8 @@ class WordPieceTokenizer(BackendTokenizer):
         self.vocabulary_size = max(vocabulary.values()) + 1
         self.context = context
         self.ends = (vocabulary["[CLS]"], vocabulary["[SEP]"])
-        lines = "\n".join(
-            f"{number}\t{piece}" for piece, number in sorted(vocabulary.items(), key=lambda item: item[1])
-        )
+        ordered = sorted(vocabulary, key=vocabulary.__getitem__)
+        lines = "\n".join(f"{vocabulary[piece]}\t{piece}" for piece in ordered)
         record = {
             "kind": "wordpiece",
             "lower_case": lower_case,

@@ -1,8 +1,8 @@
-"""Compares what a checkpoint holds with what a model needs."""
+"""Compares what a checkpoint holds with what a model needs, and gives its tensors the model's names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,11 @@ from ...engines.errors import CheckpointError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Sizes", "identify", "install", "match_tensors"]
+__all__ = ["TensorSizes", "identify", "install", "match_tensors", "renamed"]
 
 SHOWN = 3  # tensors listed per kind of difference
 
-# Parts of tensor names that together tell a model, the most particular first.
+# Parts of tensor names that together identify a model, the most specific first.
 SIGNATURES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("CARZero", ("CARZero.", "fusion_module.")),
     ("BiomedCLIP", ("visual.trunk.blocks.", "text.transformer.")),
@@ -35,19 +35,20 @@ def identify(names: Iterable[str]) -> str | None:
     return next((model for model, marks in SIGNATURES if all(mark in text for mark in marks)), None)
 
 
-class Sizes:
+class TensorSizes:
     """Reads a model's sizes from the shapes of a checkpoint's tensors."""
 
     def __init__(self, tensors: Mapping[str, Tensor], *, path: Path, model: str, names: Iterable[str]) -> None:
-        self.tensors, self.path, self.model = tensors, path, model
-        other = identify(names)
-        self._guess = f"; it looks like a checkpoint of {other}" if other and other != model else ""
+        self.tensors, self.path, self.model, self._names = tensors, path, model, names
 
     def __call__(self, name: str, dimensions: int = 2) -> tuple[int, ...]:
         """The shape of the tensor `name`. Raises CheckpointError if it is missing or has other dimensions."""
         if name not in self.tensors:
-            reason = f"the tensor {name} is missing{self._guess}"
-            raise CheckpointError(f"{self.path} is not a checkpoint of {self.model}: {reason}.")
+            other = identify(self._names)
+            guess = f"; it looks like a checkpoint of {other}" if other and other != self.model else ""
+            raise CheckpointError(
+                f"{self.path} is not a checkpoint of {self.model}: the tensor {name} is missing{guess}."
+            )
         shape = tuple(self.tensors[name].shape)
         if len(shape) != dimensions or 0 in shape:
             raise CheckpointError(
@@ -74,18 +75,18 @@ def match_tensors(
     `names` are the file's own tensor names, from which another known model is recognised. Raises CheckpointError with
     the first few missing, unexpected and wrongly shaped tensors.
     """
+    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    if shapes == needed:
+        return
     missing = [name for name in needed if name not in found]
     unexpected = [name for name in found if name not in needed]
-    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
     wrong = [
         f"{name} {list(shapes[name])} instead of {list(needed[name])}"
         for name in needed
-        if name in shapes and shapes[name] != tuple(needed[name])
+        if name in shapes and shapes[name] != needed[name]
     ]
     differences = {"missing": missing, "unexpected": unexpected, "of another shape": wrong}
     parts = [f"{len(items)} {kind} ({_first(items)})" for kind, items in differences.items() if items]
-    if not parts:
-        return
     other = identify(names)
     guess = f" It looks like a checkpoint of {other}." if other and other.lower() != model.lower() else ""
     raise CheckpointError(f"{path} does not fit the model {model}: tensors {', '.join(parts)}.{guess}")
@@ -133,3 +134,19 @@ def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
 
 def _first(items: list[str]) -> str:
     return ", ".join(items[:SHOWN]) + (", ..." if len(items) > SHOWN else "")
+
+
+def renamed(tensors: Mapping[str, Tensor], rename: Callable[[str], str], *, path: Path) -> dict[str, Tensor]:
+    """`tensors` under the names `rename` gives them; `path` is the file they are from.
+
+    Raises CheckpointError when two get the same name, because it is not known which of them belongs to the model.
+    """
+    origin: dict[str, str] = {}
+    for name in tensors:
+        other = origin.setdefault(rename(name), name)
+        if other != name:
+            raise CheckpointError(
+                f"{path} holds the tensors {other} and {name}, which are both {rename(name)} to the model; save the "
+                "checkpoint again with one of them."
+            )
+    return {target: tensors[name] for target, name in origin.items()}

@@ -7,25 +7,23 @@ or with inert records for the objects of other programs, see `foreign_objects`),
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...engines.bundle import sha256_of
 from ...engines.errors import CheckpointError
 from ..adapter import CheckpointRecord
-from .foreign_objects import read_inert
-from .matching import identify
-from .renaming import renamed
-from .torchscript import RefusedCode, is_torchscript, read_torchscript
+from .matching import identify, renamed
 
 __all__ = ["Checkpoint", "read_checkpoint"]
 
@@ -44,8 +42,7 @@ class Checkpoint:
     def record(self) -> CheckpointRecord:
         """File name and sha256, for the bundle."""
         try:
-            with self.path.open("rb") as file:
-                return CheckpointRecord(self.path.name, hashlib.file_digest(file, "sha256").hexdigest())
+            return CheckpointRecord(self.path.name, sha256_of(self.path))
         except OSError as error:
             raise CheckpointError(f"The checkpoint {self.path} cannot be read: {error.strerror}.") from error
 
@@ -104,21 +101,27 @@ def read_checkpoint(path: Path, *, inert: bool = False) -> Checkpoint:
 
 
 def _read(path: Path, inert: bool) -> Any:
-    """Translates whatever a parser makes of hostile bytes; only OSError passes."""
+    """Every exception of a parser becomes a CheckpointError; only OSError passes."""
     try:
         if path.suffix == ".safetensors":
             return _read_safetensors(path)
         if zipfile.is_zipfile(path):
-            if is_torchscript(path):
+            if _is_torchscript(path):
+                from .torchscript import read_torchscript
+
                 return read_torchscript(path)
-            return read_inert(path) if inert else _read_torch(path, mmap=True)
+            if inert:
+                from .foreign_objects import read_inert
+
+                return read_inert(path)
+            return _read_torch(path, mmap=True)
         if _magic(path) == ZIP_MAGIC:
             raise EOFError("its end is missing")
         return _read_torch(path, mmap=False)
     except (OSError, CheckpointError):
         raise
     except pickle.UnpicklingError as error:
-        if "GLOBAL" in str(error) or isinstance(error, RefusedCode):
+        if "GLOBAL" in str(error):  # torch's word, and ours, for a class or function by its name
             raise CheckpointError(
                 f"The checkpoint {path} holds pickled code or objects, which this program never runs, and was refused; "
                 "save it again with only dictionaries of tensors and plain values."
@@ -126,6 +129,13 @@ def _read(path: Path, inert: bool) -> Any:
         raise _damaged(path, "unreadable pickle") from error
     except Exception as error:
         raise _damaged(path, str(error) or type(error).__name__) from error
+
+
+def _is_torchscript(path: Path) -> bool:
+    """Whether a zip file is a TorchScript archive: it carries code and constants beside its data."""
+    with zipfile.ZipFile(path) as archive:
+        names = "\n".join(archive.namelist()) + "\n"
+    return "/constants.pkl\n" in names and "/code/" in names
 
 
 def _magic(path: Path) -> bytes:
@@ -172,4 +182,4 @@ def _names(content: Mapping[Any, Any], prefix: str = "", depth: int = 3) -> list
 
 def _unprefixed(content: Mapping[Any, Any], path: Path) -> dict[str, Tensor]:
     tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
-    return renamed(tensors, lambda name: name.removeprefix("module."), path=path)
+    return renamed(tensors, methodcaller("removeprefix", "module."), path=path)

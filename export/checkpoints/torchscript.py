@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["ArchiveReader", "RefusedCode", "is_torchscript", "read_torchscript", "stored_record"]
+__all__ = ["ArchiveReader", "read_torchscript", "stored_record"]
 
 DTYPES = {
     "DoubleStorage": torch.float64,
@@ -35,10 +35,6 @@ DTYPES = {
 }
 
 
-class RefusedCode(pickle.UnpicklingError):
-    """The pickle asks for a class or function that is not part of a plain model."""
-
-
 class _Record:
     """Stands for any scripted module: keeps its attributes, has no methods."""
 
@@ -46,18 +42,11 @@ class _Record:
         self.attributes = state if isinstance(state, dict) else {}
 
 
-def is_torchscript(path: Path) -> bool:
-    """Whether a zip file is a TorchScript archive: it carries code and constants beside its data."""
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    return any(name.endswith("/constants.pkl") for name in names) and any("/code/" in name for name in names)
-
-
 def read_torchscript(path: Path) -> dict[str, Tensor]:
     """The tensors of the archive under their dotted names.
 
-    Raises RefusedCode when the pickle names anything else than its own modules and tensors; any other exception means
-    that the archive is damaged.
+    Raises UnpicklingError (GLOBAL) when the pickle names anything else than its own modules and tensors; any other
+    exception means that the archive is damaged.
     """
     with zipfile.ZipFile(path) as archive:
         data = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
@@ -68,7 +57,7 @@ def read_torchscript(path: Path) -> dict[str, Tensor]:
 
 
 def stored_record(archive: zipfile.ZipFile, name: str) -> bytes:
-    """A record as it lies in the file (torch never compresses, so nothing can grow); zipfile checks its CRC."""
+    """The bytes of a record. Compressed records are refused: torch writes none, and they could grow without limit."""
     if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"the record {name} is compressed")
     return archive.read(name)
@@ -106,7 +95,7 @@ class ArchiveReader(pickle.Unpickler):
 
     def foreign(self, module: str, name: str) -> Any:
         """What a class or function that is no part of a tensor becomes; here the file is refused."""
-        raise RefusedCode(f"it names {module}.{name}")
+        raise pickle.UnpicklingError(f"GLOBAL {module}.{name} is no part of a plain model")
 
     def persistent_load(self, pid: Any) -> Tensor:
         """("storage", dtype, key, device, number of elements) -> the storage as a flat tensor, read once."""

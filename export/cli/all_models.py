@@ -1,4 +1,4 @@
-"""`xbench-export --model all`: every model in turn, each in a process of its own, so that its memory is given back."""
+"""`xbench-export --model all`: every model, each in its own process, which frees its memory at the end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,37 @@ from pathlib import Path
 
 from ..models import MODELS
 from ..models.published import PUBLISHED
-from .shared_options import Shared
 
-__all__ = ["Job", "Outcome", "plan", "run_all", "summary"]
+__all__ = ["Job", "JobOutcome", "Shared", "plan", "run_all", "summary"]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Options given with `--model all`: `common` are passed on as they are; the rest goes to the models it is for."""
+
+    common: Sequence[str]
+    tokenizer: Path | None = None
+    text_encoder: Path | None = None
+    prompts: Sequence[Path] = ()
+
+    def arguments(self, model: str) -> list[str]:
+        """The arguments for `model`: of a folder its part for the model, if there is one, and files as they are."""
+        found = [*self.common]
+        if self.tokenizer is not None and (self.tokenizer / model).is_dir():
+            found += ["--tokenizer", str(self.tokenizer / model)]
+        if self.text_encoder is not None and model in ("mavl", "medklip"):
+            found += ["--text-encoder", str(self.text_encoder)]
+        for path in self.prompts:
+            if not path.is_dir():
+                found += ["--prompts", str(path)]
+            elif (path / model).is_dir():
+                found += ["--prompts", str(path / model)]
+        return found
 
 
 @dataclass(frozen=True)
 class Job:
-    """One export: the command's arguments, or the reason why there is nothing to do it with."""
+    """One export: the command's arguments, or the reason why it cannot run."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -26,7 +49,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """How a job ended; `reason` is its last line on standard error, or empty."""
 
     name: str
@@ -52,14 +75,14 @@ def plan(checkpoints: Path | None, shared: Shared) -> list[Job]:
     return jobs
 
 
-def run_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[Outcome]:
+def run_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[JobOutcome]:
     """Runs the jobs one after another; one that fails does not stop the others."""
     outcomes = []
     for number, job in enumerate(jobs, 1):
         say(f"[{number}/{len(jobs)}] {job.name}")
         start = time.perf_counter()
         reason = job.refusal or _run(job, say)
-        outcomes.append(Outcome(job.name, reason, time.perf_counter() - start))
+        outcomes.append(JobOutcome(job.name, reason, time.perf_counter() - start))
     return outcomes
 
 
@@ -82,7 +105,7 @@ def _run(job: Job, say: Callable[[str], None]) -> str:
     return last.removeprefix("xbench-export: ") or f"ended with status {status}"
 
 
-def summary(outcomes: Sequence[Outcome]) -> list[str]:
+def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
     """One line a job, and a last one with the count."""
     width = max((len(outcome.name) for outcome in outcomes), default=0)
     lines = [

@@ -13,9 +13,12 @@ import click
 
 from ...engines.commands import LazyGroup
 from ...engines.errors import XBenchError
+from ...engines.plans.family import BATCH, FAMILIES
+from ...engines.rounding import PRECISIONS
+from ..models.published import PUBLISHED
+from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
 from .flags import Flags
-from .models_in_config import ModelEntry, importable
-from .shared_options import Shared
+from .models_in_config import DEFAULT_FILE, ModelEntry, importable
 
 if TYPE_CHECKING:
     from ..pipeline import ExportResult
@@ -38,7 +41,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     package=__package__,
     invoke_without_command=True,
     subcommand_metavar="[wrap|plan|triton ...]",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
     epilog="A bundle is written whole or not at all: the graphs are first compared with the model in PyTorch, in "
     "batches of several sizes. Nothing is fetched from the network. Exit status: 0 done, 1 not possible (the reason is "
     "on standard error), 2 wrong options, 130 interrupted.",
@@ -46,8 +49,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--model",
     metavar="NAME",
-    help="biomedclip, carzero, clip, devide, kad, mavl, medklip; all of these seven in turn (all); an installed one; "
-    "one of [models] in xbench.toml; module:Class; or path/to/file.py:Class.",
+    help=f"{', '.join(PUBLISHED)}; all: each of these; an installed one; one of [models] in xbench.toml; "
+    "module:Class; or path/to/file.py:Class.",
 )
 @click.option("--checkpoint", type=_FILE, help="The authors' weight file; see --list for where it is published.")
 @click.option(
@@ -56,23 +59,27 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--out",
     type=_FOLDER,
-    help="Folder for the bundle, which is named <model>-<variant>. Default: the first of 'bundles' in xbench.toml.",
+    show_default="the first of 'bundles' in xbench.toml",
+    help="Folder for the bundle, which is named <model>-<variant>.",
 )
 @click.option(
     "--weights",
     type=click.Choice(["published", "stand-in"]),
     default="published",
-    show_default=True,
-    help="published: read --checkpoint. stand-in: made-up weights of the true shapes, to try the machinery.",
+    help="published: read --checkpoint. stand-in: made-up weights of the same shapes, to test the export.",
 )
 @click.option(
     "--variant",
     metavar="NAME",
-    help="Which stand-in to make: KAD 224 (default), 512, 1024, demo; CLIP vit-b-32 (default), vit-b-16; the others "
-    "have one: BiomedCLIP, CARZero vit-b-16; MedKLIP, MAVL 224; DeViDe assumed-architecture.",
+    show_default="the model's first",
+    help="Which stand-in to make. "
+    + "; ".join(f"{model}: {', '.join(facts.stand_ins)}" for model, facts in PUBLISHED.items())
+    + ".",
 )
 @click.option(
-    "--resolution", type=click.IntRange(32, 4096), help="KAD: side of the input image, if the file is silent."
+    "--resolution",
+    type=click.IntRange(32, 4096),
+    help="KAD: side of the input image in pixels, if the file does not state it.",
 )
 @click.option("--tokenizer", type=_FOLDER, help="Folder with vocab.txt or tokenizer.json of the text encoder.")
 @click.option(
@@ -83,7 +90,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--config",
     type=_FILE,
-    help="The file with the models.  [default: ./xbench.toml]",
+    show_default=f"./{DEFAULT_FILE}",
+    help="The file with the models.",
 )
 @click.option(
     "--prompts",
@@ -95,29 +103,32 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--saliency",
     metavar="NAME",
-    help="Another map than the authors' own. CLIP, BiomedCLIP: patch-text-softmax, value-value (value-value attention "
-    "in the last block); the others: last-layer or layer-mean, with -raw the scores before the softmax, with -head-max "
-    "the maximum over heads. --list describes each. It becomes part of the variant's name.",
+    show_default="the authors' own",
+    help="The saliency map. Models with attention: "
+    f"{', '.join(ATTENTION_MAPS)}; -raw: the scores before the softmax, -head-max: the maximum over the heads. CLIP, "
+    f"BiomedCLIP: {', '.join(PATCH_MAPS)}. --list describes each. Another map than the authors' becomes part of the "
+    "variant's name.",
 )
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "fp16", "bf16"]),
-    default="fp32",
-    show_default=True,
+    type=click.Choice(PRECISIONS),
+    default=PRECISIONS[0],
     help="Type of weights and matrix products in both graphs; softmax, norms, reductions, inputs and outputs stay "
     "fp32. The report says what it does to tensors and metrics. For bf16 take TensorRT: ONNX Runtime emulates it on a "
     "CPU, and with CUDA may leave the max pooling of KAD, MedKLIP and MAVL to the CPU.",
 )
 @click.option(
     "--backend",
-    type=click.Choice(["onnx", "tensorrt", "tensorrt-rtx"]),
+    type=click.Choice(["onnx", *FAMILIES]),
     default="onnx",
-    show_default=True,
     help="onnx: the bundle's graphs, which every engine runs. tensorrt, tensorrt-rtx: also build the plan for the GPU "
     "of this machine, in the types of --precision.",
 )
 @click.option(
-    "--batch", type=click.IntRange(1), default=16, show_default=True, help="Largest batch of that plan: eval's --batch."
+    "--batch",
+    type=click.IntRange(1),
+    default=BATCH,
+    help="Largest batch of that plan: eval's --batch.",
 )
 @click.option(
     "--parity-data",
@@ -125,7 +136,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="With fp16 or bf16: folder with annotations.csv (image, class, x_min, y_min, x_max, y_max or x, y, width, "
     "height) and images/, on which the metrics are compared; by default probe pictures with made-up regions.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of stand-in weights.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of stand-in weights.")
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
 @click.option("--list", "listing", is_flag=True, help="List models, their files, where to get them, their licences.")
 @click.pass_context
@@ -160,7 +171,7 @@ def command(context: click.Context, /, **_: Any) -> int:
       class = "my_package.my_model:MyModel"        # or "path/to/file.py:Class"
       checkpoint = "weights.pt"
 
-    With --model all every file of the seven models found in --checkpoints is exported, each in a process of its own;
+    With --model all every file of these models found in --checkpoints is exported, each in a process of its own;
     --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR. Other models, those of
     [models] too, are exported by their own names.
     """
@@ -175,7 +186,7 @@ def command(context: click.Context, /, **_: Any) -> int:
     if flags.model == "all":
         flags.check_all()
         return _export_all(flags)
-    entry = flags.entry()
+    entry = flags.table.find(flags.model)
     flags = flags.joined(entry, context)
     flags.check()
     if flags.backend != "onnx":
@@ -190,28 +201,20 @@ def command(context: click.Context, /, **_: Any) -> int:
 
 
 def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
-    from ..pipeline import export_bundle
+    from ..pipeline import BundleOptions, ModelSource, export_bundle
     from ..prompts.from_files import read_prompts
 
     assert flags.out is not None
-    known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder}
+    known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, **entry.options}
+    source = ModelSource(
+        entry.target, entry.name, flags.checkpoint, flags.variant, flags.seed, flags.saliency, options=known
+    )
     with importable(flags.table.path):
-        return export_bundle(
-            entry.target,
-            flags.out,
-            name=entry.name,
-            checkpoint=flags.checkpoint,
-            variant=flags.variant,
-            seed=flags.seed,
-            tokenizer=flags.tokenizer,
-            prompts=read_prompts(entry.target, flags.prompts),
-            force=flags.force,
-            progress=_say,
-            saliency=flags.saliency,
-            precision=flags.precision,
-            parity_data=flags.parity_data,
-            **{**known, **entry.options},
+        prompts = read_prompts(entry.target, flags.prompts)
+        options = BundleOptions(
+            flags.tokenizer, prompts, flags.precision, flags.parity_data, flags.force, progress=_say
         )
+        return export_bundle(source, flags.out, options)
 
 
 def _say(line: str) -> None:
@@ -219,7 +222,7 @@ def _say(line: str) -> None:
 
 
 def _export_all(flags: Flags) -> int:
-    from .all_models import plan, run_all, summary
+    from .all_models import Shared, plan, run_all, summary
 
     shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.prompts)
     outcomes = run_all(plan(flags.checkpoints, shared), _say)
@@ -248,7 +251,7 @@ def _list(flags: Flags) -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """Ends by an exception, so that unfinished files are removed on the way out."""
+    """Ends by an exception, so that unfinished files are removed."""
     raise SystemExit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""What `xbench-export` was told: its flags, joined with a model's entry in `xbench.toml`, and whether they fit."""
+"""The options of `xbench-export`, joined with a model's entry in `xbench.toml`, and the checks on combinations."""
 
 from __future__ import annotations
 
@@ -61,11 +61,6 @@ class Flags:
         table = read_models(context.params["config"])
         values["out"] = values["out"] or table.out
         return cls(**values, given=frozenset(given), table=table)
-
-    def entry(self) -> ModelEntry:
-        """The chosen model's. Raises ConfigError for one nobody knows."""
-        assert self.model is not None
-        return self.table.find(self.model)
 
     def joined(self, entry: ModelEntry, context: click.Context) -> Flags:
         """With the settings of `entry` wherever no flag was given. Raises ConfigError for a value out of range."""

@@ -1,11 +1,11 @@
-"""What `xbench-export --list` says: models, their files, whether they are here, and under what terms."""
+"""`xbench-export --list`: models, their files, whether the files are present, and their licences."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...engines.bundle import sha256_of
 from ..models.published import PUBLISHED, Published
 from .models_in_config import ModelTable
 
@@ -53,6 +53,5 @@ def _found(facts: Published, folder: Path, variant: str) -> str:
     expected = facts.sha256.get(path.name)
     if expected is None:
         return f"found: {path}"
-    with path.open("rb") as file:
-        same = hashlib.file_digest(file, "sha256").hexdigest() == expected
+    same = sha256_of(path) == expected
     return f"found: {path}, sha256 {'as published' if same else 'differs from the published one: get it again'}"

@@ -1,4 +1,4 @@
-"""The table `[models]` of `xbench.toml`: models of the user's own, and settings of known ones.
+"""The table `[models]` of `xbench.toml`: the user's own models, and settings of known ones.
 
     [models.mine]
     class = "my_package.my_model:MyModel"   # or "path/to/file.py:Class", or a known model; default: the table's name
@@ -9,8 +9,8 @@
     [models.mine.options]                   # keyword arguments of the class's own `load`
     depth = 3
 
-Relative paths are relative to the file, and modules are looked for beside it as well. A flag of the command wins. What
-else the file says is for `xbench-fast`.
+Relative paths are relative to the file, and modules beside it can be imported. An option on the command line takes
+precedence. `xbench-fast` reads the rest of the file.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ModelTable:
     out: Path | None = None
 
     def find(self, name: str) -> ModelEntry:
-        """The entry `name`, or one that leaves everything to the flags. Raises ConfigError for a name nobody knows."""
+        """The entry `name`, or one without settings. Raises ConfigError for an unknown name."""
         if name in self.entries:
             return self.entries[name]
         if ":" not in name and name not in MODELS.names():
@@ -120,7 +120,7 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
 
 
 def _target(name: str, table: Mapping[str, Any], path: Path) -> str:
-    """A file's place becomes relative to the TOML file; a name of one model cannot stand for another."""
+    """A path becomes relative to the TOML file; the name of a known model cannot be used for another class."""
     target = _text(table.get("class", name), f"models.{name}.class", path)
     if target != name and name in MODELS.names():
         raise ConfigError(f"{path}: [models.{name}]: '{name}' is a model already, not {target}; choose another name.")

@@ -9,10 +9,9 @@ import click
 
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import EngineError
+from ...engines.plans.family import BATCH, FAMILIES, load_family
 
-__all__ = ["BACKENDS", "build_plans", "plan_command", "require_backend"]
-
-BACKENDS = ("tensorrt", "tensorrt-rtx")
+__all__ = ["build_plans", "plan_command", "require_backend"]
 
 
 def require_backend(backend: str) -> None:
@@ -29,7 +28,6 @@ def build_plans(
 ) -> None:
     """Builds and keeps the plan of each bundle that has none that fits. Raises EngineError or MissingExtraError."""
     from ...engines.backends.device import current_gpu
-    from ...engines.plans.family import load_family
     from ...engines.plans.key import Profile
     from ...engines.plans.provide import plan_key, provide_plan
 
@@ -42,10 +40,13 @@ def build_plans(
 
 @click.command("plan")
 @click.argument("paths", nargs=-1, required=True, metavar="BUNDLE...", type=click.Path(path_type=Path))
-@click.option("--backend", type=click.Choice(BACKENDS), default="tensorrt", show_default=True, help="Which TensorRT.")
 @click.option(
-    "--batch", type=click.IntRange(1), default=16, show_default=True, help="Largest batch: that of eval's --batch."
+    "--backend",
+    type=click.Choice(list(FAMILIES)),
+    default=next(iter(FAMILIES)),
+    help="Which TensorRT.",
 )
+@click.option("--batch", type=click.IntRange(1), default=BATCH, help="Largest batch: that of eval's --batch.")
 @click.option("--tf32", is_flag=True, help="Let products of a float32 graph round their inputs to TF32.")
 def plan_command(paths: tuple[Path, ...], backend: str, batch: int, tf32: bool) -> int:
     """Build TensorRT plans of bundles for this machine's GPU.

@@ -9,6 +9,7 @@ import click
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
+from ..triton.model_config import TritonLimits
 
 __all__ = ["triton_command"]
 
@@ -27,17 +28,17 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--bundles",
     type=_FOLDER,
-    help="Folder with the bundles.  [default: the first of 'bundles' in xbench.toml, else bundles]",
+    show_default="the first of 'bundles' in xbench.toml, else bundles",
+    help="Folder with the bundles.",
 )
 @click.option("--out", required=True, type=_FOLDER, help="The model repository; models are added to it.")
 @click.option(
-    "--prompt-set", "sets", metavar="NAME", multiple=True, help="Prompt set; can be repeated.  [default: all]"
+    "--prompt-set", "sets", metavar="NAME", multiple=True, show_default="all", help="Prompt set; can be repeated."
 )
 @click.option(
     "--backend",
     type=click.Choice(["onnxruntime", "tensorrt"]),
     default="onnxruntime",
-    show_default=True,
     help="Which backend of Triton runs the models.",
 )
 @click.option(
@@ -50,23 +51,29 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--device",
     type=click.Choice(["gpu", "cpu"]),
     default="gpu",
-    show_default=True,
     help="Where Triton runs. On a CPU a single image is run as two, so that it gets the bits it has in a batch.",
 )
 @click.option("--jpeg", is_flag=True, help="Also ensembles that take JPEG files, decoded and resized by DALI.")
 @click.option("--text-input", is_flag=True, help="Also the graph that takes text features; it is not batched.")
 @click.option(
-    "--max-batch", type=click.IntRange(1, 1024), default=16, show_default=True, help="Images of an engine call."
+    "--max-batch",
+    type=click.IntRange(1, 1024),
+    default=TritonLimits.batch,
+    help="Images of an engine call.",
 )
 @click.option(
     "--max-delay-ms",
     type=click.FloatRange(0, 1000),
-    default=2.0,
-    show_default=True,
+    default=TritonLimits.delay / 1000,
     help="How long the first image of a batch waits.",
 )
-@click.option("--queue", type=click.IntRange(1), default=64, show_default=True, help="Requests that may wait.")
-@click.option("--instances", type=click.IntRange(1, 64), default=1, show_default=True, help="Copies of each engine.")
+@click.option("--queue", type=click.IntRange(1), default=TritonLimits.queue, help="Requests that may wait.")
+@click.option(
+    "--instances",
+    type=click.IntRange(1, 64),
+    default=TritonLimits.instances,
+    help="Copies of each engine.",
+)
 @click.option("--force", is_flag=True, help="Replace models that are there.")
 def triton_command(
     models: tuple[str, ...],
@@ -95,8 +102,7 @@ def triton_command(
       xbench-export triton --model all --bundles bundles --out model_repository
       xbench-export triton --model kad --prompt-set vindr --device cpu --out model_repository
     """
-    from ..triton.model_config import Limits
-    from ..triton.repository import Choices, write_repository
+    from ..triton.repository import RepositoryChoices, write_repository
     from .models_in_config import read_models
 
     if backend == "tensorrt" and device == "cpu":
@@ -106,8 +112,8 @@ def triton_command(
     if text_input and backend == "tensorrt":
         raise ConfigError("--text-input goes with --backend onnxruntime.")
     kind = "KIND_CPU" if device == "cpu" else "KIND_GPU"
-    limits = Limits(max_batch, round(max_delay_ms * 1000), queue, instances=instances, kind=kind)
-    choices = Choices(sets, backend == "tensorrt", plans, device == "cpu", jpeg, text_input, force, limits)
+    limits = TritonLimits(max_batch, round(max_delay_ms * 1000), queue, instances=instances, kind=kind)
+    choices = RepositoryChoices(sets, backend == "tensorrt", plans, device == "cpu", jpeg, text_input, force, limits)
     chosen = _chosen(bundles or read_models().out or Path("bundles"), models)
     for name in write_repository(chosen, out, choices, lambda line: click.echo(line, err=True)):
         click.echo(str(out / name))

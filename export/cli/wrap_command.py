@@ -32,11 +32,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "kind",
     type=click.Choice(["attention", "similarity"]),
     default="similarity",
-    show_default=True,
     help="What the map's values are: shares of attention, or cosines.",
 )
 @click.option("--description", default="as the wrapped graph computes it", help="What the map is, in words.")
-@click.option("--logit-scale", type=float, default=1.0, show_default=True, help="What a cosine was multiplied by.")
+@click.option("--logit-scale", type=float, default=1.0, help="What a cosine was multiplied by.")
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
 def wrap_command(
     graph: Path,

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import Sizes, install
+from ..checkpoints.matching import TensorSizes, install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
 from .layers.bert import Bert, BertConfig
 from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .layers.vit import VisionTransformer, ViTConfig
+from .normalisation import CLIP_MEAN, CLIP_STD
 from .saliency_maps import MAPS, PATCH_TEXT, VALUE_VALUE
 
 __all__ = ["BiomedClip", "BiomedClipAdapter"]
 
-MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 TOKENIZERS = (
     "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224",
     "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract",
@@ -87,7 +87,7 @@ class BiomedClipAdapter(Adapter):
         Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
         tensors = {name: x for name, x in source.tensors().items() if not name.startswith(UNUSED)}
-        sizes = Sizes(tensors, path=checkpoint, model="BiomedCLIP", names=source.names())
+        sizes = TensorSizes(tensors, path=checkpoint, model="BiomedCLIP", names=source.names())
         with torch.device("meta"):
             module = BiomedClip(ViTConfig(), BertConfig(vocabulary=sizes(WORD_TABLE)[0], pooler=False))
         install(module, tensors, path=checkpoint, model="BiomedCLIP", names=source.names())
@@ -110,8 +110,8 @@ class BiomedClipAdapter(Adapter):
             variant=VARIANT,
             weights=weights,
             geometry=Geometry("crop", size, size, "bicubic"),
-            mean=MEAN,
-            std=STD,
+            mean=CLIP_MEAN,
+            std=CLIP_STD,
             grid=(cells, cells),
             saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
             logit_scale=float(module.logit_scale.exp()),

@@ -143,16 +143,13 @@ class CarzeroAdapter(Adapter):
             checkpoint=record,
         )
 
-    def encode_text(self, ids: Tensor, mask: Tensor | None = None, continuation: Tensor | None = None) -> Tensor:
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N <= 97] -> float32 [T, 98, 768]: row 0 is the sentence, row 1 + i the i-th word.
 
-        Which tokens are `##` pieces is not in the ids: `mask` says it with a 2 (1 begins a word, 0 is padding), or
-        `continuation` bool [T, N] beside a mask of 0 and 1. Without a mask every token is a word.
+        Which tokens are `##` pieces is not in the ids: `mask` is 1 where a word begins, 2 where it goes on and 0 on the
+        padding. Without a mask every token is a word.
         """
-        mask = torch.ones_like(ids) if mask is None else mask
-        if continuation is not None:
-            mask = mask * (1 + continuation.to(mask.dtype))
-        return self.module.encode_text(ids, mask)
+        return self.module.encode_text(ids, torch.ones_like(ids) if mask is None else mask)
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
         """The logit is the authors' score (they apply no sigmoid); the map leaves out the share of the whole image."""

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from ...engines.errors import CheckpointError
 from ..checkpoints.foreign_objects import Record
-from ..checkpoints.matching import Sizes
+from ..checkpoints.matching import TensorSizes, renamed
 from ..checkpoints.reading import Checkpoint
-from ..checkpoints.renaming import renamed
 from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.vit import ViTConfig
@@ -60,7 +59,7 @@ def read_config(source: Checkpoint) -> CarzeroConfig:
             raise CheckpointError(
                 f"{source.path} was trained with {name} = {value!r}; only CARZero with {expected!r} can be exported."
             )
-    sizes = Sizes(_short_names(source), path=source.path, model="CARZero", names=source.names())
+    sizes = TensorSizes(_short_names(source), path=source.path, model="CARZero", names=source.names())
     return CarzeroConfig(bert=BertConfig(vocabulary=sizes(WORD_TABLE)[0], pooler=False))
 
 

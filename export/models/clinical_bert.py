@@ -13,20 +13,20 @@ from torch import Tensor, nn
 from ...engines.errors import CheckpointError, ConfigError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import install
+from ..checkpoints.hugging_face import cached_file
+from ..checkpoints.matching import install, renamed
 from ..checkpoints.reading import Checkpoint, read_checkpoint
-from ..checkpoints.renaming import renamed
 from ..checkpoints.stand_in import fill_module
 from .layers.bert import Bert, BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
+from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAYER_MEAN, Reading, reading_of
 
 __all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter"]
 
 REPOSITORY = "emilyalsentzer/Bio_ClinicalBERT"
 FILES = ("model.safetensors", "pytorch_model.bin")
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet
 SIZE, CELLS, CONTEXT = 224, 14, 64
 RESNET = ResNetConfig(widths=(64, 128, 256), blocks=(3, 4, 6))
 DECODER = DecoderConfig(width=256, layers=4, heads=4, hidden=1024)
@@ -73,7 +73,7 @@ class ClinicalBertAdapter(Adapter):
         """Reads the authors' file and Bio_ClinicalBERT.
 
         `text_encoder` is a folder with model.safetensors or pytorch_model.bin, or such a file. Without it the weights
-        are taken from `text_encoder` in the checkpoint, where somebody put them there, or from the local Hugging Face
+        are taken from `text_encoder` in the checkpoint, if it has that key, or from the local Hugging Face
         cache. Raises CheckpointError, and ConfigError when there is no text encoder.
         """
         source = read_checkpoint(checkpoint)
@@ -104,8 +104,8 @@ class ClinicalBertAdapter(Adapter):
             variant=cls.variants[0],
             weights=weights,
             geometry=Geometry("squash", SIZE, SIZE, "bilinear"),
-            mean=MEAN,
-            std=STD,
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
             grid=(CELLS, CELLS),
             saliency=Saliency("attention", cls.maps[LAYER_MEAN]),
             logit_scale=1.0,
@@ -147,7 +147,7 @@ def _read_text_encoder(
     own = source.content.get("text_encoder")
     if given is None and isinstance(own, Mapping):
         return (source.path, _bert_names(source.part("text_encoder", model), source.path)), source.record
-    path = _cached() if given is None else _file(given)
+    path = cached_file(REPOSITORY, *FILES) if given is None else _file(given)
     if path is None:
         raise ConfigError(
             f"{source.path} holds no text encoder, because {model} uses {REPOSITORY} as it is: fetch its weights "
@@ -173,15 +173,6 @@ def _file(given: Path) -> Path:
     raise ConfigError(
         f"The folder {given} holds neither {' nor '.join(FILES)}; give the folder with the weights of {REPOSITORY}."
     )
-
-
-def _cached() -> Path | None:
-    try:
-        from huggingface_hub import try_to_load_from_cache
-    except ImportError:
-        return None
-    found = (try_to_load_from_cache(REPOSITORY, name) for name in FILES)
-    return next((Path(path) for path in found if isinstance(path, str)), None)
 
 
 def _bert_names(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 OpenAI publishes no maps: saliency here is the cosine between each projected patch and the prompt, the project's own
 definition. The checkpoint does not say which activation its weights were trained with; OpenAI's need QuickGELU, which
 is what this adapter computes, so weights of other trainings (LAION, DataComp) do not belong here. Names and shapes do
-not tell them apart: who brings a file with another sha256 than OpenAI's is told.
+not distinguish them: a file with another sha256 than OpenAI's gets a warning.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from torch import Tensor
 from ...engines.errors import CheckpointError, MissingExtraError
 from ...engines.geometry import Geometry
 from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
-from ..checkpoints.matching import Sizes, install
+from ..checkpoints.matching import TensorSizes, install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
 from .clip_checkpoint import canonical_tensors
 from .layers.attention import PackedAttention
 from .layers.contrastive import contrast, contrast_outputs, patch_map
+from .normalisation import CLIP_MEAN, CLIP_STD
 from .published import PUBLISHED
 from .saliency_maps import MAPS, PATCH_TEXT, VALUE_VALUE
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClipAdapter", "build_clip"]
 
-MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 PATCHES = {"vit-b-32": 32, "vit-b-16": 16}
 SIZE = 224
 
@@ -76,7 +76,7 @@ class ClipAdapter(Adapter):
         """Reads OpenAI's TorchScript archive, open_clip's file or the transformers file. Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
         tensors = canonical_tensors(source.tensors(), checkpoint)
-        patch = Sizes(tensors, path=checkpoint, model="CLIP", names=source.names())("visual.conv1.weight", 4)[-1]
+        patch = TensorSizes(tensors, path=checkpoint, model="CLIP", names=source.names())("visual.conv1.weight", 4)[-1]
         variant = next((name for name, size in PATCHES.items() if size == patch), None)
         if variant is None:
             raise CheckpointError(
@@ -104,8 +104,8 @@ class ClipAdapter(Adapter):
             variant=variant,
             weights=weights,
             geometry=Geometry("crop", SIZE, SIZE, "bicubic"),
-            mean=MEAN,
-            std=STD,
+            mean=CLIP_MEAN,
+            std=CLIP_STD,
             grid=(cells, cells),
             saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
             logit_scale=float(module.logit_scale.exp()),

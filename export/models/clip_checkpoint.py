@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ..checkpoints.renaming import renamed
+from ..checkpoints.matching import renamed
 
 __all__ = ["canonical_tensors"]
 

@@ -20,10 +20,11 @@ from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weight
 from ..checkpoints.matching import install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
-from .kad import CONTEXT, MEAN, STD, TOKENIZERS, QueryNetwork, TextEncoder
+from .kad import CONTEXT, TOKENIZERS, KadText, QueryNetwork
 from .kad_checkpoint import PARTS, KadConfig, joined_parts
 from .layers.query_decoder import join_layers
 from .layers.vit import VisionTransformer, ViTConfig
+from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAST_LAYER, MAPS, reading_of
 
 __all__ = ["ASSUMED", "Devide", "DevideAdapter", "DevideConfig"]
@@ -46,7 +47,7 @@ class Devide(nn.Module):
         super().__init__()
         self.config = config
         self.image_encoder = VisionTransformer(config.vit)
-        self.text_encoder = TextEncoder(config.kad)
+        self.text_encoder = KadText(config.kad)
         self.model = QueryNetwork(config.kad)
 
 
@@ -93,8 +94,8 @@ class DevideAdapter(Adapter):
             variant=ASSUMED,
             weights=weights,
             geometry=Geometry("squash", vit.image_size, vit.image_size, "bicubic"),
-            mean=MEAN,
-            std=STD,
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
             grid=(vit.grid, vit.grid),
             saliency=Saliency("attention", cls.maps[LAST_LAYER]),
             logit_scale=1.0,

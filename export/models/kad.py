@@ -22,11 +22,11 @@ from .kad_checkpoint import CONFIGS, KadConfig, read_parts
 from .layers.bert import Bert
 from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
+from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAST_LAYER, MAPS, PLAIN, Reading, reading_of
 
-__all__ = ["CONFIGS", "CONTEXT", "MEAN", "STD", "TOKENIZERS", "Kad", "KadAdapter", "QueryNetwork", "TextEncoder"]
+__all__ = ["CONFIGS", "CONTEXT", "TOKENIZERS", "Kad", "KadAdapter", "KadText", "QueryNetwork"]
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet
 TOKENIZERS = (
     "xmcmic/Med-KEBERT",
     "GanjinZero/UMLSBert_ENG",
@@ -35,14 +35,7 @@ TOKENIZERS = (
 CONTEXT = 256
 
 
-class ImageEncoder(ResNetGrid):
-    """ResNet-50 up to its third or fourth stage, and two linear layers on each cell."""
-
-    def __init__(self, config: KadConfig) -> None:
-        super().__init__(config.resnet, config.decoder.width)
-
-
-class TextEncoder(nn.Module):
+class KadText(nn.Module):
     """BERT's pooled output and two linear layers."""
 
     def __init__(self, config: KadConfig) -> None:
@@ -83,8 +76,8 @@ class Kad(nn.Module):
     def __init__(self, config: KadConfig) -> None:
         super().__init__()
         self.config = config
-        self.image_encoder = ImageEncoder(config)
-        self.text_encoder = TextEncoder(config)
+        self.image_encoder = ResNetGrid(config.resnet, config.decoder.width)
+        self.text_encoder = KadText(config)
         self.model = QueryNetwork(config)
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,8 +128,8 @@ class KadAdapter(Adapter):
             variant=variant,
             weights=weights,
             geometry=Geometry("squash", size, size, "bicubic"),
-            mean=MEAN,
-            std=STD,
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
             grid=(module.config.grid,) * 2,
             saliency=Saliency("attention", cls.maps[LAST_LAYER]),
             logit_scale=1.0,

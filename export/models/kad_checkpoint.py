@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ...engines.errors import CheckpointError, ConfigError
 from ..adapter import Weights
-from ..checkpoints.matching import Sizes
+from ..checkpoints.matching import TensorSizes
 from ..checkpoints.reading import Checkpoint
 from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
@@ -75,7 +75,7 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     """
     parts = {part: source.part(part, "KAD") for part in PARTS}
     tensors = joined_parts({**parts, "image_encoder": _one_resnet(parts["image_encoder"])})
-    sizes = Sizes(tensors, path=source.path, model="KAD", names=source.names())
+    sizes = TensorSizes(tensors, path=source.path, model="KAD", names=source.names())
     own = source.settings().get("xbench")
     if own is None:
         config = _published(source, sizes, resolution)
@@ -148,7 +148,7 @@ def _rows(tensor: Tensor | None) -> int:
     return 0 if tensor is None or tensor.ndim == 0 else tensor.shape[0]
 
 
-def _resnet(sizes: Sizes) -> ResNetConfig:
+def _resnet(sizes: TensorSizes) -> ResNetConfig:
     root = "image_encoder.res_features."
     stages = range(4, 4 + sizes.count(root, start=4))
     widths = tuple(sizes(f"{root}{k}.0.conv2.weight", 4)[0] for k in stages)
@@ -157,7 +157,7 @@ def _resnet(sizes: Sizes) -> ResNetConfig:
     return ResNetConfig(sizes(f"{root}0.weight", 4)[0], widths, blocks, outputs // widths[0])
 
 
-def _bert(sizes: Sizes, settings: Mapping[str, Any]) -> BertConfig:
+def _bert(sizes: TensorSizes, settings: Mapping[str, Any]) -> BertConfig:
     root = "text_encoder.bert_model."
     vocabulary, width = sizes(f"{root}embeddings.word_embeddings.weight")
     return BertConfig(
@@ -171,7 +171,7 @@ def _bert(sizes: Sizes, settings: Mapping[str, Any]) -> BertConfig:
     )
 
 
-def _decoder(sizes: Sizes, settings: Mapping[str, Any]) -> DecoderConfig:
+def _decoder(sizes: TensorSizes, settings: Mapping[str, Any]) -> DecoderConfig:
     root = "model.decoder.layers."
     hidden, width = sizes(f"{root}0.linear1.weight")
     heads = _heads(sizes.path, settings, "decoder_heads", width, FULL_DECODER_HEADS)
@@ -188,7 +188,7 @@ def _heads(path: Path, settings: Mapping[str, Any], key: str, width: int, publis
     return heads
 
 
-def _published(source: Checkpoint, sizes: Sizes, resolution: int | None) -> KadConfig:
+def _published(source: Checkpoint, sizes: TensorSizes, resolution: int | None) -> KadConfig:
     """One of the published models: the encoder's depth tells 224 from the others, only the vocabulary may differ."""
     layer3 = sizes("image_encoder.res_l1.weight")[0] == CONFIGS["224"].resnet.channels
     settings = source.settings()

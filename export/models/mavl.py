@@ -96,7 +96,7 @@ class MavlAdapter(ClinicalBertAdapter):
 
     @classmethod
     def select(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """As the official loader: whatever has `temp` (training's temperatures) in its name is dropped."""
+        """As the official loader: tensors with `temp` (training's temperatures) in the name are dropped."""
         return {name: tensor for name, tensor in tensors.items() if "temp" not in name}
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,21 +137,6 @@ class MavlAdapter(ClinicalBertAdapter):
             "attention": attention,
             "heat_first_class": heat[:, 0],
         }
-
-    def text_mode_probabilities(self, cosine: Tensor, normal: tuple[int, ...] = (0, 1)) -> Tensor:
-        """The classification sample's "text" mode: `cosine` [B, 9, Q] -> [B, Q].
-
-        Each class is weighed against each of the `normal` classes by a softmax of their two cosines, for each aspect;
-        the probabilities are averaged.
-        """
-        against = [(cosine - cosine[..., index : index + 1]).sigmoid() for index in normal]
-        return torch.stack(against).mean(dim=(0, 2))
-
-    def locations(self, image: Tensor, text: Tensor, anatomy: Tensor) -> Tensor:
-        """The location head: features of anatomy sentences [A, 768] -> scores [B, Q, A], not normalised."""
-        states, _ = self.net.ask(self.net.patches(self.net.backbone(image)), self._queries(text))
-        places: Tensor = self.net.location_emb(states.transpose(1, 2))
-        return places.transpose(1, 2) @ anatomy.T
 
     def _queries(self, text: Tensor) -> Tensor:
         """[Q, 9, 768] or [9 Q, 768] -> [9 Q, 256]."""

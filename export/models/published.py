@@ -23,6 +23,12 @@ class Published:
     text: str
     files: dict[str, tuple[str, ...]]
     sha256: dict[str, str] = field(default_factory=dict)
+    small: tuple[str, ...] = ()
+
+    @property
+    def stand_ins(self) -> tuple[str, ...]:
+        """The variants of the stand-in, the default first."""
+        return (*self.variants, *self.small)
 
     def find(self, folder: Path, variant: str) -> Path | None:
         """The checkpoint of `variant` in `folder`, under the name it was published with."""
@@ -39,7 +45,7 @@ def _places(model: str, variant: str, *names: str) -> tuple[str, ...]:
 
 
 def _kad_places(size: str) -> tuple[str, ...]:
-    """KAD's files share a name; their folder tells them apart."""
+    """KAD's files share a name; the folder distinguishes them."""
     folders = (f"KAD_Models/KAD_{size}", f"KAD_{size}", f"kad-{size}", f"kad/{size}", f"kad/KAD_{size}")
     return tuple(f"{folder}/best_valid.pt" for folder in folders)
 
@@ -107,6 +113,7 @@ PUBLISHED = {
             "1024": "KAD_Models/KAD_1024/best_valid.pt (same tensors as KAD-512: give --resolution 1024)",
         },
         files={size: _kad_places(size) for size in ("224", "512", "1024")},
+        small=("demo",),
         where="the Google Drive folder and Baidu Pan share named in the README of github.com/xiaoman-zhang/KAD",
         licence="MIT (the repository's)",
         text="vocabulary of xmcmic/Med-KEBERT on Hugging Face, --tokenizer DIR or the local cache",

@@ -70,8 +70,7 @@ def reading_of(name: str, maps: Mapping[str, str]) -> Reading:
 
 
 def _attention(official: str, note: str = "") -> dict[str, str]:
-    names = [official, *(name for name in ATTENTION_MAPS if name != official)]
-    return {name: f"{ATTENTION_MAPS[name]}{note}" for name in names}
+    return {name: f"{ATTENTION_MAPS[name]}{note}" for name in (official, *ATTENTION_MAPS)}
 
 
 _ASPECTS = ", mean over four of a class's nine queries (description, patterns, shape, texture)"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -11,31 +12,41 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ParityError
 
-__all__ = ["LOW_TOLERANCE", "TOLERANCE", "Check", "ParityReport", "compare"]
+__all__ = ["LOW_TOLERANCE", "TOLERANCE", "Floats", "ParityReport", "Place", "TensorCheck", "compare"]
+
+Floats = NDArray[np.float32]
 
 TOLERANCE = 1e-4
 """Largest accepted error, as a fraction of the largest absolute value of the reference tensor."""
 
 LOW_TOLERANCE = {"fp16": 3e-2, "bf16": 0.15}
-"""The same for a graph of lower precision beside the float32 graph. It catches what has gone wrong, such as values out
-of range; what the precision costs is for the metrics to say."""
+"""The same for a graph of lower precision beside the float32 graph. It detects failures such as values out
+of range; the metrics show what the precision costs."""
 
 
 @dataclass(frozen=True)
-class Check:
-    """One tensor of one run against its reference. False when it fails.
+class Place:
+    """What is compared in one run.
 
-    output: the tensor; compares: what the reference is; batch: images (or texts) in the run; slot: the position that
-    was compared, None for all; findings: queries (or tokens, for the text graph); error: largest absolute difference;
-    scale: largest absolute value of the reference (of logits: of all references); allowed: the tolerance, as a
-    fraction of `scale`.
+    compares: what the reference is; batch: images (or texts) in the run; slot: the position that is compared, None for
+    all; findings: queries (or tokens, for the text graph).
     """
 
-    output: str
     compares: str
     batch: int
     slot: int | None
     findings: int
+
+
+@dataclass(frozen=True)
+class TensorCheck(Place):
+    """One tensor of one run against its reference. False when it fails.
+
+    output: the tensor; error: largest absolute difference; scale: largest absolute value of the reference (of logits:
+    of all references); allowed: the tolerance, as a fraction of `scale`.
+    """
+
+    output: str
     error: float
     scale: float
     allowed: float
@@ -65,17 +76,8 @@ class Check:
 
 
 def compare(
-    output: str,
-    compares: str,
-    got: NDArray[np.float32],
-    reference: NDArray[np.float32],
-    *,
-    batch: int,
-    slot: int | None,
-    findings: int,
-    tolerance: float = TOLERANCE,
-    full_scale: float = 0.0,
-) -> Check:
+    output: str, place: Place, got: Floats, reference: Floats, tolerance: float = TOLERANCE, full_scale: float = 0.0
+) -> TensorCheck:
     """Largest absolute difference of two arrays of one shape; other shapes and values that are not finite fail.
 
     `full_scale` is the largest value this output takes elsewhere: a reference of a single score that happens to lie
@@ -87,7 +89,8 @@ def compare(
             difference = np.abs(got.astype(np.float64) - reference.astype(np.float64)).max()
         scale = max(float(np.abs(reference).max()), full_scale)
         error = float(difference) if np.isfinite(difference) and np.isfinite(scale) else float("inf")
-    return Check(output, compares, batch, slot, findings, error, scale if np.isfinite(scale) else 0.0, tolerance)
+    scale = scale if np.isfinite(scale) else 0.0
+    return TensorCheck(**vars(place), output=output, error=error, scale=scale, allowed=tolerance)
 
 
 @dataclass
@@ -98,12 +101,8 @@ class ParityReport:
     """
 
     conditions: Mapping[str, Any]
-    checks: list[Check] = field(default_factory=list)
+    checks: list[TensorCheck] = field(default_factory=list)
     metrics: Mapping[str, Any] = field(default_factory=dict)
-
-    def add(self, checks: Sequence[Check]) -> None:
-        """Appends results."""
-        self.checks.extend(checks)
 
     def __bool__(self) -> bool:
         return bool(self.checks) and all(self.checks)
@@ -111,12 +110,12 @@ class ParityReport:
     @property
     def needed(self) -> float:
         """The smallest tolerance under which every check would pass."""
-        return max((check.needed for check in self.checks), default=float("inf"))
+        worst = self.worst()
+        return float("inf") if worst is None else worst.needed
 
-    def worst(self, output: str | None = None) -> Check | None:
-        """The check that needs the largest tolerance, of `output` or of all."""
-        chosen = [check for check in self.checks if output in (None, check.output)]
-        return max(chosen, key=lambda check: check.needed, default=None)
+    def worst(self) -> TensorCheck | None:
+        """The check that needs the largest tolerance."""
+        return max(self.checks, key=attrgetter("needed"), default=None)
 
     def require(self) -> None:
         """Raises ParityError naming the worst check unless all passed."""
@@ -128,7 +127,7 @@ class ParityReport:
         failed = sum(not check for check in self.checks)
         if "precision" in self.conditions:
             raise ParityError(
-                f"In {self.conditions['precision']} the graph strays too far from the model ({failed} of "
+                f"In {self.conditions['precision']} the graph differs too much from the model ({failed} of "
                 f"{len(self.checks)} checks failed): {worst}; no bundle was written. Use another --precision."
             )
         raise ParityError(
@@ -138,8 +137,10 @@ class ParityReport:
 
     def to_json(self) -> dict[str, Any]:
         """The entry `parity` of bundle.json: conditions, the verdict and, per kind of run, the slot that was worst."""
-        groups: dict[tuple[Any, ...], Check] = {}
+        groups: dict[tuple[Any, ...], TensorCheck] = {}
+        tolerance = 0.0
         for check in self.checks:
+            tolerance = max(tolerance, check.allowed)
             key = (check.output, check.compares, check.batch, check.findings)
             if key not in groups or check.needed > groups[key].needed:
                 groups[key] = check
@@ -148,7 +149,7 @@ class ParityReport:
             **self.conditions,
             **({"metrics": dict(self.metrics)} if self.metrics else {}),
             "passed": bool(self),
-            "tolerance": max((check.allowed for check in self.checks), default=TOLERANCE),
+            "tolerance": tolerance or TOLERANCE,
             "needed": needed if np.isfinite(needed) else str(needed),
             "compared": len(self.checks),
             "worst_per_kind": [check.to_json() for check in groups.values()],

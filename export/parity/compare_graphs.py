@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import ExportError
+from ...engines.backends.ort_session import CPU_PROVIDER, open_session
+from ...engines.errors import EngineError, ExportError
 from ...engines.rounding import with_rounding
-from .checks import TOLERANCE, Check, ParityReport, compare
+from .checks import Floats, ParityReport, Place, TensorCheck, compare
 from .probes import BATCHES, LONG_TEXT, PICTURES, PROBE_TEXTS, arrangements, probe_images
 
 if TYPE_CHECKING:
+    from ...engines.tokenizing import TokenBatch, Tokenizer
     from ..adapter import Adapter
-    from ..tokenizing.vocabularies import TokenBatch, Tokenizer
 
-__all__ = ["OUTPUTS", "Session", "check_parity", "queries_of"]
+__all__ = ["OUTPUTS", "Session", "check_parity", "queries_of", "text_inputs"]
 
-Floats = NDArray[np.float32]
+Scores = dict[str, Floats]
 OUTPUTS = ("logits", "saliency")
 _EAGER_SLICE = 2  # images the model is given at a time; keeps the reference's memory small at 512 and 1024 pixels
 
@@ -35,7 +35,6 @@ def check_parity(
     *,
     batches: Sequence[int] = BATCHES,
     threads: int = 2,
-    tolerance: float = TOLERANCE,
 ) -> ParityReport:
     """Compares image.onnx and text.onnx in `folder` with `adapter`, both on the CPU in float32.
 
@@ -52,14 +51,14 @@ def check_parity(
     }
     report = ParityReport(conditions)
     features = _eager_text(adapter, tokenizer(PROBE_TEXTS))
-    report.add(_text_checks(adapter, tokenizer, features, Session(folder / "text.onnx", threads), tolerance))
+    report.checks += _text_checks(adapter, tokenizer, features, Session(folder / "text.onnx", threads))
     queries = queries_of(features, adapter.texts_per_query)
-    trial = _ImageTrial(adapter, Session(folder / "image.onnx", threads), queries, tolerance)
-    report.add(list(trial.batches(batches)))
+    trial = _ImageTrial(adapter, Session(folder / "image.onnx", threads), queries)
+    report.checks += trial.batches(batches)
     for order, text in (([0, 1], queries[:1]), ([0, 1], queries[:2]), ([0], queries[:1])):
-        report.add(list(trial.run(order, text)))
+        report.checks += trial.run(order, text)
     for number, text in enumerate(_distinct(sets.values())):
-        report.add(list(trial.run([number % PICTURES], text)))
+        report.checks += trial.run([number % PICTURES], text)
     return report
 
 
@@ -70,118 +69,88 @@ class Session:
     """
 
     def __init__(self, path: Path, threads: int, *, rounding: bool = False) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.enable_cpu_mem_arena = False
-        options.log_severity_level = 4
         self._file = path.name
-        source = with_rounding(path) if rounding else str(path)
-        with self._translated():
-            self._session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        try:
+            self._session = open_session(
+                with_rounding(path) if rounding else path, [CPU_PROVIDER], threads, arena=False
+            )
+        except EngineError as error:
+            raise ExportError(f"ONNX Runtime cannot run the exported {self._file}: {error}") from error
 
     def run(self, names: Sequence[str], inputs: Mapping[str, NDArray[Any]]) -> list[Floats]:
-        with self._translated():
-            outputs: list[Floats] = self._session.run(list(names), dict(inputs))
-        return outputs
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
+        """The outputs `names`. Raises ExportError."""
         try:
-            yield
+            outputs: list[Floats] = self._session.run(list(names), dict(inputs))
         except Exception as error:  # the library's own classes share no base but Exception
             raise ExportError(f"ONNX Runtime cannot run the exported {self._file}: {error}") from error
+        return outputs
 
 
 class _ImageTrial:
     """The probe pictures through model and graph. `text` are the features [22, D...] the batches are run with."""
 
-    def __init__(self, adapter: Adapter, session: Session, text: Floats, tolerance: float) -> None:
+    def __init__(self, adapter: Adapter, session: Session, text: Floats) -> None:
         from ..graph import ImageGraph
 
         self._model = ImageGraph(adapter).eval()
         self._session = session
         self._images = probe_images(adapter.geometry.size)
         self._text = text
-        self._tolerance = tolerance
         self._reference = self._eager(text, range(len(self._images)))
-        logits = [scores[0] for scores in self._reference.values()]
-        self._scale = {"logits": float(np.abs(np.nan_to_num(logits)).max()), "saliency": 0.0}
+        logits = np.nan_to_num([scores["logits"] for scores in self._reference.values()])
+        self._scale = {"logits": float(np.abs(logits).max()), "saliency": 0.0}
 
-    def batches(self, sizes: Sequence[int]) -> Iterator[Check]:
+    def batches(self, sizes: Sequence[int]) -> Iterator[TensorCheck]:
         """Every slot against the model, and the probe's results in all slots of all batches against each other."""
         probe: dict[str, Floats] = {}
         for size in sizes:
             for order in arrangements(size, len(self._images)):
                 outputs = self._graph(order, self._text)
                 yield from self._slots(order, self._text, outputs, self._reference)
-                for slot in (slot for slot, number in enumerate(order) if number == 0):
-                    rows = {name: _row(output, slot) for name, output in outputs.items()}
+                for slot, number in enumerate(order):
+                    if number != 0:
+                        continue
                     if probe:
-                        yield from self._compare("same picture, first run", size, slot, self._text, rows, probe)
-                    probe = probe or rows
+                        place = Place("same picture, first run", size, slot, len(self._text))
+                        yield from self._compare(place, outputs, probe)
+                    probe = probe or {name: _row(output, slot) for name, output in outputs.items()}
 
-    def run(self, order: Sequence[int], text: Floats) -> Iterator[Check]:
+    def run(self, order: Sequence[int], text: Floats) -> Iterator[TensorCheck]:
         """One batch with other text features [Q, D...]."""
         yield from self._slots(order, text, self._graph(order, text), self._eager(text, order))
 
     def _slots(
-        self,
-        order: Sequence[int],
-        text: Floats,
-        outputs: Mapping[str, Floats],
-        reference: Mapping[int, tuple[Floats, Floats]],
-    ) -> Iterator[Check]:
+        self, order: Sequence[int], text: Floats, outputs: Scores, reference: Mapping[int, Scores]
+    ) -> Iterator[TensorCheck]:
         for slot, number in enumerate(order):
-            rows = {name: _row(output, slot) for name, output in outputs.items()}
-            wanted = dict(zip(OUTPUTS, reference[number], strict=True))
-            yield from self._compare("model", len(order), slot, text, rows, wanted)
+            yield from self._compare(Place("model", len(order), slot, len(text)), outputs, reference[number])
 
-    def _compare(
-        self,
-        kind: str,
-        batch: int,
-        slot: int,
-        text: Floats,
-        rows: Mapping[str, Floats],
-        wanted: Mapping[str, Floats],
-    ) -> Iterator[Check]:
+    def _compare(self, place: Place, outputs: Scores, wanted: Scores) -> Iterator[TensorCheck]:
         for name in OUTPUTS:
-            yield compare(
-                name,
-                kind,
-                rows[name],
-                wanted[name],
-                batch=batch,
-                slot=slot,
-                findings=len(text),
-                tolerance=self._tolerance,
-                full_scale=self._scale[name],
-            )
+            got = _row(outputs[name], place.slot or 0)
+            yield compare(name, place, got, wanted[name], full_scale=self._scale[name])
 
-    def _graph(self, order: Sequence[int], text: Floats) -> dict[str, Floats]:
+    def _graph(self, order: Sequence[int], text: Floats) -> Scores:
         outputs = self._session.run(OUTPUTS, {"pixels": self._images[list(order)], "text": text})
         return dict(zip(OUTPUTS, outputs, strict=True))
 
-    def _eager(self, text: Floats, pictures: Sequence[int]) -> dict[int, tuple[Floats, Floats]]:
-        """Picture number -> (logits [Q], saliency [Q, h, w]) of the model, for each of `pictures`."""
+    def _eager(self, text: Floats, pictures: Sequence[int]) -> dict[int, Scores]:
+        """Picture number -> logits [Q] and saliency [Q, h, w] of the model, for each of `pictures`."""
         import torch
 
         wanted = sorted(set(pictures))
-        found = {}
+        found: dict[int, Scores] = {}
         with torch.inference_mode():
             for start in range(0, len(wanted), _EAGER_SLICE):
                 part = wanted[start : start + _EAGER_SLICE]
                 logits, saliency = self._model(torch.from_numpy(self._images[part]), torch.from_numpy(text))
                 for row, number in enumerate(part):
-                    found[number] = (logits[row].numpy().copy(), saliency[row].numpy().copy())
+                    found[number] = {"logits": logits[row].numpy().copy(), "saliency": saliency[row].numpy().copy()}
         return found
 
 
 def _distinct(sets: Iterable[Floats]) -> list[Floats]:
-    """One of those that ask the same queries in whatever order: with a book of sentences every set asks all of it."""
+    """One of the sets with the same queries in any order: with a book of sentences every set asks all of them."""
     found = {(features.shape, tuple(sorted(row.tobytes() for row in features))): features for features in sets}
     return list(found.values())
 
@@ -210,27 +179,24 @@ def queries_of(features: Floats, per_query: int) -> Floats:
     return queries
 
 
-def _text_checks(
-    adapter: Adapter, tokenizer: Tokenizer, reference: Floats, session: Session, tolerance: float
-) -> list[Check]:
+def _text_checks(adapter: Adapter, tokenizer: Tokenizer, reference: Floats, session: Session) -> list[TensorCheck]:
     """1, 2, 3 and all texts, at their natural width and padded by one and up to the context, and one that fills it."""
     long = tokenizer([LONG_TEXT])
     cases = [(long, 0, _eager_text(adapter, long))]
     for count, padding in ((1, 0), (2, 0), (3, 0), (len(PROBE_TEXTS), 0), (3, 1), (2, adapter.context)):
         batch = tokenizer(PROBE_TEXTS[:count])
         cases.append((batch, min(padding, adapter.context - batch.ids.shape[1]), reference[:count]))
-    if adapter.tokenizer.marks_continuations:  # whatever pieces the vocabulary cuts words into
+    if adapter.tokenizer.marks_continuations:  # even where this vocabulary does not split these words
         marked = _marked(long)
         cases.append((marked, 0, _eager_text(adapter, marked)))
     checks = []
     for batch, extra, wanted in cases:
-        (got,) = session.run(("features",), _inputs(adapter, batch, extra))
+        (got,) = session.run(("features",), text_inputs(adapter, batch, extra))
         kind = "model" if extra == 0 else f"model, padded by {extra}"
         count, width = batch.ids.shape
         for slot in range(count):
-            pair = (_row(got, slot), wanted[slot])
-            where = {"batch": count, "slot": slot, "findings": width + extra}
-            checks.append(compare("features", kind, *pair, **where, tolerance=tolerance))
+            place = Place(kind, count, slot, width + extra)
+            checks.append(compare("features", place, _row(got, slot), wanted[slot]))
     return checks
 
 
@@ -241,7 +207,7 @@ def _marked(batch: TokenBatch) -> TokenBatch:
     return replace(batch, mask=np.where(continues & (batch.mask > 0), 2, batch.mask))
 
 
-def _inputs(adapter: Adapter, batch: TokenBatch, extra: int) -> dict[str, NDArray[np.int64]]:
+def text_inputs(adapter: Adapter, batch: TokenBatch, extra: int = 0) -> dict[str, NDArray[np.int64]]:
     """The text graph's inputs, with `extra` columns of padding."""
     inputs = {"input_ids": np.pad(batch.ids, ((0, 0), (0, extra)))}
     if (mask := batch.mask_for(adapter.text_inputs)) is not None:

@@ -11,19 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.prompts.prompt_set import PromptSet
-from .checks import LOW_TOLERANCE, Check, ParityReport, compare
-from .compare_graphs import OUTPUTS, Session, queries_of
-from .metric_changes import Case, Tally, probe_cases
+from .checks import LOW_TOLERANCE, Floats, ParityReport, Place, TensorCheck, compare
+from .compare_graphs import OUTPUTS, Session, queries_of, text_inputs
+from .metric_changes import Tally, TrialImage, probe_cases
 from .probes import LONG_TEXT, PROBE_TEXTS, probe_images
 
 if TYPE_CHECKING:
+    from ...engines.tokenizing import Tokenizer
     from ..adapter import Adapter
-    from ..tokenizing.vocabularies import Tokenizer
     from .user_images import ParityData
 
 __all__ = ["PrecisionTrial"]
 
-Floats = NDArray[np.float32]
 REFERENCE = "float32 graph"
 _BATCHES = (1, 3, 10)
 _TYPES = {"fp16": "float16", "bf16": "bfloat16"}
@@ -55,7 +54,7 @@ class PrecisionTrial:
         """Adds everything to the `report` of the float32 graphs; `before` and `after` are the prompt sets with the
         features of the float32 and of the lowered text graph. Raises ParityError, ExportError, ImageError."""
         report.conditions = {**report.conditions, **self.conditions()}
-        report.add(list(self.checks(after)))
+        report.checks += self.checks(after)
         report.require()
         by_name = [{prompt_set.name: prompt_set for prompt_set in sets} for sets in (before, after)]
         report.metrics = found = self.metrics(by_name[0], by_name[1], data, progress)
@@ -74,14 +73,15 @@ class PrecisionTrial:
         engine = f"onnxruntime {onnxruntime.__version__}, CPU, {self.threads} threads: {how}; {native}"
         return {"precision": self.precision, "precision_engine": engine}
 
-    def checks(self, sets: Sequence[PromptSet]) -> Iterator[Check]:
+    def checks(self, sets: Sequence[PromptSet]) -> Iterator[TensorCheck]:
         """Every output for probe pictures and texts, and for the features of `sets`, which both graphs are given."""
+        allowed = LOW_TOLERANCE[self.precision]
         features = self._features(self.full, PROBE_TEXTS, rounding=False)
         long = self._features(self.full, [LONG_TEXT], rounding=False)
         for kind, rounding in self._runs():
             for texts, wanted in ((PROBE_TEXTS, features), ([LONG_TEXT], long)):
                 got = self._features(self.lowered, texts, rounding)
-                yield self._check("features", kind, got, wanted, batch=len(texts), findings=len(texts))
+                yield compare("features", Place(kind, len(texts), None, len(texts)), got, wanted, allowed)
         text, images = queries_of(features, self.adapter.texts_per_query), probe_images(self.adapter.geometry.size)
         whole = self._session(self.full, "image", rounding=False)
         for kind, rounding in self._runs():
@@ -91,7 +91,7 @@ class PrecisionTrial:
                 inputs: dict[str, NDArray[Any]] = {"pixels": images[:batch], "text": queries}
                 pairs = zip(OUTPUTS, session.run(OUTPUTS, inputs), whole.run(OUTPUTS, inputs), strict=True)
                 for name, got, wanted in pairs:
-                    yield self._check(name, kind, got, wanted, batch=batch, findings=len(queries))
+                    yield compare(name, Place(kind, batch, None, len(queries)), got, wanted, allowed)
 
     def metrics(
         self,
@@ -104,7 +104,7 @@ class PrecisionTrial:
         asked = {key: prompt_set.findings for key, prompt_set in before.items()}
         name = max(asked, key=lambda key: len(asked[key])) if data is None else data.choose(asked)
         findings, geometry = before[name].findings, self.adapter.geometry
-        cases: Iterator[Case] = iter(probe_cases(geometry.size, len(findings)))
+        cases: Iterator[TrialImage] = iter(probe_cases(geometry.size, len(findings)))
         facts: dict[str, Any] = {"data": "probe pictures with made-up regions and labels", "prompt_set": name}
         if data is not None:
             facts = {"data": "the user's images", "annotations_sha256": data.sha256, "prompt_set": name}
@@ -125,18 +125,11 @@ class PrecisionTrial:
         return Session(folder / f"{graph}.onnx", self.threads, rounding=rounding)
 
     def _features(self, folder: Path, texts: Sequence[str], rounding: bool) -> Floats:
-        batch = self.tokenizer(texts)
-        inputs = {"input_ids": batch.ids}
-        if (mask := batch.mask_for(self.adapter.text_inputs)) is not None:
-            inputs["attention_mask"] = mask
+        inputs = text_inputs(self.adapter, self.tokenizer(texts))
         return self._session(folder, "text", rounding).run(("features",), inputs)[0]
 
-    def _check(self, name: str, kind: str, got: Floats, wanted: Floats, *, batch: int, findings: int) -> Check:
-        allowed = LOW_TOLERANCE[self.precision]
-        return compare(name, kind, got, wanted, batch=batch, slot=None, findings=findings, tolerance=allowed)
 
-
-def _asked(session: Session, case: Case, prompts: PromptSet) -> tuple[Floats, Floats]:
+def _asked(session: Session, case: TrialImage, prompts: PromptSet) -> tuple[Floats, Floats]:
     """Logits [F] and maps [F, h, w] of one image: the mean over a finding's positive prompts."""
     inputs: dict[str, NDArray[Any]] = {"pixels": case.pixels[None], "text": prompts.features}
     logits, maps = (output[0] for output in session.run(OUTPUTS, inputs))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .probes import probe_images
 
-__all__ = ["SIDE", "Case", "Tally", "probe_cases"]
+__all__ = ["SIDE", "Tally", "TrialImage", "probe_cases"]
 
 Floats = NDArray[np.float32]
 SIDE = 224
@@ -24,7 +24,7 @@ _WORST = 5
 
 
 @dataclass(frozen=True)
-class Case:
+class TrialImage:
     """One image: `name` for the report, pixels uint8 [1, S, S] as the graph takes them, regions bool [SIDE, SIDE] by
     finding, and the findings it is positive for."""
 
@@ -43,7 +43,7 @@ class Tally:
     _labels: list[list[bool]] = field(default_factory=list)
     _pairs: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, case: Case, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> None:
+    def add(self, case: TrialImage, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> None:
         """Logits [F] and maps [F, h, w] of the float32 graph and of the lowered one."""
         for scores, (logits, _) in zip(self._scores, (before, after), strict=True):
             scores.append(logits)
@@ -89,7 +89,7 @@ class Tally:
         return [[_auc(table[:, number], labels[:, number]) for table in tables] for number in both]
 
 
-def probe_cases(size: int, findings: int) -> list[Case]:
+def probe_cases(size: int, findings: int) -> list[TrialImage]:
     """The ten probe pictures with fixed made-up rectangles for every finding; every other picture is positive.
 
     They say how much the precision changes, not how good the model is.
@@ -104,7 +104,7 @@ def probe_cases(size: int, findings: int) -> list[Case]:
             region[top : top + high, left : left + wide] = True
             regions[finding] = region
         positive = frozenset(range(findings)) if number % 2 == 0 else frozenset()
-        cases.append(Case(f"probe picture {number + 1}", pixels, regions, positive))
+        cases.append(TrialImage(f"probe picture {number + 1}", pixels, regions, positive))
     return cases
 
 

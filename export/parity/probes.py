@@ -1,4 +1,4 @@
-"""What an exported graph is tried on: probe pictures, batches that move them about, and texts."""
+"""Inputs that an exported graph is tested with: probe pictures, their places in batches, and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images and boxes of the user's, on which an export says what lower precision does to the metrics.
+"""The user's images and boxes, on which the effect of lower precision on the metrics is measured.
 
 A folder as the dataset `csv` of xbench-fast reads it: `annotations.csv` beside `images/`, one row per box, columns
 `image`, `class` and `x_min, y_min, x_max, y_max` or `x, y, width, height` in pixels from the top left corner. A row
@@ -20,7 +20,7 @@ import numpy as np
 
 from ...engines.errors import ConfigError, DataError, ImageError
 from ...engines.geometry import Geometry
-from .metric_changes import SIDE, Case
+from .metric_changes import SIDE, TrialImage
 from .placing import place
 
 __all__ = ["ParityData", "read_parity_data"]
@@ -60,7 +60,7 @@ class ParityData:
             )
         return best
 
-    def cases(self, geometry: Geometry, findings: Sequence[str]) -> Iterator[Case]:
+    def cases(self, geometry: Geometry, findings: Sequence[str]) -> Iterator[TrialImage]:
         """Every image as the model takes it; `findings` gives the classes their numbers, others are left out.
 
         Images are named by their row, since a bundle may be passed on and file names can be a patient's. Raises
@@ -71,7 +71,7 @@ class ParityData:
             pixels, regions = _read(image, geometry, drawn)
             numbered = {findings.index(finding): region for finding, region in regions.items()}
             positive = frozenset(findings.index(finding) for finding in drawn)
-            yield Case(f"{self.source.name} row {image.row}", pixels, numbered, positive)
+            yield TrialImage(f"{self.source.name} row {image.row}", pixels, numbered, positive)
 
 
 def read_parity_data(folder: Path) -> ParityData:

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...engines.errors import ConfigError
 from ...engines.prompts.prompt_files import SEPARATOR, FindingPrompts, PromptSets
 
-__all__ = ["BOOKS", "Book", "book_sets", "is_aspects", "is_descriptions", "own_wording"]
+__all__ = ["Book", "book_sets", "is_book", "own_wording"]
 
-BOOKS = ("mavl", "medklip")
 ALIASES = {"eumonia": "pneumonia"}  # MedKLIP's file counts by position; at 20 it misspells the key, not the text
 COVID_KEY, COVID_SET = "covid19", "covid_rural"  # MAVL asks it only about COVID sets, as one class more
 ASPECTS = 8
@@ -44,7 +43,7 @@ class Book:
 
     def add(self, content: Mapping[str, Any], path: Path) -> None:
         """Takes in one published file. Raises ConfigError for two texts under one key and for a wrong shape."""
-        if is_descriptions(content):
+        if _is_descriptions(content):
             target: dict[str, Any] = self.descriptions
         else:
             target = self.covid_aspects if "covid" in path.name.lower() else self.aspects
@@ -63,15 +62,16 @@ class Book:
                 self.rare.discard(name)
 
 
-def is_descriptions(content: object) -> bool:
-    """Whether a parsed file is `observation explanation.json`: key -> sentence."""
-    return isinstance(content, dict) and bool(content) and all(isinstance(text, str) for text in content.values())
-
-
-def is_aspects(content: object) -> bool:
-    """Whether a parsed file is `gpt4_mimic.json`: key -> list of sentences."""
+def is_book(content: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a parsed file is one of the published ones: key -> sentence, or key -> list of sentences."""
     lists = content.values() if isinstance(content, dict) and content else [None]
-    return all(isinstance(texts, list) and all(isinstance(text, str) for text in texts) for texts in lists)
+    aspects = all(isinstance(texts, list) and all(isinstance(text, str) for text in texts) for texts in lists)
+    return aspects or _is_descriptions(content)
+
+
+def _is_descriptions(content: object) -> bool:
+    """Whether it is `observation explanation.json`: key -> sentence."""
+    return isinstance(content, dict) and bool(content) and all(isinstance(text, str) for text in content.values())
 
 
 @cache

@@ -13,20 +13,13 @@ from importlib import resources
 from typing import Any
 
 from ...engines.errors import ConfigError
-from ...engines.prompts.prompt_encoding import encode_sets
-from ...engines.prompts.prompt_files import FindingPrompts, PromptSets, read_prompt_file
+from ...engines.prompts.prompt_files import FindingPrompts, PromptSets
 from ...engines.registry import did_you_mean
-from .books import BOOKS, own_wording
 
-__all__ = [
-    "FindingPrompts",
-    "PromptSets",
-    "builtin_sets",
-    "dataset_findings",
-    "encode_sets",
-    "prompt_styles",
-    "read_prompt_file",
-]
+__all__ = ["BOOKS", "builtin_sets", "dataset_findings", "prompt_styles"]
+
+BOOKS = ("mavl", "medklip")
+"""Styles of whole sentences, see `books`."""
 
 _LIKE = {"devide": ("kad", "assumed_as_kad")}
 """Style -> the style whose words it takes, and the status they then have (docs/parity.md §7)."""
@@ -56,6 +49,8 @@ def builtin_sets(style: str) -> PromptSets:
             "own with --prompts FILE."
         )
     if style in BOOKS:
+        from .books import own_wording
+
         return {
             name: tuple(own_wording(style, label) for label in labels) for name, labels in dataset_findings().items()
         }

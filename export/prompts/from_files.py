@@ -1,4 +1,4 @@
-"""What `--prompts` was given: files of the user's own sets, and the published files of MedKLIP and MAVL."""
+"""The files given with `--prompts`: the user's own sets, and the published files of MedKLIP and MAVL."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ...engines.errors import ConfigError
 from ...engines.prompts.prompt_files import PromptSets, parse_prompt_file, prompt_sets
-from .books import BOOKS, Book, book_sets, is_aspects, is_descriptions
-from .builtin import dataset_findings
+from .builtin import BOOKS, dataset_findings
 
 __all__ = ["read_prompts"]
 
@@ -35,18 +34,21 @@ def read_prompts(model: str, paths: Sequence[Path]) -> PromptSets:
     of the repository, or the files side by side, their names as published or with the model's name in front. Own sets
     win over a book. Raises ConfigError.
     """
-    own: PromptSets = {}
-    book = Book()
-    for path in paths:
-        for file in _published(model, path) if path.is_dir() else [path]:
-            content = parse_prompt_file(file)
-            if not (is_descriptions(content) or is_aspects(content)):
-                own.update(prompt_sets(content, file))
-            elif model in BOOKS:
-                book.add(content, file)  # type: ignore[arg-type]
-            else:
-                prompt_sets(content, file)  # says what is wrong with it as a file of sets
-    return {**(book_sets(model, book, dataset_findings()) if book else {}), **own}
+    files = [file for path in paths for file in (_published(model, path) if path.is_dir() else [path])]
+    contents = {file: parse_prompt_file(file) for file in files}
+    sets: PromptSets = {}
+    if model in BOOKS:
+        from .books import Book, book_sets, is_book
+
+        book = Book()
+        for file, content in contents.items():
+            if is_book(content):
+                book.add(content, file)
+        sets = book_sets(model, book, dataset_findings()) if book else {}
+        contents = {file: content for file, content in contents.items() if not is_book(content)}
+    for file, content in contents.items():
+        sets.update(prompt_sets(content, file))
+    return sets
 
 
 def _published(model: str, folder: Path) -> list[Path]:

@@ -1,21 +1,26 @@
-"""Which tokenizer a model's prompts go through on this machine."""
+"""Which tokenizer a model's prompts go through on this machine, and where its vocabulary comes from.
+
+Nothing is fetched from the network. A WordPiece vocabulary comes from `--tokenizer DIR` (vocab.txt or
+tokenizer.json) or from the local Hugging Face cache (HF_HOME and HF_HUB_CACHE are honoured). Every tokenizer pads on
+the right to the longest text of a call, which does not change the features: padding is
+masked (docs/parity.md §3.4), or the causal mask hides what follows the end token (§3.1).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.errors import ConfigError
-from ...engines.tokenizing import CleanedTokenizer
-from .vocabularies import ClipTokenizer, HashTokenizer, Tokenizer, WordPieceTokenizer, find_wordpiece
+from ...engines.tokenizing import BackendTokenizer, CleanedTokenizer, HashTokenizer, Tokenizer, WordPieceTokenizer
+from ..checkpoints.hugging_face import cached_file
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
 
-__all__ = ["select_tokenizer"]
-
-Found = ClipTokenizer | WordPieceTokenizer | HashTokenizer
+__all__ = ["find_wordpiece", "read_vocabulary", "select_tokenizer"]
 
 
 def select_tokenizer(
@@ -37,11 +42,13 @@ def select_tokenizer(
     return CleanedTokenizer(found, spec.cleaning, marked)
 
 
-def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]) -> Found:
+def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]) -> BackendTokenizer | HashTokenizer:
     spec = adapter.tokenizer
     if spec.kind == "clip-bpe":
         if folder is not None:
             raise ConfigError(f"{adapter.name} uses the tokenizer bundled with open_clip; leave out --tokenizer.")
+        from .clip_tokenizer import ClipTokenizer
+
         return ClipTokenizer(adapter.context)
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"There is no folder {folder}; give --tokenizer the folder with vocab.txt or tokenizer.json.")
@@ -63,11 +70,12 @@ def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]
     return HashTokenizer(adapter.vocabulary_size, adapter.context)
 
 
-def _check(tokenizer: ClipTokenizer | WordPieceTokenizer, adapter: Adapter) -> None:
+def _check(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
     """Every id has a row in the embedding table, and the special tokens are the model's."""
-    if tokenizer.vocabulary_size > adapter.vocabulary_size:
+    size = tokenizer.record["vocabulary_size"]
+    if size > adapter.vocabulary_size:
         raise ConfigError(
-            f"The tokenizer ({tokenizer.record['source']}) has {tokenizer.vocabulary_size} pieces, the table of "
+            f"The tokenizer ({tokenizer.record['source']}) has {size} pieces, the table of "
             f"{adapter.name} has {adapter.vocabulary_size}: it belongs to another model; give --tokenizer its own."
         )
     ends = adapter.tokenizer.ends
@@ -76,3 +84,55 @@ def _check(tokenizer: ClipTokenizer | WordPieceTokenizer, adapter: Adapter) -> N
             f"The tokenizer ({tokenizer.record['source']}) has [CLS] and [SEP] at {tokenizer.ends}, {adapter.name} was "
             f"trained with {ends}: it belongs to another model; give --tokenizer its own."
         )
+
+
+def find_wordpiece(
+    folder: Path | None, repositories: Sequence[str], context: int, **rules: bool
+) -> WordPieceTokenizer | None:
+    """The vocabulary in `folder`, or that of the first of `repositories` in the local Hugging Face cache.
+
+    `rules` are those of `WordPieceTokenizer`. Returns None when `folder` is None and no repository is cached. Raises
+    ConfigError when `folder` was given and holds no WordPiece vocabulary.
+    """
+    if folder is not None:
+        return WordPieceTokenizer(read_vocabulary(folder), context, folder.resolve().name, **rules)
+    for repository in repositories:
+        path = cached_file(repository, "vocab.txt", "tokenizer.json")
+        if path is not None:
+            return WordPieceTokenizer(_read(path), context, repository, **rules)
+    return None
+
+
+def read_vocabulary(folder: Path) -> dict[str, int]:
+    """Piece -> id, from vocab.txt or tokenizer.json in `folder`. Raises ConfigError."""
+    for name in ("vocab.txt", "tokenizer.json"):
+        if (folder / name).is_file():
+            return _read(folder / name)
+    raise ConfigError(
+        f"The folder {folder} holds neither vocab.txt nor tokenizer.json; give --tokenizer another folder."
+    )
+
+
+def _read(path: Path) -> dict[str, int]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+        if path.suffix == ".txt":
+            return _from_lines(text, path)
+        model = json.loads(text)["model"]
+        if model.get("type", "WordPiece") != "WordPiece":
+            raise ConfigError(f"{path} is a {model['type']} tokenizer, not WordPiece; give --tokenizer another folder.")
+        return {str(piece): int(number) for piece, number in model["vocab"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"The vocabulary {path} cannot be read: {error!r}; give --tokenizer another folder."
+        ) from error
+
+
+def _from_lines(text: str, path: Path) -> dict[str, int]:
+    pieces = text.split("\n")
+    if pieces and not pieces[-1]:
+        pieces.pop()
+    vocabulary = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
+    if len(vocabulary) != len(pieces):
+        raise ConfigError(f"The vocabulary {path} repeats a piece; take the model's own file again.")
+    return vocabulary

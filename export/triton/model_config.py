@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...engines.geometry import Geometry
+from ...engines.plans.family import BATCH
 
-__all__ = ["Limits", "Served", "Word", "dali_config", "ensemble_config", "render", "set_config", "text_input_config"]
+__all__ = [
+    "Served",
+    "TritonLimits",
+    "Word",
+    "dali_config",
+    "ensemble_config",
+    "render",
+    "set_config",
+    "text_input_config",
+]
 
 
 class Word(str):
@@ -17,12 +27,12 @@ class Word(str):
 
 
 @dataclass(frozen=True)
-class Limits:
+class TritonLimits:
     """batch: images of an engine call at most; delay: microseconds the first of a batch waits for others; queue:
     requests that may wait; timeout: microseconds a request may wait; instances: copies of the engine; kind: KIND_GPU or
     KIND_CPU."""
 
-    batch: int = 16
+    batch: int = BATCH
     delay: int = 2000
     queue: int = 64
     timeout: int = 30_000_000
@@ -74,7 +84,7 @@ class Served:
         return [{"name": item["name"], "data_type": Word("TYPE_FP32"), **item} for item in found]
 
 
-def set_config(model: Served, limits: Limits, *, plan: bool) -> str:
+def set_config(model: Served, limits: TritonLimits, *, plan: bool) -> str:
     """A model of one prompt set: pixels uint8 [batch, 1, S, S] in, a row of outputs an image."""
     zeros = {"data_type": Word("TYPE_UINT8"), "dims": [1, model.size, model.size], "zero_data": True}
     return render(
@@ -93,7 +103,7 @@ def set_config(model: Served, limits: Limits, *, plan: bool) -> str:
     )
 
 
-def text_input_config(model: Served, text: Sequence[int], limits: Limits) -> str:
+def text_input_config(model: Served, text: Sequence[int], limits: TritonLimits) -> str:
     """The bundle's own graph, whose text features come with the request; Triton cannot join such requests."""
     outputs = [
         {"name": "logits", "data_type": Word("TYPE_FP32"), "dims": [-1, -1]},
@@ -114,7 +124,7 @@ def text_input_config(model: Served, text: Sequence[int], limits: Limits) -> str
     )
 
 
-def dali_config(name: str, geometry: Geometry, limits: Limits) -> str:
+def dali_config(name: str, geometry: Geometry, limits: TritonLimits) -> str:
     """The step that decodes and resizes: the bytes of JPEG files in, pixels out."""
     return render(
         {
@@ -130,7 +140,7 @@ def dali_config(name: str, geometry: Geometry, limits: Limits) -> str:
     )
 
 
-def ensemble_config(name: str, prepare: str, model: Served, limits: Limits) -> str:
+def ensemble_config(name: str, prepare: str, model: Served, limits: TritonLimits) -> str:
     """`prepare`, then the model."""
     outputs = [{key: value for key, value in item.items() if key != "label_filename"} for item in model.outputs]
     steps = [

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...engines.bundle import Bundle
-from ...engines.errors import ConfigError, ExportError
+from ...engines.errors import ConfigError, ExportError, disk_reason
 from ...engines.prompts.prompt_set import PromptSet
 from ...engines.registry import did_you_mean
-from ..machine import disk_reason
+from ...engines.replacing import put, sibling
 from .baked_prompts import bake_set, load_graph
 from .dali_step import dali_source, refusal
-from .model_config import Limits, Served, dali_config, ensemble_config, set_config, text_input_config
+from .model_config import Served, TritonLimits, dali_config, ensemble_config, set_config, text_input_config
 
-__all__ = ["Choices", "write_repository"]
+__all__ = ["RepositoryChoices", "write_repository"]
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Choices:
+class RepositoryChoices:
     """What the repository is to hold.
 
     sets: names of prompt sets, none for all of a bundle. tensorrt: plans instead of graphs; plans: folder with
@@ -39,10 +38,10 @@ class Choices:
     jpeg: bool = False
     text_input: bool = False
     force: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: TritonLimits = field(default_factory=TritonLimits)
 
 
-def write_repository(bundles: Sequence[Bundle], out: Path, choices: Choices, say: Say) -> list[str]:
+def write_repository(bundles: Sequence[Bundle], out: Path, choices: RepositoryChoices, say: Say) -> list[str]:
     """Writes the models of `bundles` into the folder `out` and returns their names.
 
     Raises BundleError, ConfigError, EngineError, ExportError or MissingExtraError. Models that were finished stay.
@@ -56,7 +55,7 @@ def write_repository(bundles: Sequence[Bundle], out: Path, choices: Choices, say
 
 
 class _Repository:
-    def __init__(self, out: Path, choices: Choices, say: Say) -> None:
+    def __init__(self, out: Path, choices: RepositoryChoices, say: Say) -> None:
         self.names: list[str] = []
         self._out = out
         self._choices = choices
@@ -165,21 +164,14 @@ class _Repository:
         target = self._out / name
         if target.exists() and not (self._choices.force and (target / "config.pbtxt").is_file()):
             raise ConfigError(f"{target} already exists; choose another --out, or replace the models with --force.")
-        draft: Path | None = None
         try:
             self._out.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self._out))
-            draft.chmod(0o755)
-            (draft / "1").mkdir()
-            yield draft
-            if target.exists():
-                shutil.rmtree(target)
-            draft.rename(target)
+            with sibling(target) as draft:
+                (draft / "1").mkdir()
+                yield draft
+                put(draft, target)
         except OSError as error:
             raise ExportError(f"{target} cannot be written: {disk_reason(error)}.") from error
-        finally:
-            if draft is not None:
-                shutil.rmtree(draft, ignore_errors=True)
         self.names.append(name)
 
 

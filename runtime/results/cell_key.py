@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ def cell_ingredients(
     `dataset` is its name and digest, `options` holds the decoder, batch, chunk, limit and the sweep: the batch decides
     the shapes an engine meets, and so its last bits.
     """
-    prompt_digest = digest_of([prompts.record().to_json(), hashlib.sha256(prompts.features.tobytes()).hexdigest()])
+    prompt_digest = digest_of([asdict(prompts.record()), hashlib.sha256(prompts.features.tobytes()).hexdigest()])
     return {
         "result_version": RESULT_VERSION,
         "bundle": bundle.digest,

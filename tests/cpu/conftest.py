@@ -19,7 +19,7 @@ from serving_pages import Visit, visiting
 from serving_process import ServerProcess
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.export import Adapter, stand_in_adapter
-from xbench_fast.export.pipeline import ExportResult, export_adapter
+from xbench_fast.export.pipeline import BundleOptions, ExportResult, export_adapter
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 
 
@@ -49,7 +49,9 @@ def _export(name: str, variant: str, out: Path, tokenizer: Path | None = None) -
         pytest.importorskip(package)
     lines: list[str] = []
     adapter = stand_in_adapter(name, variant)
-    return Exported(adapter, export_adapter(adapter, out, tokenizer=tokenizer, progress=lines.append), lines)
+    return Exported(
+        adapter, export_adapter(adapter, out, BundleOptions(tokenizer=tokenizer, progress=lines.append)), lines
+    )
 
 
 @pytest.fixture(scope="session")

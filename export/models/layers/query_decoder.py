@@ -55,8 +55,8 @@ class DecoderLayer(nn.Module):
 class QueryDecoder(nn.Module):
     """The layers and the final norm.
 
-    Queries that are the same for every image are given once, with batch 1: they meet the batch only in the first
-    attention to the image, so the first self-attention is not repeated per image.
+    Queries that are the same for every image are given once, with batch 1: they are joined with the batch only in the
+    first attention to the image, so the first self-attention is not repeated per image.
     """
 
     def __init__(self, config: DecoderConfig) -> None:

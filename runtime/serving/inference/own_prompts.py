@@ -12,7 +12,7 @@ from ....engines.prompts.prompt_set import PromptSet
 from ..protocol.requests import OWN_SET
 
 if TYPE_CHECKING:
-    from ....engines.prompts.prompt_encoding import Encoder
+    from ....engines.prompts.prompt_encoding import TextEncoder
     from ....engines.tokenizing.batch import Tokenizer
 
 __all__ = ["OwnPrompts"]
@@ -34,7 +34,7 @@ class OwnPrompts:
         self._limit = limit
         self._kept: OrderedDict[Prompts, PromptSet] = OrderedDict()
         self._lock = threading.Lock()
-        self._parts: tuple[Tokenizer, Encoder] | None = None
+        self._parts: tuple[Tokenizer, TextEncoder] | None = None
 
     def encode(self, prompts: Prompts) -> PromptSet:
         """The set of `prompts`, equal requests sharing one.
@@ -59,12 +59,11 @@ class OwnPrompts:
 
         image, text = self._bundle.graph("image"), self._bundle.graph("text")
         tokenizer, encoder = self._opened()
-        names = [tensor.name for tensor in text.inputs]
-        return encode_sets({OWN_SET: prompts}, tokenizer, encoder, names, texts_per_query(image, text))[0]
+        return encode_sets({OWN_SET: prompts}, tokenizer, encoder, texts_per_query(image, text))[0]
 
-    def _opened(self) -> tuple[Tokenizer, Encoder]:
+    def _opened(self) -> tuple[Tokenizer, TextEncoder]:
         if self._parts is None:
-            from ....engines.backends.ort import TextEncoder
+            from ....engines.prompts.prompt_encoding import TextEncoder
             from ....engines.tokenizing import bundle_tokenizer
 
             self._parts = bundle_tokenizer(self._bundle), TextEncoder.of(self._bundle, threads=self._threads)

@@ -17,7 +17,7 @@ import torch
 import yaml
 from PIL import Image
 from xbench_fast.export import load_adapter
-from xbench_fast.export.tokenizing.vocabularies import find_wordpiece
+from xbench_fast.export.tokenizing.select_tokenizer import find_wordpiece
 
 PARTS = ("image_encoder", "text_encoder", "model")
 Content = dict[str, dict[str, Any]]

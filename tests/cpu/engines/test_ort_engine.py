@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from xbench_fast.engines.backends.ort import TextEncoder, cpu_reason
+from xbench_fast.engines.backends.ort import cpu_reason
 from xbench_fast.engines.backends.ort_cuda import cuda_reason
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.errors import BundleError, ConfigError, EngineError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
+from xbench_fast.engines.prompts.prompt_encoding import TextEncoder
 from xbench_fast.engines.select import backend_status, choose, open_engine
 
 onnx = pytest.importorskip("onnx")

@@ -21,8 +21,8 @@ pytest.importorskip("torch")
 pytest.importorskip("tensorrt_rtx", reason="TensorRT for RTX is not installed")
 
 from small_models import MODELS, small_adapter
-from xbench_fast.export.graph import OPSET, export_image
-from xbench_fast.export.lower import lower, opset_for
+from xbench_fast.export.graph import export_image, opset_for
+from xbench_fast.export.lower import lower
 
 CAPABILITY = "8.0"
 PROFILE = Profile((1, 4, 8), (1, 6, 6))
@@ -61,7 +61,7 @@ def test_every_model_builds_in_float32_and_fp16(small_bundles, family, name, tmp
 
 
 def test_bfloat16_and_tf32_build(family, tmp_path, monkeypatch):
-    export_image(small_adapter("kad", monkeypatch), tmp_path, opset_for("bf16", OPSET))
+    export_image(small_adapter("kad", monkeypatch), tmp_path, opset_for("bf16"))
     lower(tmp_path / "image.onnx", tmp_path / "low.onnx", "bf16")
     built = build_plan(family, tmp_path / "low.onnx", PROFILE, "bf16", capability=CAPABILITY)
     found = products(built.types)

@@ -14,6 +14,7 @@ from golden_models import Golden, computed, filled, read_golden
 from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.engines.tokenizing import HashTokenizer
 from xbench_fast.engines.tokenizing.cleaning import CleanedTokenizer, clean_web
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module, image
@@ -21,7 +22,6 @@ from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export
 from xbench_fast.export.models.biomedclip import BiomedClip, BiomedClipAdapter
 from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
-from xbench_fast.export.tokenizing.vocabularies import HashTokenizer
 
 torch.set_num_threads(2)
 

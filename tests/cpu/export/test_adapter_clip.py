@@ -245,7 +245,7 @@ def test_names_are_those_of_transformers() -> None:
 
 def test_weights_of_unknown_training_come_with_a_caution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names and shapes are LAION's too; only the sha256 of OpenAI's own files tells."""
-    from xbench_fast.export.pipeline import export_bundle
+    from xbench_fast.export.pipeline import BundleOptions, ModelSource, export_bundle
 
     adapter = stand_in_adapter("clip")
     assert adapter.cautions() == ()
@@ -255,7 +255,7 @@ def test_weights_of_unknown_training_come_with_a_caution(tmp_path: Path, monkeyp
     monkeypatch.setattr(ClipAdapter, "stand_in", lambda variant, seed: adapter)
     said: list[str] = []
     with pytest.raises(ConfigError, match="leave out --tokenizer"):  # after the line, before the work
-        export_bundle("clip", tmp_path / "out", tokenizer=tmp_path, progress=said.append)
+        export_bundle(ModelSource("clip"), tmp_path / "out", BundleOptions(tokenizer=tmp_path, progress=said.append))
     assert f"caution: {line}" in said
     for digest in (
         "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af",

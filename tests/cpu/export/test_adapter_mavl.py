@@ -59,7 +59,7 @@ def test_facts(golden: Golden) -> None:
     adapter = golden.adapter
     assert (adapter.name, adapter.variant, adapter.weights) == ("mavl", "224", "published")
     assert adapter.geometry == Geometry("squash", 224, 224, "bilinear")
-    assert adapter.grid == (14, 14) and adapter.text_shape == (9, 768) and adapter.text_dim == 768
+    assert adapter.grid == (14, 14) and adapter.text_shape == (9, 768)
     assert adapter.context == 64 and adapter.vocabulary_size == 28996 and not adapter.tokenizer.separator
     assert adapter.checkpoint.name == "checkpoint_full_40.pth"
     assert "model.module.temp" not in adapter.module.state_dict()
@@ -91,9 +91,13 @@ def test_patches(golden: Golden) -> None:
 
 def test_classification_sample(golden: Golden) -> None:
     """Its "text" mode, with classes 0 and 1 as the normal ones, and its location head asked about four sentences."""
-    golden.check("probs_text_mode", golden.adapter.text_mode_probabilities(golden.outputs["cosine"]))
+    cosine, adapter, net = golden.outputs["cosine"], golden.adapter, golden.adapter.net
+    against = [(cosine - cosine[..., normal : normal + 1]).sigmoid() for normal in (0, 1)]
+    golden.check("probs_text_mode", torch.stack(against).mean(dim=(0, 2)))
     with torch.inference_mode():
-        golden.check("location", golden.adapter.locations(golden.image, golden.text, golden.text[:, 0]))
+        states, _ = net.ask(net.patches(net.backbone(golden.image)), adapter._queries(golden.text))
+        places = net.location_emb(states.transpose(1, 2)).transpose(1, 2)
+        golden.check("location", places @ golden.text[:, 0].T)
 
 
 def test_the_whole_book_and_one_alone(golden: Golden) -> None:

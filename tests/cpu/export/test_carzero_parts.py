@@ -11,6 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from xbench_fast.engines.errors import CheckpointError, ConfigError
+from xbench_fast.engines.tokenizing import HashTokenizer, WordPieceTokenizer
 from xbench_fast.engines.tokenizing.cleaning import CleanedTokenizer, clean_report
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.foreign_objects import Record
@@ -24,7 +25,6 @@ from xbench_fast.export.models.layers.bert import BertConfig
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig
 from xbench_fast.export.models.layers.vit import ViTConfig
 from xbench_fast.export.parity.compare_graphs import check_parity
-from xbench_fast.export.tokenizing.vocabularies import HashTokenizer, WordPieceTokenizer
 
 torch.set_num_threads(2)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xbench_fast.engines.backends.ort import TextEncoder
 from xbench_fast.engines.bundle import Bundle
+from xbench_fast.engines.prompts.prompt_encoding import TextEncoder
 from xbench_fast.engines.select import open_engine
-from xbench_fast.export.pipeline import export_bundle
+from xbench_fast.export.pipeline import ModelSource, export_bundle
 from xbench_fast.export.prompts.builtin import builtin_sets
 
 onnx = pytest.importorskip("onnx")
@@ -98,9 +98,7 @@ def test_parity_was_proven_and_is_recorded(exported: Any) -> None:
 
 def test_exporting_again_gives_an_equal_bundle(tmp_path: Path) -> None:
     """Equal digests let an evaluation keep what it has computed with the earlier export."""
-    first, second = (
-        export_bundle("kad", tmp_path / name, variant="demo", tokenizer=None).bundle for name in ("a", "b")
-    )
+    first, second = (export_bundle(ModelSource("kad", variant="demo"), tmp_path / name).bundle for name in ("a", "b"))
     assert first.digest == second.digest
 
 

@@ -21,10 +21,10 @@ from xbench_fast.engines.errors import (
     ParityError,
     XBenchError,
 )
+from xbench_fast.engines.prompts.prompt_files import FindingPrompts
+from xbench_fast.engines.tokenizing import HashTokenizer
 from xbench_fast.export import pipeline
 from xbench_fast.export.parity import compare_graphs
-from xbench_fast.export.prompts.builtin import FindingPrompts
-from xbench_fast.export.tokenizing.vocabularies import HashTokenizer
 
 onnx = pytest.importorskip("onnx")
 torch = pytest.importorskip("torch")
@@ -94,7 +94,7 @@ def test_one_wrong_weight_is_a_parity_error_and_no_bundle(
     with pytest.raises(
         ParityError, match=rf"checks failed\): ({output}) .*needs a tolerance of .*no bundle was written"
     ):
-        pipeline.export_adapter(ready.adapter, tmp_path / "out", prompts=PROMPTS)
+        pipeline.export_adapter(ready.adapter, tmp_path / "out", pipeline.BundleOptions(prompts=PROMPTS))
     assert not (tmp_path / "out").exists()
 
 
@@ -186,12 +186,14 @@ def test_a_model_that_fixes_an_axis_is_refused(kad_demo: Any, tmp_path: Path) ->
 
 
 def test_an_existing_bundle_is_kept_unless_forced(quick: Any, tmp_path: Path) -> None:
-    first = pipeline.export_adapter(quick.adapter, tmp_path, prompts=PROMPTS).bundle
+    first = pipeline.export_adapter(quick.adapter, tmp_path, pipeline.BundleOptions(prompts=PROMPTS)).bundle
     with pytest.raises(BundleError, match=r"already exists.*--force"):
-        pipeline.export_adapter(quick.adapter, tmp_path, prompts=PROMPTS)
+        pipeline.export_adapter(quick.adapter, tmp_path, pipeline.BundleOptions(prompts=PROMPTS))
     assert Bundle.load(first.path).digest == first.digest
     changed = {**PROMPTS, "other": (FindingPrompts("Nodule", ("nodule",)),)}
-    second = pipeline.export_adapter(quick.adapter, tmp_path, prompts=changed, force=True).bundle
+    second = pipeline.export_adapter(
+        quick.adapter, tmp_path, pipeline.BundleOptions(prompts=changed, force=True)
+    ).bundle
     assert second.path == first.path and "other" in Bundle.load(first.path).manifest.prompt_sets
     assert [path.name for path in tmp_path.iterdir()] == ["kad-demo"]
 
@@ -201,13 +203,13 @@ def test_a_folder_that_is_no_bundle_is_never_replaced(ready: Any, tmp_path: Path
     precious.parent.mkdir()
     precious.write_text("years of work")
     with pytest.raises(BundleError, match="is no bundle"):
-        pipeline.export_adapter(ready.adapter, tmp_path, prompts=PROMPTS, force=True)
+        pipeline.export_adapter(ready.adapter, tmp_path, pipeline.BundleOptions(prompts=PROMPTS, force=True))
     assert precious.read_text() == "years of work"
 
 
 def test_the_users_sets_are_added_to_the_built_in_ones(quick: Any, tmp_path: Path) -> None:
     sets = {**PROMPTS, "rsna": (FindingPrompts("Pneumonia", ("lung infection",)),)}
-    bundle = pipeline.export_adapter(quick.adapter, tmp_path, prompts=sets).bundle
+    bundle = pipeline.export_adapter(quick.adapter, tmp_path, pipeline.BundleOptions(prompts=sets)).bundle
     assert bundle.prompt_set("rsna").texts == ("lung infection",) and bundle.prompt_set("rsna").status == ("user",)
     assert bundle.prompt_set("mine").polarity.tolist() == [1, -1, 1]
     assert len(bundle.manifest.prompt_sets) == 8 and len(bundle.prompt_set("vindr").findings) == 21
@@ -219,7 +221,7 @@ def test_a_demo_model_has_only_the_users_sets(quick: Any, tmp_path: Path) -> Non
     demo = dataclasses.replace(quick.adapter, weights="demo", tokenizer=spec)
     with pytest.raises(ConfigError, match="give some with --prompts"):
         pipeline.export_adapter(demo, tmp_path)
-    bundle = pipeline.export_adapter(demo, tmp_path, prompts=PROMPTS).bundle
+    bundle = pipeline.export_adapter(demo, tmp_path, pipeline.BundleOptions(prompts=PROMPTS)).bundle
     assert list(bundle.manifest.prompt_sets) == ["mine"] and bundle.manifest.weights == "demo"
     assert bundle.manifest.text["tokenizer"]["source"] == "the checkpoint"
 
@@ -246,7 +248,7 @@ def test_nothing_is_left_whatever_step_fails(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "other").mkdir()
     with pytest.raises(error) as caught:
-        pipeline.export_adapter(quick.adapter, tmp_path / "out", prompts=PROMPTS)
+        pipeline.export_adapter(quick.adapter, tmp_path / "out", pipeline.BundleOptions(prompts=PROMPTS))
     if fault is full_disk:
         assert "the disk is full" in str(caught.value) and "kad-demo" in str(caught.value)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["other"]
@@ -256,18 +258,18 @@ def test_too_little_room_is_said_before_the_work(ready: Any, monkeypatch: pytest
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=10**9, used=0, free=1000))
     monkeypatch.setattr(graph, "export_image", interrupted)
     with pytest.raises(ExportError, match=r"needs about \d+ MiB .* 0 MiB are free"):
-        pipeline.export_adapter(ready.adapter, tmp_path / "a" / "b", prompts=PROMPTS)
+        pipeline.export_adapter(ready.adapter, tmp_path / "a" / "b", pipeline.BundleOptions(prompts=PROMPTS))
     assert not (tmp_path / "a").exists()
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(ready: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ExportError, match="cannot be written"):
-        pipeline.export_adapter(ready.adapter, tmp_path / "file", prompts=PROMPTS)
+        pipeline.export_adapter(ready.adapter, tmp_path / "file", pipeline.BundleOptions(prompts=PROMPTS))
 
 
 def test_a_missing_package_is_said_before_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
     with pytest.raises(MissingExtraError, match=r"needs onnxscript.*xbench-fast\[export\]"):
-        pipeline.export_bundle("kad", tmp_path / "out", variant="demo")
+        pipeline.export_bundle(pipeline.ModelSource("kad", variant="demo"), tmp_path / "out")
     assert not (tmp_path / "out").exists()

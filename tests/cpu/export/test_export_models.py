@@ -9,21 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from small_models import small_adapter
-from xbench_fast.engines.backends.ort import TextEncoder
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.engines.prompts.prompt_encoding import texts_per_query
+from xbench_fast.engines.prompts.prompt_encoding import TextEncoder, texts_per_query
 from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export import Adapter
 from xbench_fast.export.cli import main
-from xbench_fast.export.cli.all_models import Job, Outcome, plan, run_all, summary
-from xbench_fast.export.cli.shared_options import Shared
+from xbench_fast.export.cli.all_models import Job, JobOutcome, Shared, plan, run_all, summary
+from xbench_fast.export.cli.export_command import command
 from xbench_fast.export.graph import image_spec, text_spec
-from xbench_fast.export.pipeline import export_adapter
+from xbench_fast.export.models import MODELS
+from xbench_fast.export.models.published import PUBLISHED
+from xbench_fast.export.pipeline import BundleOptions, export_adapter
 
 torch = pytest.importorskip("torch")
 
@@ -43,7 +45,7 @@ def several(mavl: Adapter, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
     own = FindingPrompts("Pneumonia", ("\n".join(TEXTS),)), FindingPrompts("Effusion", ("fluid",))
-    return export_adapter(mavl, tmp_path_factory.mktemp("several"), prompts={"mine": own}).bundle
+    return export_adapter(mavl, tmp_path_factory.mktemp("several"), BundleOptions(prompts={"mine": own})).bundle
 
 
 def test_a_query_of_several_texts_goes_through_both_graphs(several: Bundle) -> None:
@@ -104,8 +106,18 @@ def test_the_tokenizers_rules_are_the_authors(adapters: dict[str, Any]) -> None:
 def test_another_number_of_texts_is_refused(mavl: Adapter, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     with pytest.raises(ConfigError, match="'a' has 2 texts, but this model takes 9"):
-        export_adapter(mavl, tmp_path / "out", prompts={"rsna": (FindingPrompts("Pneumonia", ("a\nb",)),)})
+        export_adapter(
+            mavl, tmp_path / "out", BundleOptions(prompts={"rsna": (FindingPrompts("Pneumonia", ("a\nb",)),)})
+        )
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_help_names_the_variants_that_there_are(name: str) -> None:
+    """The list is read without torch, so it stands beside the adapters'."""
+    adapter = MODELS.load(name)
+    assert PUBLISHED[name].stand_ins == adapter.variants
+    assert f"{name}: {', '.join(adapter.variants)}" in " ".join(command.get_help(click.Context(command)).split())
 
 
 # All models in turn
@@ -141,7 +153,7 @@ def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
     jobs = [Job("kad", ("--model", "kad", "--weights", "stand-in", "--variant", "3", "--out", "x")), Job("good", good)]
     lines: list[str] = []
     outcomes = run_all([*jobs, Job("none", refusal="no file")], lines.append)
-    assert [(outcome.name, outcome.reason.partition(";")[0]) for outcome in outcomes] == [
+    assert [(outcome.name, outcome.reason.partition(": known")[0]) for outcome in outcomes] == [
         ("kad", "The model 'kad' has no variant '3'"),
         ("good", ""),
         ("none", "no file"),
@@ -151,9 +163,9 @@ def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
 
 
 def test_the_summary_has_a_line_a_job_and_a_count() -> None:
-    lines = summary([Outcome("kad-224", "", 71.2), Outcome("clip", "no file", 0.0)])
+    lines = summary([JobOutcome("kad-224", "", 71.2), JobOutcome("clip", "no file", 0.0)])
     assert lines == ["kad-224  71 s", "clip     failed: no file", "1 of 2 exported, 1 failed"]
-    assert summary([Outcome("kad-224", "", 1.0)])[-1] == "1 of 1 exported"
+    assert summary([JobOutcome("kad-224", "", 1.0)])[-1] == "1 of 1 exported"
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from xbench_fast.engines.backends.ort import TextEncoder
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import BundleError, ConfigError, EngineError, ExportError, MissingExtraError
 from xbench_fast.engines.manifest_json import parse_manifest
+from xbench_fast.engines.prompts.prompt_encoding import TextEncoder
+from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.rounding import stated_precision, with_rounding
 from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer
@@ -23,8 +24,7 @@ from xbench_fast.export.graph import export_image, export_text
 from xbench_fast.export.lower import KEPT, PRODUCTS, lower
 from xbench_fast.export.parity.checks import LOW_TOLERANCE
 from xbench_fast.export.parity.probes import probe_images
-from xbench_fast.export.pipeline import export_adapter, export_bundle
-from xbench_fast.export.prompts.builtin import FindingPrompts
+from xbench_fast.export.pipeline import BundleOptions, ModelSource, export_adapter, export_bundle
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -55,7 +55,11 @@ def half(
     """The small model in lower precision: fp16 from float32 graphs exported before, bf16 from the beginning."""
     out = tmp_path_factory.mktemp(request.param)
     if request.param == "bf16":
-        yield export_bundle("kad", out, variant="demo", precision="bf16", prompts=PROMPTS, parity_data=images).bundle
+        yield export_bundle(
+            ModelSource("kad", variant="demo"),
+            out,
+            BundleOptions(precision="bf16", prompts=PROMPTS, parity_data=images),
+        ).bundle
         return
     with pytest.MonkeyPatch.context() as patch:
         for name in ("image", "text"):
@@ -67,7 +71,7 @@ def half(
 
             patch.setattr(f"xbench_fast.export.graph.export_{name}", copy)
         adapter = dataclasses.replace(kad_demo.adapter)
-        yield export_adapter(adapter, out, precision="fp16", prompts=PROMPTS).bundle
+        yield export_adapter(adapter, out, BundleOptions(precision="fp16", prompts=PROMPTS)).bundle
 
 
 def inferred(path: Path) -> tuple[Any, dict[str, int]]:
@@ -340,13 +344,13 @@ def test_a_graph_with_branches_is_refused(tmp_path: Path) -> None:
 def test_wrong_precision_and_data_are_said_before_the_work(kad_demo: Any, tmp_path: Path, images: Path) -> None:
     adapter = dataclasses.replace(kad_demo.adapter)
     with pytest.raises(ConfigError, match="no precision 'int8'; there are fp32, fp16, bf16"):
-        export_adapter(adapter, tmp_path, precision="int8")
+        export_adapter(adapter, tmp_path, BundleOptions(precision="int8"))
     with pytest.raises(ConfigError, match="go with --precision fp16 or bf16"):
-        export_adapter(adapter, tmp_path, parity_data=images)
+        export_adapter(adapter, tmp_path, BundleOptions(parity_data=images))
     with pytest.raises(ConfigError, match="no prompt set asks for one of them"):
         other = {"mine": (FindingPrompts("Rod", ("rod",)),)}
         demo = dataclasses.replace(adapter, weights="demo")
-        export_adapter(demo, tmp_path, precision="bf16", prompts=other, parity_data=images)
+        export_adapter(demo, tmp_path, BundleOptions(precision="bf16", prompts=other, parity_data=images))
     assert not list(tmp_path.iterdir())
 
 

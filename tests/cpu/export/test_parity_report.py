@@ -10,21 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import ParityError
-from xbench_fast.export.parity.checks import TOLERANCE, Check, ParityReport, compare
+from xbench_fast.export.parity.checks import TOLERANCE, ParityReport, Place, TensorCheck, compare
 from xbench_fast.export.parity.probes import BATCHES, PROBE_TEXTS, arrangements, probe_images
 
 
-def check(got: object, reference: object, **options: float) -> Check:
-    return compare(
-        "logits",
-        "model",
-        np.asarray(got, np.float32),
-        np.asarray(reference, np.float32),
-        batch=3,
-        slot=1,
-        findings=2,
-        **options,
-    )
+def check(got: object, reference: object, **options: float) -> TensorCheck:
+    arrays = (np.asarray(got, np.float32), np.asarray(reference, np.float32))
+    return compare("logits", Place("model", 3, 1, 2), *arrays, **options)
 
 
 def test_error_scale_and_needed_tolerance_are_those_of_the_arrays() -> None:
@@ -61,9 +53,9 @@ def test_what_cannot_be_compared_fails(got: list[float], reference: list[float])
 
 
 def test_another_dtype_fails() -> None:
-    where = {"batch": 1, "slot": None, "findings": 1}
-    assert not compare("logits", "model", np.zeros(2), np.zeros(2, np.float32), **where)  # type: ignore[arg-type]
-    assert compare("logits", "model", np.zeros(2, np.float32), np.zeros(2, np.float32), **where)  # type: ignore[arg-type]
+    place = Place("model", 1, None, 1)
+    assert not compare("logits", place, np.zeros(2), np.zeros(2, np.float32))  # type: ignore[arg-type]
+    assert compare("logits", place, np.zeros(2, np.float32), np.zeros(2, np.float32))
 
 
 def test_a_score_near_zero_is_measured_against_the_full_scale() -> None:
@@ -76,26 +68,24 @@ def test_a_report_is_false_when_empty_or_when_one_check_fails() -> None:
     assert not report
     with pytest.raises(ParityError, match="not compared"):
         report.require()
-    report.add([check([1.0], [1.0])] * 3)
+    report.checks.extend([check([1.0], [1.0])] * 3)
     assert report
     report.require()
-    report.add([check([1.0, 2.1], [1.0, 2.0])])
+    report.checks.extend([check([1.0, 2.1], [1.0, 2.0])])
     assert not report and report.needed == pytest.approx(0.05)
     with pytest.raises(ParityError, match=r"1 of 4 checks failed.*logits.*slot 1.*needs a tolerance of 0\.05"):
         report.require()
 
 
-def test_worst_is_asked_by_output() -> None:
-    report = ParityReport({})
-    bad = check([1.0, 2.1], [1.0, 2.0])
-    good = compare("saliency", "model", *[np.ones((1, 2, 2), np.float32)] * 2, batch=1, slot=0, findings=1)
-    report.add([good, bad])
-    assert report.worst() is bad and report.worst("saliency") is good and report.worst("features") is None
+def test_the_worst_check_needs_the_largest_tolerance() -> None:
+    assert ParityReport({}).worst() is None
+    good, bad = check([1.0, 2.0], [1.0, 2.0]), check([1.0, 2.1], [1.0, 2.0])
+    assert ParityReport({}, [good, bad, good]).worst() is bad
 
 
 def test_json_keeps_the_worst_slot_of_each_kind_and_no_infinity() -> None:
     report = ParityReport({"engine": "e"})
-    report.add([check([1.0], [1.0]), check([2.0], [1.0]), check([np.nan], [1.0])])
+    report.checks.extend([check([1.0], [1.0]), check([2.0], [1.0]), check([np.nan], [1.0])])
     data = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert data["passed"] is False and data["compared"] == 3 and data["engine"] == "e" and data["needed"] == "inf"
     (only,) = data["worst_per_kind"]

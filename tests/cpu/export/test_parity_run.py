@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
+from xbench_fast.engines.tokenizing import HashTokenizer
 from xbench_fast.export.parity.compare_graphs import check_parity
-from xbench_fast.export.tokenizing.vocabularies import HashTokenizer
 
 
 def test_sets_that_ask_the_same_queries_are_run_once(kad_demo: Any) -> None:

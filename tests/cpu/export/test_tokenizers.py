@@ -17,13 +17,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.engines.tokenizing import CleanedTokenizer
+from xbench_fast.engines.tokenizing import CleanedTokenizer, HashTokenizer, WordPieceTokenizer
 from xbench_fast.engines.tokenizing.cleaning import clean_web
 from xbench_fast.export import stand_in_adapter
 from xbench_fast.export.adapter import TokenizerSpec
 from xbench_fast.export.prompts.builtin import builtin_sets
-from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
-from xbench_fast.export.tokenizing.vocabularies import ClipTokenizer, HashTokenizer, WordPieceTokenizer, find_wordpiece
+from xbench_fast.export.tokenizing.clip_tokenizer import ClipTokenizer
+from xbench_fast.export.tokenizing.select_tokenizer import find_wordpiece, select_tokenizer
 
 pytest.importorskip("tokenizers")
 
@@ -332,7 +332,7 @@ def test_the_local_cache_is_read_and_the_network_is_not(pubmedbert: Path, tmp_pa
         "import socket\n"
         "def refuse(*a, **k): raise SystemExit('the network was used')\n"
         "socket.socket.connect = socket.getaddrinfo = refuse\n"
-        "from xbench_fast.export.tokenizing.vocabularies import find_wordpiece\n"
+        "from xbench_fast.export.tokenizing.select_tokenizer import find_wordpiece\n"
         "found = find_wordpiece(None, ['nobody/absent', 'xmcmic/Med-KEBERT'], 256)\n"
         "print(found.record['source'], found.vocabulary_size)\n"
         "print(find_wordpiece(None, ['nobody/absent'], 256))\n"

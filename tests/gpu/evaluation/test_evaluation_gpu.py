@@ -62,10 +62,10 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     for package in ("torch", "onnx", "onnxscript", "onnxruntime", "tokenizers"):
         pytest.importorskip(package)
     from xbench_fast.export import stand_in_adapter
-    from xbench_fast.export.pipeline import export_adapter
+    from xbench_fast.export.pipeline import BundleOptions, export_adapter
 
     out = tmp_path_factory.mktemp("demo")
-    return export_adapter(stand_in_adapter("kad", "demo"), out, tokenizer=None, progress=lambda line: None).bundle
+    return export_adapter(stand_in_adapter("kad", "demo"), out, BundleOptions(progress=lambda line: None)).bundle
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.export.prompts.builtin import FindingPrompts, builtin_sets, dataset_findings
+from xbench_fast.engines.prompts.prompt_files import FindingPrompts
+from xbench_fast.export.prompts.builtin import builtin_sets, dataset_findings
 from xbench_fast.export.prompts.from_files import read_prompts
 
 ASPECTS = ["border", "fluid", "location", "opacity", "other", "patterns", "shape", "texture"]

@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 from xbench_fast.engines.errors import ConfigError, DataError, ImageError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.export.parity.metric_changes import SIDE, Case, Tally, probe_cases
+from xbench_fast.export.parity.metric_changes import SIDE, Tally, TrialImage, probe_cases
 from xbench_fast.export.parity.placing import place
 from xbench_fast.export.parity.user_images import read_parity_data
 from xbench_fast.runtime.images.geometry import to_model
@@ -35,8 +35,8 @@ def spot(row: int, column: int) -> Any:
 def test_a_moved_maximum_flips_and_is_the_worst_case() -> None:
     tally = Tally(("Mass",))
     here, logits = region(0, 0, 64, 64), np.zeros(1, np.float32)
-    tally.add(Case("a", PIXELS, {0: here}, frozenset({0})), (logits, spot(1, 1)), (logits, spot(1, 1)))
-    tally.add(Case("b", PIXELS, {0: here}, frozenset({0})), (logits, spot(1, 1)), (logits, spot(5, 5)))
+    tally.add(TrialImage("a", PIXELS, {0: here}, frozenset({0})), (logits, spot(1, 1)), (logits, spot(1, 1)))
+    tally.add(TrialImage("b", PIXELS, {0: here}, frozenset({0})), (logits, spot(1, 1)), (logits, spot(5, 5)))
     found = tally.summary()
     assert (found["pairs"], found["hits"], found["hits_flipped"]) == (2, [2, 1], 1)
     (worst,) = found["worst"]
@@ -56,7 +56,7 @@ def test_auc_is_that_of_scikit_learn() -> None:
     labels[:, 2] = True  # no negative image: no AUC
     tally, maps = Tally(("A", "B", "C")), np.zeros((3, 7, 7), np.float32)
     for row in range(12):
-        case = Case(str(row), PIXELS, {}, frozenset(np.flatnonzero(labels[row]).tolist()))
+        case = TrialImage(str(row), PIXELS, {}, frozenset(np.flatnonzero(labels[row]).tolist()))
         tally.add(case, (before[row], maps), (after[row], maps))
     wanted = np.array([[roc_auc_score(labels[:, n], table[:, n]) for table in (before, after)] for n in range(2)])
     found = tally.summary()

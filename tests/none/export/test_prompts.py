@@ -11,14 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.prompts.prompt_encoding import encode_sets
+from xbench_fast.engines.prompts.prompt_files import FindingPrompts, read_prompt_file
 from xbench_fast.engines.tokenizing import TokenBatch
-from xbench_fast.export.prompts.builtin import (
-    FindingPrompts,
-    builtin_sets,
-    encode_sets,
-    prompt_styles,
-    read_prompt_file,
-)
+from xbench_fast.export.prompts.builtin import builtin_sets, prompt_styles
 
 SPEC_NAMES = {"chexdet10": "chestxdet10"}  # the list's short name of a dataset, where ours differs
 COUNTS = {"rsna": 1, "siim": 1, "covid_rural": 1, "chestxdet10": 10, "chexlocalize": 13, "chestxray14": 8, "vindr": 21}
@@ -192,7 +188,8 @@ class CountingTokenizer:
 class EchoEncoder:
     """The ids as features; remembers whether a mask came."""
 
-    def __init__(self) -> None:
+    def __init__(self, *inputs: str) -> None:
+        self.inputs = ["input_ids", *inputs]
         self.masks: list[bool] = []
 
     def run(self, ids: NDArray[np.int64], mask: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
@@ -204,9 +201,8 @@ class EchoEncoder:
 def test_a_set_keeps_order_polarity_and_its_own_features(masked: bool) -> None:
     many = tuple(FindingPrompts(f"f{i}", (f"{chr(65 + i % 26)}" * (i + 1),), status="own") for i in range(40))
     sets = {"mine": WANTED["mine"], "many": many, "again": (FindingPrompts("Mass", ("mass",)),)}
-    tokenizer, encoder = CountingTokenizer(), EchoEncoder()
-    inputs = ["input_ids", "attention_mask"] if masked else ["input_ids"]
-    mine, long, again = encode_sets(sets, tokenizer, encoder, inputs)  # type: ignore[arg-type]
+    tokenizer, encoder = CountingTokenizer(), EchoEncoder(*(["attention_mask"] if masked else []))
+    mine, long, again = encode_sets(sets, tokenizer, encoder)  # type: ignore[arg-type]
     assert mine.texts == ("fluid", "pleural effusion", "no fluid", "mass")
     assert mine.findings == ("Effusion", "Mass") and mine.status == ("user", "user")
     assert mine.finding_of.tolist() == [0, 0, 0, 1] and mine.finding_of.dtype == np.int32
@@ -223,7 +219,7 @@ def test_a_query_of_several_texts_has_the_features_of_each() -> None:
     query = "\n".join(["a", "bb", "ccc"])
     sets = {"mine": (FindingPrompts("Mass", (query, "dddd")), FindingPrompts("Nodule", ("bb",)))}
     tokenizer = CountingTokenizer()
-    (found,) = encode_sets(sets, tokenizer, EchoEncoder(), ["input_ids"], 3)  # type: ignore[arg-type]
+    (found,) = encode_sets(sets, tokenizer, EchoEncoder(), 3)  # type: ignore[arg-type]
     assert found.texts == (query, "dddd", "bb") and found.finding_of.tolist() == [0, 0, 1]
     assert found.features.shape == (3, 3, 2)
     assert found.features[:, :, 0].tolist() == [[1, 2, 3], [4, 4, 4], [2, 2, 2]], "a single text serves for all"
@@ -234,7 +230,7 @@ def test_a_query_of_several_texts_has_the_features_of_each() -> None:
 def test_a_query_with_the_wrong_number_of_texts_is_refused(count: int, query: str) -> None:
     sets = {"mine": (FindingPrompts("Mass", (query,)),)}
     with pytest.raises(ConfigError, match=rf"'a' has \d texts, but this model takes {count} a query"):
-        encode_sets(sets, CountingTokenizer(), EchoEncoder(), ["input_ids"], count)  # type: ignore[arg-type]
+        encode_sets(sets, CountingTokenizer(), EchoEncoder(), count)  # type: ignore[arg-type]
 
 
 def test_a_file_may_ask_several_texts_in_one_query(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.export import prompts
 from xbench_fast.export.cli.export_command import command as export
-from xbench_fast.export.parity.checks import LOW_TOLERANCE, TOLERANCE, Check, ParityReport
+from xbench_fast.export.parity.checks import LOW_TOLERANCE, TOLERANCE, ParityReport, TensorCheck
 from xbench_fast.export.prompts.builtin import builtin_sets, prompt_styles
 from xbench_fast.metrics_gpu.grounding.calibration import METHODS
 from xbench_fast.metrics_gpu.grounding.options import Ties, Unit
@@ -153,7 +153,7 @@ def test_choices_of_the_metrics(docs: Path) -> None:
 def test_the_parity_report_and_the_status_of_prompts(docs: Path) -> None:
     page = sections(docs / "parity.md")
     conditions = dict.fromkeys(("reference", "engine", "precision", "precision_engine"), "")
-    report = ParityReport(conditions, [Check("logits", "model", 1, 0, 1, 0.0, 1.0, TOLERANCE)], {"images": 1})
+    report = ParityReport(conditions, [TensorCheck("model", 1, 0, 1, "logits", 0.0, 1.0, TOLERANCE)], {"images": 1})
     assert set(first_column(page["6"], "key")) == set(report.to_json())
     assert f"{TOLERANCE:.0e}".replace("e-0", "e-") in page["4"]
     assert all(f"{allowed:g}".replace("0.03", "3e-2") in page["5"] for allowed in LOW_TOLERANCE.values())

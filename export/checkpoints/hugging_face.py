@@ -1,0 +1,17 @@
+"""Files that the Hugging Face cache of this machine already holds; nothing is fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["cached_file"]
+
+
+def cached_file(repository: str, *names: str) -> Path | None:
+    """The first of the files `names` of a repository that is in the cache (HF_HOME and HF_HUB_CACHE are honoured)."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return None
+    found = (try_to_load_from_cache(repository, name) for name in names)
+    return next((Path(path) for path in found if isinstance(path, str)), None)
