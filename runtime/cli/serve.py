@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..host.config import EvalConfig
 from ..host.sizes import parse_bytes
 from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
-from .options import bundle_options, config_option, resolve_config
+from .options import bundle_options, config_option, resolve_config, setting
 
 if TYPE_CHECKING:
     import socket
@@ -91,9 +92,12 @@ PORT = click.IntRange(0, 65535)
     help="File with the token clients must send; the variable XBENCH_FAST_TOKEN does the same.",
 )
 @click.option("--prompt-set", help="Prompt set for requests that name none.  [default: the one with the most findings]")
-@click.option("--engine", default=None, help="Engine, or auto for the best that runs here.  [default: auto]")
-@click.option(
-    "--threads", type=click.IntRange(min=1), help="Threads of each engine, and of decoding.  [default: all cores]"
+@setting("--engine", metavar="NAME", help="Engine, or auto for the best that runs here.", default=EvalConfig.engine)
+@setting(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Threads of each engine, and of decoding.",
+    default=EvalConfig.threads or "all cores",
 )
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log one JSON line per request.")
 @bundle_options

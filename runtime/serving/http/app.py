@@ -62,14 +62,7 @@ def _guarded(routes: Sequence[BaseRoute], service: Service, settings: HttpSettin
             Exception: _failed,
         },
     )
-    return Guard(
-        app,
-        log=log,
-        metrics=service.metrics,
-        token=settings.token,
-        open_paths=settings.open_paths,
-        local_only=settings.local_only,
-    )
+    return Guard(app, settings, log, service.metrics)
 
 
 class _Endpoints:

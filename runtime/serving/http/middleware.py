@@ -12,11 +12,10 @@ from ..access_log import AccessLog
 from ..bearer import Bearer
 from ..metrics import Metrics
 from ..protocol.errors import BadRequest, Internal, RequestError
+from ..settings import HttpSettings
 from .errors import AmbiguousEnd, error_response
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["LOG_FIELDS", "Guard", "is_loopback"]
@@ -28,29 +27,19 @@ _LOG = logging.getLogger(__name__)
 
 
 class Guard:
-    """An ASGI middleware.
+    """An ASGI middleware that applies the token, the open paths and `local_only` of the settings.
 
-    token: what `Authorization: Bearer` must carry, None for no check; open_paths: paths that need no token (health, a
-    page that asks for it). local_only: only host names that mean this machine are answered, so that no web page can
-    reach the server through a name that resolves to this machine.
+    With `local_only`, only host names that mean this machine are answered, so that no web page can reach the server
+    through a name that resolves to this machine.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        log: AccessLog,
-        metrics: Metrics,
-        token: str | None = None,
-        open_paths: Collection[str] = (),
-        local_only: bool = True,
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSettings, log: AccessLog, metrics: Metrics) -> None:
         self._app = app
         self._log = log
         self._metrics = metrics
-        self._bearer = None if token is None else Bearer(token)
-        self._open_paths = frozenset(open_paths)
-        self._local_only = local_only
+        self._bearer = None if settings.token is None else Bearer(settings.token)
+        self._open_paths = frozenset(settings.open_paths)
+        self._local_only = settings.local_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
