@@ -334,3 +334,46 @@ def test_a_killed_process_leaves_only_whole_or_empty_slots(tmp_path: Path) -> No
                 pixels = store.get(number)
                 assert pixels is not None and (pixels == pixels[0, 0]).all()
                 assert store.load(number)[1:] == (int(pixels[0, 0]) + 1, 50)
+
+
+def test_pixels_that_are_replaced_while_they_are_read_are_not_taken(tmp_path: Path) -> None:
+    """Another process may write between the first look at the record and the copy of the pixels."""
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        kept = store.load(0)[0].copy()
+        with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as second:
+            files = second._files
+            assert files is not None and not files.writes
+
+            class Overtaken:
+                def __getitem__(self, index: int) -> np.ndarray:
+                    store.refuse(index, "the writer was faster", file_identity(cases[index].image))
+                    return np.zeros((32, 32), np.uint8)
+
+            files.pixels, true_pixels = Overtaken(), files.pixels  # type: ignore[assignment]
+            assert second.get(0) is None
+            store.put(0, kept, (40, 50))
+            files.pixels = true_pixels
+            np.testing.assert_array_equal(second.get(0), kept)
+
+
+def test_an_unreadable_image_without_its_reason_is_still_unreadable(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        store.refuse(2, "odd", file_identity(cases[2].image))
+    (next((tmp_path / "cache").iterdir()) / "reasons.jsonl").unlink()
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        with pytest.raises(ImageError, match=r"2\.png could not be read before"):
+            store.load(2)
+        assert not store.lacks(2, file_identity(cases[2].image)) and store.lacks(1, file_identity(cases[1].image))
+
+
+def test_a_folder_in_place_of_an_image_is_missing(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    cases[0].image.unlink()
+    cases[0].image.mkdir()
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        with pytest.raises(FileNotFoundError):
+            store.load(0)
+        with pytest.raises(FileNotFoundError):
+            file_identity(cases[1].image / "below a file")

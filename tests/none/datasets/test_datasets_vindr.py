@@ -292,3 +292,10 @@ def test_odd_rows_are_noted_and_labels_checked(tmp_path: Path) -> None:
             make(tmp_path, labels=labels).cases()
     with pytest.raises(DataError, match="the header lacks rad_id"):
         make(tmp_path, TEST, split="train").cases()
+
+
+@pytest.mark.parametrize(("right", "joined"), [(4.0, False), (3.999, True), (4.001, False)])
+def test_boxes_that_overlap_by_exactly_a_half_are_two_findings(right: float, joined: bool) -> None:
+    """(0, 3) and (1, 4) share 2 of 4: boxes are joined above 0.5, not at it."""
+    found = merge({"a": {(0.0, 0.0, 3.0, 1.0): None}, "b": {(1.0, 0.0, right, 1.0): None}}, "fused", 2)
+    assert (found is not None) is joined

@@ -206,3 +206,13 @@ def test_a_compressed_string_that_is_cut_off_is_refused() -> None:
         Rle.from_string((3, 4), "P")
     with pytest.raises(DataError, match="does not belong"):
         Rle.from_string((3, 4), "é")
+
+
+def test_a_centroid_is_that_of_pixel_centres() -> None:
+    """Rows 4 and 5 meet at 5.0, where grid row 1 begins; their indices alone would have the mean 4.5, in row 0."""
+    mask = np.zeros((20, 20), bool)
+    mask[4:6, 1] = True
+    for region in (Drawn(mask), Boxes(((1, 4, 2, 6),))):
+        found, _ = region_grid(region, 20, 20, 4)
+        assert np.argwhere(found).tolist() == ([[1, 0]] if not mask[::5, ::5].any() else [])
+    np.testing.assert_array_equal(found, region_grid(Drawn(mask.T), 20, 20, 4)[0].T)

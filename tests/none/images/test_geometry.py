@@ -125,3 +125,13 @@ def test_a_landmark_is_where_the_field_of_view_says(geometry: Geometry, height: 
     x = (seen.sum(0) @ (np.arange(224) + 0.5)) / seen.sum() / 224
     assert abs((y0 + y * (y1 - y0)) * height - row) < height / 448
     assert abs((x0 + x * (x1 - x0)) * width - column) < width / 448
+
+
+@pytest.mark.parametrize(("long", "offset"), [(33, 0), (34, 1), (35, 2), (36, 2), (37, 2), (39, 4)])
+def test_half_a_pixel_is_rounded_to_even(long: int, offset: int) -> None:
+    """torchvision's centre crop begins at round((long - size) / 2): neither always up nor always down."""
+    grey = np.random.default_rng(0).integers(0, 256, (long, long), np.uint8)
+    geometry = Geometry("crop", 32, long, "bilinear")
+    np.testing.assert_array_equal(to_model(grey, geometry), grey[offset : offset + 32, offset : offset + 32])
+    corners = (offset / long, offset / long, (offset + 32) / long, (offset + 32) / long)
+    assert field_of_view(geometry, long, long) == corners
