@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from .engines.errors import DataError
 from .runtime.datasets.base import Case
 from .runtime.evaluation.decoding import region_masks
-from .runtime.evaluation.pairing import LoadedDataset
-from .runtime.evaluation.pairing import load_dataset as open_dataset
 from .runtime.host.config import DatasetConfig
+from .runtime.results.loaded_dataset import LoadedDataset
+from .runtime.results.loaded_dataset import load_dataset as open_dataset
 
 __all__ = ["Radiograph", "Radiographs", "load_dataset"]
 

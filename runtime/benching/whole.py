@@ -15,8 +15,8 @@ from ...metrics_gpu.sweep.masks import unpack_masks
 from ...metrics_gpu.sweep.sweep import sweep
 from ..cache.preparing import PreparedSet, prepare
 from ..datasets.base import Case
+from ..datasets.pixels import PixelSource, direct_source
 from ..evaluation.cell import CellWork
-from ..evaluation.decoding import PixelSource, direct_source
 from ..evaluation.measure import Measure
 from ..evaluation.runner import compute_anywhere
 from ..evaluation.scoring import Queries

@@ -60,7 +60,8 @@ def check(
     # The flags may stand before or after the word check.
     config = resolve_config(config_file or above[0], (), above[1] + data, above[2] + data_options)
     from ..datasets.audit import audit
-    from ..evaluation.pairing import load_dataset, select_datasets
+    from ..evaluation.pairing import select_datasets
+    from ..results.loaded_dataset import load_dataset
     from .audit_view import show_audit
 
     (chosen,) = select_datasets(config, [name])
@@ -68,7 +69,7 @@ def check(
 
 
 def _describe(item: DatasetConfig) -> dict[str, Any]:
-    from ..evaluation.pairing import load_dataset
+    from ..results.loaded_dataset import load_dataset
 
     row: dict[str, Any] = {
         "name": item.name,

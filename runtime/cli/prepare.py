@@ -23,8 +23,8 @@ from .options import (
 
 if TYPE_CHECKING:
     from ...engines.geometry import Geometry
-    from ..evaluation.pairing import LoadedDataset
     from ..images.decoders import Decoder
+    from ..results.loaded_dataset import LoadedDataset
 
 __all__ = ["prepare"]
 
@@ -75,11 +75,12 @@ def prepare(
     if geometry_texts and models:
         raise ConfigError("--geometry and --model contradict each other; give one of them.")
     config = resolve_config(config_file, bundle_folders, data, data_options, cache_limit)
-    from ..evaluation.pairing import load_dataset, needed_geometries, select_bundles, select_datasets
+    from ..evaluation.pairing import needed_geometries, select_bundles, select_datasets
     from ..evaluation.progress import progress_for
     from ..host.machine import usable_cores
     from ..host.paths import has_folder
     from ..images.decoders import choose_decoder
+    from ..results.loaded_dataset import load_dataset
     from .terminal import make_console
 
     fixed = [_geometry(text) for text in geometry_texts]

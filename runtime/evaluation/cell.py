@@ -14,10 +14,11 @@ import numpy as np
 
 from ...engines.base import Engine, Scores
 from ...engines.prompts.prompt_set import PromptSet
+from ..datasets.pixels import PixelSource
 from ..images.decode import decode_ahead
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
-from .decoding import DecodedCase, PixelSource, decode_case
+from .decoding import DecodedCase, decode_case
 from .measure import Measure
 from .scoring import Queries, ResultRow, fill_rows, in_order, prompt_mean, rows_table, wanted_pairs
 

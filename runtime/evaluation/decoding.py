@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,9 @@ from ..results.schema import GRID
 if TYPE_CHECKING:
     from ...engines.geometry import Geometry
     from ..datasets.base import Case
+    from ..datasets.pixels import PixelSource
 
-__all__ = ["DecodedCase", "PixelSource", "decode_case", "direct_source", "region_masks"]
-
-
-class PixelSource(Protocol):
-    """A case's model input, uint8 [S, S], its native height and width. Raises ImageError, FileNotFoundError."""
-
-    def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]: ...
+__all__ = ["DecodedCase", "decode_case", "region_masks"]
 
 
 @dataclass(frozen=True)
@@ -43,20 +38,6 @@ class DecodedCase:
     masks: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
     sub_pixel: frozenset[str] = frozenset()
     size: tuple[int, int] | None = None
-
-
-def direct_source(geometry: Geometry) -> PixelSource:
-    """A source that decodes the image file each time."""
-    from ..images.decode import is_there, read_grey
-    from ..images.geometry import to_model
-
-    def read(case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
-        if not is_there(case.image):
-            raise FileNotFoundError(str(case.image))
-        grey = read_grey(case.image)
-        return to_model(grey, geometry), grey.shape[0], grey.shape[1]
-
-    return read
 
 
 def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str]) -> DecodedCase:

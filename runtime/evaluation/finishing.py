@@ -14,10 +14,10 @@ from typing import Any
 from ...engines.errors import RunError, XBenchError
 from ..host.machine import code_version
 from ..results.cell_key import changed_ingredients, digest_of
+from ..results.loaded_dataset import LoadedDataset
 from ..results.outcome import RunOutcome, kept_line
 from ..results.run_directory import RunDirectory, cell_stem
 from ..results.storage import CellFiles
-from .pairing import LoadedDataset
 from .progress import Progress, cell_summary
 
 __all__ = ["Finisher", "PlannedCell"]

@@ -2,104 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ...engines.bundle import Bundle, find_bundles
-from ...engines.errors import BundleError, ConfigError, DataError
+from ...engines.errors import BundleError, ConfigError
 from ...engines.geometry import Geometry
 from ...engines.registry import did_you_mean
-from ..datasets.base import Case, Dataset
-from ..datasets.registry import DATASETS
+from ..datasets.base import Dataset
 from ..host.config import Config, DatasetConfig
-from ..host.paths import has_file, has_folder
-from ..results.cell_key import dataset_digest
-from ..results.shards import Shard
-from .options import Options
+from ..host.paths import has_file
+from ..results.loaded_dataset import LoadedDataset
 
 __all__ = [
-    "LoadedDataset",
-    "load_dataset",
     "needed_geometries",
     "prompt_set_name",
     "select_bundles",
     "select_datasets",
     "shared_findings",
 ]
-
-
-@dataclass(frozen=True)
-class LoadedDataset:
-    """A dataset as an evaluation uses it: at most `limit` cases, and of those the ones of `shard`.
-
-    `all_cases`: within the limit; `cases`: those of them at the positions `span`; `digest`: of what all of them hold.
-    """
-
-    config: DatasetConfig
-    dataset: Dataset
-    limit: int | None = None
-    shard: Shard | None = None
-    chunk: int = 1
-
-    @property
-    def name(self) -> str:
-        return self.config.name
-
-    @cached_property
-    def all_cases(self) -> Sequence[Case]:
-        cases = self.dataset.cases()
-        return cases if self.limit is None else cases[: self.limit]
-
-    @cached_property
-    def span(self) -> range:
-        count = len(self.all_cases)
-        return range(count) if self.shard is None else self.shard.span(self.name, count, self.chunk)
-
-    @cached_property
-    def cases(self) -> Sequence[Case]:
-        return self.all_cases[self.span.start : self.span.stop]
-
-    @cached_property
-    def digest(self) -> str:
-        return dataset_digest(self.dataset, self.all_cases, self.config)
-
-
-def load_dataset(config: DatasetConfig, options: Options | None = None) -> LoadedDataset:
-    """Opens the dataset and reads its cases, all of them without `options`.
-
-    Raises ConfigError (reader, options) or DataError (files).
-    """
-    reader: Any = DATASETS.load(config.reader)
-    if not (inspect.isclass(reader) and issubclass(reader, Dataset)):
-        raise ConfigError(
-            f"The reader '{config.reader}' of dataset '{config.name}' is not a class derived from Dataset."
-        )
-    if not has_folder(config.root):
-        raise DataError(
-            f"The folder {config.root} of dataset '{config.name}' does not exist or may not be entered; correct its "
-            "root."
-        )
-    dataset = reader(config.root, **_named_options(reader, config))
-    if options is None:
-        loaded = LoadedDataset(config, dataset)
-    else:
-        loaded = LoadedDataset(config, dataset, options.limit, options.shard, options.chunk)
-    if not loaded.all_cases:
-        raise DataError(f"The dataset '{config.name}' in {config.root} has no cases; check its root and its options.")
-    return loaded
-
-
-def _named_options(reader: type[Dataset], config: DatasetConfig) -> dict[str, Any]:
-    """The options, and what tables call the data of a reader for everybody's files: two of them may stand in one."""
-    if "title" in reader.option_help and not config.options.keys() & {"name", "title"}:
-        return {**config.options, "title": config.name}
-    return dict(config.options)
 
 
 def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]:

@@ -21,6 +21,7 @@ from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
 from ..images.decoders import CPU, Decoder
 from ..results.cell_key import cell_ingredients, reference_ingredients
+from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.storage import CellFiles
@@ -30,7 +31,7 @@ from .gpu.device_cell import compute_on_device
 from .live import LiveEngine, LiveModel, live_prompts
 from .measure import Measure, Sweep
 from .options import Options
-from .pairing import LoadedDataset, load_dataset, prompt_set_name, shared_findings
+from .pairing import prompt_set_name, shared_findings
 from .progress import Progress, not_asked_line, some_names
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference
@@ -157,7 +158,7 @@ class Runner:
         found = self._loaded.get(config.name)
         if found is None:
             try:
-                found = load_dataset(config, self._options)
+                found = load_dataset(config, self._options.limit, self._options.shard, self._options.chunk)
             except XBenchError as error:
                 found = error
             self._loaded[config.name] = found

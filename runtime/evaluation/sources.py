@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...engines.geometry import Geometry
 from ..cache.preparing import prepare
+from ..datasets.pixels import PixelSource, direct_source
 from ..images.decoders import CPU, Decoder
-from .decoding import PixelSource, direct_source
+from ..results.loaded_dataset import LoadedDataset
 from .gpu.dali_feed import DaliSource
-from .pairing import LoadedDataset
 
 if TYPE_CHECKING:
     from ..cache.preparing import PreparedSet

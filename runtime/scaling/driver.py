@@ -22,7 +22,6 @@ from ...engines.geometry import Geometry
 from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.sweep.sweep import sweep
 from ..evaluation.finishing import PlannedCell
-from ..evaluation.pairing import LoadedDataset
 from ..evaluation.progress import Progress
 from ..evaluation.reference.map_files import MapFolder
 from ..evaluation.runner import Runner
@@ -30,6 +29,7 @@ from ..evaluation.sources import source_opener
 from ..host.config import DatasetConfig
 from ..images.decoders import Decoder
 from ..results.cell_key import annotation_digest, cases_digest
+from ..results.loaded_dataset import LoadedDataset
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.schema import result_schema

@@ -15,15 +15,16 @@ from ...engines.errors import BundleError, DataError, EngineError, XBenchError
 from ...engines.select import choose, open_engine
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.sweep import sweep
+from ..datasets.pixels import PixelSource
 from ..evaluation.cell import CellWork
-from ..evaluation.decoding import PixelSource
 from ..evaluation.measure import Measure
-from ..evaluation.pairing import LoadedDataset, load_dataset, needed_geometries
+from ..evaluation.pairing import needed_geometries
 from ..evaluation.runner import compute_anywhere
 from ..evaluation.sources import source_opener
 from ..host.machine import code_version
 from ..images.decoders import choose_decoder
 from ..results.cell_key import annotation_digest, cases_digest
+from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.storage import CellFiles
 from .jobs import ChunkJob, Described, Part, WorkPlan
 
@@ -93,7 +94,8 @@ class ChunkWorker:
         loaded = self._loaded.get(job.dataset)
         if loaded is None:
             try:
-                loaded = load_dataset(self._plan.datasets[job.dataset], self._plan.options)
+                options = self._plan.options
+                loaded = load_dataset(self._plan.datasets[job.dataset], options.limit, options.shard, options.chunk)
                 self._annotations[job.dataset] = annotation_digest(loaded.dataset)
             except XBenchError as error:
                 raise DataError(f"On a worker: {error} {_SAME[0].upper()}{_SAME[1:]}.") from error

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from ....engines.backends.device import SLOTS, DeviceEngine, load_cupy
 from ....engines.errors import EngineError
+from ...datasets.pixels import direct_source
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
 from ..cell import CellWork
-from ..decoding import DecodedCase, decode_case, direct_source
+from ..decoding import DecodedCase, decode_case
 from ..measure import Measure
 from ..scoring import Queries, ResultRow, in_order, rows_table
 from .dali_feed import DaliFeed, DaliSource

@@ -15,7 +15,7 @@ from ..scoring import ResultRow, rows_table
 from .references import Reference
 
 if TYPE_CHECKING:
-    from ..pairing import LoadedDataset
+    from ...results.loaded_dataset import LoadedDataset
 
 __all__ = ["compute_reference"]
 

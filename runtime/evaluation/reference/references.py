@@ -16,7 +16,7 @@ from .map_files import KEPT_CELLS, MapFolder
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
-    from ..pairing import LoadedDataset
+    from ...results.loaded_dataset import LoadedDataset
 
 __all__ = ["Reference", "baseline_reference", "maps_reference"]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ....engines.errors import XBenchError
-from ...evaluation.pairing import LoadedDataset, load_dataset
 from ...host.config import DatasetConfig
 from ...results.load import StoredRun
+from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.numbers.run_numbers import Results
 from .candidates import ModelPairs, model_pairs, pair_scores
 from .choice import MOST, choose, in_rounds

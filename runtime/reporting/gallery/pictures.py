@@ -15,12 +15,12 @@ from ....engines.errors import DataError, ImageError, XBenchError
 from ....engines.geometry import Geometry
 from ...cache.layout import read_meaning, store_folder
 from ...cache.store import PreparedStore
+from ...datasets.pixels import direct_source
 from ...datasets.registry import DATASETS
-from ...evaluation.decoding import direct_source
-from ...evaluation.pairing import LoadedDataset
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
 from ...images.decode import decode_ahead
+from ...results.loaded_dataset import LoadedDataset
 from ...results.schema import GRID
 
 if TYPE_CHECKING:

@@ -25,12 +25,13 @@ from xbench_fast.runtime.cache.preparing import PreparedSet
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.coco import Coco
-from xbench_fast.runtime.evaluation.pairing import load_dataset, needed_geometries
+from xbench_fast.runtime.evaluation.pairing import needed_geometries
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.host.sizes import format_bytes, parse_bytes
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 SQUASH = Geometry("squash", 32, 32, "bilinear")
 CROP = Geometry("crop", 32, 36, "bicubic")

@@ -13,10 +13,11 @@ from make_images import dicom, encode
 from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.datasets.audit import audit
+from xbench_fast.runtime.datasets.pixels import direct_source
 from xbench_fast.runtime.datasets.readers import merge
 from xbench_fast.runtime.datasets.regions import Boxes
 from xbench_fast.runtime.datasets.vindr import Vindr, VindrKaggle
-from xbench_fast.runtime.evaluation.decoding import decode_case, direct_source
+from xbench_fast.runtime.evaluation.decoding import decode_case
 from xbench_fast.runtime.images.decode import read_grey
 
 TEST = """image_id,class_name,x_min,y_min,x_max,y_max

@@ -14,8 +14,8 @@ from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.csv_boxes import CsvBoxes
-from xbench_fast.runtime.evaluation.pairing import load_dataset
 from xbench_fast.runtime.host.config import load_config
+from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 FILE = re.compile(r"^File `([^`]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -152,9 +152,9 @@ def test_an_evaluation_names_the_decoder_and_needs_the_cache(tmp_path: Path, mon
     pytest.importorskip("pyarrow")
     from evaluation_world import World
     from synthetic import make_bundle, make_dataset
-    from xbench_fast.runtime.evaluation.pairing import load_dataset
     from xbench_fast.runtime.evaluation.sources import source_opener
     from xbench_fast.runtime.host.config import DatasetConfig
+    from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
     monkeypatch.setattr(dali, "DaliDecoder", Stand)
     data = DatasetConfig("coco", make_dataset(tmp_path / "data", 6), "coco")

@@ -18,11 +18,13 @@ from xbench_fast.runtime.cli.datasets import _describe
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.coco import Coco
-from xbench_fast.runtime.evaluation.decoding import decode_case, direct_source
-from xbench_fast.runtime.evaluation.pairing import load_dataset, select_bundles
+from xbench_fast.runtime.datasets.pixels import direct_source
+from xbench_fast.runtime.evaluation.decoding import decode_case
+from xbench_fast.runtime.evaluation.pairing import select_bundles
 from xbench_fast.runtime.host.config import DatasetConfig, find_config, load_config
 from xbench_fast.runtime.host.paths import has_file, has_folder
 from xbench_fast.runtime.images.decode import is_there, read_grey
+from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 SQUASH = Geometry("squash", 32, 32, "bicubic")
 

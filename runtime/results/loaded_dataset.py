@@ -1,0 +1,86 @@
+"""A configured dataset, opened: its reader, the cases that a result is of, and their digest."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ...engines.errors import ConfigError, DataError
+from ..datasets.base import Case, Dataset
+from ..datasets.registry import DATASETS
+from ..host.config import DatasetConfig
+from ..host.paths import has_folder
+from .cell_key import dataset_digest
+from .shards import Shard
+
+__all__ = ["LoadedDataset", "load_dataset"]
+
+
+@dataclass(frozen=True)
+class LoadedDataset:
+    """A dataset as an evaluation uses it: at most `limit` cases, and of those the ones of `shard`.
+
+    `all_cases`: within the limit; `cases`: those of them at the positions `span`; `digest`: of what all of them hold.
+    """
+
+    config: DatasetConfig
+    dataset: Dataset
+    limit: int | None = None
+    shard: Shard | None = None
+    chunk: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @cached_property
+    def all_cases(self) -> Sequence[Case]:
+        cases = self.dataset.cases()
+        return cases if self.limit is None else cases[: self.limit]
+
+    @cached_property
+    def span(self) -> range:
+        count = len(self.all_cases)
+        return range(count) if self.shard is None else self.shard.span(self.name, count, self.chunk)
+
+    @cached_property
+    def cases(self) -> Sequence[Case]:
+        return self.all_cases[self.span.start : self.span.stop]
+
+    @cached_property
+    def digest(self) -> str:
+        return dataset_digest(self.dataset, self.all_cases, self.config)
+
+
+def load_dataset(
+    config: DatasetConfig, limit: int | None = None, shard: Shard | None = None, chunk: int = 1
+) -> LoadedDataset:
+    """Opens the dataset and reads its cases; `limit`, `shard` and `chunk` as in `LoadedDataset`.
+
+    Raises ConfigError (reader, options) or DataError (files).
+    """
+    reader: Any = DATASETS.load(config.reader)
+    if not (inspect.isclass(reader) and issubclass(reader, Dataset)):
+        raise ConfigError(
+            f"The reader '{config.reader}' of dataset '{config.name}' is not a class derived from Dataset."
+        )
+    if not has_folder(config.root):
+        raise DataError(
+            f"The folder {config.root} of dataset '{config.name}' does not exist or may not be entered; correct its "
+            "root."
+        )
+    dataset = reader(config.root, **_named_options(reader, config))
+    loaded = LoadedDataset(config, dataset, limit, shard, chunk)
+    if not loaded.all_cases:
+        raise DataError(f"The dataset '{config.name}' in {config.root} has no cases; check its root and its options.")
+    return loaded
+
+
+def _named_options(reader: type[Dataset], config: DatasetConfig) -> dict[str, Any]:
+    """The options, and what tables call the data of a reader for everybody's files: two of them may stand in one."""
+    if "title" in reader.option_help and not config.options.keys() & {"name", "title"}:
+        return {**config.options, "title": config.name}
+    return dict(config.options)
