@@ -13,7 +13,7 @@ from .options import config_option, data_options, resolve_config
 
 if TYPE_CHECKING:
     from ..studies.material import Material
-    from ..studies.outcome import Outcome
+    from ..studies.outcome import StudyOutcome
 
 __all__ = ["study"]
 
@@ -128,7 +128,7 @@ def _failures(
 
     known = resolve_config(config_file, (), data, data_options).datasets
 
-    def ask(material: Material) -> Outcome:
+    def ask(material: Material) -> StudyOutcome:
         return study_failures(material, top=top, cases=cases, overlays=not no_overlays, datasets=known)
 
     return _one(run, common, ask)
@@ -178,11 +178,11 @@ def _resolution(runs: tuple[Path, ...], **common: Any) -> int:
     return _several(runs, common, study_resolution)
 
 
-def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], Outcome]) -> int:
+def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], StudyOutcome]) -> int:
     return _several((run,), common, lambda materials: ask(materials[0]))
 
 
-def _several(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], Outcome]) -> int:
+def _several(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], StudyOutcome]) -> int:
     from ..results.patients import Resampling
     from ..studies.material import load_materials
     from ..studies.outcome import study_folder, write_outcome

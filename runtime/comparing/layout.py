@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..tables.metrics import METRICS
-from ..tables.printed import NONE, p_value, percent
+from ..tables.printed import NONE, p_value, percent, signed
 from ..tables.table import Column, Table
 from .align import OnlyIn
 from .comparison import Comparison
@@ -100,7 +100,7 @@ def _change(change: Difference) -> tuple[str, ...]:
         str(change.n),
         percent(change.reference),
         percent(change.value),
-        _signed(change.difference),
+        signed(change.difference),
         _range(interval),
         p_value(change.tested),
         p_value(change.p_holm),
@@ -147,7 +147,7 @@ def _dice(comparison: Comparison, show: int | None) -> Table:
 
 def _dice_texts(change: DiceChange) -> Iterator[str]:
     for a, b in ((change.fixed_a, change.fixed_b), (change.best_a, change.best_b)):
-        yield from (percent(a), percent(b), NONE if a is None or b is None else _signed(b - a))
+        yield from (percent(a), percent(b), signed(None if a is None or b is None else b - a))
 
 
 def _one_sided(comparison: Comparison) -> Table:
@@ -192,10 +192,5 @@ def _hit(value: float) -> str:
     return {0.0: "miss", 1.0: "hit"}.get(value, f"{value:.2f} of a hit")
 
 
-def _signed(value: float) -> str:
-    text = percent(value)
-    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
-
-
 def _range(interval: Interval | None) -> str:
-    return NONE if interval is None else f"[{_signed(interval.low)}, {_signed(interval.high)}]"
+    return NONE if interval is None else f"[{signed(interval.low)}, {signed(interval.high)}]"

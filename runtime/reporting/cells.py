@@ -9,7 +9,7 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
 from ..tables.metrics import METRICS
-from ..tables.printed import NONE, percent
+from ..tables.printed import percent, signed
 from ..tables.table import BEST, SECOND, Cell, Mark
 from .paper import Printed
 
@@ -19,7 +19,6 @@ __all__ = [
     "interval_text",
     "marked",
     "number_cell",
-    "signed",
     "unranked",
 ]
 
@@ -43,14 +42,6 @@ def interval_text(interval: Interval | None, scale: float = 100.0) -> str:
         return ""
     low, high = (percent(end * scale / 100.0, 1) for end in (interval.low, interval.high))
     return f"[{low}, {high}]"
-
-
-def signed(value: float | None, *, points: bool = False) -> str:
-    """A difference in percentage points with its sign."""
-    if value is None:
-        return NONE
-    text = percent(value / 100.0 if points else value)
-    return text if text.startswith("-") or text == "0.00" else f"+{text}"
 
 
 def comparable(cell: CellValues) -> bool:

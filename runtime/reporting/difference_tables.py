@@ -9,10 +9,10 @@ from ..comparing.model_differences import COMPARED, Differences, ModelDifference
 from ..comparing.overlaps import Extent, Overlap
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import heading
-from ..tables.printed import NONE, p_value
+from ..tables.printed import NONE, p_value, signed
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import interval_text, signed
+from .cells import interval_text
 from .notes import in_sample
 
 __all__ = ["difference_tables"]

@@ -17,7 +17,7 @@ from ...metrics_gpu.statistics.class_means import class_means
 from ..tables.table import Column, Item, Table
 from .figures.calibration import draw_calibration
 from .material import Material, StudyCell
-from .outcome import Outcome, Rows, drawn
+from .outcome import Rows, StudyOutcome, drawn
 from .quantiles import quantile_counts
 from .writing import between, clean, limits, percent_cell, points_cell, share_cell
 
@@ -74,7 +74,7 @@ class _Calibrated:
         return rows
 
 
-def study_calibration(material: Material, *, maps: bool = True) -> Outcome:
+def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
     """What calibration on the other half of the patients gives back of delta Dice.
 
     maps: also quantile normalisation, which reads the stored maps.
@@ -104,7 +104,7 @@ def study_calibration(material: Material, *, maps: bool = True) -> Outcome:
         *material.searches,
         *material.unfinished,
     )
-    return Outcome(
+    return StudyOutcome(
         name="calibration",
         title="Post-hoc calibration",
         facts=facts,

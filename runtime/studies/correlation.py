@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from ...metrics_gpu.recognition.scores import recognition
 from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.correlation import Correlation, correlation, replicated_r2, without_group_means
+from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .figures.correlation import draw_correlation
 from .material import Material, StudyCell
-from .outcome import Outcome, Rows, drawn
+from .outcome import Rows, StudyOutcome, drawn
 from .writing import between, limits, number_cell, percent_cell
 
 __all__ = ["study_correlation"]
@@ -52,7 +53,7 @@ class _Point:
         }
 
 
-def study_correlation(material: Material) -> Outcome:
+def study_correlation(material: Material) -> StudyOutcome:
     """Correlation of mean AUC and mean pointing over models, and over (model, dataset) points."""
     level = material.sampling.level
     cells, remarks = [], []
@@ -82,7 +83,7 @@ def study_correlation(material: Material) -> Outcome:
         material.sampling.fact,
         *material.unfinished,
     )
-    return Outcome(
+    return StudyOutcome(
         name="correlation",
         title="Does recognition predict grounding?",
         facts=facts,
@@ -254,7 +255,9 @@ def _points_table(points: Rows, material: Material) -> Table:
         )
         for row in points
     )
-    columns = tuple(map(Column, ("model", "dataset", "datasets", "n images", "n pairs", "AUC", "Point")))
+    columns = tuple(
+        map(Column, ("model", "dataset", "datasets", "n images", "n pairs", heading("auc"), heading("pointing")))
+    )
     return Table("The points", columns, body, material.stamps, ("percent",), "points")
 
 

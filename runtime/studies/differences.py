@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,14 +16,8 @@ from .writing import limits
 
 __all__ = ["MEASURES", "difference_rows", "long_rows", "value_rows"]
 
-MEASURES: Final[Mapping[str, str]] = {
-    "pointing": "Point",
-    "dice_fixed": "Dice at 0.5",
-    "dice_best": "Dice*",
-    "dice_cross_fitted": "Dice+",
-    "auc": "AUC",
-}
-"""Measures by column, as printed."""
+MEASURES: Final = ("pointing", "dice_fixed", "dice_best", "dice_cross_fitted", "auc")
+"""The numbers that are compared, by their names in `tables.metrics`."""
 
 
 def value_rows(group: Variants, values: Sequence[CellValues], kind: str) -> list[dict[str, Any]]:
@@ -68,9 +62,7 @@ def difference_rows(
     `means_apart` the means over classes are a family of their own.
     """
     found = [
-        (group, values[0], item)
-        for group, values, kind in groups
-        for item in group.differences(values, tuple(MEASURES), kind)
+        (group, values[0], item) for group, values, kind in groups for item in group.differences(values, MEASURES, kind)
     ]
     items = corrected([item for *_, item in found], lambda item: (item.kind, means_apart and not item.name))
     return [_row(group, cell, item) for (group, cell, _), item in zip(found, items, strict=True)]

@@ -14,10 +14,11 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ..host.config import DatasetConfig
 from ..reporting.gallery.build import collect_pictures
+from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .kept_maps import kept_maps
 from .material import PIXELS, Material, StudyCell
-from .outcome import Outcome, Rows
+from .outcome import Rows, StudyOutcome
 from .overlays import draw_overlay
 from .writing import IN_SAMPLE, between, limits, percent_cell
 
@@ -31,7 +32,7 @@ def study_failures(
     cases: int = 3,
     overlays: bool = True,
     datasets: Mapping[str, DatasetConfig] | None = None,
-) -> Outcome:
+) -> StudyOutcome:
     """Best and worst classes and cases of each model and dataset.
 
     top: classes at each end. cases: cases at each end. datasets: where datasets are now, before what the run's
@@ -53,7 +54,7 @@ def study_failures(
         *material.searches,
         *material.unfinished,
     )
-    return Outcome(
+    return StudyOutcome(
         name="failures",
         title="Where models fail",
         facts=facts,
@@ -185,7 +186,8 @@ def _hit(hit: float) -> str:
 
 
 def _class_table(rows: Rows, material: Material) -> Table:
-    columns = ("model", "dataset", "", "class", "n", "Point", "chance", "Dice at 0.5", "Dice*", "all-ones")
+    named = [heading(name, True) for name in ("pointing", "chance", "dice_fixed", "dice_best")]
+    columns = ("model", "dataset", "", "class", "n", *named, "all-ones")
     body: list[tuple[Item, ...]] = []
     for row in rows:
         if row["end"]:

@@ -16,13 +16,13 @@ from ..tables.markdown import to_markdown
 from ..tables.table import Table
 from .writing import clean
 
-__all__ = ["Outcome", "Rows", "drawn", "study_folder", "write_outcome"]
+__all__ = ["Rows", "StudyOutcome", "drawn", "study_folder", "write_outcome"]
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyOutcome:
     """The answer of one study.
 
     name: of the study and its folder. facts: lines about what was studied. tables: to read; data: rows by the name of
@@ -54,7 +54,7 @@ def study_folder(run: Path, name: str) -> Path:
     return run / "studies" / name
 
 
-def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
+def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
     """Writes NAME.md, NAME.json, a CSV file per kind of row and the figures; returns their paths.
 
     Files that an earlier study of the same name left in `folder` and this one does not write are deleted. Raises

@@ -8,11 +8,12 @@ from typing import Any
 from ...engines.errors import RunError
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..comparing.variants import Variants
+from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .differences import MEASURES, difference_rows, long_rows, value_rows
 from .figures.differences import draw_differences
 from .material import Material
-from .outcome import Outcome, Rows, drawn
+from .outcome import Rows, StudyOutcome, drawn
 from .side_by_side import all_stamps, difference_table, value_table
 from .variants import beside, group_variants
 from .writing import percent_cell
@@ -20,7 +21,7 @@ from .writing import percent_cell
 __all__ = ["study_prompts"]
 
 
-def study_prompts(materials: Sequence[Material], by: str = "model") -> Outcome:
+def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutcome:
     """Values of every prompt set, their spread, and paired differences from the first.
 
     by: `model` or `family`, what the variants of a group have in common besides the dataset. Raises RunError if nothing
@@ -63,7 +64,7 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> Outcome:
         materials[0].sampling.fact,
         *(line for material in materials for line in material.unfinished),
     )
-    return Outcome(
+    return StudyOutcome(
         name="prompts",
         title="Prompt sensitivity",
         facts=facts,
@@ -115,7 +116,7 @@ def _spread_table(rows: Rows, stamps: tuple[str, ...]) -> Table:
     body: tuple[tuple[Item, ...], ...] = tuple(
         (
             str(row["model"]),
-            MEASURES[row["measure"]],
+            heading(row["measure"], True),
             str(row["classes"]),
             *(percent_cell(row[name]) for name in ("spread_mean", "deviation_mean", "spread_largest")),
             str(row["largest_in"]),

@@ -12,14 +12,14 @@ from ..comparing.variants import Variant
 from .differences import difference_rows, long_rows, value_rows
 from .figures.differences import draw_differences
 from .material import PIXELS, Material
-from .outcome import Outcome, drawn
+from .outcome import StudyOutcome, drawn
 from .side_by_side import all_stamps, difference_table, value_table
 from .variants import beside, group_variants
 
 __all__ = ["study_resolution"]
 
 
-def study_resolution(materials: Sequence[Material]) -> Outcome:
+def study_resolution(materials: Sequence[Material]) -> StudyOutcome:
     """Values of every variant per class and per size stratum, and paired differences from the coarsest grid.
 
     A variant whose grid is not known, maps of several sizes, is left out. Raises RunError if no family has two others
@@ -72,7 +72,7 @@ def study_resolution(materials: Sequence[Material]) -> Outcome:
         materials[0].sampling.fact,
         *(line for material in materials for line in material.unfinished),
     )
-    return Outcome(
+    return StudyOutcome(
         name="resolution",
         title="Resolution",
         facts=facts,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..comparing.variants import Variants
+from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .differences import MEASURES
 from .outcome import Rows
@@ -25,8 +26,8 @@ def value_table(group: Variants, rows: Rows, kind: str, title: str, stamps: tupl
     measures = [name for name in MEASURES if any(row["measure"] == name for row in rows)]
     columns = [Column(kind), Column("n")]
     for measure in measures:
-        columns += [Column(label, MEASURES[measure]) for label in labels]
-        columns += [Column("spread", MEASURES[measure])]
+        columns += [Column(label, heading(measure, True)) for label in labels]
+        columns += [Column("spread", heading(measure, True))]
     found: Mapping[tuple[str, str], Mapping[str, Any]] = {(row[kind], row["measure"]): row for row in rows}
     body: list[tuple[Item, ...]] = []
     for name in dict.fromkeys(row[kind] for row in rows):
@@ -53,7 +54,7 @@ def difference_table(rows: Rows, kind: str, title: str, stamps: tuple[str, ...],
     body: tuple[tuple[Item, ...], ...] = tuple(
         (
             *(str(row[name]) for name in ("model", "dataset", kind)),
-            MEASURES[row["measure"]],
+            heading(row["measure"], True),
             *(str(row[name]) for name in ("variant", "reference", "n")),
             percent_cell(row["difference"], between(row, "difference")),
             number_cell(row["p"], decimals=3),

@@ -17,7 +17,7 @@ from ...metrics_gpu.sweep.counts import Counts
 from ..tables.table import Cell, Column, Item, Table
 from .figures.strata import draw_strata
 from .material import PIXELS, Material, StudyCell
-from .outcome import Outcome, Rows, drawn
+from .outcome import Rows, StudyOutcome, drawn
 from .writing import CROSS_FITTED, IN_SAMPLE, between, limits, percent_cell
 
 __all__ = ["study_strata"]
@@ -37,7 +37,7 @@ class _Pool:
     options: GroundingOptions
 
 
-def study_strata(material: Material) -> Outcome:
+def study_strata(material: Material) -> StudyOutcome:
     """Pointing and Dice by size of the region."""
     pools = [pool for model in material.models for pool in _pools(model, material)]
     rows = [
@@ -56,7 +56,7 @@ def study_strata(material: Material) -> Outcome:
     )
     fixed = [row for row in rows if row["division"] == "fixed"]
     thirds = [row for row in rows if row["division"] == "thirds"]
-    return Outcome(
+    return StudyOutcome(
         name="strata",
         title="Grounding by size of the region",
         facts=facts,
@@ -147,7 +147,7 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
         Column("n"),
         Column("mean size"),
         *(Column(text, "Point") for text in ("value", "chance", "above chance")),
-        *(Column(text, "Dice") for text in ("at 0.5", "best*", "cross-fitted+", "all-ones")),
+        *(Column(text, "Dice") for text in ("at 0.5", "best*", "cross-fitted", "all-ones")),
     )
     body: list[tuple[Item, ...]] = []
     for row in rows:

@@ -7,14 +7,14 @@ from typing import Any
 from ..tables.table import Column, Item, Table
 from .figures.thresholds import draw_thresholds
 from .material import Material
-from .outcome import Outcome, Rows, drawn
+from .outcome import Rows, StudyOutcome, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas
 from .writing import CROSS_FITTED, IN_SAMPLE, between, number_cell, percent_cell, points_cell
 
 __all__ = ["study_thresholds"]
 
 
-def study_thresholds(material: Material, within: float = 0.05) -> Outcome:
+def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
     """How much Dice depends on the threshold.
 
     within: the share of the best Dice that the `near best` range of thresholds may lose. Raises ValueError unless it
@@ -40,7 +40,7 @@ def study_thresholds(material: Material, within: float = 0.05) -> Outcome:
         *material.searches,
         *material.unfinished,
     )
-    return Outcome(
+    return StudyOutcome(
         name="thresholds",
         title="Threshold sensitivity",
         facts=facts,
@@ -53,7 +53,7 @@ def study_thresholds(material: Material, within: float = 0.05) -> Outcome:
 
 
 def _deltas(rows: Rows, material: Material) -> Table:
-    columns = ("model", "datasets", "n pairs", "delta Dice*", "delta Dice+")
+    columns = ("model", "datasets", "n pairs", "delta Dice*", "delta Dice, cross-fitted")
     body: tuple[tuple[Item, ...], ...] = tuple(
         (
             str(row["model"]),
@@ -80,8 +80,8 @@ def _sensitivity(rows: Rows, material: Material) -> Table:
         Column("model"),
         Column("dataset"),
         Column("n"),
-        *(Column(name, "Dice") for name in ("at 0.5", "best*", "cross-fitted+", "all-ones")),
-        *(Column(name, "delta Dice") for name in ("best*", "cross-fitted+")),
+        *(Column(name, "Dice") for name in ("at 0.5", "best*", "cross-fitted", "all-ones")),
+        *(Column(name, "delta Dice") for name in ("best*", "cross-fitted")),
         *(Column(name, "near best") for name in ("tau", "from", "to", "width")),
         *(Column(name, "maps") for name in ("area at 0.5", "region", "entropy", "calibration error")),
     )
@@ -109,7 +109,7 @@ def _sensitivity(rows: Rows, material: Material) -> Table:
         IN_SAMPLE,
         CROSS_FITTED,
         "percent; means over the classes that have pairs; Dice best* (but for protocols that seek one threshold for a "
-        "dataset) and cross-fitted+ take a threshold per class, near best is about one threshold for all",
+        "dataset) and cross-fitted take a threshold per class, near best is about one threshold for all",
         "a range that begins at 0 holds the all-ones mask: the maps then add little to it",
         "area at 0.5: share of the image above half of the maximum; entropy: 1 is a map that is the same everywhere",
         "calibration error: mean distance over pixels of the normalised saliency from the share inside the region",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ..tables import metrics
 from ..tables.printed import NONE, percent
 from ..tables.table import Cell
 
@@ -26,46 +27,36 @@ __all__ = [
 
 Limits = tuple[float, float]
 
-IN_SAMPLE = "* in-sample: threshold chosen on the same pairs"
-CROSS_FITTED = "+ cross-fitted: threshold chosen on the other half of the patients"
+IN_SAMPLE = f"* {metrics.IN_SAMPLE}"
+CROSS_FITTED = f"cross-fitted: {metrics.CROSS_FITTED}"
 
 
 def percent_cell(value: float | None, interval: Limits | None = None, note: str = "") -> Cell:
     """A fraction in percent with its interval."""
-    value = clean(value)
-    around = "" if interval is None or value is None else f"[{percent(interval[0])}, {percent(interval[1])}]"
-    return Cell(percent(value), around, note=note)
+    return _cell(value, interval, percent, note)
 
 
-def points_cell(value: float | None, interval: Limits | None = None, note: str = "") -> Cell:
+def points_cell(value: float | None, interval: Limits | None = None) -> Cell:
     """A number that is in percentage points already, with its interval."""
-
-    def scaled(number: float) -> str:
-        return percent(number / 100)
-
-    value = clean(value)
-    if value is None:
-        return Cell(NONE, note=note)
-    around = "" if interval is None else f"[{scaled(interval[0])}, {scaled(interval[1])}]"
-    return Cell(scaled(value), around, note=note)
+    return _cell(value, interval, lambda points: percent(points / 100))
 
 
-def number_cell(value: float | None, interval: Limits | None = None, decimals: int = 2, note: str = "") -> Cell:
+def number_cell(value: float | None, interval: Limits | None = None, decimals: int = 2) -> Cell:
     """A plain number with its interval."""
-    value = clean(value)
-    if value is None:
-        return Cell(NONE, note=note)
-    around = "" if interval is None else f"[{interval[0]:.{decimals}f}, {interval[1]:.{decimals}f}]"
-    return Cell(f"{value:.{decimals}f}", around, note=note)
+    return _cell(value, interval, lambda number: f"{number:.{decimals}f}")
 
 
-def share_cell(value: float | None, interval: Limits | None = None, note: str = "") -> Cell:
+def share_cell(value: float | None, interval: Limits | None = None) -> Cell:
     """A fraction in whole percent, for shares of something that is small itself."""
+    return _cell(value, interval, lambda share: f"{100 * share:.0f}")
+
+
+def _cell(value: float | None, interval: Limits | None, printed: Callable[[float], str], note: str = "") -> Cell:
     value = clean(value)
     if value is None:
         return Cell(NONE, note=note)
-    around = "" if interval is None else f"[{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]"
-    return Cell(f"{100 * value:.0f}", around, note=note)
+    around = "" if interval is None else f"[{printed(interval[0])}, {printed(interval[1])}]"
+    return Cell(printed(value), around, note=note)
 
 
 def limits(name: str, interval: Interval | None) -> dict[str, float | None]:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report
-from xbench_fast.runtime.reporting.cells import marked, signed
+from xbench_fast.runtime.reporting.cells import marked
 from xbench_fast.runtime.reporting.paper import Paper
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.tables.printed import signed
 from xbench_fast.runtime.tables.table import Cell, Column, Table
 
 VINDR = ["Other lesion", "Pleural effusion", "Edema"]
