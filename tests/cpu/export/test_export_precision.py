@@ -343,7 +343,7 @@ def test_a_graph_with_branches_is_refused(tmp_path: Path) -> None:
 
 def test_wrong_precision_and_data_are_said_before_the_work(kad_demo: Any, tmp_path: Path, images: Path) -> None:
     adapter = dataclasses.replace(kad_demo.adapter)
-    with pytest.raises(ConfigError, match="no precision 'int8'; there are fp32, fp16, bf16"):
+    with pytest.raises(ConfigError, match="Unknown precision 'int8': known are fp32, fp16, bf16"):
         export_adapter(adapter, tmp_path, BundleOptions(precision="int8"))
     with pytest.raises(ConfigError, match="go with --precision fp16 or bf16"):
         export_adapter(adapter, tmp_path, BundleOptions(parity_data=images))
