@@ -7,6 +7,7 @@
 // arithmetic is IEEE float32 (compile with -ffp-contract=off). Shared memory keeps what the last block left in it, as
 // on a device: nothing may count on zeros.
 #pragma once
+#undef _FORTIFY_SOURCE  // its longjmp refuses to go to another stack
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include <mutex>
 #include <thread>
 #else
+#include <csetjmp>
 #include <ucontext.h>
 #endif
 
@@ -51,16 +53,32 @@ private:
     unsigned turn = 0;
 };
 #else
-struct Fibre { ucontext_t context; std::vector<char> stack; bool done = false; Index index; };
-inline ucontext_t scheduler;
+// A fibre is started with its context and goes on by a jump: swapcontext makes a system call each time.
+struct Fibre {
+    ucontext_t context;
+    jmp_buf place;
+    std::vector<char> stack = std::vector<char>(64 * 1024);
+    bool started = false, done = false;
+    Index index;
+};
+inline jmp_buf scheduler;
 inline Fibre* current = nullptr;
 inline const std::function<void()>* body = nullptr;
 
-inline void give_way()
+__attribute__((noinline)) inline void give_way()
 {
-    Fibre* self = current;
-    swapcontext(&self->context, &scheduler);
-    thread_index = self->index;
+    if (_setjmp(current->place) == 0) _longjmp(scheduler, 1);
+    thread_index = current->index;
+}
+
+__attribute__((noinline)) inline void resume(Fibre& fibre)
+{
+    current = &fibre;
+    thread_index = fibre.index;
+    if (_setjmp(scheduler) != 0) return;
+    if (fibre.started) _longjmp(fibre.place, 1);
+    fibre.started = true;
+    setcontext(&fibre.context);
 }
 
 class Barrier {
@@ -84,7 +102,7 @@ inline void enter()
 {
     (*body)();
     current->done = true;
-    swapcontext(&current->context, &scheduler);
+    _longjmp(scheduler, 1);
 }
 #endif
 
@@ -122,11 +140,10 @@ inline void launch(unsigned blocks, unsigned threads, const std::function<void()
     block_barrier.size((int)threads);
     for (unsigned i = 0; i < threads / 32; i++) warp_barrier[i].size(32);
 #ifndef SHIM_THREADS
-    std::vector<std::unique_ptr<Fibre>> fibres;
-    for (unsigned t = 0; t < threads; t++) {
+    static std::vector<std::unique_ptr<Fibre>> fibres;  // kept for the next launch
+    while (fibres.size() < threads) {
         fibres.push_back(std::make_unique<Fibre>());
-        fibres.back()->stack.resize(64 * 1024);
-        fibres.back()->index.x = t;
+        fibres.back()->index.x = (unsigned)fibres.size() - 1;
     }
     body = &kernel;
 #endif
@@ -141,21 +158,20 @@ inline void launch(unsigned blocks, unsigned threads, const std::function<void()
             });
         for (auto& member : team) member.join();
 #else
-        for (auto& fibre : fibres) {
+        for (unsigned t = 0; t < threads; t++) {
+            Fibre* fibre = fibres[t].get();
             getcontext(&fibre->context);
             fibre->context.uc_stack.ss_sp = fibre->stack.data();
             fibre->context.uc_stack.ss_size = fibre->stack.size();
             fibre->context.uc_link = nullptr;
-            fibre->done = false;
+            fibre->started = fibre->done = false;
             makecontext(&fibre->context, enter, 0);
         }
         for (unsigned left = threads; left > 0;) {
-            for (auto& fibre : fibres) {
-                if (fibre->done) continue;
-                current = fibre.get();
-                thread_index = fibre->index;
-                swapcontext(&scheduler, &fibre->context);
-                if (fibre->done) --left;
+            for (unsigned t = 0; t < threads; t++) {
+                if (fibres[t]->done) continue;
+                resume(*fibres[t]);
+                if (fibres[t]->done) --left;
             }
         }
 #endif
