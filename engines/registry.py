@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -59,13 +60,13 @@ class Registry:
 
     def _table(self) -> dict[str, str]:
         table = dict(self._entries)
-        for point in entry_points(group=self._group) if self._group else ():
-            if point.name in table:
+        for name, target in _added(self._group, tuple(sys.path)) if self._group else ():
+            if name in table:
                 raise ConfigError(
-                    f"The {self.kind} '{point.name}' is defined twice, as {table[point.name]} and as {point.value}; "
+                    f"The {self.kind} '{name}' is defined twice, as {table[name]} and as {target}; "
                     "remove one of the two packages."
                 )
-            table[point.name] = point.value
+            table[name] = target
         return table
 
     def _resolve(self, target: str) -> Any:
@@ -85,6 +86,12 @@ class Registry:
                 f"The {self.kind} '{target}' does not exist: {module_name} has no '{attribute}'."
             ) from error
         return found
+
+
+@cache
+def _added(group: str, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Names and targets that installed packages add; finding them reads a file of every package on the path."""
+    return tuple((point.name, point.value) for point in entry_points(group=group))
 
 
 def _from_file(path: Path) -> Any:

@@ -6,22 +6,32 @@ import os
 import platform
 import shutil
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["LIBRARIES", "code_version", "cpu_model", "describe_machine", "gpus", "library_versions", "usable_cores"]
+__all__ = [
+    "LIBRARIES", "code_version", "cpu_model", "describe_machine", "gpus", "installed_version", "library_versions",
+    "usable_cores",
+]  # fmt: skip
 
 LIBRARIES = ("numpy", "numba", "pyarrow", "pillow", "pydicom", "scikit-learn", "onnxruntime", "onnxruntime-gpu",
              "tensorrt", "tensorrt-rtx", "cupy-cuda12x", "cupy-cuda13x", "nvidia-dali-cuda120", "nvidia-dali-cuda130",
              "torch")  # fmt: skip
 
 
+@cache
+def installed_version(name: str) -> str | None:
+    """The version of an installed package, None without it; read once, as a process keeps what it has imported."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
 def code_version() -> str:
     """The installed version of this project; "unknown" when it runs from a folder that was never installed."""
-    try:
-        return version("xbench-fast")
-    except PackageNotFoundError:
-        return "unknown"
+    return installed_version("xbench-fast") or "unknown"
 
 
 def cpu_model() -> str:
@@ -44,13 +54,7 @@ def usable_cores() -> int:
 
 def library_versions(names: tuple[str, ...] = LIBRARIES) -> dict[str, str]:
     """Installed versions of `names`; what is not installed is left out."""
-    found: dict[str, str] = {}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {name: found for name in names if (found := installed_version(name)) is not None}
 
 
 def gpus() -> list[dict[str, str]]:

@@ -6,7 +6,6 @@ import stat
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ImageAccessError, ImageError
+from ..host.machine import installed_version
 from .raster import decode_jpeg, decode_png
 
 __all__ = ["decode_ahead", "decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
@@ -106,13 +106,8 @@ def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, w
 
 def reader_version() -> str:
     """Names everything that decides the pixels; part of the key under which prepared images are kept."""
-    parts = [_REVISION]
-    for package in ("pillow", "pydicom", "pylibjpeg-libjpeg", "pylibjpeg-openjpeg"):
-        try:
-            parts.append(f"{package}-{version(package)}")
-        except PackageNotFoundError:
-            parts.append(f"{package}-none")
-    return "+".join(parts)
+    packages = ("pillow", "pydicom", "pylibjpeg-libjpeg", "pylibjpeg-openjpeg")
+    return "+".join([_REVISION, *(f"{package}-{installed_version(package) or 'none'}" for package in packages)])
 
 
 def _is_of_the_machine(error: Exception) -> bool:

@@ -42,3 +42,18 @@ def test_extending_makes_a_new_table_and_refuses_duplicates() -> None:
     assert longer.names() == ["dumps", "mine", "path"] and TABLE.names() == ["dumps", "path"]
     with pytest.raises(ConfigError, match="already defined"):
         longer.extended({"dumps": "json:loads"})
+
+
+def test_installed_packages_add_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Registry("model", {"path": "pathlib:Path"}, "made_up.models")
+    assert table.names() == ["path"]
+    for name, line in (("more", "pure = pathlib:PurePath"), ("again", "path = pathlib:PosixPath")):
+        made = tmp_path / name / f"{name}-1.0.dist-info"
+        made.mkdir(parents=True)
+        (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (made / "entry_points.txt").write_text(f"[made_up.models]\n{line}\n")
+    monkeypatch.syspath_prepend(tmp_path / "more")
+    assert table.names() == ["path", "pure"] and table.load("pure").__name__ == "PurePath"
+    monkeypatch.syspath_prepend(tmp_path / "again")
+    with pytest.raises(ConfigError, match="'path' is defined twice, as pathlib:Path and as pathlib:PosixPath"):
+        table.names()
