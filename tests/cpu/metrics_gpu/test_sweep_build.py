@@ -77,6 +77,18 @@ def test_it_compiles_at_run_time_with_the_options_cupy_passes():
     assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0 and size.value > 5000
 
 
+def test_no_fused_multiply_add_in_the_machine_code():
+    """Nor in the code of this machine's CPU."""
+    import numba
+    from xbench_fast.metrics_gpu.compiled import OPTIONS
+    from xbench_fast.metrics_gpu.sweep import cpu as sweep_numba
+
+    fresh = numba.njit(sweep_numba.sweep_batch.signatures[0], **OPTIONS)(sweep_numba._sweep)
+    code = "\n".join(fresh.inspect_asm().values()).lower()
+    assert "mul" in code
+    assert not re.search(r"\bv?fn?m(add|sub|la|ls)\w*", code)
+
+
 @pytest.mark.skipif("XBENCH_RACES" not in os.environ, reason="set XBENCH_RACES=1 to look for races (a minute)")
 def test_no_race_and_every_barrier_is_needed(root, tmp_path):
     """Real threads under a race detector: quiet on the kernel, and loud when any one barrier is taken away."""
