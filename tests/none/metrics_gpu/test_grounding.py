@@ -20,6 +20,7 @@ from xbench_fast.metrics_gpu import (
     pointing_hits,
     sweep,
 )
+from xbench_fast.metrics_gpu.statistics.aggregate import mean_over_classes
 
 
 def random_counts(rng, pairs=40, pixels=400):
@@ -98,7 +99,8 @@ def test_every_option_against_loops(unit, iou_at, tau_from):
     if iou_at == "joint":
         k_iou = k_dice
 
-    assert result.classes[2].n == 0 and result.classes[2].dice_best is None
+    empty = result.classes[2]
+    assert empty.n == 0 and empty.dice_best is None and empty.best_tau is None and empty.iou_tau is None
     for c, pairs in members.items():
         got = result.classes[c]
         assert (got.name, got.n) == (names[c], len(pairs))
@@ -231,6 +233,16 @@ def test_misuse():
 def test_means():
     assert macro_mean([1.0, None, 0.0]) == 0.5 and macro_mean([None]) is None and macro_mean([]) is None
     assert micro_mean([1.0, None, 0.0], [3, 5, 1]) == 0.75 and micro_mean([1.0], [0]) is None
+
+
+def test_means_over_classes_in_rows():
+    values = np.array([[0.1] * 10, [0.5, np.nan, *[0.2] * 8], [np.nan] * 10])
+    weights = np.array([[4.0] * 10, [4.0, 0.0, *[0.5] * 8], [0.0] * 10])
+    found, weighted = mean_over_classes(values), mean_over_classes(values, weights)
+    assert found[0] == weighted[0] == 0.1, "the estimate is summed without rounding"
+    assert found[1] == pytest.approx(2.1 / 9) and weighted[1] == pytest.approx((2.0 + 0.8) / 8)
+    assert np.isnan(found[2]) and np.isnan(weighted[2])
+    assert np.isnan(mean_over_classes(np.zeros((4, 0)))).tolist() == [True] * 4
 
 
 def test_percent_rounds_the_unrounded_value_half_to_even():
