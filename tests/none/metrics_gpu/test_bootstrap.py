@@ -122,6 +122,11 @@ def test_trapezoid_and_best_f1_by_brute_force():
         assert found.auprc_trapezoid == pytest.approx(auc(recall, precision), abs=1e-12)
 
 
+def test_the_highest_of_equally_good_thresholds_is_named():
+    found = recognition(np.array([[3.0], [2], [1], [0]]), np.array([[1], [0], [0], [1]]), ["x"]).classes[0]
+    assert found.f1_best == pytest.approx(2 / 3) and found.f1_logit == 3
+
+
 def test_draws_are_repeatable_and_complete():
     draws = draw_patients(30, 200)
     assert draws.counts.shape == (200, 30) and (draws.counts.sum(axis=1) == 30).all()
@@ -131,7 +136,7 @@ def test_draws_are_repeatable_and_complete():
 
 
 def test_sums_with_unsorted_and_missing_patients():
-    draws = draw_patients(6, 300)
+    draws = draw_patients(6, 257)  # two blocks of 128 and one row
     rng = np.random.default_rng(0)
     for patient_of in (np.array([4, 1, 4, 0]), np.array([5, 2, 0, 3])):
         values = rng.random((4, 3))
@@ -142,7 +147,7 @@ def test_sums_with_unsorted_and_missing_patients():
         found = draws.sums(patient_of, values)
         np.testing.assert_allclose(found[1:], expected, rtol=1e-12)
         assert found[0].tolist() == [sum(column) for column in values.T.tolist()], "in the order of the items"
-    assert draws.sums(np.zeros(0, int), np.zeros((0, 2))).tolist() == [[0.0, 0.0]] * 301
+    assert draws.sums(np.zeros(0, int), np.zeros((0, 2))).tolist() == [[0.0, 0.0]] * 258
     assert (draws.weights[0] == 1).all() and np.array_equal(draws.weights[1:], draws.counts)
 
 

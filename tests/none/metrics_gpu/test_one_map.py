@@ -31,6 +31,7 @@ def cases():
     whole, padded, part = (0.0, 0.0, 1.0, 1.0), (-0.2, 0.0, 1.1, 1.0), (0.13, 0.5, 0.9, 0.77)
     grids = [rng.random(size, dtype=F) for size in ((14, 14), (7, 9), (1, 5), (64, 64))]
     grids += [rng.standard_normal((5, 5)).astype(F) * F(1e-3) - F(2), np.full((3, 3), F(0.25)), -rng.random((4, 4), F)]
+    grids.append(np.array([[-1, 0], [-2, -0.5]], F))  # the largest value is 0, by which nothing can be divided
     broken = rng.random((6, 6), dtype=F)
     broken[2, 3] = np.nan
     return [(grid, frame) for grid in [*grids, broken] for frame in (whole, padded, part, (2.0, 0.0, 3.0, 1.0))]
