@@ -17,6 +17,7 @@ import pytest
 from make_images import encode
 from xbench_fast.engines.errors import ImageAccessError, ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.cache.preparing import PreparedSet
 from xbench_fast.runtime.cache.store import PreparedStore, file_identity
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.images.decode import read_grey
@@ -377,3 +378,40 @@ def test_a_folder_in_place_of_an_image_is_missing(tmp_path: Path) -> None:
             store.load(0)
         with pytest.raises(FileNotFoundError):
             file_identity(cases[1].image / "below a file")
+
+
+def test_cases_of_one_image_share_its_slot(tmp_path: Path) -> None:
+    film = make_cases(tmp_path / "images")[0].image
+    cases = [Case(name, film, {}, {}, "all") for name in "ab"]
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        store.load(1)
+        assert store._files is not None and store._files.records["state"].tolist() == [1, 0]
+        np.testing.assert_array_equal(store.get(0), store.load(1)[0])
+
+
+def test_a_skipped_case_is_left_out_while_the_store_is_open(tmp_path: Path) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        store.skip(0, "the device failed")
+        with pytest.raises(ImageAccessError, match="the device failed"):
+            store.load(0)
+        assert not store.lacks(0, file_identity(cases[0].image))
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert store.load(0)[1:] == (40, 50)
+
+
+def test_stores_are_opened_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes that wait for each other's stores would wait for ever."""
+    cases, other = make_cases(tmp_path / "images"), Geometry("crop", 32, 36, "bicubic")
+    opened: list[str] = []
+    real = PreparedStore.open
+
+    def noting(root: Path, name: str, cases: list[Case], geometry: Geometry, **how: object) -> PreparedStore:
+        opened.append(geometry.key)
+        return real(root, name, cases, geometry, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PreparedStore, "open", noting)
+    for geometries in ([SQUASH, other], [other, SQUASH]):
+        with PreparedSet.open(tmp_path / "cache", "demo", cases, geometries):
+            assert opened == sorted([SQUASH.key, other.key])
+        opened.clear()

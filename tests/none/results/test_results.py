@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,11 @@ from synthetic import make_bundle, make_dataset, model, prompt_set, reference_sw
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.datasets.regions import Boxes
 from xbench_fast.runtime.evaluation.pairing import shared_findings
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.results.cell_key import cases_digest
 from xbench_fast.runtime.results.schema import result_schema
 
 
@@ -241,3 +245,24 @@ def test_rows_keep_the_spelling_of_the_dataset(world: World, bundle: Path, data:
     world.run([bundle], [data])
     assert world.table()["finding"].to_pylist()[:2] == ["mass", "Effusion"]
     assert same(world.table().drop_columns(["finding"]), expected.drop_columns(["finding"]))
+
+
+def test_a_cell_depends_on_all_that_is_said_of_a_case(tmp_path: Path) -> None:
+    case = Case("a", tmp_path / "a.png", {"Mass": 1}, {}, "all", "p")
+    others = [
+        replace(case, case_id="b"),
+        replace(case, patient_id=None),
+        replace(case, labels={"Mass": 0}),
+        replace(case, labels={"Mass": None}),
+        replace(case, regions={"Mass": Boxes(((0, 0, 1, 1),))}),
+        replace(case, image=tmp_path / "b.png"),
+    ]
+    found = [cases_digest([each], tmp_path) for each in (case, *others)]
+    (tmp_path / "a.png").write_bytes(b"film")
+    found.append(cases_digest([case], tmp_path))
+    assert len(set(found)) == len(found)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (moved / "a.png").write_bytes(b"film")
+    os.utime(moved / "a.png", (1, 1))
+    assert cases_digest([replace(case, image=moved / "a.png")], moved) == found[-1]
