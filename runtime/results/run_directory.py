@@ -12,7 +12,6 @@ from typing import IO, Any, Self
 
 from ...engines.errors import RunError
 from ..host.machine import code_version, describe_machine
-from .run_json import fault_in_run
 from .shards import is_shard_folder
 from .storage import CellFiles, stored_key, write_json
 
@@ -54,6 +53,8 @@ def read_run(path: Path) -> dict[str, Any]:
         raise RunError(f"{source} is damaged: it is no object; {_AGAIN}")
     if data.get("schema") != RUN_SCHEMA:
         raise RunError(f"{source} was written by another version; use a new --out directory.")
+    from .run_json import fault_in_run
+
     fault = fault_in_run(data)
     if fault is not None:
         raise RunError(f"{source} is damaged: {fault}; {_AGAIN}")

@@ -94,14 +94,28 @@ def test_the_run_that_is_changed_is_whole(run: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda data: data.pop("config"), "it has no 'config'"),
-        (lambda data: data.update(machine=[]), "'machine' of it is not an object"),
-        (lambda data: data["cells"].update(a=3), "the cell 'a' is no object"),
-        (lambda data: data["cells"]["kad--one"].pop("file"), "the cell 'kad--one' has no 'file'"),
-        (lambda data: data["cells"]["kad--one"].update(findings=[]), "'findings' of the cell 'kad--one'"),
-        (lambda data: data["cells"]["kad--one"].update(cases=True), "'cases' of the cell 'kad--one' is not a whole"),
-        (lambda data: data["cells"]["kad--one"].update(model="x"), "the cell 'kad--one' is of x on one"),
-        (lambda data: data["config"].update(bundles=[1]), "'bundles' of 'config' is no list of names"),
+        (lambda data: data.pop("config"), "Object missing required field `config`"),
+        (lambda data: data.update(machine=[]), "Expected `object`, got `array` - at `$.machine`"),
+        (lambda data: data["cells"].update(a=3), "the cell 'a': Expected `object`, got `int`"),
+        (
+            lambda data: data["cells"]["kad--one"].pop("file"),
+            "the cell 'kad--one': Object missing required field `file`",
+        ),
+        (
+            lambda data: data["cells"]["kad--one"].update(findings=[]),
+            "the cell 'kad--one': Expected `array` of length >= 1 - at `$.findings`",
+        ),
+        (
+            lambda data: data["cells"]["kad--one"].update(cases=True),
+            "the cell 'kad--one': Expected `int`, got `bool` - at `$.cases`",
+        ),
+        (lambda data: data["cells"]["kad--one"].update(model="x"), "the cell 'kad--one': it is of x on one"),
+        (lambda data: data["cells"]["kad--one"].update(title="\udc80", cases="\udc80"), "the cell 'kad--one': "),
+        (
+            lambda data: data["cells"]["kad--one"].update(findings=["a", "a"]),
+            "the cell 'kad--one': its `findings` name",
+        ),
+        (lambda data: data["config"].update(bundles=[1]), "Expected `str`, got `int` - at `$.config.bundles[0]`"),
     ],
 )
 def test_the_sentence_says_what_is_wrong(change: Any, words: str, run: Path, tmp_path: Path) -> None:
