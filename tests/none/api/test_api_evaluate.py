@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import xbench_fast as xb
+from rich.console import Console
 from synthetic import CLASSES, SIZE, make_bundle, make_dataset, model, prompt_set
 from xbench_fast.options import ReportOptions
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.evaluation.progress import NotebookProgress
+from xbench_fast.runtime.evaluation.progress import NotebookProgress, progress_for
 from xbench_fast.runtime.results.choices import Choices
 
 GEOMETRY = xb.Geometry("squash", SIZE, SIZE, "bilinear")
@@ -274,5 +275,6 @@ def test_progress_in_a_notebook_needs_no_widgets(
         advance(16)
         advance(4)
     assert capsys.readouterr().out == "a line\n"
+    assert isinstance(progress_for(Console(force_jupyter=True)), NotebookProgress)
     assert shown[0].startswith("student &amp; co on coco <progress value=0 max=20>")
     assert "16 of 20" in shown[1] and "20 of 20" in shown[2] and shown[-1] == ""
