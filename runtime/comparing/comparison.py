@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ class ModelChanges:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from run A to run B, both as told by their run.json: `a`, `b`.
+    """What changed from run A to run B, both as their run.json describes them: `a`, `b`.
 
     cells: those compared, in the runs' order. models: means over datasets, of models with more than one. alone:
     finished cells without a counterpart. stamps: what the numbers are worth.
@@ -58,11 +58,10 @@ def compare_runs(
     models: tuple[str, str] | None = None,
     datasets: Collection[str] = (),
     resampling: Resampling | None = None,
-    told: Callable[[str], None] = lambda line: None,
 ) -> Comparison:
     """Compares run A with run B, cell by cell, one pair of cells in memory at a time.
 
-    models: (of A, of B), to compare two models of other names; datasets: only these. told: hears of each cell begun.
+    models: (of A, of B), to compare two models of other names; datasets: only these.
     Raises RunError when nothing can be compared, protocols differ, or a result file cannot be read.
     """
     resampling = resampling or Resampling()
@@ -70,7 +69,6 @@ def compare_runs(
     choices = Choices(replicates=resampling.replicates, seed=resampling.seed)
     cells, weights = [], []
     for match in matches.pairs:
-        told(f"{match.models} on {match.dataset}")
         cells.append(cell_changes(align(a, b, match, choices), resampling))
         weights += _weights(a, b, match)
     if not any(cell.images for cell in cells):

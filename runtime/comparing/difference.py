@@ -69,11 +69,11 @@ def subtract(
 
 
 def tested(
-    value: float, reference: float, drawn: tuple[Float | None, Float | None], level: float, **told: Any
+    value: float, reference: float, drawn: tuple[Float | None, Float | None], level: float, **fields: Any
 ) -> Difference:
-    """value - reference with its interval and p, where replicates of both were drawn. told: the other fields."""
+    """value - reference, with interval and p where replicates of both were drawn. fields: others of `Difference`."""
     a, b = drawn
-    found = Difference(value=value, reference=reference, **told)
+    found = Difference(value=value, reference=reference, **fields)
     if a is None or b is None:
         return found
     paired = paired_difference(value, reference, a, b, level)

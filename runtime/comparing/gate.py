@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
 from ..tables.metrics import METRICS
 from .changes import COMPARED
 from .comparison import Comparison
@@ -88,9 +88,7 @@ def parse_condition(text: str) -> Condition:
         )
     name, sign, limit = found.groups()
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"; did you mean {near[0]}?" if near else ";"
-        raise ConfigError(f"'{text}': unknown name '{name}'{hint} known names: {', '.join(NAMES)}.")
+        raise ConfigError(f"'{text}': unknown name '{name}'; {did_you_mean(name, NAMES)}.")
     return Condition(name, sign, float(limit))
 
 

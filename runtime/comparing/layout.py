@@ -151,7 +151,7 @@ def _dice_texts(change: DiceChange) -> Iterator[str]:
 
 
 def _one_sided(comparison: Comparison) -> Table:
-    """Everything that only one run has, so that nothing is dropped in silence."""
+    """Everything that only one run has: each is listed."""
     rows = [
         (lone.model, lone.dataset, f"only {lone.run}", str(lone.rows), "the whole cell", lone.reason)
         for lone in comparison.alone

@@ -142,5 +142,5 @@ def _of_classes(results: Results, dataset: str, models: Sequence[str]) -> Iterat
         )
 
 
-def _named(found: Difference, **told: Any) -> ModelDifference:
-    return ModelDifference(**vars(found), **told)
+def _named(found: Difference, **fields: Any) -> ModelDifference:
+    return ModelDifference(**vars(found), **fields)

@@ -21,7 +21,7 @@ __all__ = ["Variant", "VariantDifference", "Variants", "side_by_side"]
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A cell under the name it has among its like."""
+    """A cell, and the name that tells it apart from the others."""
 
     label: str
     rows: CellRows

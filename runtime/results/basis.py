@@ -52,7 +52,7 @@ def find_bases(
             for index, name in enumerate(cell.findings)
             if (scored.class_of == index).any()
         }
-        # The label is in the key too: a cell that was told another one has no other images.
+        # The label is in the key too: a cell with another label of the same image has another key.
         labels = {
             name: _key((2 * image + cell.labels[:, index])[cell.labels[:, index] >= 0])
             for index, name in enumerate(cell.findings if cell.scored else ())

@@ -149,7 +149,7 @@ def _overlays(
     rows: Sequence[dict[str, Any]],
     datasets: Mapping[str, DatasetConfig],
 ) -> tuple[dict[str, bytes], list[str]]:
-    """PNG files of the chosen cases, whose rows are told their names, and why some are absent or lack the image."""
+    """PNG files of the chosen cases, and why some are absent or lack the image; their names are set in `rows`."""
     remarks: list[str] = []
     wanted: dict[str, set[str]] = {}
     for row in rows:

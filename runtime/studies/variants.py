@@ -13,7 +13,7 @@ __all__ = ["beside", "group_variants"]
 def group_variants(
     materials: Sequence[Material], key: Callable[[StudyCell], str]
 ) -> tuple[list[tuple[str, str, tuple[Variant, ...]]], list[str]]:
-    """Groups (key, dataset title, variants) of at least two cells, and a sentence for every cell without its like.
+    """Groups (key, dataset title, variants) of at least two cells, and a sentence for every cell without a second one.
 
     Baselines, which have neither prompts nor a resolution, belong to no group.
     """
@@ -35,7 +35,7 @@ def group_variants(
         if any(cell.ambiguous for _, cell in members):
             title += f" ({', '.join(dict.fromkeys(cell.dataset for _, cell in members))})"
         if len(members) < 2:
-            alone.append(f"{members[0][1].model} on {title} has nothing to stand beside it.")
+            alone.append(f"{members[0][1].model} on {title} has no second variant to compare with.")
             continue
         labelled = zip(_labels(members), members, strict=True)
         groups.append((name, title, tuple(Variant(label, cell.rows, cell.pairs) for label, (_, cell) in labelled)))

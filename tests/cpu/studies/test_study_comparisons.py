@@ -98,7 +98,7 @@ def test_prompts(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (row,) = [r for r in data["differences"] if (r["class"], r["measure"]) == (name, "dice_fixed")]
         assert row["difference"] == pytest.approx(mean(gaps)) and 0 < row["p"] <= row["p_holm"] <= 1
     assert any(row["measure"] == "auc" and row["n"] == 30 for row in data["differences"])
-    assert "nothing to stand beside it" in study(capsys, "prompts", run, code=1)
+    assert "no second variant to compare with" in study(capsys, "prompts", run, code=1)
     # One dataset under two names in one run is one dataset.
     assert "some variants have the same prompts" in study(capsys, "prompts", other, "--replicates", 50)
     data = answer(other, "prompts")

@@ -60,7 +60,7 @@ def test_any_other_text_is_refused_in_a_sentence(text: str) -> None:
     try:
         parse_condition(text)
     except ConfigError as error:
-        assert "known names: flipped_hits" in str(error)
+        assert "flipped_hits, lost_hits" in str(error)
     else:
         pytest.fail(f"{text!r} is no condition")
 
@@ -68,7 +68,7 @@ def test_any_other_text_is_refused_in_a_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("flipped_hit > 0", "did you mean flipped_hits"),
+        ("flipped_hit > 0", "did you mean 'flipped_hits'"),
         ("flipped_hits > many", "is no condition"),
         ("flipped_hits = 0", "is no condition"),
         ("flipped_hits > 0 or auc_drop > 1", "is no condition"),
