@@ -24,7 +24,7 @@ from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.evaluation.scoring import ResultRow, rows_table
 from xbench_fast.runtime.reporting.report import Report, draw_report, report_tables, write_report
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.numbers.compute import make_results
+from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.schema import result_schema
 from xbench_fast.runtime.results.storage import KEY_FIELD

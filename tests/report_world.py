@@ -19,7 +19,7 @@ from xbench_fast.runtime.reporting.gallery.model import Gallery
 from xbench_fast.runtime.reporting.page import PageContent, write_page
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.numbers.compute import make_results
+from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.tables.table import Cell, Column, Table
 
 MODELS = ("whole-32", "crop-32", "padded-32")

@@ -12,8 +12,7 @@ from ...engines.errors import MissingExtraError, RunError, XBenchError
 from ..comparing.model_differences import Differences, find_differences
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun, load_run
-from ..results.numbers.compute import make_results
-from ..results.numbers.run_numbers import Results
+from ..results.numbers.run_numbers import Results, make_results
 from ..results.storage import write_bytes, write_json
 from ..tables.latex import to_latex
 from ..tables.markdown import to_markdown

@@ -13,7 +13,7 @@ from ...metrics_gpu.grounding.scores import GroundingScores
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ..host.config import DatasetConfig
-from ..reporting.gallery.build import collect_pictures
+from ..reporting.gallery.pictures import collect_pictures
 from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .kept_maps import kept_maps

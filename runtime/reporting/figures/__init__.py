@@ -5,14 +5,27 @@ style, labels colours and marks; names beside points
 points        results -> the numbers that are drawn
 recognition   figure 2: AUC per model and dataset
 correlation   figure 3: AUC against pointing
-delta_dice    figure 4: what a threshold of 0.5 costs
-curves        figure 4, continued: Dice over thresholds
-draw          all of them
+thresholds    figure 4: what a threshold of 0.5 costs, and Dice over thresholds
 """
 
 from __future__ import annotations
 
-from .draw import all_figures
+from ...results.numbers.run_numbers import Results
+from .correlation import correlation_figure
 from .figure import Figure
+from .recognition import recognition_figure
+from .thresholds import curves_figure, delta_figure
 
 __all__ = ["Figure", "all_figures"]
+
+
+def all_figures(results: Results) -> list[Figure]:
+    """Figures 2 to 4, without those for which no number exists. Raises MissingExtraError without matplotlib."""
+    figures = [
+        recognition_figure(results),
+        correlation_figure(results, "model"),
+        correlation_figure(results, "cell") if len(results.datasets) > 1 else None,
+        delta_figure(results),
+        curves_figure(results),
+    ]
+    return [figure for figure in figures if figure is not None]

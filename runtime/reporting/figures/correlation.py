@@ -13,7 +13,7 @@ from ....metrics_gpu.statistics.correlation import Correlation, correlation, rep
 from ...results.numbers.run_numbers import Results
 from .figure import Figure, drawing_style, finish
 from .labels import name_points
-from .points import Point, conditions, mean_auc, mean_pointing, one_auc, one_pointing
+from .points import Point, conditions, point_of
 from .style import GREY, looks, worth, write_stamps
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def correlation_figure(results: Results, per: Per = "model") -> Figure | None:
 def spots(results: Results, per: Per) -> list[Spot]:
     """Models, or cells, that have both an AUC and a pointing score."""
     if per == "model":
-        all_spots = [Spot(m, "", mean_auc(results, m), mean_pointing(results, m)) for m in results.models]
+        all_spots = [Spot(m, "", point_of(results, m, "auc"), point_of(results, m, "pointing")) for m in results.models]
     else:
         all_spots = [
-            Spot(m, d, one_auc(results, m, d), one_pointing(results, m, d))
+            Spot(m, d, point_of(results, m, "auc", d), point_of(results, m, "pointing", d))
             for m in results.models
             for d in results.datasets
         ]

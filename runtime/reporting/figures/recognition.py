@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...results.numbers.run_numbers import Results
 from .figure import Figure, drawing_style, finish
-from .points import Point, conditions, mean_auc, one_auc
+from .points import Point, conditions, point_of
 from .style import DARK, GREY, PALE, Look, looks, worth, write_stamps
 
 if TYPE_CHECKING:
@@ -55,17 +55,18 @@ def draw_recognition(results: Results) -> Drawing:
 
 def _rows(results: Results) -> list[tuple[str, Point]]:
     """Models with an AUC anywhere, best mean first."""
-    means = [(model, mean_auc(results, model)) for model in results.models]
+    means = [(model, point_of(results, model, "auc")) for model in results.models]
     known = [(model, point) for model, point in means if point.value is not None]
     return sorted(known, key=lambda item: -(item[1].value or 0.0))
 
 
 def _panels(results: Results, models: Sequence[str]) -> list[tuple[str, list[Point]]]:
     panels = [
-        (results.title(dataset), [one_auc(results, model, dataset) for model in models]) for dataset in results.datasets
+        (results.title(dataset), [point_of(results, model, "auc", dataset) for model in models])
+        for dataset in results.datasets
     ]
     if len(panels) > 1:
-        panels.append((_MEAN, [mean_auc(results, model) for model in models]))
+        panels.append((_MEAN, [point_of(results, model, "auc") for model in models]))
     return panels
 
 
@@ -109,11 +110,13 @@ def _caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
         "values; models in the order of their means. 50 is chance."
     ]
     if any(
-        point.low is not None for model in models for point in (one_auc(results, model, d) for d in results.datasets)
+        point.low is not None
+        for model in models
+        for point in (point_of(results, model, "auc", d) for d in results.datasets)
     ):
         said.append("Lines: 95 % bootstrap intervals over patients.")
     for model, mean in rows:
-        cells = [f"{results.title(d)} {one_auc(results, model, d).text}" for d in results.datasets]
+        cells = [f"{results.title(d)} {point_of(results, model, 'auc', d).text}" for d in results.datasets]
         tail = f"; mean of {mean.datasets} datasets {mean.text}" if len(results.datasets) > 1 else ""
         said.append(f"{model}: {', '.join(cells)}{tail}.")
     without = [model for model in results.models if model not in models]

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ....engines.errors import XBenchError
+from ....metrics_gpu.sweep.masks import unpack_masks
+from ...datasets.runlengths import encode_runs
 from ...host.config import DatasetConfig
 from ...results.load import StoredRun
-from ...results.loaded_dataset import LoadedDataset, load_dataset
+from ...results.maps import load_maps
 from ...results.numbers.run_numbers import Results
-from .candidates import ModelPairs, model_pairs, pair_scores
-from .choice import MOST, choose, in_rounds
-from .model import Gallery, GalleryCase, Overlay
-from .overlays import chosen_overlays
-from .payload import overlay_size, picture_size, truth_size
-from .pictures import read_pictures, stored_dataset
+from ...results.schema import GRID
+from .choice import MOST, ModelPairs, choose, in_rounds, model_pairs, pair_scores
+from .model import Gallery, GalleryCase, Overlay, overlay_size, picture_size, truth_size
+from .pictures import collect_pictures
 
-__all__ = ["BUDGET", "collect_pictures", "make_gallery"]
+__all__ = ["BUDGET", "make_gallery", "run_lengths"]
 
 BUDGET = 20_000_000
 """Characters the gallery may take in the page, of the 30 MB that a page may have."""
@@ -46,7 +48,10 @@ def make_gallery(
     cases, overlays, reasons = _collect(run, pairs, picked)
     if not overlays:
         return None, reasons[0] if reasons else "The run has no finished model with a region to show."
-    pictures, notes = _pictures(run, cases, datasets or {})
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for case in cases:
+        wanted[case.dataset].add(case.case_id)
+    pictures, notes = collect_pictures(run, wanted, datasets or {})
     kept = _within(cases, overlays, pictures, budget)
     models = tuple(name for name in results.models if any(overlay.model == name for overlay in overlays))
     titles = {name: results.title(name) for name in dict.fromkeys(case.dataset for case in kept)}
@@ -109,7 +114,7 @@ def _collect(
     for dataset, chosen in numbers.items():
         for item in pairs[dataset]:
             try:
-                found = list(chosen_overlays(run, item, chosen))
+                found = list(_chosen_overlays(run, item, chosen))
             except XBenchError as error:
                 reasons.append(str(error))
                 continue
@@ -119,55 +124,6 @@ def _collect(
         for number, (dataset, finding, case_id, why) in enumerate(picked)
     ]
     return cases, overlays, reasons
-
-
-def _pictures(
-    run: StoredRun, cases: Sequence[GalleryCase], datasets: Mapping[str, DatasetConfig]
-) -> tuple[dict[tuple[str, str], bytes], list[str]]:
-    """(dataset, case_id) -> picture, and a sentence for every dataset that lacks some."""
-    wanted: dict[str, set[str]] = defaultdict(set)
-    for case in cases:
-        wanted[case.dataset].add(case.case_id)
-    return collect_pictures(run, wanted, datasets)
-
-
-def collect_pictures(
-    run: StoredRun, wanted: Mapping[str, Collection[str]], datasets: Mapping[str, DatasetConfig]
-) -> tuple[dict[tuple[str, str], bytes], list[str]]:
-    """As `read_pictures`, of several datasets: (dataset, case_id) -> picture, and a sentence for each that lacks some.
-
-    wanted: dataset -> its case ids. datasets: where datasets are now, before what the run's configuration says.
-    """
-    config = run.data["config"]
-    cache = Path(config["cache"]) if config.get("cache") else None
-    pictures: dict[tuple[str, str], bytes] = {}
-    notes: list[str] = []
-    for dataset, ids in wanted.items():
-        try:
-            loaded = load_dataset(datasets.get(dataset) or stored_dataset(config, dataset))
-            found = read_pictures(loaded, ids, cache)
-        except XBenchError as error:
-            notes.append(f"{dataset}: the pictures are not at hand. {error}")
-            continue
-        pictures |= {(dataset, case_id): picture for case_id, picture in found.items()}
-        if len(found) < len(ids):
-            notes.append(f"{dataset}: {len(ids) - len(found)} of {len(ids)} pictures can no longer be read.")
-        if _changed(run, loaded):
-            notes.append(
-                f"{dataset}: its files, or the code that reads them, changed after the evaluation; "
-                "pictures are as they are now, regions and numbers as they were."
-            )
-    return pictures, notes
-
-
-def _changed(run: StoredRun, loaded: LoadedDataset) -> bool:
-    """Whether the dataset's digest is not the one that results of this run were computed with."""
-    for entry in run.data["cells"].values():
-        ingredients = entry.get("ingredients", {})
-        if entry["dataset"] == loaded.name and entry.get("state") == "done" and "dataset" in ingredients:
-            same_cases = replace(loaded, limit=ingredients.get("limit"))
-            return bool(ingredients["dataset"] != [loaded.name, same_cases.digest])
-    return False
 
 
 def _within(
@@ -202,3 +158,41 @@ def _numbered(
             numbers.setdefault(key, len(numbers))
     numbered = [replace(case, image=numbers.get((case.dataset, case.case_id))) for case in cases]
     return tuple(pictures[key] for key in numbers), numbered
+
+
+def _chosen_overlays(
+    run: StoredRun, pairs: ModelPairs, chosen: Mapping[tuple[str, str], int]
+) -> Iterator[tuple[Overlay, tuple[int, ...]]]:
+    """The overlays of one model on one dataset and their regions as run lengths; chosen: (case_id,
+    finding) -> number of its case.
+
+    Raises RunError when the result file cannot be read.
+    """
+    rows = load_maps(run, pairs.model, pairs.dataset)
+    if rows.saliency is None:
+        return
+    counts = pairs.counts
+    for place, key in enumerate(zip(rows.case_id, rows.finding, strict=True)):
+        index = pairs.index.get(key)
+        if key not in chosen or index is None:
+            continue
+        y0, x0, y1, x1 = rows.frames[place].tolist()
+        overlay = Overlay(
+            model=pairs.model,
+            case=chosen[key],
+            protocol=pairs.protocol.name,
+            saliency=rows.saliency[place].copy(),
+            frame=(y0, x0, y1, x1),
+            area=counts.area[index].copy(),
+            overlap=counts.overlap[index].copy(),
+            best=pairs.best[key[1]],
+            argmax=int(counts.argmax[index]),
+            hit=bool(pairs.hits[index]),
+            degenerate=bool(counts.degenerate[index]),
+        )
+        yield overlay, run_lengths(unpack_masks(rows.masks[place : place + 1], GRID)[0])
+
+
+def run_lengths(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Row-major run lengths of a mask [H, W], 0 and 1 in turn, starting with 0."""
+    return tuple(encode_runs(mask.T).tolist())

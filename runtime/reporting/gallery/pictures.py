@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,57 @@ from ...datasets.registry import DATASETS
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
 from ...images.decode import decode_ahead
-from ...results.loaded_dataset import LoadedDataset
+from ...results.load import StoredRun
+from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.schema import GRID
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = ["read_pictures", "stored_dataset"]
+__all__ = ["collect_pictures", "read_pictures", "stored_dataset"]
 
 Pixels = NDArray[np.uint8]
 _WHOLE_FRAME = Geometry("squash", GRID, GRID, "bicubic")
 _QUALITY = 80  # about 8 kB for a radiograph
+
+
+def collect_pictures(
+    run: StoredRun, wanted: Mapping[str, Collection[str]], datasets: Mapping[str, DatasetConfig]
+) -> tuple[dict[tuple[str, str], bytes], list[str]]:
+    """As `read_pictures`, of several datasets: (dataset, case_id) -> picture, and a sentence for each that lacks some.
+
+    wanted: dataset -> its case ids. datasets: where datasets are now, before what the run's configuration says.
+    """
+    config = run.data["config"]
+    cache = Path(config["cache"]) if config.get("cache") else None
+    pictures: dict[tuple[str, str], bytes] = {}
+    notes: list[str] = []
+    for dataset, ids in wanted.items():
+        try:
+            loaded = load_dataset(datasets.get(dataset) or stored_dataset(config, dataset))
+            found = read_pictures(loaded, ids, cache)
+        except XBenchError as error:
+            notes.append(f"{dataset}: the pictures are not at hand. {error}")
+            continue
+        pictures |= {(dataset, case_id): picture for case_id, picture in found.items()}
+        if len(found) < len(ids):
+            notes.append(f"{dataset}: {len(ids) - len(found)} of {len(ids)} pictures can no longer be read.")
+        if _changed(run, loaded):
+            notes.append(
+                f"{dataset}: its files, or the code that reads them, changed after the evaluation; "
+                "pictures are as they are now, regions and numbers as they were."
+            )
+    return pictures, notes
+
+
+def _changed(run: StoredRun, loaded: LoadedDataset) -> bool:
+    """Whether the dataset's digest is not the one that results of this run were computed with."""
+    for entry in run.data["cells"].values():
+        ingredients = entry.get("ingredients", {})
+        if entry["dataset"] == loaded.name and entry.get("state") == "done" and "dataset" in ingredients:
+            same_cases = replace(loaded, limit=ingredients.get("limit"))
+            return bool(ingredients["dataset"] != [loaded.name, same_cases.digest])
+    return False
 
 
 def stored_dataset(config: Mapping[str, Any], name: str) -> DatasetConfig:

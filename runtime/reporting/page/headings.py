@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...tables.table import Cell, Item, Table, cell_of, plain
 
-__all__ = ["WIDEST", "Entry", "Grid", "Group", "Head", "Row", "TableView", "sort_key", "table_view"]
+__all__ = ["WIDEST", "Grid", "Group", "Head", "Row", "TableView", "sort_key", "table_view"]
 
 WIDEST = 12
 """Columns of a table on paper; wider ones are broken into parts."""
@@ -36,29 +36,21 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A cell; sort: its number, None for a text."""
-
-    cell: Cell
-    sort: float | None
-    number: bool
-
-
-@dataclass(frozen=True)
 class Row:
     """A row; a pinned one stays on top when the table is sorted."""
 
-    entries: tuple[Entry, ...]
+    cells: tuple[Cell, ...]
     pinned: bool
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A drawn table; `heads` are the headings of the last row of headings."""
+    """A drawn table; `heads` are the headings of the last row of headings, `kinds` those of all columns."""
 
     title: str
     groups: tuple[Group, ...]
     heads: tuple[Head, ...]
+    kinds: tuple[str, ...]
     rows: tuple[Row, ...]
 
 
@@ -93,22 +85,15 @@ def _grid(table: Table, columns: Sequence[int], models: Sequence[str]) -> Grid:
     groups = tuple(_groups(table, columns, heads)) if table.groups else ()
     pinned = _pinned(table, models)
     rows = tuple(
-        Row(tuple(_entry(row[index], head.kind) for index, head in zip(columns, heads, strict=True)), number < pinned)
-        for number, row in enumerate(table.rows)
+        Row(tuple(cell_of(row[index]) for index in columns), number < pinned) for number, row in enumerate(table.rows)
     )
     lower = tuple(head for head, index in zip(heads, columns, strict=True) if not groups or table.columns[index].group)
-    return Grid(table.title, groups, lower, rows)
+    return Grid(table.title, groups, lower, tuple(kinds), rows)
 
 
 def _head(table: Table, index: int, place: int, kind: str) -> Head:
     column = table.columns[index]
     return Head(place, column.title, f"{column.group} {column.title}".strip(), kind if place else "text")
-
-
-def _entry(item: Item, kind: str) -> Entry:
-    cell = cell_of(item)
-    number = kind == "number"
-    return Entry(cell, sort_key(cell.text) if number else None, number)
 
 
 def _groups(table: Table, columns: Sequence[int], heads: Sequence[Head]) -> Iterator[Group]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ....engines.errors import MissingExtraError
 from ...results.storage import write_bytes
 from ...viewing.assets import content_policy, one_script, shared_asset
-from ..gallery.payload import gallery_payload
-from .headings import TableView, table_view
+from ..gallery.model import gallery_payload
+from .headings import TableView, sort_key, table_view
 
 if TYPE_CHECKING:
     from ...tables.table import Table
@@ -97,6 +97,7 @@ def page_text(content: PageContent) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined
     )
+    environment.filters["sort_key"] = sort_key
     environment.tests["hash_like"] = lambda text: _HASH.fullmatch(text) is not None
     script = one_script(
         [*(shared_asset(f"{name}.js") for name in _SHARED), *(_asset(f"{name}.js") for name in _SCRIPTS)]

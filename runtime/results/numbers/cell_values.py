@@ -22,8 +22,7 @@ from ....metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
-from .fields import FIELDS, GROUNDING, Number
-from .spread import Spread, spread_of
+from .fields import FIELDS, GROUNDING, Number, Spread, spread_of
 
 if TYPE_CHECKING:
     from ..patients import Patients

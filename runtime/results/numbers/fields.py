@@ -1,14 +1,19 @@
-"""What a number of a report is, and where the cell keeps it."""
+"""What a number of a report is, where a cell keeps it, and its bootstrap replicates and intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ....metrics_gpu.statistics.bootstrap import Interval
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["FIELDS", "GROUNDING", "RECOGNITION", "Number"]
+from ....metrics_gpu.grounding.scores import Grounding
+from ....metrics_gpu.recognition.scores import Recognition
+from ....metrics_gpu.statistics.bootstrap import Interval, Replicates, percentile_intervals
+
+__all__ = ["FIELDS", "GROUNDING", "RECOGNITION", "Number", "Spread", "spread_of"]
 
 
 @dataclass(frozen=True)
@@ -47,3 +52,46 @@ FIELDS: Final[Mapping[str, tuple[str, str]]] = {
 
 GROUNDING: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("grounding", "cross_fitted"))
 RECOGNITION: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("recognition", "pair"))
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Replicates by source (`grounding`, `cross_fitted`, `recognition`, `pair`) and percentile intervals.
+
+    Best thresholds are chosen anew in each replicate, those of `cross_fitted` on the other half of the drawn patients.
+    """
+
+    replicates: Mapping[str, Replicates]
+    intervals: Mapping[tuple[str, str, str], Interval | None]
+
+    def interval(self, source: str, field: str, name: str) -> Interval | None:
+        """Interval of a field for a class, `macro` or `micro`; None where no replicate defines it."""
+        return self.intervals.get((source, field, name))
+
+    def drawn(self, source: str, field: str, name: str) -> NDArray[np.float64] | None:
+        """float64 [B]: replicates of a field for a class, `macro` or `micro`; None where there are none."""
+        found = self.replicates.get(source)
+        if found is None or (name not in ("macro", "micro") and name not in found.names):
+            return None
+        if field not in {"macro": found.macro, "micro": found.micro}.get(name, found.classes):
+            return None
+        return found.of(field, name)
+
+
+def spread_of(numbers: Mapping[str, Grounding | Recognition]) -> Spread:
+    """Replicates of the numbers of a cell by source, of those that rest on any pair or image."""
+    replicates = {
+        source: found.drawn for source, found in numbers.items() if found.drawn and any(one.n for one in found.classes)
+    }
+    return Spread(replicates, dict(_intervals(replicates)))
+
+
+def _intervals(replicates: Mapping[str, Replicates]) -> Iterator[tuple[tuple[str, str, str], Interval | None]]:
+    for source, found in replicates.items():
+        for field, values in found.classes.items():
+            for name, interval in zip(found.names, percentile_intervals(values), strict=True):
+                yield (source, field, name), interval
+        for whole, fields in (("macro", found.macro), ("micro", found.micro)):
+            columns = np.column_stack(list(fields.values())) if fields else np.zeros((0, 0))
+            for field, interval in zip(fields, percentile_intervals(columns), strict=True):
+                yield (source, field, whole), interval

@@ -18,14 +18,12 @@ from xbench_fast.engines.errors import MissingExtraError
 from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
 from xbench_fast.runtime.reporting.figures.correlation import correlation_figure, draw_correlation
-from xbench_fast.runtime.reporting.figures.curves import draw_curves
-from xbench_fast.runtime.reporting.figures.delta_dice import delta_figure, draw_delta
 from xbench_fast.runtime.reporting.figures.figure import drawing_style
 from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
+from xbench_fast.runtime.reporting.figures.thresholds import delta_figure, draw_curves, draw_delta
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.numbers.compute import make_results
-from xbench_fast.runtime.results.numbers.run_numbers import Results
+from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 mpl = pytest.importorskip("matplotlib")

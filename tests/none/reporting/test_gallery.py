@@ -21,14 +21,12 @@ from xbench_fast.metrics_gpu import Sweeping
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.gallery import pictures
-from xbench_fast.runtime.reporting.gallery.build import make_gallery
+from xbench_fast.runtime.reporting.gallery.build import make_gallery, run_lengths
 from xbench_fast.runtime.reporting.gallery.choice import PairScore, choose, in_rounds
-from xbench_fast.runtime.reporting.gallery.model import Gallery
-from xbench_fast.runtime.reporting.gallery.overlays import run_lengths
-from xbench_fast.runtime.reporting.gallery.payload import gallery_payload
+from xbench_fast.runtime.reporting.gallery.model import Gallery, gallery_payload
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.numbers.compute import make_results
+from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.storage import write_json
 
 QUICK = Choices(replicates=0)

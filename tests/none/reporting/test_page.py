@@ -175,7 +175,7 @@ def test_rows_above_the_models_stay_on_top() -> None:
     view = table_view(Table("t", (Column("model"), Column("Mean"), Column("Mass")), rows), 3, ("kad", "clip"))
     assert [row.pinned for row in view.whole.rows] == [True, True, False, False]
     assert [head.kind for head in view.whole.heads] == ["text", "number", "number"] and view.id == "table-3"
-    assert [row.entries[2].sort for row in view.whole.rows] == [30, 9, None, 1]
+    assert [sort_key(row.cells[2].text) for row in view.whole.rows] == [30, 9, None, 1]
     other = table_view(Table("t", (Column("dataset"), Column("n")), (("a", "1"),)), 1, ("kad",))
     assert not other.whole.rows[0].pinned and other.parts == ()
 
@@ -185,12 +185,12 @@ def test_a_wide_table_breaks_at_its_groups() -> None:
     row = tuple(str(n) for n in range(len(columns)))
     view = table_view(Table("t", tuple(columns), (row,)), 1, ())
     assert len(view.whole.heads) == 40 and [group.span for group in view.whole.groups] == [1] + [5] * 8
-    assert all(len(part.rows[0].entries) <= WIDEST for part in view.parts)
-    assert [part.rows[0].entries[0].cell.text for part in view.parts] == ["0"] * len(view.parts)
-    shown = [entry.cell.text for part in view.parts for entry in part.rows[0].entries[1:]]
+    assert all(len(part.rows[0].cells) <= WIDEST for part in view.parts)
+    assert [part.rows[0].cells[0].text for part in view.parts] == ["0"] * len(view.parts)
+    shown = [cell.text for part in view.parts for cell in part.rows[0].cells[1:]]
     assert shown == list(row[1:])
     for part in view.parts:
-        assert sum(group.span for group in part.groups) == len(part.rows[0].entries)
+        assert sum(group.span for group in part.groups) == len(part.rows[0].cells)
 
 
 def test_a_wide_table_without_groups_breaks_between_columns() -> None:

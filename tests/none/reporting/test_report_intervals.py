@@ -23,9 +23,8 @@ from xbench_fast.metrics_gpu import (
 from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.numbers.compute import make_results
 from xbench_fast.runtime.results.numbers.fields import FIELDS
-from xbench_fast.runtime.results.numbers.run_numbers import Results
+from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.table import Cell
 

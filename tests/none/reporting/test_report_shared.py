@@ -19,8 +19,7 @@ from xbench_fast.runtime.comparing.overlaps import Overlaps
 from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.numbers.compute import make_results
-from xbench_fast.runtime.results.numbers.run_numbers import Results
+from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.table import Cell, cell_of
 

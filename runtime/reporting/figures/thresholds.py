@@ -1,0 +1,273 @@
+"""Figure 4: what a threshold of 0.5 costs, as bars of delta Dice and as mean Dice over all thresholds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....metrics_gpu.sweep.thresholds import LEVELS, level
+from ...results.numbers.cell_values import CellValues
+from ...results.numbers.run_numbers import Results
+from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
+from ..notes import in_sample, never_negative, search_of
+from ..paper import paper
+from .figure import Figure, drawing_style, finish
+from .points import Point, conditions, point_of
+from .style import DARK, GREY, PALE, Look, looks, worth, write_stamps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+__all__ = ["curves_figure", "delta_figure", "dice_curve", "draw_curves", "draw_delta"]
+
+_DELTA, _CURVES = "figure-4-delta-dice", "figure-4-threshold-curves"
+_DELTA_TITLE = "Figure 4: delta Dice, what a threshold of 0.5 costs"
+_CURVES_TITLE = "Figure 4, continued: Dice over thresholds"
+_BAR, _PAPER = "#7fb2d6", "#000000"
+_FIXED = 50
+_TAU = np.arange(LEVELS) / 100
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean Dice of a model in percent at thresholds 0, 0.01 .. 1; `best` is the mean of best values of each class.
+
+    fixed: whether threshold 0.5 means something in the protocol. first: level at which the search begins.
+    """
+
+    dice: tuple[float, ...]
+    best: float
+    datasets: int
+    fixed: bool
+    first: int = 0
+
+    @property
+    def top(self) -> int:
+        """Level of the curve's own maximum from `first` on, the smallest of equal ones."""
+        return self.first + int(np.argmax(self.dice[self.first :]))
+
+
+def delta_figure(results: Results) -> Figure | None:
+    """Bars of delta Dice with intervals, largest first, the paper's values as diamonds; None without any region."""
+    rows = _delta_rows(results)
+    if not rows:
+        return None
+    with drawing_style(_DELTA):
+        return finish(draw_delta(results), _DELTA, _DELTA_TITLE, _delta_caption(results, rows))
+
+
+def draw_delta(results: Results) -> Drawing:
+    """The drawing: a bar a model."""
+    from matplotlib.figure import Figure as Drawing
+
+    rows = _delta_rows(results)
+    paper = _paper(results, rows)
+    drawing = Drawing(figsize=(5.4, 0.8 + 0.25 * len(rows) + (0.2 if paper else 0)), layout="constrained")
+    axes = drawing.add_subplot()
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.axvline(0, color=DARK, linewidth=0.8)
+    places = range(len(rows))
+    axes.set_yticks(places, [model for model, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    values = [point.value or 0.0 for _, point in rows]
+    axes.barh(places, values, height=0.56, color=_BAR, edgecolor=DARK, linewidth=0.5, label="this run")
+    reach = []
+    for place, (model, point) in zip(places, rows, strict=True):
+        ends = [point.value or 0.0]
+        if point.low is not None and point.high is not None:
+            axes.plot([point.low, point.high], [place, place], color=DARK, linewidth=1.2, solid_capstyle="butt")
+            ends.append(point.high)
+        if model in paper:
+            label = "paper" if model == next(iter(paper)) else "_paper"  # one line in the legend
+            axes.plot(paper[model], place, "D", markersize=5.5, markerfacecolor="white", markeredgecolor=_PAPER,
+                      markeredgewidth=1.1, zorder=4, label=label)  # fmt: skip
+            ends.append(paper[model])
+        axes.text(1.03, place, f"{point.value:.2f}", transform=axes.get_yaxis_transform(), va="center", fontsize=7.5)
+        if model in paper:
+            axes.text(1.14, place, f"paper {paper[model]:.1f}", transform=axes.get_yaxis_transform(), va="center",
+                      fontsize=7, color=GREY)  # fmt: skip
+        reach.append(max(ends))
+    axes.set_xlim(1.1 * min(0.0, *(end for _, p in rows for end in (p.value, p.low) if end is not None)),
+                  1.03 * max([*reach, 1.0]))  # fmt: skip
+    axes.set_xlabel("Dice at the best threshold minus Dice at 0.5, percentage points")
+    if paper:
+        drawing.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=7.5)
+    write_stamps(drawing, worth(cell for cell in results.finished if cell.n))
+    return drawing
+
+
+def _delta_rows(results: Results) -> list[tuple[str, Point]]:
+    """Models with a region anywhere, largest first."""
+    found = [(model, point_of(results, model, "delta_dice")) for model in results.models]
+    known = [(model, point) for model, point in found if point.value is not None]
+    return sorted(known, key=lambda item: -(item[1].value or 0.0))
+
+
+def _paper(results: Results, rows: Sequence[tuple[str, Point]]) -> Mapping[str, float]:
+    """The paper's value of each model that is run here with its published weights."""
+    values = {model: _paper_delta(results, model) for model, _ in rows}
+    return {model: value for model, value in values.items() if value is not None}
+
+
+def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
+    paper = _paper(results, rows)
+    cells = [cell for cell in results.finished if cell.n]
+    never = ", so never below 0" if never_negative(results, cells) else ""
+    kind = f"{IN_SAMPLE}{never}" if in_sample(cells) else CROSS_FITTED
+    said = [
+        "Delta Dice in percentage points: Dice at the best threshold minus Dice at 0.5, mean over findings, then over "
+        f"datasets. Best threshold: {search_of(cells)} ({kind})."
+    ]
+    if any(point.low is not None for _, point in rows):
+        said.append("Dark lines: 95 % bootstrap intervals over patients.")
+    for model, point in rows:
+        many = f", {point.datasets} of {len(results.datasets)} datasets" if len(results.datasets) > 1 else ""
+        printed = f", paper {paper[model]:.1f}" if model in paper else ""
+        said.append(f"{model}: {point.text}{many}{printed}.")
+    if paper:
+        said.append("Diamonds: the paper's values, which do not say over which datasets they were taken.")
+    without = [model for model in results.models if model not in dict(rows)]
+    if without:
+        said.append(f"Without a result and not drawn: {', '.join(without)}.")
+    said += conditions(results, cells)
+    return " ".join(said)
+
+
+def curves_figure(results: Results) -> Figure | None:
+    """One panel a model, the others' curves behind it in grey; None without any region."""
+    curves = _curves(results)
+    if not curves:
+        return None
+    with drawing_style(_CURVES):
+        return finish(draw_curves(results), _CURVES, _CURVES_TITLE, _curves_caption(results, curves))
+
+
+def draw_curves(results: Results) -> Drawing:
+    """The drawing; the model's own line of a panel is labelled with its name."""
+    from matplotlib.figure import Figure as Drawing
+
+    curves = _curves(results)
+    columns = min(4, len(curves))
+    lines = math.ceil(len(curves) / columns)
+    blank = lines * columns - len(curves)
+    width = 7.2 if columns > 2 else 1.2 + 2.6 * columns
+    drawing = Drawing(figsize=(width, (0.5 if blank else 0.75) + 1.5 * lines), layout="constrained")
+    axes = drawing.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    look, scale = looks(results.models), _scale([cell for cell in results.finished if cell.n])
+    top = max(max(curve.best, *curve.dice) for curve in curves.values())
+    for place in range(lines * columns):
+        panel = axes[place // columns][place % columns]
+        if place < len(curves):
+            _panel(panel, list(curves)[place], curves, look, scale)
+            panel.set_ylim(0, 1.12 * top)
+        else:
+            panel.axis("off")
+        if place + columns >= len(curves) > place:
+            panel.xaxis.set_tick_params(labelbottom=True)
+            panel.set_xlabel("threshold")
+    if blank:
+        axes[-1][-1].legend(
+            handles=_handles(scale, len(curves)), loc="center", frameon=False, fontsize=7.5, labelspacing=0.8
+        )
+    else:
+        drawing.legend(
+            handles=_handles(scale, len(curves)),
+            loc="outside lower center",
+            ncols=min(columns, 2) * 2,
+            frameon=False,
+            fontsize=7,
+        )
+    drawing.supylabel("Dice (%)", fontsize=8)
+    write_stamps(drawing, worth(cell for cell in results.finished if cell.n))
+    return drawing
+
+
+def _scale(cells: Sequence[CellValues]) -> float:
+    """What threshold 1 is in the protocol's own unit; 1 where protocols are mixed."""
+    scales = {cell.tau_scale for cell in cells}
+    return scales.pop() if len(scales) == 1 else 1.0
+
+
+def _curves(results: Results) -> dict[str, Curve]:
+    found = {model: dice_curve(results, model) for model in results.models}
+    return {model: curve for model, curve in found.items() if curve is not None}
+
+
+def _panel(axes: Axes, model: str, curves: Mapping[str, Curve], look: Mapping[str, Look], scale: float) -> None:
+    curve, colour = curves[model], look[model].colour
+    axes.set_title(model)
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.5, 1], [f"{scale * tick:g}" for tick in (0, 0.5, 1)])
+    axes.grid()
+    for other, behind in curves.items():
+        if other != model:
+            axes.plot(_TAU, behind.dice, color=PALE, linewidth=0.8, zorder=1)
+    axes.axhline(curve.best, color=DARK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=2)
+    axes.plot(_TAU, curve.dice, color=colour, linewidth=1.6, zorder=3, label=model)
+    if curve.fixed:
+        axes.plot(_FIXED / 100, curve.dice[_FIXED], zorder=4, clip_on=False, label="fixed", **_mark("o", colour))
+    axes.plot(curve.top / 100, curve.dice[curve.top], zorder=4, clip_on=False, label="top", **_mark("^", "white"))
+
+
+def _mark(shape: str, face: str) -> dict[str, Any]:
+    return {"marker": shape, "markersize": 5, "markerfacecolor": face, "markeredgecolor": DARK, "markeredgewidth": 0.8,
+            "linestyle": "none"}  # fmt: skip
+
+
+def _handles(scale: float, models: int) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], **_mark("o", GREY), label=f"at {0.5 * scale:g}"),
+        Line2D([], [], **_mark("^", "white"), label="best single threshold"),
+        Line2D([], [], color=DARK, linewidth=0.8, linestyle=(0, (4, 2)), label="best Dice"),
+        Line2D([], [], color=PALE, linewidth=0.8, label="other models"),
+    ]
+    return handles if models > 1 else handles[:-1]
+
+
+def _curves_caption(results: Results, curves: Mapping[str, Curve]) -> str:
+    cells = [cell for cell in results.finished if cell.n]
+    scale = _scale(cells)
+    dots = f"Dots: threshold {0.5 * scale:g}. " if any(curve.fixed for curve in curves.values()) else ""
+    kind = IN_SAMPLE if in_sample(cells) else CROSS_FITTED
+    said = [
+        f"Mean Dice in percent over the threshold, mean over findings, then over datasets. {dots}Triangles: the best "
+        f"single threshold ({IN_SAMPLE}). Dashed: best Dice as in the tables, from which delta Dice is taken: "
+        f"{search_of(cells)} ({kind})."
+    ]
+    for model, curve in curves.items():
+        many = f" ({curve.datasets} of {len(results.datasets)} datasets)" if len(results.datasets) > 1 else ""
+        half = f"{curve.dice[_FIXED]:.2f} at {0.5 * scale:g}, " if curve.fixed else ""
+        said.append(
+            f"{model}{many}: {half}{curve.dice[curve.top]:.2f} at {scale * curve.top / 100:.3g}, best "
+            f"{curve.best:.2f}, {curve.dice[0]:.2f} at 0."
+        )
+    said += conditions(results, cells)
+    return " ".join(said)
+
+
+def dice_curve(results: Results, model: str) -> Curve | None:
+    """A model's mean Dice over thresholds, unweighted over its datasets that have regions; None without any."""
+    cells = [cell for cell in results.row(model) if cell.dice_curve]
+    best = results.mean_number(model, "dice_best").value
+    if best is None or not cells:
+        return None
+    curve = 100 * np.mean([cell.dice_curve for cell in cells], axis=0)
+    fixed = all(cell.grounding.macro.dice_fixed is not None for cell in cells)
+    first = max(level(cell.grounding.options.tau_from) for cell in cells)
+    return Curve(tuple(curve.tolist()), 100 * best, len(cells), fixed, first)
+
+
+def _paper_delta(results: Results, model: str) -> float | None:
+    """The paper's delta Dice in percentage points, for a model of its seven run with published weights, else None."""
+    families = {cell.family for cell in results.row(model) if cell.weights == "published"}
+    printed = next((paper().delta_dice[name] for name in families if name in paper().delta_dice), None)
+    return printed.value if printed else None
