@@ -132,7 +132,7 @@ def test_stand_in_equals_the_filled_files(golden: Golden) -> None:
 def tiny(monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
     """Makes Bio_ClinicalBERT small; returns its tensors under BertModel's names. No cache is looked into."""
     monkeypatch.setattr(clinical_bert, "BERT", TINY_BERT)
-    monkeypatch.setattr(clinical_bert, "_cached", lambda: None)
+    monkeypatch.setattr(clinical_bert, "cached_file", lambda *names: None)
     state = stand_in_adapter("medklip", seed=3).module.state_dict()
     return {n.removeprefix("text_encoder."): x for n, x in state.items() if n.startswith("text_encoder.")}
 
