@@ -29,7 +29,7 @@ from xbench_fast.runtime.serving.inference.models import Catalogue
 from xbench_fast.runtime.serving.server import bind, event_loop, serve
 from xbench_fast.runtime.serving.settings import HttpSettings, ServerSettings
 
-settings = ServerSettings(http=HttpSettings(body_timeout=1.0), parser=sys.argv[2])
+settings = ServerSettings(http=HttpSettings(body_timeout=60.0), parser=sys.argv[2])
 listener = bind("127.0.0.1", 0)
 with Catalogue([Path(sys.argv[1])], engine="onnxruntime-cpu", threads=1) as catalogue:
     tell = lambda: print(listener.getsockname()[1], flush=True)
@@ -83,7 +83,7 @@ def served(bundle: Path, how: tuple[str, ...]) -> Iterator[int]:
 def exchange(port: int, data: bytes, *, ended: bool = False) -> bytes:
     """What comes back until the server closes; nothing is sent after `data`."""
     got = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         try:
             line.sendall(data)
             if ended:
@@ -112,7 +112,7 @@ def test_requests_sent_before_the_last_was_answered(port: int, count: int) -> No
     ids=["two hosts", "no host"],
 )
 def test_hosts_that_are_refused(port: int, data: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         line.sendall(data)
         assert line.recv(1 << 16).startswith(b"HTTP/1.1 400")
     assert b"HTTP/1.1 200" in exchange(port, GET + b"Connection: close\r\n\r\n")
@@ -155,7 +155,7 @@ def test_h11_reads_the_body_of_a_request_that_offers_another_protocol(strict: in
     else:
         parts = [head.replace(b"POST /v2/repository/index", b"GET /v2/health/live") + b"\r\n", b""]
     got = b""
-    with socket.create_connection(("127.0.0.1", strict), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", strict), timeout=60) as line:
         for part in (*parts, *parts, GET + b"Connection: close\r\n\r\n"):
             line.sendall(part)
             time.sleep(pause)
@@ -174,7 +174,7 @@ def test_httptools_refuses_a_body_of_a_request_that_offers_another_protocol(
     head = b"POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\n" + OFFER
     head += b"Content-Length: %d\r\n\r\n" % len(body)
     got = b""
-    with socket.create_connection(("127.0.0.1", quick), timeout=10) as line, suppress(ConnectionError):
+    with socket.create_connection(("127.0.0.1", quick), timeout=60) as line, suppress(ConnectionError):
         line.sendall(head + body if pause is None else head)
         if pause is not None:
             time.sleep(pause)

@@ -187,6 +187,18 @@ def test_a_token_is_asked_for(folder: Path, tmp_path: Path) -> None:
         assert token not in process.log.read_text()
 
 
+def until(process: GrpcServer, images: int, call: Any = None) -> None:
+    """Waits until the server has so many images in flight, or `call` is answered."""
+    for _ in range(3000):
+        with urllib.request.urlopen(process.url + "/metrics", timeout=60) as answer:
+            if f'xbench_in_flight_images{{model="blocks-32"}} {images}.0' in answer.read().decode():
+                return
+        if call is not None and call.done():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"never were {images} images in flight")
+
+
 def test_overload_deadlines_and_the_end(folder: Path, tmp_path: Path) -> None:
     import grpc
     from tritonclient.grpc import service_pb2
@@ -214,8 +226,9 @@ def test_overload_deadlines_and_the_end(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(grpc.RpcError) as late:
             call(request.SerializeToString(), timeout=60)
         assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED and "0.001 s" in late.value.details()
+        until(process, 0)
         last = call.future(data, timeout=60)
-        time.sleep(0.3)  # it waits a second for others to join its batch
+        until(process, 1, last)  # it waits a second for others to join its batch
         assert process.stop() == 0
         assert last.code() == grpc.StatusCode.OK
         with pytest.raises(grpc.RpcError) as gone:

@@ -37,8 +37,12 @@ def test_a_part_that_fails_or_hangs_is_a_row(check: Any, tmp_path: Path, monkeyp
     script = tmp_path / "script.py"
     monkeypatch.setattr(check, "__file__", str(script))
     script.write_text('import time\nprint(\'ROW {"name": "a", "status": "ok"}\', flush=True)\ntime.sleep(600)\n')
-    first, second = check.run_part(check.Part("slow", 1), None, 3)
-    assert first["name"] == "a" and "not done in 3 s" in second["note"]
+    for seconds in (3, 30, 300):  # on a busy machine Python alone may take the first three seconds to start
+        rows = check.run_part(check.Part("slow", 1), None, seconds)
+        assert f"not done in {seconds} s" in rows[-1]["note"]
+        if len(rows) > 1:
+            break
+    assert [row.get("name") for row in rows[:-1]] == ["a"]
     script.write_text("import os\nos._exit(7)\n")
     (row,) = check.run_part(check.Part("dead", 1), None, 60)
     assert "ended with status 7" in row["note"]
