@@ -103,7 +103,7 @@ def _files(plan: Plan, scratch: Path) -> Iterator[list[Path]]:
     elif plan.folder is not None:
         yield found_files(plan.folder, plan.images)
     else:
-        folder = scratch / "films"
+        folder = scratch / "images"
         folder.mkdir()
         yield film_files(folder, plan.images, plan.side, plan.seed)
 

@@ -1,4 +1,4 @@
-"""Inputs drawn from a seed: pixels, text features, maps with regions, and image files that look a little like films."""
+"""Inputs drawn from a seed: pixels, text features, maps with regions, and image files much like radiographs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def make_pairs(count: int, rng: np.random.Generator) -> tuple[NDArray[np.float32
 
 
 def film_files(folder: Path, count: int, side: int, seed: int) -> list[Path]:
-    """`count` grey PNG files of side x side pixels in `folder`: smooth shapes with film grain."""
+    """`count` grey PNG files of side x side pixels in `folder`: smooth shapes with grain."""
     from PIL import Image
 
     rng = np.random.default_rng([seed, 1])
@@ -74,7 +74,7 @@ def film_files(folder: Path, count: int, side: int, seed: int) -> list[Path]:
         centre, spread = rng.random(2), rng.uniform(0.05, 0.3)
         shape = 150 * np.exp(-((y - centre[0]) ** 2 + (x - centre[1]) ** 2) / spread) + 40 * y
         grain = rng.normal(0, 4, (side, side))
-        paths.append(folder / f"film{number:06d}.png")
+        paths.append(folder / f"image{number:06d}.png")
         Image.fromarray(np.clip(shape + grain + 20, 0, 255).astype(np.uint8)).save(paths[-1])
     return paths
 

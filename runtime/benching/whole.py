@@ -135,7 +135,7 @@ def _wrong_counts(row: dict[str, Any], grid: tuple[int, int]) -> list[str]:
     packed = np.frombuffer(row["region"], np.uint8).reshape(1, GRID, -1)
     mask = unpack_masks(packed, GRID)[0]
     if list(row["frame"]) != [0.0, 0.0, 1.0, 1.0]:
-        return []  # the loop knows whole frames only; generated films are square
+        return []  # the loop knows whole frames only; generated images are square
     counts = naive_counts(np.array(row["saliency"], np.float32).reshape(grid), mask)
     same = all(np.array_equal(row[name], counts[name]) for name in ("area", "overlap", "argmax", "hit", "degenerate"))
     return [] if same else ["stored counts are not those of a loop over the pixels of the stored map"]

@@ -1,4 +1,4 @@
-"""ChestX-Det10: ten classes with boxes on 1024 x 1024 NIH films (docs/datasets.md §4)."""
+"""ChestX-Det10: ten classes with boxes on 1024 x 1024 NIH images (docs/datasets.md §4)."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class ChestXDet10(Dataset):
         "Atelectasis", "Calcification", "Consolidation", "Effusion", "Emphysema",
         "Fibrosis", "Fracture", "Mass", "Nodule", "Pneumothorax",
     )  # fmt: skip
-    card = """Source: ChestX-Det10 (Deepwise AI Lab), 3,543 NIH ChestX-ray14 films annotated by three radiologists.
+    card = """Source: ChestX-Det10 (Deepwise AI Lab), 3,543 NIH ChestX-ray14 images annotated by three radiologists.
 Access: public download, no stated licence; NIH terms apply to the pixels (attribution to the NIH Clinical Center).
 Cite: Liu, Lian and Yu, ChestX-Det10, arXiv 2006.10550; Wang et al., ChestX-ray8, CVPR 2017.
-Split: the official test set of 542 films; that the paper used it is a guess, and only 920 of its 966 positive pairs
+Split: the official test set of 542 images; that the paper used it is a guess, and only 920 of its 966 positive pairs
 (CARZero 861 to 867) were scored there."""
     option_help: ClassVar[Mapping[str, str]] = {
         "split": "test (default) or train",

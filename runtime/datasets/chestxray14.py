@@ -1,4 +1,4 @@
-"""NIH ChestX-ray14 boxes: eight classes on 1024 x 1024 films (docs/datasets.md §6)."""
+"""NIH ChestX-ray14 boxes: eight classes on 1024 x 1024 images (docs/datasets.md §6)."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class ChestXray14(Dataset):
     name = "chestxray14"
     title = "ChestX-ray14"
     classes = tuple(_BOXED)
-    card = """Source: NIH ChestX-ray14, BBox_List_2017.csv: 984 boxes on 880 films, all of the official test list.
+    card = """Source: NIH ChestX-ray14, BBox_List_2017.csv: 984 boxes on 880 images, all of the official test list.
 Access: open (nihcc.app.box.com/v/ChestXray-NIHCC); no restriction on use, attribution to the NIH Clinical Center.
 Cite: Wang et al., ChestX-ray8, CVPR 2017; acknowledge the NIH Clinical Center as the data provider.
-Split: the 880 boxed films; reconstructed, strong: all eight denominators of the paper equal the file's counts. Labels
-are mined from reports and noisy, and none of the 880 films is healthy; recognition_images=test_list adds the rest."""
+Split: the 880 boxed images; reconstructed, strong: all eight denominators of the paper equal the file's counts. Labels
+are mined from reports and noisy, and none of the 880 images is healthy; recognition_images=test_list adds the rest."""
     option_help: ClassVar[Mapping[str, str]] = {
-        "recognition_images": "boxes (default): the films with boxes; test_list: all 25,596 of the official test list",
+        "recognition_images": "boxes (default): the images with boxes; test_list: all 25,596 of the official test list",
         "annotations": "the box file, default BBox_List_2017.csv",
         "entries": "the file of image labels, default Data_Entry_2017_v2020.csv, else Data_Entry_2017.csv",
         "test_list": "the official test list, default test_list.txt",
@@ -70,12 +70,12 @@ are mined from reports and noisy, and none of the 880 films is healthy; recognit
         return files if self.recognition_images == "boxes" else [*files, self.test_list]
 
     def official(self) -> OfficialCounts | None:
-        """984 boxes, one per (image, class) pair, on 880 films; with the test list 25,596 films."""
+        """984 boxes, one per (image, class) pair, on 880 images; with the test list 25,596 images."""
         cases = 880 if self.recognition_images == "boxes" else 25_596
         return OfficialCounts(cases, 984, 984, _BOXED, _BOXED)
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
-        """One case per film, in the order of the box file or of the test list. Raises DataError."""
+        """One case per image, in the order of the box file or of the test list. Raises DataError."""
         films = self._boxes(notes)
         wanted: dict[str, int | None] = {name: film.rows[0] for name, film in films.items()}
         source = self.annotations
@@ -155,11 +155,11 @@ are mined from reports and noisy, and none of the 880 films is healthy; recognit
         return wanted
 
     def _entries(self, wanted: Iterable[str], notes: list[Note]) -> dict[str, set[str]]:
-        """Classes of the wanted films; the names of the first columns are kept in every variant of the header."""
+        """Classes of the wanted images; the names of the first columns are kept in every variant of the header."""
         file, known, needed = self.entries, dict[str, set[str]](), set(wanted)
         if file is None:
             text = f"there is no {' or '.join(_ENTRY_FILES)}; classes without a box are unknown"
-            notes.append(Note("not_annotated", "all films", self.annotations, None, text))
+            notes.append(Note("not_annotated", "all images", self.annotations, None, text))
             return known
         rows = read_rows(file)
         line, header = next(rows, (1, []))

@@ -1,4 +1,4 @@
-"""CheXlocalize: radiologists' masks on CheXpert's validation and test films (docs/datasets.md §5)."""
+"""CheXlocalize: radiologists' masks on CheXpert's validation and test images (docs/datasets.md §5)."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class CheXlocalize(Dataset):
         "Lung Lesion", "Pleural Effusion", "Pleural Other", "Pneumonia", "Pneumothorax", "Support Devices",
     )  # fmt: skip
     card = """Source: CheXlocalize (Stanford AIMI), radiologists' masks of ten findings on CheXpert's validation (234
-films) and test (668 films) sets.
+images) and test (668 images) sets.
 Access: Stanford AIMI account and research use agreement; non-commercial, no redistribution.
 Cite: Saporta et al., Nature Machine Intelligence 2022; Irvin et al., CheXpert, AAAI 2019.
 Split: the test set with several views per study; that the paper used all of it is a guess. The paper's tables have 13
 classes; Fracture, Pleural Other and Pneumonia have no masks in the public release."""
     option_help: ClassVar[Mapping[str, str]] = {
         "split": "test (default) or val",
-        "frontal_only": "true: leave out lateral films, default false",
+        "frontal_only": "true: leave out lateral images, default false",
         "regions": "segmentations (default, else polygons where that file is absent) or polygons",
         "crosscheck": "classes (default): note where masks and polygons name other classes; pixels: compare them drawn",
         "segmentations": "the JSON file of masks, default CheXlocalize/gt_segmentations_<split>.json",
@@ -78,13 +78,13 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         return () if self.frontal_only else (self.images,)
 
     def official(self) -> OfficialCounts | None:
-        """Numbers of films, for the validation set also of masks; None without the laterals of the test set."""
+        """Numbers of images, for the validation set also of masks; None without the laterals of the test set."""
         if self.split == "val":
             return OfficialCounts(234 - 32) if self.frontal_only else OfficialCounts(234, 643)
         return None if self.frontal_only else OfficialCounts(668)
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
-        """One case per film of the label file, then films that only have regions. Raises DataError."""
+        """One case per image of the label file, then images that only have regions. Raises DataError."""
         files = self.segmentations, self.polygons
         masks = read_segmentations(files[0], self._keys, self.classes, notes) if files[0] else None
         outlines = read_polygons(files[1], self._keys, self.classes, notes) if files[1] else None
@@ -140,7 +140,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
     def _read_labels(
         self, notes: list[Note]
     ) -> tuple[dict[str, tuple[int, Labels]], dict[tuple[str, str], tuple[int, Labels]]]:
-        """Row and labels by film, and by study; a row without a view stands for the films of its study on disk."""
+        """Row and labels by image, and by study; a row without a view stands for the images of its study on disk."""
         file, wanted = self.labels, [finding for finding in self.classes if finding != _OPACITY]
         films: dict[str, tuple[int, Labels]] = {}
         studies: dict[tuple[str, str], tuple[int, Labels]] = {}

@@ -1,4 +1,4 @@
-"""The JSON files of CheXlocalize: compressed masks and polygons by film and finding (docs/datasets.md §5)."""
+"""The JSON files of CheXlocalize: compressed masks and polygons by image and finding (docs/datasets.md §5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Keys = Callable[[str], object]
 
 @dataclass
 class Shapes:
-    """Regions by film and finding, the size (height, width) of their grid where stated, and the films listed."""
+    """Regions by image and finding, the size (height, width) of their grid where stated, and the images listed."""
 
     file: Path
     regions: dict[str, dict[str, Region]] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Shapes:
 
 
 def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -> Shapes:
-    """Masks that are not empty, kept compressed; `keys` returns None for a text that is no film's. Raises DataError."""
+    """Masks that are not empty, kept compressed; `keys` returns None where a text names no image. Raises DataError."""
     shapes = Shapes(file)
     for key, finding, shape in _entries(file, keys, classes, notes):
         mine = shapes.regions.setdefault(key, {})
@@ -42,7 +42,7 @@ def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: li
             raise fail(file, None, f"{where} is not an object with size and counts")
         size = _size(shape.get("size"), file, where)
         if shapes.sizes.setdefault(key, size) != size:
-            raise fail(file, None, f"{where} is {size[0]} x {size[1]}, other masks of the film are not")
+            raise fail(file, None, f"{where} is {size[0]} x {size[1]}, other masks of the image are not")
         try:
             mask = RunText(size, shape["counts"], "coco")
         except DataError as error:
@@ -53,7 +53,7 @@ def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: li
 
 
 def read_polygons(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -> Shapes:
-    """Polygons by film and finding; the size is missing where `img_size` is. Raises DataError."""
+    """Polygons by image and finding; the size is missing where `img_size` is. Raises DataError."""
     shapes = Shapes(file)
     for key, finding, shape in _entries(file, keys, classes, notes):
         mine = shapes.regions.setdefault(key, {})
@@ -79,7 +79,7 @@ def read_polygons(file: Path, keys: Keys, classes: Sequence[str], notes: list[No
 
 
 def compare(masks: Shapes, outlines: Shapes, pixels: bool, notes: list[Note]) -> None:
-    """Notes where the two files disagree: in films, in classes, and if `pixels` by more than the outline's pixels."""
+    """Notes where the two files disagree: in images, in classes, and if `pixels` by more than the outline's pixels."""
     for key in masks.regions.keys() | outlines.regions.keys():
         one, other = masks.regions.get(key, {}), outlines.regions.get(key, {})
         for finding in sorted(one.keys() ^ other.keys()):
@@ -98,10 +98,10 @@ def compare(masks: Shapes, outlines: Shapes, pixels: bool, notes: list[Note]) ->
 def _entries(
     file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]
 ) -> Iterator[tuple[str, str | None, Any]]:
-    """(key, finding, shape) of all entries; a film's first entry has the finding None and its img_size."""
+    """(key, finding, shape) of all entries; an image's first entry has the finding None and its img_size."""
     document = read_json(file, unique=True)
     if not isinstance(document, dict):
-        raise fail(file, None, "it holds no object of films")
+        raise fail(file, None, "it holds no object of images")
     for key, film in document.items():
         if keys(key) is None:
             raise fail(file, None, f"the key {key[:200]!r} is not like patient1_study1_view1_frontal")

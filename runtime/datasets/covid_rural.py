@@ -25,17 +25,17 @@ class CovidRural(Dataset):
     """`<root>/jpgs/<name>.jpg` and `<root>/pngs_masks/<name>.png`, or both below `<root>/covid_rural_annot`.
 
     The label is 1 if and only if the mask has a pixel above 0; no mask file means no opacity. Every patient is
-    COVID-positive, so a negative is a film without visible opacity.
+    COVID-positive, so a negative is an image without visible opacity.
     """
 
     name = "covid_rural"
     title = "COVID-19 Rural"
     classes = (_FINDING,)
-    card = """Source: films of the TCIA collection COVID-19-AR; opacity masks of Tang, Sun and Li, repository
-haimingt/opacity_segmentation_covid_chest_X_ray, 221 films.
+    card = """Source: images of the TCIA collection COVID-19-AR; opacity masks of Tang, Sun and Li, repository
+haimingt/opacity_segmentation_covid_chest_X_ray, 221 images.
 Access: TCIA is open (CC BY 4.0, from memory: check there); the annotation repository states no licence.
-Cite: Desai et al., Scientific Data 2020 (films); Tang, Sun and Li, medRxiv 2020.10.19.20215483 (masks).
-Split: none official. The paper's is MAVL's test list (45 films, 32 positive); reconstructed, strong: the printed
+Cite: Desai et al., Scientific Data 2020 (images); Tang, Sun and Li, medRxiv 2020.10.19.20215483 (masks).
+Split: none official. The paper's is MAVL's test list (45 images, 32 positive); reconstructed, strong: the printed
 percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. Use split=paper with your own copy."""
     option_help: ClassVar[Mapping[str, str]] = {
         "split": "all (default): every image of the folder; list or paper: those of `list`",
@@ -59,7 +59,7 @@ percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. 
         return ()
 
     def official(self) -> OfficialCounts | None:
-        """The counts of the three lists of MAVL, or of all 221 films."""
+        """The counts of the three lists of MAVL, or of all 221 images."""
         if self.list is None:
             return OfficialCounts(221)
         return next((counts for counts in _LISTS if counts.cases == len(self.cases())), _LISTS[0])
@@ -93,7 +93,7 @@ percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. 
         )
 
     def _mask_files(self) -> dict[str, Path]:
-        # A missing folder must not turn every film into a negative.
+        # A missing folder must not turn every image into a negative.
         if not has_folder(self.masks):
             raise DataError(
                 f"The folder {self.masks} of the masks does not exist; correct the root or the option masks."

@@ -38,10 +38,10 @@ class Rsna(Dataset):
     name = "rsna"
     title = "RSNA Pneumonia"
     classes = ("pneumonia",)
-    card = """Source: RSNA Pneumonia Detection Challenge, stage 2 (Kaggle, 2018); the films are NIH ChestX-ray14's.
+    card = """Source: RSNA Pneumonia Detection Challenge, stage 2 (Kaggle, 2018); the images are NIH ChestX-ray14's.
 Access: a Kaggle account and the competition's rules; research and education, no redistribution by default.
 Cite: Shih et al., Radiology: Artificial Intelligence 2019, and attribute RSNA and the NIH Clinical Center.
-Split: the test part's labels were never released. The paper's is the grounding list of MedKLIP and MAVL (5,337 films,
+Split: the test part's labels were never released. The paper's is the grounding list of MedKLIP and MAVL (5,337 images,
 1,218 positive); reconstructed, strong: the printed percentages fit n = 1,218 and an all-ones mask gives the printed
 Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an opacity suspicious for pneumonia."""
     option_help: ClassVar[Mapping[str, str]] = {

@@ -41,7 +41,7 @@ class Siim(Dataset):
     name = "siim"
     title = "SIIM-ACR"
     classes = (_FINDING,)
-    card = """Source: SIIM-ACR Pneumothorax Segmentation Challenge (Kaggle, 2019); the films are NIH ChestX-ray14's.
+    card = """Source: SIIM-ACR Pneumothorax Segmentation Challenge (Kaggle, 2019); the images are NIH ChestX-ray14's.
 Access: a Kaggle account and the competition's rules; research use, no redistribution. NIH terms apply to the pixels.
 Cite: Society for Imaging Informatics in Medicine and American College of Radiology, Kaggle 2019.
 Split: no official labelled test set. The paper's is MAVL's row-wise test list (2,317 rows on 2,264 images, 647

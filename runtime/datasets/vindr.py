@@ -53,8 +53,8 @@ class Vindr(Dataset):
     name = "vindr"
     title = "VinDr-CXR"
     classes = _LOCAL
-    card = """Source: VinDr-CXR 1.0.0 (PhysioNet), 15,000 training films by three readers each, 3,000 test films by the
-consensus of five.
+    card = """Source: VinDr-CXR 1.0.0 (PhysioNet), 15,000 training images by three readers each, 3,000 test images by
+the consensus of five.
 Access: credentialed PhysioNet account, training and data use agreement; copies on public code hosts violate it.
 Cite: Nguyen et al., VinDr-CXR, Scientific Data 2022, and PhysioNet.
 Split: the official test set; that the paper used it is a guess. The paper scored 88 % or 95 % of its positive pairs,
@@ -95,7 +95,7 @@ are the paper's, six of them with fewer than 12 positives."""
         return () if self.images in (self.annotations.parent, self.root) else (self.images,)
 
     def official(self) -> OfficialCounts | None:
-        """The number of films; no number of boxes is known."""
+        """The number of images; no number of boxes is known."""
         return OfficialCounts(3_000 if self.split == "test" else 15_000)
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
@@ -142,7 +142,7 @@ are the paper's, six of them with fewer than 12 positives."""
                 if finding in regions and not labels[finding] and self.readers == "majority":
                     text = f"'{key}' has a region of '{finding}', but its label is 0"
                     notes.append(Note("disagreement", key, self.annotations, film.rows[0], text))
-            elif finding in labelled:  # the file has the class, but not this film
+            elif finding in labelled:  # the file has the class, but not this image
                 labels[finding] = 1 if finding in regions else None
             else:
                 given = film.boxes.get(finding, {})
@@ -208,7 +208,7 @@ are the paper's, six of them with fewer than 12 positives."""
         return found
 
     def _read_sizes(self, films: Mapping[str, _Film]) -> dict[str, tuple[int, int]]:
-        """Native (height, width) by image id. Raises DataError where one is odd, or that of a film is missing."""
+        """Native (height, width) by image id. Raises DataError where one is odd, or that of an image is missing."""
         file, found = self.sizes, dict[str, tuple[int, int]]()
         if file is None:
             return found
@@ -234,7 +234,7 @@ class VindrKaggle(Vindr):
     title = "VinDr-CXR (Kaggle)"
     classes = _KAGGLE
     card = """Source: VinBigData Chest X-ray Abnormalities Detection (Kaggle, 2020), the training part of VinDr-CXR with
-14 of its 22 local classes, three readers of R1 to R17 per film.
+14 of its 22 local classes, three readers of R1 to R17 per image.
 Access: a Kaggle account and the competition's rules; no redistribution.
 Cite: Nguyen et al., VinDr-CXR, Scientific Data 2022.
 Split: its test part has no labels, so it cannot stand for the benchmark's VinDr-CXR."""

@@ -76,7 +76,7 @@ def choose_decoder(name: str) -> tuple[Decoder, str | None]:
 
 
 def dali_difference(device: int | None = 0) -> DecoderDifference:
-    """Decodes generated films, one with an EXIF orientation, with DALI and with the exact decoder.
+    """Decodes generated images, one with an EXIF orientation, with DALI and with the exact decoder.
 
     `device` None: DALI on the CPU, for tests. Raises MissingExtraError, or EngineError when DALI cannot run here or its
     pixels are those of another picture.
@@ -96,12 +96,12 @@ def dali_difference(device: int | None = 0) -> DecoderDifference:
         errors = []
         for path, found in zip(paths, dali.decode(paths), strict=True):
             if isinstance(found, XBenchError):
-                raise EngineError(f"DALI could not decode a test film: {found}")
+                raise EngineError(f"DALI could not decode a test image: {found}")
             errors.append(np.abs(to_model(read_grey(path), _PROBE).astype(np.int64) - found[0][0]))
     error = np.stack(errors)
     difference = DecoderDifference(int(error.max()), float(error.mean()), float((error > 0).mean()))
     if max(float(one.mean()) for one in errors) > _LIMIT:
-        raise EngineError(f"DALI decodes a test film wrongly: it {difference}.")
+        raise EngineError(f"DALI decodes a test image wrongly: it {difference}.")
     return difference
 
 
