@@ -12,7 +12,7 @@ from xbench_fast.runtime.evaluation.measure import Sweep
 from xbench_fast.runtime.evaluation.options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
-from xbench_fast.runtime.evaluation.runner import Runner
+from xbench_fast.runtime.evaluation.runner import LoopParts, Runner
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.decoders import CPU, Decoder
@@ -56,10 +56,12 @@ class World:
                 run,
                 settings,
                 PlainProgress(self.lines.append),
-                open_engine=self.open,
-                open_source=source_opener(cache, self.lines.append, decoder=decoder),
-                sweep=sweep,
-                decoder=decoder,
+                LoopParts(
+                    open_engine=self.open,
+                    open_source=source_opener(cache, self.lines.append, decoder=decoder),
+                    sweep=sweep,
+                    decoder=decoder,
+                ),
             )
             return runner.evaluate(bundles, datasets, baselines or [], maps or [])
 

@@ -129,13 +129,13 @@ def _one(
     progress: Any,
 ) -> dict[str, Any]:
     from ..cache.preparing import prepare as prepare_images
-    from ..evaluation.sources import open_prepared
+    from ..evaluation.sources import CacheFolder, open_prepared
 
     def wait(store: Path) -> None:
         progress.say(f"{loaded.name}: waiting for another process that prepares {store}")
 
     keys = [geometry.key for geometry in geometries]
-    opened = open_prepared(folder, loaded, geometries, progress.say, limit=limit, wait=wait, decoder=decoder)
+    opened = open_prepared(CacheFolder(folder, limit), loaded, geometries, progress.say, wait=wait, decoder=decoder)
     if opened is None:
         raise ConfigError(
             f"The prepared images of '{loaded.name}' in {', '.join(keys)} do not fit the cache limit; raise "

@@ -28,7 +28,7 @@ from .pairing import needed_geometries, select_bundles, select_datasets
 from .progress import Progress
 from .reference.baselines import split_baselines
 from .reference.map_files import MapFolder, split_maps
-from .runner import Runner
+from .runner import LoopParts, Runner
 from .sources import source_opener
 
 __all__ = ["Asked", "Evaluation", "Workers"]
@@ -157,17 +157,19 @@ class Evaluation:
                     run,
                     replace(self.options, engine=chosen),
                     progress,
-                    open_engine=partial(open_engine, options=how),
-                    open_source=source_opener(
-                        config.cache,
-                        progress.say,
-                        geometries=partial(needed_geometries, self.bundles),
-                        limit=config.cache_limit,
+                    LoopParts(
+                        open_engine=partial(open_engine, options=how),
+                        open_source=source_opener(
+                            config.cache,
+                            progress.say,
+                            geometries=partial(needed_geometries, self.bundles),
+                            limit=config.cache_limit,
+                            decoder=decoder,
+                            threads=self.options.threads,
+                        ),
+                        sweep=sweep,
                         decoder=decoder,
-                        threads=self.options.threads,
                     ),
-                    sweep=sweep,
-                    decoder=decoder,
                 )
                 if self.live is not None:
                     runner.evaluate_live(self.live, self.datasets)

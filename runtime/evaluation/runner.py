@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,30 +38,36 @@ from .reference.reference_cell import compute_reference
 from .reference.references import baseline_reference, maps_reference
 from .sources import OpenSource
 
-__all__ = ["OpenEngine", "Runner", "compute_anywhere"]
+__all__ = ["LoopParts", "OpenEngine", "Runner", "compute_anywhere"]
 
 OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
 
+@dataclass(frozen=True)
+class LoopParts:
+    """What the loop works with: how an engine and a source of pixels are opened, the sweep, and what decodes images."""
+
+    open_engine: OpenEngine
+    open_source: OpenSource
+    sweep: Sweep
+    decoder: Decoder = CPU
+
+
 class Runner:
-    """Runs bundles x datasets into `run`. The engine, the source of pixels and the sweep are handed in."""
+    """Runs bundles x datasets into `run`, with the `parts` that are handed in."""
 
     def __init__(
         self,
         run: RunDirectory,
         options: Options,
         progress: Progress,
-        *,
-        open_engine: OpenEngine,
-        open_source: OpenSource,
-        sweep: Sweep,
-        decoder: Decoder = CPU,
+        parts: LoopParts,
     ) -> None:
         self._options = options
-        self._open_engine = open_engine
-        self._open_source = open_source
-        self._measure = Measure(protocol(options.protocol), sweep)
-        self._decoder = decoder
+        self._open_engine = parts.open_engine
+        self._open_source = parts.open_source
+        self._measure = Measure(protocol(options.protocol), parts.sweep)
+        self._decoder = parts.decoder
         self._loaded: dict[str, LoadedDataset | XBenchError] = {}
         self._cells = Finisher(run, progress, options.protocol)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,18 @@ from .gpu.dali_feed import DaliSource
 if TYPE_CHECKING:
     from ..cache.preparing import PreparedSet
 
-__all__ = ["OpenSource", "open_prepared", "source_opener"]
+__all__ = ["CacheFolder", "OpenSource", "open_prepared", "source_opener"]
 
 OpenSource = Callable[[LoadedDataset, Geometry], AbstractContextManager[PixelSource]]
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class CacheFolder:
+    """Where prepared images are kept, and the most bytes they may take; None: no limit."""
+
+    path: Path
+    limit: int | None = None
 
 
 def source_opener(
@@ -45,9 +54,10 @@ def source_opener(
         wanted = [geometry, *(geometries(loaded) if geometries else ())]
         prepared = None
         if cache is not None:
-            prepared = open_prepared(cache, loaded, wanted, say, limit=limit, decoder=decoder)
+            folder = CacheFolder(cache, limit)
+            prepared = open_prepared(folder, loaded, wanted, say, decoder=decoder)
             # Too large together: at least the one that is needed now.
-            prepared = prepared or open_prepared(cache, loaded, [geometry], say, limit=limit, decoder=decoder)
+            prepared = prepared or open_prepared(folder, loaded, [geometry], say, decoder=decoder)
         if prepared is None and decoder.on_gpu(geometry):
             yield DaliSource(loaded.name)
             return
@@ -67,16 +77,15 @@ def source_opener(
 
 
 def open_prepared(
-    cache: Path,
+    cache: CacheFolder,
     loaded: LoadedDataset,
     geometries: Sequence[Geometry],
     say: Say,
     *,
-    limit: int | None = None,
     wait: Callable[[Path], None] | None = None,
     decoder: Decoder = CPU,
 ) -> PreparedSet | None:
-    """The prepared images of a dataset in these geometries, after making room for them; None: `limit` is too small.
+    """The prepared images of a dataset in these geometries, after making room for them; None: the limit is too small.
 
     All cases are covered, not the limited ones: a trial on a few of them then fills the stores of the full evaluation.
     Raises RunError.
@@ -87,17 +96,17 @@ def open_prepared(
     from ..host.sizes import format_bytes
 
     cases = loaded.dataset.cases()
-    if limit is not None:
+    if cache.limit is not None:
         distinct = {geometry.key: geometry for geometry in geometries}.values()
         need = sum(store_bytes(len(cases), geometry) for geometry in distinct)
-        if need > limit:
+        if need > cache.limit:
             return None
-        folders = {store_folder(cache, loaded.name, cases, g, decoder.reader(g))[0] for g in distinct}
-        for store in make_room(cache, limit, need, folders)[0]:
+        folders = {store_folder(cache.path, loaded.name, cases, g, decoder.reader(g))[0] for g in distinct}
+        for store in make_room(cache.path, cache.limit, need, folders)[0]:
             say(f"cache limit: {format_bytes(store.bytes)} of {store.dataset}, {store.geometry} were deleted")
     if wait is None and any(map(decoder.on_gpu, geometries)):
 
         def wait(folder: Path) -> None:
             say(f"{loaded.name}: waiting for another process that prepares {folder}")
 
-    return PreparedSet.open(cache, loaded.name, cases, geometries, reader=decoder.reader, wait=wait)
+    return PreparedSet.open(cache.path, loaded.name, cases, geometries, reader=decoder.reader, wait=wait)

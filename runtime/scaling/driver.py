@@ -24,7 +24,7 @@ from ...metrics_gpu.sweep.sweep import sweep
 from ..evaluation.finishing import PlannedCell
 from ..evaluation.progress import Progress
 from ..evaluation.reference.map_files import MapFolder
-from ..evaluation.runner import Runner
+from ..evaluation.runner import LoopParts, Runner
 from ..evaluation.sources import source_opener
 from ..host.config import DatasetConfig
 from ..images.decoders import Decoder
@@ -99,10 +99,12 @@ class ClusterRunner(Runner):
             run,
             plan.options,
             progress,
-            open_engine=open_workers_engine,
-            open_source=source_opener(None, progress.say),
-            sweep=sweep,
-            decoder=_WorkersDecoder("cpu", described=decoders),
+            LoopParts(
+                open_engine=open_workers_engine,
+                open_source=source_opener(None, progress.say),
+                sweep=sweep,
+                decoder=_WorkersDecoder("cpu", described=decoders),
+            ),
         )
         self._work = plan
         self._progress = progress

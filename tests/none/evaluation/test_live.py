@@ -14,7 +14,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.evaluation.live import LiveModel
 from xbench_fast.runtime.evaluation.options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
-from xbench_fast.runtime.evaluation.runner import Runner
+from xbench_fast.runtime.evaluation.runner import LoopParts, Runner
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.outcome import RunOutcome
@@ -42,9 +42,11 @@ class LiveWorld(World):
                 run,
                 Options(batch=3, chunk=8, threads=2),
                 PlainProgress(self.lines.append),
-                open_engine=self.open,
-                open_source=source_opener(None, self.lines.append),
-                sweep=reference_sweep,
+                LoopParts(
+                    open_engine=self.open,
+                    open_source=source_opener(None, self.lines.append),
+                    sweep=reference_sweep,
+                ),
             )
             return runner.evaluate_live(live, [data])
 
