@@ -14,7 +14,7 @@ from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.gallery.build import make_gallery
+from xbench_fast.runtime.reporting.gallery.assembly import make_gallery
 from xbench_fast.runtime.reporting.gallery.model import Gallery
 from xbench_fast.runtime.reporting.page import PageContent, write_page
 from xbench_fast.runtime.results.choices import Choices

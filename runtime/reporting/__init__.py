@@ -1,1 +1,11 @@
-"""A run directory -> tables, figures, overlays and a page. Numbers come from stored rows; no model runs."""
+"""A run directory -> tables, figures and a page: a pure function of stored rows, nothing is inferred again.
+
+report       the one place that reads, computes, writes and draws
+cells        numbers -> printed cells with intervals, marks and the paper's value; notes: the lines below tables
+grounding_tables, class_tables, recognition_tables, difference_tables, native_tables, provenance    -> tables
+data_files   numbers -> CSV and report.json
+paper/       what the paper prints
+figures/, gallery/, page/    numbers and maps -> drawings, overlays, index.html
+
+The numbers come from runtime/results/numbers, differences of models from runtime/comparing; runtime/tables writes.
+"""

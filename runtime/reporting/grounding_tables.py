@@ -24,7 +24,7 @@ from .notes import (
     paper_notes,
     ranking_notes,
 )
-from .paper.printed import FIELDS, paper
+from .paper.paper_numbers import FIELDS, paper
 
 __all__ = ["shared_rows", "table_1", "thresholds"]
 

@@ -8,7 +8,7 @@ from ...metrics_gpu.grounding.protocols import protocol
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
-from .paper.printed import MARK
+from .paper.paper_numbers import MARK
 
 __all__ = [
     "FLOOR",

@@ -19,10 +19,10 @@ from ..tables.markdown import to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing
+from .data_files import csv_files, to_json
 from .difference_tables import difference_tables
-from .files import csv_files, to_json
 from .grounding_tables import table_1, thresholds
-from .native import native_tables
+from .native_tables import native_tables
 from .provenance import hashes, provenance, provenance_table
 from .recognition_tables import coverage, recognition
 
@@ -162,7 +162,7 @@ def draw_report(
 
 
 def _gallery(report: Report, datasets: Mapping[str, DatasetConfig] | None) -> tuple[Gallery | None, str]:
-    from .gallery.build import make_gallery
+    from .gallery.assembly import make_gallery
 
     try:
         return make_gallery(report.run, report.results, datasets=datasets)

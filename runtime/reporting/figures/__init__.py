@@ -1,20 +1,20 @@
 """Numbers of a report -> figures 2 to 4.
 
-figure        what a figure is, and how a drawing becomes the same bytes every time
-style, labels colours and marks; names beside points
-points        results -> the numbers that are drawn
-recognition   figure 2: AUC per model and dataset
-correlation   figure 3: AUC against pointing
-thresholds    figure 4: what a threshold of 0.5 costs, and Dice over thresholds
+figure                what a figure is, and how a drawing becomes the same bytes every time
+style, labels         colours and marks; names beside points
+points                results -> the numbers that are drawn
+figure_2_recognition  AUC per model and dataset
+figure_3_correlation  AUC against pointing
+figure_4_thresholds   what a threshold of 0.5 costs, and Dice over thresholds
 """
 
 from __future__ import annotations
 
 from ...results.numbers.run_numbers import Results
-from .correlation import correlation_figure
 from .figure import Figure
-from .recognition import recognition_figure
-from .thresholds import curves_figure, delta_figure
+from .figure_2_recognition import recognition_figure
+from .figure_3_correlation import correlation_figure
+from .figure_4_thresholds import curves_figure, delta_figure
 
 __all__ = ["Figure", "all_figures"]
 

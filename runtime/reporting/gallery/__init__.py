@@ -3,5 +3,5 @@
 model      what a gallery holds, and the same as plain data for the page
 choice     the pairs of a dataset in all models, and which are shown: the best, the median, the worst, hits, misses
 pictures   the radiographs, from the prepared images or the dataset's files
-build      a run -> a gallery within a budget of bytes
+assembly   a run -> a gallery within a budget of bytes
 """

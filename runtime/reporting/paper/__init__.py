@@ -8,6 +8,6 @@ quoted.csv    numbers of the text and of Figures 3 and 4
 
 from __future__ import annotations
 
-from .printed import MARK, Paper, Printed, paper
+from .paper_numbers import MARK, Paper, Printed, paper
 
 __all__ = ["MARK", "Paper", "Printed", "paper"]

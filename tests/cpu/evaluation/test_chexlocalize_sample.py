@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.reporting.native import load_native, native_scores, native_tables
+from xbench_fast.runtime.reporting.native_tables import load_native, native_scores, native_tables
 from xbench_fast.runtime.results.load import load_run
 
 FIRST, SECOND = "patient64541_study1_view1_frontal", "patient64542_study1_view1_frontal"

@@ -17,10 +17,10 @@ from stored_counts import CLASSES, add_cell, random_rows
 from xbench_fast.engines.errors import MissingExtraError
 from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
-from xbench_fast.runtime.reporting.figures.correlation import correlation_figure, draw_correlation
 from xbench_fast.runtime.reporting.figures.figure import drawing_style
-from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
-from xbench_fast.runtime.reporting.figures.thresholds import delta_figure, draw_curves, draw_delta
+from xbench_fast.runtime.reporting.figures.figure_2_recognition import draw_recognition
+from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation
+from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, draw_curves, draw_delta
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from stored_counts import add_cell, random_rows
 from xbench_fast.engines.errors import DataError, RunError
-from xbench_fast.runtime.reporting.gallery import build
+from xbench_fast.runtime.reporting.gallery import assembly
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -54,7 +54,7 @@ def test_overlays_that_cannot_be_made_do_not_lose_the_page(run: Path, monkeypatc
         def fail(*_: object, error: Exception = error, **__: object) -> None:
             raise error
 
-        monkeypatch.setattr(build, "make_gallery", fail)
+        monkeypatch.setattr(assembly, "make_gallery", fail)
         write_report(make_report(run, Choices(replicates=0)))
         assert str(error) in (run / "report" / "index.html").read_text()
 

@@ -19,7 +19,7 @@ from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.measure import Measure
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig, load_config
-from xbench_fast.runtime.reporting.native import load_native
+from xbench_fast.runtime.reporting.native_tables import load_native
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import MapRows, load_maps
 

@@ -21,7 +21,7 @@ from xbench_fast.metrics_gpu import Sweeping
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.gallery import pictures
-from xbench_fast.runtime.reporting.gallery.build import make_gallery, run_lengths
+from xbench_fast.runtime.reporting.gallery.assembly import make_gallery, run_lengths
 from xbench_fast.runtime.reporting.gallery.choice import PairScore, choose, in_rounds
 from xbench_fast.runtime.reporting.gallery.model import Gallery, gallery_payload
 from xbench_fast.runtime.results.choices import Choices

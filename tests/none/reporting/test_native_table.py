@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.grounding.native import SEARCHED, TUNED, iou, pointing_hit, segment
 from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
-from xbench_fast.runtime.reporting.native import NativeRows, native_scores
+from xbench_fast.runtime.reporting.native_tables import NativeRows, native_scores
 
 NAMES = ("Edema", "Fracture", "Atelectasis", "Lung Lesion")
 

@@ -17,7 +17,7 @@ from xbench_fast.metrics_gpu import PROTOCOLS, Sweeping, pack_masks, protocol, s
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report import report as command
 from xbench_fast.runtime.evaluation.scoring import ResultRow
-from xbench_fast.runtime.reporting.figures.thresholds import delta_figure, dice_curve
+from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, dice_curve
 from xbench_fast.runtime.reporting.gallery.choice import model_pairs
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results import choices as kinds

@@ -17,8 +17,8 @@ from ..tables.csv_text import to_csv
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
 from .cells import comparable
-from .paper.printed import FIELDS as PRINTED
-from .paper.printed import paper
+from .paper.paper_numbers import FIELDS as PRINTED
+from .paper.paper_numbers import paper
 
 __all__ = ["csv_files", "to_json"]
 
