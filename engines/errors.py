@@ -11,7 +11,7 @@ XBenchError
 │   └── ImageError      one image that cannot be read
 │       └── ImageAccessError    not because of what it holds: it may be readable another time
 ├── RunError            a run directory, its results, the disk under them
-├── ServingError        a request to the server, or the server itself (runtime/serving/protocol/errors.py)
+├── ServingError        a request to the server, or the server itself (runtime/serving/protocol/request_errors.py)
 └── MissingExtraError   an optional package that is not installed
 
 The message is one sentence: what is wrong, where (file, row, key) and what to do. Command lines print it without a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .grounding.curves import dice_curves, iou_curves, pointing_hits
-from .grounding.options import GroundingOptions
+from .grounding.grounding_options import GroundingOptions
 from .grounding.pairs import Pairs
 from .grounding.protocols import PROTOCOLS, protocol
 from .grounding.scores import grounding
@@ -26,7 +26,7 @@ from .sweep.counts import Counts
 from .sweep.masks import pack_masks, unpack_masks
 from .sweep.sampling import MODES, axis
 from .sweep.sweep import sweep
-from .sweep.sweeping import Sweeping
+from .sweep.sweep_options import Sweeping
 from .sweep.thresholds import THRESHOLDS, level, threshold_table
 
 __all__ = [

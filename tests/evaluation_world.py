@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from synthetic import BlockEngine, reference_sweep
 from xbench_fast.engines.bundle import Bundle
+from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.evaluation.measure import Sweep
-from xbench_fast.runtime.evaluation.options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.evaluation.runner import LoopParts, Runner

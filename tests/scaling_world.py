@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation_world import World
-from xbench_fast.runtime.evaluation.options import Options
+from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.host.machine import code_version

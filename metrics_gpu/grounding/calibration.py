@@ -22,7 +22,7 @@ from ..sweep.counts import Counts
 from ..sweep.thresholds import LEVELS, level
 from .curve_shape import LEVEL_VALUES, level_histogram
 from .curves import dice_curves
-from .options import GroundingOptions
+from .grounding_options import GroundingOptions
 from .search import FIXED, best_levels
 
 __all__ = ["EMPTY", "METHODS", "Method", "beta_map", "calibrated_levels", "cut", "dice_at", "half_dice", "isotonic_map"]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..sweep.sampling import Mode
-from ..sweep.sweeping import Normalise, Sweeping
+from ..sweep.sweep_options import Normalise, Sweeping
 from ..sweep.thresholds import Comparison
-from .options import GroundingOptions
+from .grounding_options import GroundingOptions
 
 __all__ = ["PROTOCOLS", "Protocol", "protocol"]
 

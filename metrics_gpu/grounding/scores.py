@@ -25,7 +25,7 @@ from ..statistics.aggregate import macro_curve, mean_over_classes
 from ..statistics.bootstrap import Replicates, drawn_or_not
 from ..sweep.thresholds import LEVELS, level
 from .curves import pointing_hits
-from .options import GroundingOptions
+from .grounding_options import GroundingOptions
 from .pairs import Float, Pairs, Search, with_floor
 from .search import FIXED, at_level, best_levels
 

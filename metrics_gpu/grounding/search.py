@@ -18,7 +18,7 @@ from ..statistics.bootstrap import SEED
 from ..sweep.counts import Counts
 from ..sweep.thresholds import level
 from .curves import dice_curves, iou_curves
-from .options import GroundingOptions
+from .grounding_options import GroundingOptions
 
 __all__ = ["FIXED", "at_level", "best_levels", "model_levels", "patient_halves"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Replicates
-from .options import GroundingOptions
+from .grounding_options import GroundingOptions
 from .pairs import Pairs
 from .scores import GroundingScores, grounding
 

@@ -16,7 +16,7 @@ from .arguments import check_frames, check_maps, grid_size
 from .counts import Counts
 from .gpu_tables import DeviceTables
 from .masks import GRID
-from .sweeping import Sweeping
+from .sweep_options import Sweeping
 from .thresholds import LEVELS
 
 __all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .masks import GRID
 from .sampling import Mode, axis
-from .sweeping import DEFAULT, Sweeping
+from .sweep_options import DEFAULT, Sweeping
 
 __all__ = ["Upsampled", "quantile_map", "scaled_map", "upsampled"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .arguments import check_frames, check_maps, grid_size, kind_of
 from .counts import Counts
 from .masks import GRID
-from .sweeping import DEFAULT, Sweeping
+from .sweep_options import DEFAULT, Sweeping
 from .tables import Tables
 
 __all__ = ["sweep"]

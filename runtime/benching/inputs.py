@@ -12,7 +12,7 @@ from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError
 from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.base import Case
-from ..datasets.regions import Boxes
+from ..datasets.region_shapes import Boxes
 
 __all__ = ["film_files", "films_as_cases", "found_files", "make_pairs", "prompts_of", "random_pixels", "random_text"]
 

@@ -13,7 +13,7 @@ from ..host.paths import has_folder
 from .options import cache_option, config_option, json_option, resolve_config
 
 if TYPE_CHECKING:
-    from ..cache.maintenance import StoreInfo
+    from ..cache.eviction import StoreInfo
 
 __all__ = ["cache"]
 
@@ -46,7 +46,7 @@ def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, as_j
     ctx.obj = _Flags(cache, config_file, as_json)
     if ctx.invoked_subcommand is not None:
         return 0
-    from ..cache.maintenance import list_stores
+    from ..cache.eviction import list_stores
 
     folder, _ = ctx.obj.folder()
     stores = list_stores(folder)
@@ -65,7 +65,7 @@ def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, as_j
 @click.pass_obj
 def clear(above: _Flags, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
     """Delete all prepared images but those in use; they are decoded again when they are needed."""
-    from ..cache.maintenance import clear as clear_stores
+    from ..cache.eviction import clear as clear_stores
 
     flags = above.with_later(cache, config_file, as_json)
     folder, _ = flags.folder()
@@ -83,8 +83,8 @@ def clear(above: _Flags, cache: Path | None, config_file: Path | None, as_json: 
 @click.pass_obj
 def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
     """Delete what other reader versions made, which nobody reads any more; with a limit, then the longest unused."""
-    from ..cache.maintenance import clear as clear_stores
-    from ..cache.maintenance import make_room
+    from ..cache.eviction import clear as clear_stores
+    from ..cache.eviction import make_room
     from ..host.sizes import parse_bytes
 
     flags = above.with_later(cache, config_file, as_json)

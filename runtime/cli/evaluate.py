@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...engines.errors import ConfigError
-from ..evaluation.options import Options
+from ..evaluation.cell_options import Options
 from ..host.config import EvalConfig
 from .options import (
     bundle_options,

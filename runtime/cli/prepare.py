@@ -164,7 +164,7 @@ def _geometry(text: str) -> Geometry:
 
 
 def _tell_outdated(folder: Path, progress: Any) -> None:
-    from ..cache.maintenance import list_stores
+    from ..cache.eviction import list_stores
     from ..host.sizes import format_bytes
 
     old = [store for store in list_stores(folder) if store.outdated]

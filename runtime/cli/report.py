@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from ...metrics_gpu.grounding.options import GroundingOptions, IouAt, Ties, Unit
+from ...metrics_gpu.grounding.grounding_options import GroundingOptions, IouAt, Ties, Unit
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..results.choices import F1, Auprc, Choices, Constant, Mean, Pairs
 from .options import config_option, resolve_config, setting

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..results.basis import SharedRows, check_protocols, image_names, shared_rows
 from ..results.choices import Choices
+from ..results.comparability import SharedRows, check_protocols, image_names, shared_rows
 from ..results.load import CellRows, StoredRun
 from ..results.pairs import ScoredPairs, scored_pairs
-from .matching import Match
+from .cell_pairs import Match
 
 __all__ = ["Aligned", "OnlyIn", "Side", "align"]
 

@@ -13,9 +13,9 @@ from ..results.choices import Choices
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.patients import Patients, Resampling
 from .align import Aligned, OnlyIn
+from .cell_pairs import Match
 from .difference import Difference, delong, subtract
 from .flips import RowChanges, row_changes
-from .matching import Match
 
 __all__ = ["COMPARED", "CellChanges", "cell_changes"]
 

@@ -15,9 +15,9 @@ from ..results.load import StoredRun
 from ..results.patients import Resampling
 from ..tables.stamps import stamps
 from .align import align
+from .cell_pairs import Lone, Match, match_cells
 from .changes import COMPARED, CellChanges, cell_changes
 from .difference import Difference, corrected, tested
-from .matching import Lone, Match, match_cells
 
 __all__ = ["Comparison", "ModelChanges", "compare_runs"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
 
-from ..results.basis import shared_rows
+from ..results.comparability import shared_rows
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from .difference import Difference, corrected, delong, subtract, tested

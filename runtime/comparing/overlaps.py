@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ..host.machine import usable_cores
-from ..results.basis import SharedRows, shared_rows
+from ..results.comparability import SharedRows, shared_rows
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.numbers.fields import GROUNDING
 from ..results.numbers.run_numbers import Results

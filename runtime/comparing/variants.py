@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results.basis import SharedRows, check_protocols, shared_rows
 from ..results.choices import Choices
+from ..results.comparability import SharedRows, check_protocols, shared_rows
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.pairs import ScoredPairs

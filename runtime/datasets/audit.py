@@ -16,7 +16,7 @@ from ..host.machine import usable_cores
 from ..host.paths import has_file, has_folder
 from ..images.decode import is_there, read_grey
 from .base import Case, Dataset, OfficialCounts, Region
-from .regions import AtLeast, Boxes, Union, region_grid
+from .region_shapes import AtLeast, Boxes, Union, region_grid
 
 __all__ = ["Audit", "AuditCheck", "audit"]
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import ImageFolder, fail, numbers, read_json
-from .regions import Boxes
+from .region_shapes import Boxes
 
 __all__ = ["ChestXDet10"]
 

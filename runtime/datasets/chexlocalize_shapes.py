@@ -12,7 +12,7 @@ from typing import Any
 from ...engines.errors import DataError
 from .base import Note, Region
 from .files import fail, numbers, read_json
-from .regions import Polygons, RunText
+from .region_shapes import Polygons, RunText
 
 __all__ = ["Shapes", "compare", "read_polygons", "read_segmentations"]
 

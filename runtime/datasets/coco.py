@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ...engines.errors import ConfigError, DataError
 from .base import Case, Dataset, Note, Region
 from .files import ImageFolder, fail, number, numbers, read_json
-from .regions import Boxes, Polygons, Rle, union
+from .region_shapes import Boxes, Polygons, Rle, union
 
 __all__ = ["Coco"]
 

@@ -11,7 +11,7 @@ from ..host.paths import has_folder
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import ImageTree, fail, inside, read_csv
 from .mask_files import read_mask
-from .regions import MaskRuns
+from .region_shapes import MaskRuns
 
 __all__ = ["CovidRural"]
 

@@ -11,7 +11,7 @@ from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from .base import Case, Dataset, Note
 from .files import ImageFolder, fail, number, read_csv
-from .regions import Boxes
+from .region_shapes import Boxes
 
 __all__ = ["CsvBoxes"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError, ImageError
-from ..images.raster import check_pixels, png_size
+from ..images.png_jpeg import check_pixels, png_size
 
 __all__ = ["MaskFile", "read_mask"]
 

@@ -12,7 +12,7 @@ from ..host.paths import has_folder
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageTree, fail, inside, read_csv
 from .mask_files import MaskFile
-from .regions import RunText, union
+from .region_shapes import RunText, union
 
 __all__ = ["Siim"]
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from ..host.paths import has_file
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageFolder, fail, number, read_csv
-from .readers import RULES, Corners, merge, needed
+from .reader_consensus import RULES, Corners, merge, needed
 
 __all__ = ["Vindr", "VindrKaggle"]
 

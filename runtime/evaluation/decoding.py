@@ -64,7 +64,7 @@ def region_masks(
     """The non-empty regions of `findings`, drawn on a native grid of `size`, as packed bits uint8 [224, 28], and which
     of them are sub-pixel. Raises DataError when a region cannot be drawn."""
     from ...metrics_gpu.sweep.masks import pack_masks
-    from ..datasets.regions import region_grid
+    from ..datasets.region_shapes import region_grid
 
     masks: dict[str, NDArray[np.uint8]] = {}
     sub_pixel: set[str] = set()

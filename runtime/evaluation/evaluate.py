@@ -22,8 +22,8 @@ from ..images.decoders import CPU, choose_decoder
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.shards import Shard
+from .cell_options import Options
 from .live import LiveModel
-from .options import Options
 from .pairing import needed_geometries, select_bundles, select_datasets
 from .progress import Progress
 from .reference.baselines import split_baselines

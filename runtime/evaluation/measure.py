@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.native import native_map, segment
 from ...metrics_gpu.grounding.protocols import Protocol, protocol
-from ...metrics_gpu.sweep.sweeping import DEFAULT, Sweeping
+from ...metrics_gpu.sweep.sweep_options import DEFAULT, Sweeping
 from ..results.schema import GRID
 from .scoring import Pair
 

@@ -26,11 +26,11 @@ from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.storage import CellFiles
 from .cell import CellWork, compute_cell
+from .cell_options import Options
 from .finishing import Finisher, PlannedCell
 from .gpu.device_cell import compute_on_device
 from .live import LiveEngine, LiveModel, live_prompts
 from .measure import Measure, Sweep
-from .options import Options
 from .pairing import prompt_set_name, shared_findings
 from .progress import Progress, not_asked_line, some_names
 from .reference.map_files import MapFolder

@@ -90,8 +90,8 @@ def open_prepared(
     All cases are covered, not the limited ones: a trial on a few of them then fills the stores of the full evaluation.
     Raises RunError.
     """
+    from ..cache.eviction import make_room
     from ..cache.layout import store_bytes, store_folder
-    from ..cache.maintenance import make_room
     from ..cache.preparing import PreparedSet
     from ..host.sizes import format_bytes
 

@@ -24,7 +24,7 @@ from ...engines.errors import EngineError, ImageError, MissingExtraError
 from ...engines.geometry import Geometry
 from .decode import decode_grey, read_bytes, reader_version
 from .geometry import resize_plan
-from .raster import check_pixels, jpeg_size, png_size
+from .png_jpeg import check_pixels, jpeg_size, png_size
 
 __all__ = ["DaliDecoder", "DeviceBatch", "dali_reader", "dali_version", "supports"]
 

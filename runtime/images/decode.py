@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ImageAccessError, ImageError
 from ..host.machine import installed_version
-from .raster import decode_jpeg, decode_png
+from .png_jpeg import decode_jpeg, decode_png
 
 __all__ = ["decode_ahead", "decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
 

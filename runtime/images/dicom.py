@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ImageError
-from .raster import check_pixels, codestream_size
-from .run_length import decode_run_lengths
+from .dicom_run_length import decode_run_lengths
+from .png_jpeg import check_pixels, codestream_size
 from .voi import grey_table
 
 __all__ = ["decode_dicom"]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageError
 from ...engines.geometry import Geometry
 from .area import resize_area
-from .raster import MAX_PIXELS
+from .png_jpeg import MAX_PIXELS
 
 __all__ = ["field_of_view", "resize_plan", "to_model"]
 

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from ...engines.errors import ImageError
-from .raster import jpeg_size
+from .png_jpeg import jpeg_size
 
 __all__ = ["image_size"]
 

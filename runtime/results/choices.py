@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, get_args
 
 from ...engines.errors import ConfigError
-from ...metrics_gpu.grounding.options import GroundingOptions, IouAt, Ties, Unit
+from ...metrics_gpu.grounding.grounding_options import GroundingOptions, IouAt, Ties, Unit
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ...engines.base import EngineInfo
-from ..evaluation.options import Options
+from ..evaluation.cell_options import Options
 from ..host.config import DatasetConfig
 
 __all__ = ["Backend", "ChunkJob", "Described", "Part", "WorkPlan", "everywhere"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ...engines.errors import ConfigError
-from .protocol.errors import Unauthenticated
+from .protocol.request_errors import Unauthenticated
 
 __all__ = ["TOKEN_VARIABLE", "Bearer", "read_token"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, RunError
-from ...metrics_gpu.grounding.options import GroundingOptions, Unit
+from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.scores import Grounding, grounding
 from ...metrics_gpu.statistics.bootstrap import Draws, Replicates

@@ -9,7 +9,7 @@ from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.maps import quantile_map, scaled_map
 from ...metrics_gpu.sweep.masks import GRID
 from ...metrics_gpu.sweep.sweep import sweep
-from ...metrics_gpu.sweep.sweeping import Sweeping
+from ...metrics_gpu.sweep.sweep_options import Sweeping
 from ..results.load import StoredRun
 from .kept_maps import kept_maps
 from .material import StudyCell

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...metrics_gpu.grounding.options import GroundingOptions, Unit
+from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.strata import EDGES, size_strata
 from ...metrics_gpu.statistics.bootstrap import Draws, Interval, percentile_interval

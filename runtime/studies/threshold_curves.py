@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
 from ...metrics_gpu.grounding.curves import dice_curves, iou_curves
-from ...metrics_gpu.grounding.options import Unit
+from ...metrics_gpu.grounding.grounding_options import Unit
 from ...metrics_gpu.grounding.scores import Grounding, GroundingScores
 from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.statistics.aggregate import macro_mean

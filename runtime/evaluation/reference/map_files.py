@@ -154,7 +154,7 @@ def _described(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
     """The maps in a file: by its own name, and in an archive by the name of each array below that."""
     try:
         if _kind(path) == ".png":
-            from ...images.raster import check_pixels
+            from ...images.png_jpeg import check_pixels
             from ...images.size import image_size
 
             size = image_size(path)
@@ -175,7 +175,7 @@ def _described(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
 
 def _array(path: Path, member: str | None) -> MapFile:
     """Reads the header of an array; nothing is allocated for what it promises."""
-    from ...images.raster import check_pixels
+    from ...images.png_jpeg import check_pixels
 
     try:
         with _opened(path, member) as stream:

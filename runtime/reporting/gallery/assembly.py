@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ....engines.errors import XBenchError
 from ....metrics_gpu.sweep.masks import unpack_masks
-from ...datasets.runlengths import encode_runs
+from ...datasets.mask_run_lengths import encode_runs
 from ...host.config import DatasetConfig
 from ...results.load import StoredRun
 from ...results.maps import load_maps

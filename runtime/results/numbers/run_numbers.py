@@ -14,8 +14,8 @@ from ....metrics_gpu.grounding.search import model_levels
 from ....metrics_gpu.statistics.aggregate import macro_mean, micro_mean
 from ....metrics_gpu.statistics.bootstrap import percentile_interval
 from ...host.machine import usable_cores
-from ..basis import Basis, find_bases
 from ..choices import DEFAULTS, Choices
+from ..comparability import Basis, find_bases
 from ..load import CellRows, StoredRun
 from ..pairs import ScoredPairs, scored_pairs, why_left_out
 from ..patients import Patients, dataset_patients

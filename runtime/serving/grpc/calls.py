@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..inference.metadata import model_metadata, repository_index, server_metadata
 from ..inference.service import Service
-from ..protocol.errors import BadRequest, DeadlineExceeded, NotFound, RequestError
 from ..protocol.interface import OUTPUTS
+from ..protocol.request_errors import BadRequest, DeadlineExceeded, NotFound, RequestError
 from .codec import decode_infer, encode_infer
 
 if TYPE_CHECKING:

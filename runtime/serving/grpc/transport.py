@@ -14,7 +14,7 @@ from ....engines.errors import MissingExtraError, ServingError
 from ..access_log import AccessLog
 from ..bearer import Bearer
 from ..inference.service import Service
-from ..protocol.errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
+from ..protocol.request_errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
 from ..settings import GrpcSettings
 from .calls import HEALTH, SERVICE, Call, Calls
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..access_log import AccessLog
 from ..inference.metadata import model_metadata, repository_index, server_metadata
 from ..inference.service import Service
-from ..protocol.errors import BadRequest, Internal, NotFound, RequestError
+from ..protocol.request_errors import BadRequest, Internal, NotFound, RequestError
 from ..settings import HttpSettings
 from .body import BodyReader
-from .errors import error_response
+from .error_response import error_response
 from .infer import Infer
 from .middleware import LOG_FIELDS, Guard
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import BadRequest, Overloaded, TooLarge
-from .errors import AmbiguousEnd
+from ..protocol.request_errors import BadRequest, Overloaded, TooLarge
+from .error_response import AmbiguousEnd
 
 if TYPE_CHECKING:
     from starlette.requests import Request

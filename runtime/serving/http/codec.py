@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.strict_json import distinct_keys, no_constant
-from ..protocol.errors import BadRequest
+from ..protocol.request_errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Request, to_request, to_tensors
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from ..access_log import AccessLog
 from ..bearer import Bearer
 from ..metrics import Metrics
-from ..protocol.errors import BadRequest, Internal, RequestError
+from ..protocol.request_errors import BadRequest, Internal, RequestError
 from ..settings import HttpSettings
-from .errors import AmbiguousEnd, error_response
+from .error_response import AmbiguousEnd, error_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

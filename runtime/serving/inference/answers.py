@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ....engines.base import Scores
 from ...evaluation.scoring import Queries, prompt_mean
 from ...results.schema import GRID
-from ..protocol.errors import BadRequest
 from ..protocol.interface import OUTPUTS
+from ..protocol.request_errors import BadRequest
 from ..protocol.requests import Answer, Request
 from .images import DISPLAY_SIDE, Prepared
 from .maps import binary_mask, normalised_map, regions

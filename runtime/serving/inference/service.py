@@ -16,8 +16,8 @@ import numpy as np
 
 from ....engines.errors import XBenchError
 from ..metrics import Metrics
-from ..protocol.errors import DeadlineExceeded, Internal, RequestError, as_request_error
 from ..protocol.interface import DRAWN
+from ..protocol.request_errors import DeadlineExceeded, Internal, RequestError, as_request_error
 from ..protocol.requests import Answer, Request, check_request
 from ..queue.model_queue import ModelQueue
 from ..settings import ServiceSettings

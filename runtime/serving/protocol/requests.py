@@ -16,8 +16,8 @@ from ....engines.errors import ConfigError
 from ....engines.prompts.prompt_files import FindingPrompts, prompt_sets
 from ....engines.registry import did_you_mean
 from ....engines.strict_json import distinct_keys
-from .errors import BadRequest
 from .interface import DEFAULT_OUTPUTS, INPUTS, OUTPUTS
+from .request_errors import BadRequest
 from .tensors import Tensor
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import BadRequest
+from .request_errors import BadRequest
 
 __all__ = ["DATATYPES", "MOST_ITEMS", "Tensor", "array_to_raw", "check_items", "check_shape", "raw_to_array"]
 

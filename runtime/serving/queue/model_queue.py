@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ....engines.base import Scores
 from ....engines.prompts.prompt_set import PromptSet
 from ..metrics import Metrics
-from ..protocol.errors import Draining, Overloaded, TooLarge
+from ..protocol.request_errors import Draining, Overloaded, TooLarge
 from ..settings import ServiceSettings
 
 __all__ = ["ModelQueue", "Run"]

@@ -16,7 +16,7 @@ from xbench_fast.metrics_gpu import Counts, Pairs, grounding, percent, sweep
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
-from xbench_fast.runtime.datasets.regions import RunText, Union, region_grid
+from xbench_fast.runtime.datasets.region_shapes import RunText, Union, region_grid
 from xbench_fast.runtime.datasets.registry import DATASETS
 from xbench_fast.runtime.datasets.rsna import Rsna
 

@@ -14,7 +14,7 @@ from typing import get_args
 import cupy_on_cpu
 import pytest
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
-from xbench_fast.metrics_gpu.sweep.sweeping import Normalise
+from xbench_fast.metrics_gpu.sweep.sweep_options import Normalise
 from xbench_fast.metrics_gpu.sweep.thresholds import LEVELS
 
 

@@ -23,7 +23,8 @@ from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.select import open_engine
 from xbench_fast.runtime.serving.inference.models import Catalogue
 from xbench_fast.runtime.serving.inference.service import Service
-from xbench_fast.runtime.serving.protocol.errors import (
+from xbench_fast.runtime.serving.protocol.interface import OUTPUTS
+from xbench_fast.runtime.serving.protocol.request_errors import (
     BadRequest,
     DeadlineExceeded,
     Draining,
@@ -32,7 +33,6 @@ from xbench_fast.runtime.serving.protocol.errors import (
     Overloaded,
     RequestError,
 )
-from xbench_fast.runtime.serving.protocol.interface import OUTPUTS
 from xbench_fast.runtime.serving.protocol.requests import Request
 from xbench_fast.runtime.serving.settings import HttpSettings, ServiceSettings
 

@@ -13,7 +13,7 @@ import pytest
 from locked import locked, open_folder
 from make_images import encode
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache import maintenance as caches
+from xbench_fast.runtime.cache import eviction as caches
 from xbench_fast.runtime.cache.locks import in_use, remove_store
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main

@@ -20,7 +20,7 @@ from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.cache import maintenance as caches
+from xbench_fast.runtime.cache import eviction as caches
 from xbench_fast.runtime.cache.preparing import PreparedSet
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main

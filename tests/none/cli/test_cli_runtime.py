@@ -17,7 +17,7 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.metrics_gpu import GroundingOptions
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.cli.app import COMMANDS, app
-from xbench_fast.runtime.evaluation.options import Options
+from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.host import doctor
 from xbench_fast.runtime.host.config import EvalConfig
 from xbench_fast.runtime.images.checks import check_decoders

@@ -16,7 +16,7 @@ from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Case, Dataset, Note, OfficialCounts
 from xbench_fast.runtime.datasets.coco import Coco
-from xbench_fast.runtime.datasets.regions import Boxes
+from xbench_fast.runtime.datasets.region_shapes import Boxes
 from xbench_fast.runtime.datasets.registry import DATASETS
 
 

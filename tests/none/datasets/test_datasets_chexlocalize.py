@@ -14,7 +14,7 @@ from make_images import encode
 from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.chexlocalize import CheXlocalize
-from xbench_fast.runtime.datasets.regions import MaskRuns, RunText
+from xbench_fast.runtime.datasets.region_shapes import MaskRuns, RunText
 
 H, W = 40, 50
 KEYS = [

@@ -21,7 +21,7 @@ from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
-from xbench_fast.runtime.datasets.regions import Polygons, Rle, RunText
+from xbench_fast.runtime.datasets.region_shapes import Polygons, Rle, RunText
 from xbench_fast.runtime.datasets.registry import DATASETS
 
 EXAMPLES = 25 * int(os.environ.get("XBENCH_FUZZ", "1"))

@@ -14,8 +14,8 @@ from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.pixels import direct_source
-from xbench_fast.runtime.datasets.readers import merge
-from xbench_fast.runtime.datasets.regions import Boxes
+from xbench_fast.runtime.datasets.reader_consensus import merge
+from xbench_fast.runtime.datasets.region_shapes import Boxes
 from xbench_fast.runtime.datasets.vindr import Vindr, VindrKaggle
 from xbench_fast.runtime.evaluation.decoding import decode_case
 from xbench_fast.runtime.images.decode import read_grey

@@ -11,8 +11,8 @@ from evaluation_world import World, same
 from synthetic import SIZE, make_bundle, make_dataset, model, prompt_set, reference_sweep
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.evaluation.live import LiveModel
-from xbench_fast.runtime.evaluation.options import Options
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.runner import LoopParts, Runner
 from xbench_fast.runtime.evaluation.sources import source_opener

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.results.basis import check_protocols, shared_rows
 from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.comparability import check_protocols, shared_rows
 from xbench_fast.runtime.results.load import CellRows, load_run
 from xbench_fast.runtime.results.pairs import ScoredPairs, scored_pairs
 from xbench_fast.runtime.results.run_directory import RunDirectory

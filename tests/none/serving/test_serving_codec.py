@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xbench_fast.runtime.serving.http.codec import decode_infer, encode_infer
-from xbench_fast.runtime.serving.protocol.errors import BadRequest, RequestError
 from xbench_fast.runtime.serving.protocol.interface import DEFAULT_OUTPUTS
+from xbench_fast.runtime.serving.protocol.request_errors import BadRequest, RequestError
 from xbench_fast.runtime.serving.protocol.requests import Answer, check_request
 from xbench_fast.runtime.serving.protocol.tensors import DATATYPES, MOST_ITEMS, Tensor, array_to_raw, raw_to_array
 

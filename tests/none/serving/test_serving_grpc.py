@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.runtime.serving.protocol.errors import BadRequest
+from xbench_fast.runtime.serving.protocol.request_errors import BadRequest
 from xbench_fast.runtime.serving.protocol.requests import Answer
 
 pytest.importorskip("google.protobuf")

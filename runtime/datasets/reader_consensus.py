@@ -8,7 +8,7 @@ import numpy as np
 
 from ...engines.errors import DataError
 from .base import Region
-from .regions import AtLeast, Boxes
+from .region_shapes import AtLeast, Boxes
 
 __all__ = ["RULES", "Corners", "merge", "needed"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import BadRequest, RequestError, Unauthenticated
+from ..protocol.request_errors import BadRequest, RequestError, Unauthenticated
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 from .base import Region
-from .runlengths import MAX_PIXELS, MAX_SIDE, check_grid, check_runs, decode_coco, decode_pairs, encode_runs, paint
+from .mask_run_lengths import (
+    MAX_PIXELS,
+    MAX_SIDE,
+    check_grid,
+    check_runs,
+    decode_coco,
+    decode_pairs,
+    encode_runs,
+    paint,
+)
 
 __all__ = ["ROUNDING", "AtLeast", "Boxes", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "region_grid", "union"]
 
