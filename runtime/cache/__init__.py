@@ -4,5 +4,5 @@ store        one geometry: reads what is ready, decodes and keeps the rest
 layout       the files of a store: names, content, opening and beginning again
 locks        who may write to a store, and when it may be deleted
 preparing    the stores of a dataset in several geometries, and decoding ahead of an evaluation
-maintenance  all stores of a folder: listing, deleting, a size limit
+eviction     all stores of a folder: listing, deleting, a size limit
 """

@@ -7,7 +7,7 @@ variants           several cells side by side, each minus the first: prompt sets
 
 Two runs, or two models -> what changed, and a gate for continuous integration:
 
-matching    which cells of two runs belong together
+cell_pairs  which cells of two runs belong together
 align       the rows that two cells share, and those that only one has
 flips       changes of single rows: hits that flipped, Dice, logits
 changes     changes of the numbers of a cell

@@ -21,7 +21,7 @@ __all__ = ["Case", "Dataset", "Note", "OfficialCounts", "Region"]
 
 @runtime_checkable
 class Region(Protocol):
-    """The area of one class in one image; drawn only when asked for (`datasets/regions.py` has the usual kinds)."""
+    """The area of one class in one image; drawn only when asked for; `region_shapes` has the usual kinds."""
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """The region on its native grid, bool [height, width]. Raises DataError when it was drawn on another grid."""

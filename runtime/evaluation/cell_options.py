@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..host.config import EvalConfig
 from ..results.shards import Shard
 
 __all__ = ["Options"]
@@ -19,13 +20,13 @@ class Options:
     part of every dataset that is evaluated, None for all of it.
     """
 
-    engine: str = "auto"
-    batch: int = 16
+    engine: str = EvalConfig.engine
+    batch: int = EvalConfig.batch
     threads: int = 1
     limit: int | None = None
     chunk: int = 256
     skip_absent: bool = False
-    protocol: str = "default"
+    protocol: str = EvalConfig.protocol
     shard: Shard | None = None
 
     def ingredients(self, *, batch: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Image files -> grey pixels -> what a model reads; nothing here knows of regions.
 
 decode     a file -> native grey, by the kind of its content; decoding ahead in threads
-raster     PNG and JPEG: headers and pixels
+png_jpeg   PNG and JPEG: headers and pixels
 dicom, voi DICOM: frames, and the window that brings them to 8 bits
 size       the native size, from the header alone
 geometry   native grey -> the model's input, and the part of the image that it covers
@@ -10,5 +10,5 @@ decoders   which decoder is used: the exact one, or DALI on a GPU
 dali       decoding on the GPU
 checks     whether the decoders of this machine work
 samples    a small DICOM file in each transfer syntax
-run_length the run lengths of DICOM
+dicom_run_length   the run lengths of DICOM
 """

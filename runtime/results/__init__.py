@@ -11,7 +11,7 @@ merging         shards -> one run directory
 outcome         how the cells of a run ended
 load, maps      result files -> arrays: counts and scores; maps and regions
 choices, pairs  how a report counts stored pairs, and the pairs it counts
-basis           what numbers rest on, and whether two results share it
+comparability   what numbers rest on, and whether two results share it
 patients        one drawing of patients for all models
 numbers/        the numbers of a cell and of a run
 """

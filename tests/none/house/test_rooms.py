@@ -29,7 +29,7 @@ ROOMS = {
 }
 """Room of runtime/ -> the rooms of runtime/ it may import. `cli` may import all of them, and none imports `cli`."""
 
-MOST_LINES, MOST_FILES = 300, 22
+MOST_LINES, MOST_FILES, MOST_PARAMETERS = 300, 22, 6
 
 
 @cache
@@ -115,3 +115,32 @@ def test_files_are_short_enough_to_be_read(root: Path) -> None:
         if (lines := path.read_text(encoding="utf-8").count("\n")) > MOST_LINES
     }
     assert not long
+
+
+def test_functions_take_few_parameters(root: Path) -> None:
+    """Commands take their options; and a loop that numba compiles takes arrays, no object that holds them."""
+    many = []
+    for name, path in files(root).items():
+        if ".cli" in name:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                taken = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                count = len(taken) - (taken[:1] in (["self"], ["cls"]))
+                if count > MOST_PARAMETERS and not compiled(name, node.name):
+                    many.append(f"{path.relative_to(root)}:{node.lineno}: {node.name} takes {count}")
+    assert not many, "\n".join(many)
+
+
+def compiled(module: str, function: str) -> bool:
+    return module.startswith("xbench_fast.metrics_gpu.") and function in ("_sweep", "_sweep_plain", "_walk")
+
+
+def test_no_public_class_name_stands_twice(root: Path) -> None:
+    where: dict[str, list[str]] = defaultdict(list)
+    for path in files(root).values():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where[node.name].append(str(path.relative_to(root)))
+    twice = {name: found for name, found in where.items() if len(found) > 1}
+    assert not twice, "\n".join(f"{name}: {', '.join(found)}" for name, found in sorted(twice.items()))
