@@ -1,7 +1,7 @@
-"""The folder of prepared images as a whole: what it holds, and what goes when it is to become smaller.
+"""Lists and deletes the stores of prepared images in a cache folder, and keeps the folder below a size limit.
 
-Nothing here touches results, and nothing deletes a store that a process has open. A folder that is not exactly a store
-is never touched either, so a wrong path costs nothing.
+Results are never changed, and a store that a process has open is never deleted. A folder that does not have exactly
+the form of a store is never deleted either, so a wrong path does no harm.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _NAME = re.compile(r".+-[a-z_]+-(?P<side>[0-9]{1,6})-[0-9]{1,6}-[a-z]+-(?P<key>[
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """One store: `images` of its `cases` are prepared, `bytes` on the disk, `used`: when it was last opened (seconds
-    since 1970). `in_use`: or of another user, so that this is not known. `outdated`: made by another version of the
-    reader or of DALI than is installed, so nothing here will read it again."""
+    """One store: `images` of its `cases` are prepared; `bytes`: size on disk; `used`: when it was last opened (seconds
+    since 1970). `in_use`: also True for a store of another user, where this is unknown. `outdated`: made by another
+    version of the reader or of DALI than the installed one, so this installation does not read it."""
 
     path: Path
     dataset: str
@@ -50,10 +50,10 @@ def list_stores(root: Path) -> list[StoreInfo]:
 
 
 def make_room(root: Path, limit: int, need: int = 0, keep: Collection[Path] = ()) -> tuple[list[StoreInfo], bool]:
-    """Deletes stores until those that stay, and `need` more bytes, fit `limit`: what went, and whether they fit.
+    """Deletes stores until the others and `need` more bytes fit `limit`. Returns the deleted ones, and whether it fits.
 
-    Outdated stores go first, then those that were not opened for the longest time; stores in use and those in `keep`
-    stay, the latter count as part of `need`. Raises RunError when a store cannot be deleted.
+    Outdated stores are deleted first, then the least recently opened ones. Stores in use and those in `keep` are not
+    deleted; those in `keep` count as part of `need`. Raises RunError when a store cannot be deleted.
     """
     _finish_deleting(root)
     stores = [store for store in list_stores(root) if store.path not in keep]
@@ -69,7 +69,7 @@ def make_room(root: Path, limit: int, need: int = 0, keep: Collection[Path] = ()
 
 
 def clear(root: Path, *, outdated_only: bool = False) -> tuple[list[StoreInfo], list[StoreInfo]]:
-    """Deletes all stores, or the outdated ones: those that went, and those that stayed because they are in use.
+    """Deletes all stores, or the outdated ones. Returns the deleted stores, and those kept because in use.
 
     Raises RunError when a store cannot be deleted.
     """
@@ -96,10 +96,10 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _is_store(folder: Path) -> bool:
-    """Whether a folder has the name of a store, holds nothing but its files, and was certainly made as one.
+    """Whether a folder has the name of a store, holds only the files of a store, and was created as a store.
 
-    That is told by its index; where that is missing or damaged, by pixels and records of the sizes that belong to its
-    name. Raises OSError where it cannot be looked at.
+    The index shows this; if it is missing or damaged, the sizes of pixels and records must match the folder's name.
+    Raises OSError when the folder cannot be read.
     """
     named = _NAME.fullmatch(folder.name)
     if named is None or not has_folder(folder):
@@ -148,7 +148,7 @@ def _remove(store: StoreInfo) -> bool:
 
 
 def _finish_deleting(root: Path) -> None:
-    """Deletes what a killed process left half deleted."""
+    """Deletes stores that a killed process deleted only in part."""
     if not has_folder(root):
         return
     for grave in root.glob(f"{GRAVE}[0-9]*-*"):

@@ -1,15 +1,15 @@
-"""What a store of prepared images is called, what its files hold, and how they are opened, closed and begun again.
+"""The files of a store of prepared images: names and content, and how they are opened, closed and rebuilt.
 
 A store is one directory per (dataset, geometry, decoder) with
 
     pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space
     records.bin   one 32-byte record per case: state, native size, and size and time of the image file
     reasons.jsonl why an image could not be read
-    index.json    what the two files above mean
-    lock, use     who may write, who has it open (`locks`)
+    index.json    the meaning of pixels.bin and records.bin
+    lock, use     which process may write, which processes have it open (`locks`)
 
-A machine that lost power may have kept a record and lost its pixels; a store that was not closed before a restart is
-therefore emptied.
+After a power loss a record can be on disk without its pixels. A store that was not closed before a restart of the
+machine is therefore emptied.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _FORMAT = 2
 def store_folder(
     cache_root: Path, dataset_name: str, cases: Sequence[Case], geometry: Geometry, reader: str | None = None
 ) -> tuple[Path, dict[str, object]]:
-    """Where the store of these cases is, and what its index says: its key, dataset, geometry and reader.
+    """The folder of the store of these cases, and the content of its index: key, dataset, geometry and reader.
 
-    `reader` names what decodes the images, by default the exact one on the CPU.
+    `reader` names the decoder of the images; default: the exact one on the CPU.
     """
     reader = reader or reader_version()
     digest = hashlib.sha256()
@@ -70,7 +70,7 @@ def store_folder(
 
 
 def store_bytes(count: int, geometry: Geometry) -> int:
-    """What a store of `count` images takes when all of them are prepared."""
+    """Size in bytes of a store of `count` images when all of them are prepared."""
     return count * (geometry.size**2 + RECORD.itemsize)
 
 
@@ -78,8 +78,8 @@ def store_bytes(count: int, geometry: Geometry) -> int:
 class StoreFiles:
     """Open files of a store; `pixels` uint8 [N, S, S] and `records` [N] are read-only maps of them.
 
-    Writing goes through `pixel_file` and `record_file`, not through the maps: a full disk then is an error instead of a
-    killed process. `writes`: whether this process may write.
+    Data are written through `pixel_file` and `record_file`, not through the maps: a full disk then raises an error
+    instead of killing the process. `writes`: whether this process may write.
     """
 
     folder: Path
@@ -92,9 +92,9 @@ class StoreFiles:
 
     @staticmethod
     def open(folder: Path, about: Mapping[str, object], count: int, side: int, hold: Hold) -> StoreFiles | None:
-        """Opens the files, beginning them again when they are damaged or not `about` the same.
+        """Opens the files; creates them anew when they are damaged or their index differs from `about`.
 
-        With a hold that only reads nothing is begun: None, when there is nothing to read. Raises OSError.
+        A hold that only reads creates nothing: None when there is nothing to read. Raises OSError.
         """
         meaning = {"format": _FORMAT, **about, "cases": count, "side": side}
         sizes = {"pixels.bin": count * side * side, "records.bin": count * RECORD.itemsize}
@@ -103,7 +103,7 @@ class StoreFiles:
         if not hold.writes:
             if last not in ("", boot):
                 return None
-            with contextlib.suppress(FileNotFoundError):  # the writer may just be beginning it again
+            with contextlib.suppress(FileNotFoundError):  # the writer may be rebuilding the store now
                 return StoreFiles._map(folder, count, side, hold)
             return None
         if last not in ("", boot):
@@ -128,7 +128,7 @@ class StoreFiles:
         return StoreFiles(folder, pixels, records, pixel_file, record_file, hold, hold.writes)
 
     def add_reason(self, index: int, reason: str) -> None:
-        """Keeps why an image cannot be read. Raises OSError."""
+        """Stores the reason why an image cannot be read. Raises OSError."""
         line = json.dumps({"case": index, "reason": reason}, ensure_ascii=True) + "\n"
         descriptor = os.open(
             self.folder / "reasons.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
@@ -139,7 +139,7 @@ class StoreFiles:
             os.close(descriptor)
 
     def reasons(self) -> dict[int, str]:
-        """The last reason of every unreadable case; empty where a killed process left the line half written."""
+        """The last reason of every unreadable case; empty if a killed process wrote only a part of the line."""
         found: dict[int, str] = {}
         with contextlib.suppress(OSError):
             for line in (self.folder / "reasons.jsonl").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -149,10 +149,10 @@ class StoreFiles:
         return {index: found.get(index, "") for index in np.flatnonzero(self.records["state"] == UNREADABLE).tolist()}
 
     def close(self) -> None:
-        """Flushes to the disk, notes that nothing is open, and gives the lock back; never fails.
+        """Flushes to the disk, marks the store as closed, and releases the lock; never fails.
 
-        On a full disk the note stays as it is, which costs the store only if the machine then loses power. When
-        flushing fails, nobody knows what the disk holds: the index goes, and the store is begun again next time.
+        On a full disk the mark cannot be written; the store is then lost only if the machine loses power. When
+        flushing fails, the content of the disk is unknown: the index is deleted, and the store is rebuilt next time.
         """
         if self.writes:
             index = self.folder / "index.json"
@@ -170,7 +170,7 @@ class StoreFiles:
 
 
 def read_meaning(folder: Path) -> dict[str, object] | None:
-    """What the index of a store says about it; None when it is missing or damaged."""
+    """The content of a store's index; None when it is missing or damaged."""
     try:
         found = json.loads((folder / "index.json").read_text(encoding="utf-8"))["meaning"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -187,7 +187,7 @@ def _boot_id() -> str:
 
 
 def _last_opened(folder: Path, meaning: Mapping[str, object], sizes: Mapping[str, int]) -> str | None:
-    """The machine's start since which the store has been open; "": it was closed; None: it is damaged or foreign."""
+    """The machine's start at which the store was opened; "": it was closed; None: it is damaged or is another store."""
     try:
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         if index["meaning"] != meaning or any((folder / name).stat().st_size != sizes[name] for name in sizes):
@@ -223,7 +223,7 @@ def _safe(name: str) -> str:
 
 
 def disk_error(folder: Path, error: OSError) -> RunError:
-    """The sentence for a failure of the disk that holds `folder`."""
+    """The error for a failure of the disk that holds `folder`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return RunError(
             f"The disk is full: {folder} cannot take more prepared images; free space or choose another cache."

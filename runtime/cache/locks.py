@@ -1,8 +1,8 @@
-"""Who may write to a store of prepared images, and when it may be deleted.
+"""Locks of a store of prepared images: which process may write to it, and when it may be deleted.
 
 Every process that has a store open holds `use` shared; deleting needs it exclusively, so a store in use is never
-deleted. One of them holds `lock` exclusively and may write. The operating system drops both when the process ends,
-however it ends.
+deleted. One of them holds `lock` exclusively and may write. The operating system releases both locks when the process
+ends, also after a crash.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..host.paths import has_folder
 __all__ = ["GRAVE", "STORE_FILES", "Hold", "in_use", "remove_store"]
 
 GRAVE = ".removed-"
-"""How the name of a store begins while it is being deleted."""
+"""Prefix of a store's name while it is being deleted."""
 
 STORE_FILES = frozenset(
     {"index.json", "index.json.new", "lock", "pixels.bin", "reasons.jsonl", "records.bin", "use"},
 )
 
-_FOREIGN = (errno.EACCES, errno.EPERM, errno.EROFS)  # another user's store, or a disk that is only read
+_FOREIGN = (errno.EACCES, errno.EPERM, errno.EROFS)  # another user's store, or a read-only disk
 
 
 class Hold:
@@ -42,28 +42,28 @@ class Hold:
 
     @staticmethod
     def take(folder: Path, wait: Callable[[], None] | None = None) -> Hold:
-        """Makes the folder where it is missing and holds it.
+        """Creates the folder if it is missing, and takes a hold on it.
 
-        `wait`: called when another process writes; this one then waits for its turn. Without it the hold only reads.
-        Raises OSError when the folder cannot be made or its lock files cannot be opened.
+        `wait`: called when another process writes; this one then waits until it can write. Without it the hold only
+        reads. Raises OSError when the folder cannot be created or its lock files cannot be opened.
         """
         while True:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except FileExistsError:
                 if os.path.lexists(folder) and not has_folder(folder):
-                    raise  # something else is in the way
-                continue  # it was there, and was deleted before `mkdir` looked whether it is a folder
+                    raise  # another file has this name
+                continue  # the folder existed, and was deleted before `mkdir` checked that it is a folder
             try:
                 use = _open(folder / "use", os.O_CREAT)
             except FileNotFoundError:
-                continue  # deleted in between
+                continue  # deleted in the meantime
             try:
-                # Nobody holds it exclusively for longer than a rename takes.
+                # A process holds it exclusively only for the time of a rename.
                 fcntl.flock(use, fcntl.LOCK_SH)
                 if _same_file(use, folder / "use"):
                     with contextlib.suppress(OSError):
-                        os.utime(use)  # the cache forgets the stores first that were not opened for the longest time
+                        os.utime(use)  # the cache deletes the least recently opened stores first
                     return Hold(use, _writer(folder / "lock", wait))
             except BaseException:
                 os.close(use)
@@ -71,7 +71,7 @@ class Hold:
             os.close(use)
 
     def release(self) -> None:
-        """Gives the hold back."""
+        """Releases the hold."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -79,7 +79,7 @@ class Hold:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process has the store open at this moment, or may have: of another user's store that is not known.
+    """Whether a process has the store open now; True also for another user's store, where this is unknown.
 
     Writes nothing.
     """
@@ -96,16 +96,16 @@ def in_use(folder: Path) -> bool:
 
 
 def remove_store(folder: Path) -> bool:
-    """Deletes a store; False: it is `in_use`, and stays. Raises OSError when it cannot be deleted.
+    """Deletes a store; False: it is `in_use` and is kept. Raises OSError when it cannot be deleted.
 
-    The folder gets another name first: a process that is killed here leaves a name that nobody opens.
+    The folder is renamed first: a process that is killed here leaves a name that no process opens.
     """
     try:
-        # Without this file a process that opens the store meanwhile would not be noticed.
+        # Without this file, a process that opens the store now could not be detected.
         os.close(_open(folder / "use", os.O_CREAT))
         found = _alone(folder)
     except FileNotFoundError:
-        return True  # another process was faster
+        return True  # another process has deleted it
     except OSError as error:
         if error.errno in _FOREIGN:
             return False
@@ -122,7 +122,7 @@ def remove_store(folder: Path) -> bool:
 
 
 def _alone(folder: Path) -> int | None:
-    """The file `use`, held exclusively; None: another process holds it, or the store is gone.
+    """The file `use`, held exclusively; None: another process holds it, or the store was deleted.
 
     Raises FileNotFoundError where there is no such file, and OSError where it cannot be opened or held.
     """

@@ -1,4 +1,4 @@
-"""The prepared images of a dataset in several geometries: one decoding serves all, also ahead of any evaluation."""
+"""Prepares the images of a dataset in several geometries; each image is decoded once, also before an evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GPU_BATCH = 64
 class PreparedSet:
     """One store per geometry, over the same cases. Use as a context manager.
 
-    Safe in threads, as long as one case is not asked for by two of them at a time.
+    Thread-safe, unless two threads request the same case at the same time.
     """
 
     def __init__(self, stores: Sequence[PreparedStore], stack: ExitStack) -> None:
@@ -47,10 +47,10 @@ class PreparedSet:
         reader: Callable[[Geometry], str] | None = None,
         wait: Callable[[Path], None] | None = None,
     ) -> PreparedSet:
-        """Opens the stores as `PreparedStore.open` does; `reader`: what decodes for a geometry. Raises RunError."""
+        """Opens the stores as `PreparedStore.open` does; `reader`: the decoder of a geometry. Raises RunError."""
         distinct = {geometry.key: geometry for geometry in geometries}
         with ExitStack() as stack:
-            # Always in one order: two processes that wait for each other's stores would wait for ever.
+            # Always in the same order, so that two processes never wait for each other's stores (deadlock).
             stores = [
                 stack.enter_context(
                     PreparedStore.open(
@@ -76,7 +76,7 @@ class PreparedSet:
 
     @property
     def notes(self) -> list[str]:
-        """Why a store keeps nothing, where one does not."""
+        """The reasons why stores do not write to disk."""
         return [store.note for store in self._stores.values() if store.note]
 
     def stores(self, wanted: Callable[[Geometry], bool]) -> list[PreparedStore]:
@@ -84,7 +84,7 @@ class PreparedSet:
         return [store for store in self._stores.values() if wanted(store.geometry)]
 
     def source(self, geometry: Geometry) -> Callable[[Case], Prepared]:
-        """A case's pixels uint8 [S, S], native height and width in one geometry; decoding is kept for all of them.
+        """A case's pixels uint8 [S, S], native height and width in one geometry; a decoded image is stored in all.
 
         The function raises FileNotFoundError, ImageError and RunError as `PreparedStore.load` does.
         """
@@ -92,7 +92,7 @@ class PreparedSet:
         return partial(wanted.read, others=[store for store in self._stores.values() if store is not wanted])
 
     def fill(self, index: int) -> Filled:
-        """Prepares one case in all geometries, and says what was to do. Raises RunError."""
+        """Prepares one case in all geometries, and returns how it went. Raises RunError."""
         stores = list(self._stores.values())
         index = stores[0].slot(index)
         try:
@@ -111,7 +111,7 @@ class PreparedSet:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What became of the images of a dataset: `decoded` now, `ready` before, `missing` or `unreadable`."""
+    """Number of images of a dataset by state: `decoded` now, `ready` before, `missing` or `unreadable`."""
 
     cases: int
     decoded: int
@@ -152,7 +152,7 @@ def prepare(
 
 
 def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decoder) -> int:
-    """Decodes what the stores of the decoder's geometries lack; returns how many images became ready."""
+    """Decodes the images that the stores of the decoder's geometries lack; returns the number of images now ready."""
     stores = images.stores(decoder.on_gpu)
     if not stores:
         return 0
@@ -175,7 +175,7 @@ def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decod
             ):
                 for place, store in enumerate(stores):
                     if isinstance(made, ImageAccessError):
-                        # Not left to the exact decoder either: a store holds the pixels of one decoder.
+                        # The exact decoder is not used instead: a store holds the pixels of one decoder only.
                         store.skip(slot, str(made))
                     elif isinstance(made, ImageError):
                         store.refuse(slot, str(made), identity)

@@ -1,7 +1,7 @@
 """Prepared images of one geometry: every image decoded and resized once, shared by all models of that geometry.
 
-Pixels are written before the record that declares them ready, so a process that is killed leaves at worst an empty
-slot (`layout` says what the files hold).
+Pixels are written before the record that marks them as ready, so a killed process leaves at worst an empty slot.
+`layout` describes the files.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ Identity = tuple[int, int]
 
 
 class PreparedStore:
-    """uint8 [S, S] per case, kept on disk. Use as a context manager; `get`, `put` and `load` are safe in threads,
-    as long as one case is not written by two of them at a time.
+    """uint8 [S, S] per case, kept on disk. Use as a context manager; `get`, `put` and `load` are
+    thread-safe, unless two threads write the same case at the same time.
 
-    One process writes at a time. Another one that opens the store meanwhile reads what is ready, including what becomes
-    ready later; what it decodes itself it does not keep, and `note` says so. Memory does not grow with the images.
+    One process writes at a time. Another process that opens the store can read the images that are ready, also those
+    that become ready later. It does not store images that it decodes itself; `note` says so. Memory use does not grow
+    with the number of images.
     """
 
     def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None, note: str | None) -> None:
@@ -46,7 +47,7 @@ class PreparedStore:
         self.note = note
         self._paths = [case.image for case in cases]
         self._index = {case.case_id: number for number, case in enumerate(cases)}
-        # Cases may share an image (SIIM by rows); they share the slot of the first of them.
+        # Cases may share an image (SIIM by rows); they share the slot of the first one.
         first: dict[Path, int] = {}
         self._slots = [first.setdefault(path, number) for number, path in enumerate(self._paths)]
         self._files = files
@@ -65,9 +66,9 @@ class PreparedStore:
         reader: str | None = None,
         wait: Callable[[Path], None] | None = None,
     ) -> PreparedStore:
-        """Opens the store of these cases under `cache_root`, or begins it. A damaged one is begun again.
+        """Opens the store of these cases under `cache_root`, or creates it. A damaged one is rebuilt.
 
-        `wait`: called with the store's folder when another process writes to it; this one then waits for its turn.
+        `wait`: called with the store's folder when another process writes to it; this one then waits until it can.
         Raises RunError when the folder cannot be written.
         """
         folder, about = store_folder(cache_root, dataset_name, cases, geometry, reader)
@@ -89,7 +90,7 @@ class PreparedStore:
 
     @property
     def is_kept(self) -> bool:
-        """Whether what is decoded here is kept on disk; False: another process writes to the directory."""
+        """Whether decoded images are stored on disk; False: another process writes to the directory."""
         return self._files is not None and self._files.writes
 
     def __len__(self) -> int:
@@ -104,14 +105,14 @@ class PreparedStore:
         self.close()
 
     def read(self, case: Case, others: Sequence[PreparedStore] = ()) -> Prepared:
-        """`load`, by case."""
+        """`load`, for a case instead of its index."""
         return self.load(self._index[case.case_id], others)
 
     def load(self, index: int, others: Sequence[PreparedStore] = ()) -> Prepared:
-        """A case from the store, or decoded and put into it; decoded once, it is kept in `others` as well.
+        """Reads a case from the store, or decodes it and stores it here and in `others`.
 
         `others` are stores of the same cases in other geometries. Raises FileNotFoundError for a missing image,
-        ImageError for one that cannot be read (remembered until the file changes, unless it is an ImageAccessError),
+        ImageError for one that cannot be read (recorded until the file changes, unless it is an ImageAccessError),
         RunError when the disk is full.
         """
         index = self._slots[index]
@@ -127,13 +128,13 @@ class PreparedStore:
         try:
             grey = read_grey(path)
         except ImageAccessError:
-            raise  # another time, or another user, may read it
+            raise  # the file may be readable later, or by another user
         except ImageError as error:
             for store in (self, *missing):
                 store.refuse(index, str(error), identity)
             raise
         for store in missing:
-            with contextlib.suppress(ImageError):  # remembered; it concerns that geometry only
+            with contextlib.suppress(ImageError):  # recorded; it concerns that geometry only
                 store.keep(index, grey, identity)
         return self.keep(index, grey, identity)
 
@@ -142,7 +143,7 @@ class PreparedStore:
         return self._index[case.case_id]
 
     def slot(self, index: int) -> int:
-        """Where the image of a case is kept: the number of the first case that has this image."""
+        """The slot of a case's image: the number of the first case that has this image."""
         return self._slots[index]
 
     def path(self, index: int) -> Path:
@@ -150,9 +151,9 @@ class PreparedStore:
         return self._paths[index]
 
     def find(self, index: int, identity: Identity) -> Prepared | None:
-        """A case whose file has this identity; None: it must be decoded.
+        """The prepared case if its file has this identity; None: it must be decoded.
 
-        Raises ImageError when the file, as it is, was found to be unreadable before, ImageAccessError when it was
+        Raises ImageError when this version of the file is recorded as unreadable, ImageAccessError when it was
         skipped.
         """
         if index in self._skipped:
@@ -163,13 +164,13 @@ class PreparedStore:
         return found
 
     def lacks(self, index: int, identity: Identity) -> bool:
-        """Whether the case is neither prepared nor known to be unreadable, and this process could change that."""
+        """Whether the case is neither prepared nor recorded as unreadable, and this process may write."""
         if not self.is_kept or index in self._skipped:
             return False
         return self._ready(index, identity) is None and index not in self._reasons
 
     def keep(self, index: int, grey: Pixels, identity: Identity) -> Prepared:
-        """Brings a decoded image, uint8 [H, W], to the geometry and keeps it. Raises ImageError, RunError."""
+        """Transforms a decoded image, uint8 [H, W], to the geometry and stores it. Raises ImageError, RunError."""
         try:
             pixels = to_model(grey, self.geometry)
         except ImageError as error:
@@ -181,12 +182,12 @@ class PreparedStore:
         return pixels, height, width
 
     def refuse(self, index: int, reason: str, identity: Identity) -> None:
-        """Remembers why the image of a case, as it is, cannot be read. Raises RunError."""
+        """Records why the current image file of a case cannot be read. Raises RunError."""
         self._reasons[index] = reason
         self._write(index, UNREADABLE, (0, 0), identity, reason)
 
     def skip(self, index: int, reason: str) -> None:
-        """Leaves a case out while the store is open: what failed was not the image, so nothing is kept about it."""
+        """Skips a case while the store is open: the image itself did not fail, so nothing is stored about it."""
         self._skipped[index] = reason
 
     def get(self, index: int) -> Pixels | None:
@@ -198,7 +199,7 @@ class PreparedStore:
         return None if found is None else found[0]
 
     def put(self, index: int, pixels: Pixels, native_size: tuple[int, int], identity: Identity | None = None) -> None:
-        """Keeps the pixels [S, S] of a case and the (height, width) of its image file, by default as the file is now.
+        """Stores the pixels [S, S] of a case and its file's (height, width); `identity`: default that of the file now.
 
         Raises ValueError for another shape or dtype, RunError when the disk is full, FileNotFoundError when the image
         does not exist.
@@ -211,7 +212,7 @@ class PreparedStore:
         self._write(index, READY, native_size, identity or file_identity(self._paths[index]), pixels)
 
     def close(self) -> None:
-        """Writes everything to the disk and lets other processes in. Views given out stay valid."""
+        """Writes everything to the disk and releases the store. Views returned before stay valid."""
         files, self._files = self._files, None
         if files is not None:
             files.close()
@@ -254,7 +255,7 @@ class PreparedStore:
 
 
 def file_identity(path: Path) -> Identity:
-    """The identity of an image file as it is now. Raises FileNotFoundError where there is none, ImageAccessError."""
+    """The current identity of an image file. Raises FileNotFoundError when it does not exist, ImageAccessError."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -267,7 +268,7 @@ def file_identity(path: Path) -> Identity:
 
 
 def _shared(files: StoreFiles, index: int, identity: Identity) -> Prepared | None:
-    """A copy of what another process has prepared; it may be writing right now, so the record is read twice."""
+    """A copy of a case that another process prepared; that process may be writing now, so the record is read twice."""
     before = files.records[index].tobytes()
     record = np.frombuffer(before, RECORD)[0]
     if record["state"] != READY or (int(record["bytes"]), int(record["mtime_ns"])) != identity:

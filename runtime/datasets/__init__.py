@@ -1,10 +1,10 @@
-"""Annotations -> cases and regions, and regions -> masks. One file per dataset; its reader's class is in `registry`.
+"""Annotations -> cases and regions, and regions -> masks. One file per dataset; `registry` lists the readers.
 
 base               what a dataset delivers: cases, regions, notes
 region_shapes      boxes, polygons and run lengths, and how each is drawn into a mask, native or on the evaluation grid
 reader_consensus   one region from the boxes of several radiologists
 pixels             where the pixels of a case come from
 files, mask_files, mask_run_lengths   reading annotation files, PNG masks and run-length codes
-coco, csv_boxes    datasets of anybody's in a common format
-audit              what is there and what is odd, counted
+coco, csv_boxes    any dataset in a common format
+audit              counts of a dataset's content and of its problems
 """

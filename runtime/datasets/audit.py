@@ -1,4 +1,4 @@
-"""What of a dataset is there and what is odd about it, counted (docs/datasets.md §0.1)."""
+"""Audit of a dataset: counts of its content and of its problems (docs/datasets.md §0.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMED = 20  # examples kept of each kind; the counts are complete
 
 @dataclass(frozen=True)
 class AuditCheck:
-    """A count of the complete official set (docs/datasets.md) beside the one found."""
+    """An expected count of the complete official set (docs/datasets.md), and the count found."""
 
     name: str
     expected: int
@@ -39,17 +39,17 @@ class AuditCheck:
 
 @dataclass(frozen=True)
 class Audit:
-    """Counts over a dataset; where a list of names goes with a count, it holds the first few.
+    """Counts over a dataset; the list of names that belongs to a count holds the first few.
 
     images_expected = images_present + images_missing. unreadable and constant are None unless images were decoded.
     pairs: (image, class) pairs with a region, in total and per class; positives, negatives, unknown: image labels per
     class. boxes_per_class counts boxes of box annotations. degenerate: regions that cover no pixel of the image, plus
     boxes without area; sub_pixel: regions that meet no pixel of the 224 grid. regions_unchecked: regions
     whose grid is unknown because no size is stated and the image was not decoded. misfits: regions of which a box
-    reaches beyond its image by more than rounding, so that it seems to be drawn on another size of it; not told where
-    the annotation states a size. size_differs: images that are not as large as the grid of their regions.
+    reaches beyond its image by more than rounding, so that it was probably drawn on an image of another size; not
+    counted where the annotation states a size. size_differs: images whose size is not that of their regions' grid.
     notes: kind -> number. checks: empty unless official counts are known; is_official: the number of cases is
-    that of the complete set, so that the other counts must fit too. card: source, terms and citation of the dataset.
+    that of the complete set, so the other counts must be equal too. card: source, terms and citation of the dataset.
     """
 
     dataset: str
@@ -89,7 +89,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether all images are there and readable, boxes fit them, no class is unknown, and official counts fit."""
+        """Whether all images exist and are readable, boxes fit, no class is unknown, and official counts are equal."""
         counts_fit = not self.is_official or all(check.passed for check in self.checks)
         return counts_fit and not (self.images_missing or self.unreadable or self.unknown_classes or self.misfits)
 
@@ -103,7 +103,7 @@ class Audit:
 
 @dataclass
 class _Images:
-    """What decoding told."""
+    """Results of decoding the images."""
 
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
@@ -111,7 +111,7 @@ class _Images:
 
 
 def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None) -> Audit:
-    """Counts what a dataset has; `decode` reads every image too, with `threads` threads (default: the usable cores).
+    """Audits a dataset; `decode`: also reads every image, with `threads` threads (default: the usable cores).
 
     Raises DataError when the annotation files cannot be read.
     """
@@ -209,7 +209,7 @@ def _boxes(region: Region) -> Iterator[Boxes]:
 
 
 def _absence(case: Case) -> str | None:
-    """What stands in the list of missing images: the path, or why it cannot be reached; None: the file is there."""
+    """The entry in the list of missing images: the path, or why it cannot be reached; None: the file exists."""
     try:
         return None if is_there(case.image) else str(case.image)
     except ImageAccessError as error:
@@ -228,7 +228,7 @@ def _decode(cases: Sequence[Case], threads: int | None) -> _Images:
 
 
 def _decoded(cases: Sequence[Case], threads: int) -> Iterator[tuple[Case, str | tuple[int, int, bool]]]:
-    """Every case with (height, width, is constant) or the reason why it cannot be read; few images at a time."""
+    """Every case with (height, width, is constant) or the reason why it cannot be read; holds few images in memory."""
     with ThreadPoolExecutor(threads, thread_name_prefix="audit") as pool:
         waiting: deque[Any] = deque()
         for case in cases:

@@ -1,4 +1,4 @@
-"""What a dataset delivers (docs/datasets.md §0.1): one `Case` per image, and notes about what was odd."""
+"""The base class of datasets (docs/datasets.md §0.1): one `Case` per image, and notes about problems in its files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Case", "Dataset", "Note", "OfficialCounts", "Region"]
 
 @runtime_checkable
 class Region(Protocol):
-    """The area of one class in one image; drawn only when asked for; `region_shapes` has the usual kinds."""
+    """The area of one class in one image; drawn only on request; `region_shapes` has the usual kinds."""
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """The region on its native grid, bool [height, width]. Raises DataError when it was drawn on another grid."""
@@ -34,9 +34,9 @@ class Case:
 
     labels: class -> 1, 0 or None (the dataset does not say; excluded, never 0). Holds every class of the dataset.
     regions: class -> region; only classes that have one. A region can still turn out empty (a box outside the image).
-    rows: where the case stands in the annotation file, for messages: lines of a CSV, 1-based entries of a JSON list.
+    rows: the case's position in the annotation file, for messages: lines of a CSV, 1-based entries of a JSON list.
     size: (height, width) of the grid on which the regions are drawn; None: the image's own. A copy of the images at
-    another resolution keeps its annotation, because grid and image are squashed to the same evaluation frame.
+    another resolution can use the same annotation, because grid and image are resized to the same evaluation frame.
     """
 
     case_id: str
@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Note:
-    """Something odd in a dataset's files that does not stop the reading.
+    """A problem in a dataset's files that does not stop the reading.
 
     kind: "unknown_class", "duplicate", "degenerate", "disagreement", "not_annotated", "no_images_folder",
     "empty_mask", "fallback".
@@ -83,9 +83,9 @@ class OfficialCounts:
 class Dataset(ABC):
     """A dataset on disk. A subclass names itself and its classes, and implements `read` and `sources`.
 
-    `root` is the dataset's folder. `options` are the reader's own switches, listed in `option_help`. Raises
-    ConfigError for an option that does not exist and DataError when the folder does not exist. `card` says where the
-    data come from, on what terms, whom to cite, and how sure the split is; the audit shows it.
+    `root` is the dataset's folder. `options` are the options of the reader, listed in `option_help`. Raises
+    ConfigError for an option that does not exist and DataError when the folder does not exist. `card` gives the
+    source, terms and citation of the data, and how certain the split is; the audit shows it.
     """
 
     name: str
@@ -109,27 +109,27 @@ class Dataset(ABC):
 
     @abstractmethod
     def read(self, notes: list[Note]) -> Sequence[Case]:
-        """Reads the annotation files; what is odd but harmless is appended to `notes`. Raises DataError."""
+        """Reads the annotation files; appends problems that do not stop the reading to `notes`. Raises DataError."""
 
     @abstractmethod
     def sources(self) -> Sequence[Path]:
-        """The annotation files that decide labels and regions; their content is part of a result's key."""
+        """The annotation files that define labels and regions; their content is part of a result's key."""
 
     def official(self) -> OfficialCounts | None:
-        """The counts that the complete official set must have, where they are known."""
+        """The counts of the complete official set, if they are known."""
         return None
 
     def image_folders(self) -> Sequence[Path]:
-        """The folders that hold nothing but images of this dataset; the audit looks there for unannotated files."""
+        """The folders that hold only images of this dataset; the audit searches them for unannotated files."""
         return ()
 
     def cases(self) -> Sequence[Case]:
-        """All cases in the order of the annotation file; read once, kept. Raises DataError."""
+        """All cases in the order of the annotation file; read once and cached. Raises DataError."""
         return self._content[0]
 
     @property
     def notes(self) -> Sequence[Note]:
-        """What was odd in the files, with file and row; reads them if that has not happened yet. Raises DataError."""
+        """The problems in the files, with file and row; reads the files on the first call. Raises DataError."""
         return self._content[1]
 
     @cached_property
@@ -160,7 +160,7 @@ class Dataset(ABC):
         return next((path for path in places if has_file(path) or has_folder(path)), places[0])
 
     def text_option(self, key: str, default: str) -> str:
-        """The value of the option `key`, a text that is not blank. Raises ConfigError."""
+        """The value of the option `key`, a text that is not empty or blank. Raises ConfigError."""
         value = self.options.get(key, default)
         if not isinstance(value, str) or not value.strip():
             raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a text, not {value!r}.")
@@ -176,7 +176,7 @@ class Dataset(ABC):
     def list_option(self) -> tuple[str, Path | None]:
         """The options `split` (all, list, paper) and `list` together: the split, and the list's file unless it is all.
 
-        A list implies its split. Raises ConfigError when the split needs a list and there is none, or the other way.
+        A list implies its split. Raises ConfigError when the split needs a list and none is given, or the reverse.
         """
         listed = self.path_option("list", "") if "list" in self.options else None
         split = self.choice_option("split", ("all", "list", "paper"), "list" if listed else "all")

@@ -32,8 +32,8 @@ _TEST = OfficialCounts(
 class ChestXDet10(Dataset):
     """`<root>/<split>.json` beside `<root>/<split>_data/<n>.png`.
 
-    The label of a class is 1 if and only if the class is among an image's `syms`; three radiologists looked for all
-    ten classes, so absence is a true 0. The images carry no patient id.
+    The label of a class is 1 if and only if the class is among an image's `syms`; three radiologists
+    examined every image for all ten classes, so an absent class is a true 0. The images carry no patient id.
     """
 
     name = "chestxdet10"
@@ -70,7 +70,7 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
         return (self.images,)
 
     def official(self) -> OfficialCounts | None:
-        """The counts of the official test set; none are known for the training set."""
+        """The counts of the official test set; for the training set none are known."""
         return _TEST if self.split == "test" else None
 
     def read(self, notes: list[Note]) -> Sequence[Case]:

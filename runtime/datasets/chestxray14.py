@@ -18,7 +18,7 @@ _BOXED = {
     "Atelectasis": 180, "Cardiomegaly": 146, "Effusion": 153, "Infiltrate": 123,
     "Mass": 85, "Nodule": 79, "Pneumonia": 120, "Pneumothorax": 98,
 }  # fmt: skip
-_SPELLING = {"Infiltration": "Infiltrate"}  # the entry file's word for the box file's
+_SPELLING = {"Infiltration": "Infiltrate"}  # the entry file's name -> the box file's
 _OTHER = {"No Finding", "Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening", "Hernia"}
 _ENTRY_FILES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 
@@ -32,8 +32,8 @@ class _Film:
 class ChestXray14(Dataset):
     """`<root>/BBox_List_2017.csv`, `Data_Entry_2017*.csv`, and PNG files in `images` or `images_001/images` and so on.
 
-    Labels come from the entry file, because a missing box is not a negative: without that file a class that has no box
-    is unknown. The box file's `Infiltrate` is the entry file's `Infiltration`.
+    Labels come from the entry file, because a missing box is not a negative label. Without that file, a class without
+    a box is unknown. The box file's `Infiltrate` is the entry file's `Infiltration`.
     """
 
     name = "chestxray14"
@@ -65,7 +65,7 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         self.images = [self.path_option("images", "")] if "images" in self.options else found
 
     def sources(self) -> Sequence[Path]:
-        """The box file, the entry file where it is used, and the test list where it is."""
+        """The box file, and the entry file and the test list if they are used."""
         files = [self.annotations, *([self.entries] if self.entries else [])]
         return files if self.recognition_images == "boxes" else [*files, self.test_list]
 
@@ -118,7 +118,7 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         return {finding: int(finding in known) for finding in self.classes}
 
     def _boxes(self, notes: list[Note]) -> dict[str, _Film]:
-        """The box file by position: its header has nine cells, its rows six."""
+        """The box file, read by column position: its header has nine cells, its rows have six."""
         file, films = self.annotations, dict[str, _Film]()
         rows = read_rows(file)
         line, header = next(rows, (1, []))
@@ -155,7 +155,7 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         return wanted
 
     def _entries(self, wanted: Iterable[str], notes: list[Note]) -> dict[str, set[str]]:
-        """Classes of the wanted images; the names of the first columns are kept in every variant of the header."""
+        """Classes of the wanted images; the first columns have the same names in every variant of the header."""
         file, known, needed = self.entries, dict[str, set[str]](), set(wanted)
         if file is None:
             text = f"there is no {' or '.join(_ENTRY_FILES)}; classes without a box are unknown"

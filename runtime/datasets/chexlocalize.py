@@ -25,7 +25,7 @@ class CheXlocalize(Dataset):
     """`<root>/CheXpert/<split>/patient.../study.../view....jpg`, `CheXpert/<split>_labels.csv` and the JSON files of
     `<root>/CheXlocalize`.
 
-    Regions are the released masks, or the polygons where there are no masks. Labels are given per study and inherited
+    Regions are the released masks, or the polygons if there are no masks. Labels are given per study and inherited
     by all its views, so a view can be positive without a region. Any of the 13 CheXpert observations may have regions;
     the public release has ten.
     """
@@ -74,11 +74,11 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         return [self.labels, *(file for file in (self.segmentations, self.polygons) if file is not None)]
 
     def image_folders(self) -> Sequence[Path]:
-        """The folder of the patients; none without the laterals, which are left out on purpose."""
+        """The folder of the patients; none if the lateral views are excluded."""
         return () if self.frontal_only else (self.images,)
 
     def official(self) -> OfficialCounts | None:
-        """Numbers of images, for the validation set also of masks; None without the laterals of the test set."""
+        """Number of images, for the validation set also of masks; None if the test set excludes the lateral views."""
         if self.split == "val":
             return OfficialCounts(234 - 32) if self.frontal_only else OfficialCounts(234, 643)
         return None if self.frontal_only else OfficialCounts(668)
@@ -121,7 +121,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
 
     @staticmethod
     def _keys(text: str) -> tuple[str, str, str] | None:
-        """(patient, study, view) of a key `patient1_study1_view1_frontal`; None: it is none."""
+        """(patient, study, view) of a key `patient1_study1_view1_frontal`; None: not such a key."""
         found = _VIEW.fullmatch(text)
         return None if found is None or found[3] is None else (found[1], found[2], found[3])
 
@@ -140,7 +140,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
     def _read_labels(
         self, notes: list[Note]
     ) -> tuple[dict[str, tuple[int, Labels]], dict[tuple[str, str], tuple[int, Labels]]]:
-        """Row and labels by image, and by study; a row without a view stands for the images of its study on disk."""
+        """Row and labels by image, and by study; a row without a view applies to all images of its study on disk."""
         file, wanted = self.labels, [finding for finding in self.classes if finding != _OPACITY]
         films: dict[str, tuple[int, Labels]] = {}
         studies: dict[tuple[str, str], tuple[int, Labels]] = {}

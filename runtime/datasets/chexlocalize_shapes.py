@@ -31,7 +31,7 @@ class Shapes:
 
 
 def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -> Shapes:
-    """Masks that are not empty, kept compressed; `keys` returns None where a text names no image. Raises DataError."""
+    """Non-empty masks, kept compressed; `keys` returns None for a text that names no image. Raises DataError."""
     shapes = Shapes(file)
     for key, finding, shape in _entries(file, keys, classes, notes):
         mine = shapes.regions.setdefault(key, {})
@@ -53,7 +53,7 @@ def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: li
 
 
 def read_polygons(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -> Shapes:
-    """Polygons by image and finding; the size is missing where `img_size` is. Raises DataError."""
+    """Polygons by image and finding; the size is missing if `img_size` is. Raises DataError."""
     shapes = Shapes(file)
     for key, finding, shape in _entries(file, keys, classes, notes):
         mine = shapes.regions.setdefault(key, {})
@@ -79,7 +79,7 @@ def read_polygons(file: Path, keys: Keys, classes: Sequence[str], notes: list[No
 
 
 def compare(masks: Shapes, outlines: Shapes, pixels: bool, notes: list[Note]) -> None:
-    """Notes where the two files disagree: in images, in classes, and if `pixels` by more than the outline's pixels."""
+    """Adds notes where the two files disagree: images, classes, and if `pixels` masks beyond the outline's pixels."""
     for key in masks.regions.keys() | outlines.regions.keys():
         one, other = masks.regions.get(key, {}), outlines.regions.get(key, {})
         for finding in sorted(one.keys() ^ other.keys()):

@@ -17,11 +17,11 @@ __all__ = ["Coco"]
 class Coco(Dataset):
     """`<root>/annotations.json` beside `<root>/images/`.
 
-    Used keys: `categories` (id, name); `images` (id, file_name; height and width, `patient_id`, `labels` where
-    given); `annotations` (image_id, category_id, and `segmentation` or else `bbox` [x, y, width, height]). A
+    Used keys: `categories` (id, name); `images` (id, file_name; optional: height and width, `patient_id`,
+    `labels`); `annotations` (image_id, category_id, and `segmentation` or else `bbox` [x, y, width, height]). A
     segmentation is a list of polygons [x1, y1, x2, y2, ...] or a run-length mask {"size": [h, w], "counts": ...}.
 
-    Every category counts as annotated on every image, so absence is a true 0, unless the image carries
+    Every category counts as annotated on every image, so an absent category is a true 0, unless the image has
     `"labels": {category: 1 | 0 | null}`: then a category that is neither named there nor drawn is unknown.
     """
 

@@ -17,7 +17,7 @@ __all__ = ["CovidRural"]
 
 _FINDING = "COVID-19"
 _SUFFIXES = (".jpg", ".jpeg", ".png")
-# The 32 positives of the 45 are reconstructed from the paper's percentages, the other counts were counted.
+# The 32 positives of the 45 are computed from the paper's percentages; the other counts were counted.
 _LISTS = (OfficialCounts(45, 32), OfficialCounts(44), OfficialCounts(132))
 
 
@@ -25,7 +25,7 @@ class CovidRural(Dataset):
     """`<root>/jpgs/<name>.jpg` and `<root>/pngs_masks/<name>.png`, or both below `<root>/covid_rural_annot`.
 
     The label is 1 if and only if the mask has a pixel above 0; no mask file means no opacity. Every patient is
-    COVID-positive, so a negative is an image without visible opacity.
+    COVID-positive, so a negative label means an image without visible opacity.
     """
 
     name = "covid_rural"
@@ -51,11 +51,11 @@ percentages are multiples of 1/32. With 13 negatives an AUC needs its interval. 
         self.masks = self.first_path("masks", "pngs_masks", "covid_rural_annot/pngs_masks")
 
     def sources(self) -> Sequence[Path]:
-        """The mask files, and the list where one is given."""
+        """The mask files, and the list if one is given."""
         return [*([self.list] if self.list else []), *self._mask_files().values()]
 
     def image_folders(self) -> Sequence[Path]:
-        """None: the images are found by listing their folder, and a list leaves most of them out on purpose."""
+        """No folders: the images are found by listing their folder, and a list excludes most of them by design."""
         return ()
 
     def official(self) -> OfficialCounts | None:

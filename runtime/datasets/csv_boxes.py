@@ -1,4 +1,4 @@
-"""Any dataset whose boxes stand in a CSV file, one row per box."""
+"""Any dataset with boxes in a CSV file, one row per box."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class CsvBoxes(Dataset):
     """`<root>/annotations.csv` beside `<root>/images/`.
 
     Columns: `image` (file name below the image folder), `class`, and `x_min, y_min, x_max, y_max` or `x, y, width,
-    height` in pixels from the top left corner. A row without a class is an image without finding; a class without a
+    height` in pixels from the top left corner. A row without a class is an image without findings; a class without a
     box is positive without a region. Optional: `patient_id`, `split`, `image_width` and `image_height` (of the image
-    the boxes were drawn on, where yours is a resized copy).
+    on which the boxes were drawn, if the image is a resized copy).
 
-    Every class counts as annotated on every image, so absence is a true 0, unless there is a label file: columns
-    `image` and one per class with 1, 0 or nothing for unknown. An image or class that it does not have is unknown.
+    Every class counts as annotated on every image, so an absent class is a true 0, unless there is a label file:
+    columns `image` and one per class with 1, 0 or empty for unknown. An image or class that is not in it is unknown.
     """
 
     name = "csv"
@@ -100,11 +100,11 @@ class CsvBoxes(Dataset):
         return tuple(dict.fromkeys(name.strip() for name in given))
 
     def sources(self) -> Sequence[Path]:
-        """The CSV file, and the label file where one is given."""
+        """The CSV file, and the label file if one is given."""
         return [self.annotations, *([self.labels] if self.labels else [])]
 
     def image_folders(self) -> Sequence[Path]:
-        """The folder of the images; none when a split leaves some out on purpose."""
+        """The folder of the images; none if a split excludes some images."""
         return (self.images,) if self.split == "all" else ()
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
@@ -193,7 +193,7 @@ class CsvBoxes(Dataset):
         mine[box] = None
 
     def _about(self, image: _Image, name: str, row: int, cells: Mapping[str, str]) -> None:
-        """What a row says about its image; rows of one image must agree."""
+        """Stores the data of a row about its image; rows of one image must agree."""
         file, column = self.annotations, self._column
         patient = cells.get(column["patient_id"], "")
         if image.patient and patient and image.patient != patient:

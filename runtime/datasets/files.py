@@ -1,4 +1,4 @@
-"""Reading annotation files: every complaint names the file and the row."""
+"""Reads annotation files (CSV, JSON) and finds images; every error names the file and the row."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
 def read_csv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """(line number, {column: cell}) of every row below the header that is not blank; see `read_rows`.
 
-    Raises DataError when the file or one of `columns` is missing, or a row has not as many cells as the header.
+    Raises DataError when the file or one of `columns` is missing, or a row has more or fewer cells than the header.
     """
     rows = read_rows(file)
     start, header = next(rows, (1, []))
@@ -96,10 +96,10 @@ def numbers(value: object, count: int, file: Path, row: int | None, what: str) -
 
 
 class ImageFolder:
-    """Where a dataset's images lie: file names to paths, by one listing of the folder instead of a call per file."""
+    """The folder of a dataset's images: file names -> paths, by listing the folder once, not by one call per file."""
 
     def __init__(self, folder: Path, notes: list[Note]) -> None:
-        """Lists `folder`; a folder that does not exist is noted and leaves every image missing."""
+        """Lists `folder`; a folder that does not exist is noted, and every image is then missing."""
         self.folder = folder
         self._names: set[str] = set()
         try:
@@ -110,11 +110,11 @@ class ImageFolder:
             raise DataError(f"The folder {folder} of the images cannot be listed: {error.strerror}.") from error
 
     def path(self, name: str, file: Path, row: int | None) -> Path:
-        """The path of `name` inside the folder. Raises DataError for a name that leads out of it."""
+        """The path of `name` inside the folder. Raises DataError for a name that points outside it."""
         return inside(self.folder, name, file, row)
 
     def find(self, stem: str, suffixes: Sequence[str], file: Path, row: int | None) -> Path:
-        """The first existing `stem` + suffix; with none present the path with the first suffix. Raises DataError."""
+        """The first existing `stem` + suffix; if none exists, the path with the first suffix. Raises DataError."""
         for suffix in suffixes:
             if stem + suffix in self._names:
                 return self.path(stem + suffix, file, row)
@@ -140,7 +140,7 @@ class ImageTree:
             for path in _tree(folder):
                 stem, dot, suffix = path.name.rpartition(".")
                 order = rank.get((dot + suffix).lower())
-                if order is None or not stem:  # a hidden file called .dcm is no image
+                if order is None or not stem:  # a hidden file named .dcm is not an image
                     continue
                 if stem in ranks and ranks[stem] == order:
                     text = f"there is also {path}; the first is used"
@@ -153,15 +153,15 @@ class ImageTree:
         return set(self._paths)
 
     def find(self, stem: str, file: Path, row: int | None) -> Path:
-        """The image called `stem`; where there is none, a path in the first folder. Raises DataError."""
+        """The image named `stem`; if there is none, a path in the first folder. Raises DataError."""
         found = self._paths.get(stem)
         return found if found is not None else inside(self.folder, stem + self._suffix, file, row)
 
 
 def _tree(folder: Path) -> Iterator[Path]:
-    """All files below a folder in order of their paths, those behind links to folders after the others.
+    """All files below a folder in order of their paths, files behind links to folders last.
 
-    A folder is entered once, so links that lead in a circle, or to a folder that is there anyway, do no harm.
+    Each folder is entered once, so circular links, or links to a folder of the same tree, do no harm.
     """
     seen: set[tuple[int, int]] = set()
     starts = deque([folder])
@@ -170,7 +170,7 @@ def _tree(folder: Path) -> Iterator[Path]:
             place = Path(name)
             try:
                 found = place.stat()
-            except OSError:  # removed while it was listed
+            except OSError:  # deleted during the listing
                 continue
             if (found.st_dev, found.st_ino) in seen:
                 inner.clear()
@@ -182,7 +182,7 @@ def _tree(folder: Path) -> Iterator[Path]:
 
 
 def inside(folder: Path, name: str, file: Path, row: int | None) -> Path:
-    """`folder` / `name`. Raises DataError for a name that leads out of the folder or is no file name."""
+    """`folder` / `name`. Raises DataError for a name that points outside the folder or is not a file name."""
     parts = name.split("/")
     bad = "\\" in name or "\0" in name or parts[0] == "" or parts[-1] in ("", ".") or ".." in parts
     if bad or not name.isprintable():

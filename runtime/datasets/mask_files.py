@@ -1,4 +1,4 @@
-"""Masks stored as PNG files, any value above 0 is region (docs/datasets.md §2, §3)."""
+"""Reads masks stored as PNG files; any value above 0 is region (docs/datasets.md §2, §3)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _MAX_BYTES = 1 << 28
 
 
 def read_mask(path: Path) -> NDArray[np.bool_]:
-    """bool [H, W]: the pixels whose stored value is above 0, never scaled; a palette's index counts, not its colour.
+    """bool [H, W]: the pixels whose stored value is above 0, never scaled; for a palette the index, not the colour.
 
-    Of several channels any counts, but not transparency. Raises DataError naming the file and the cause.
+    With several channels, a value above 0 in any of them counts, except in transparency.
+
+    Raises DataError naming the file and the cause.
     """
     from PIL import Image
 
@@ -39,7 +41,7 @@ def read_mask(path: Path) -> NDArray[np.bool_]:
         raise DataError(f"The mask {path} cannot be read: {error}.") from None
     except OSError as error:
         raise DataError(f"The mask {path} cannot be read: {error.strerror or 'it is damaged'}.") from error
-    # The border to a library that raises whatever it meets on a damaged file.
+    # The library can raise any exception on a damaged file.
     except Exception as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"The mask {path} cannot be read: it is damaged ({cause[:200]}).") from error
@@ -49,7 +51,7 @@ def read_mask(path: Path) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class MaskFile:
-    """A region that is a PNG file, read when it is drawn."""
+    """A region stored as a PNG file, read when it is drawn."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""The two run-length codings of the seven datasets, as whole numbers (docs/datasets.md §2, §5)."""
+"""Decodes the two run-length codings of the seven datasets to integers (docs/datasets.md §2, §5)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ...engines.errors import DataError
 
 __all__ = ["MAX_PIXELS", "MAX_SIDE", "check_grid", "check_runs", "decode_coco", "decode_pairs", "encode_runs", "paint"]
 
-MAX_SIDE, MAX_PIXELS = 32_768, 80_000_000  # as for images: far beyond any radiograph, still safe to allocate
+MAX_SIDE, MAX_PIXELS = 32_768, 80_000_000  # as for images: far above any radiograph, still safe to allocate
 
 _PAIRS = re.compile(r"[0-9]{1,10}(?:[ \t]+[0-9]{1,10})*")
 
 
 def check_grid(height: int, width: int) -> None:
-    """Raises DataError unless a mask of this size is that of a radiograph; a wrong size must not fill the memory."""
+    """Raises DataError unless the size is plausible for a radiograph; a wrong size must not fill the memory."""
     if min(height, width) < 1 or max(height, width) > MAX_SIDE or height * width > MAX_PIXELS:
         raise DataError(f"A region cannot be drawn on a grid of {height} x {width} pixels; check the stated size.")
 
@@ -30,7 +30,7 @@ def check_runs(counts: NDArray[np.int64], size: tuple[int, int]) -> None:
 
 
 def decode_pairs(text: str) -> NDArray[np.int64]:
-    """SIIM's coding: (gap, length) pairs, where a gap counts from the end of the previous run. Raises DataError."""
+    """Decodes SIIM's coding: (gap, length) pairs, each gap starts at the end of the previous run. Raises DataError."""
     if not _PAIRS.fullmatch(text):
         raise DataError("A run-length mask holds something other than whole numbers of at most 10 digits.")
     counts = np.array(text.split(), np.int64)
@@ -40,9 +40,9 @@ def decode_pairs(text: str) -> NDArray[np.int64]:
 
 
 def decode_coco(text: str) -> NDArray[np.int64]:
-    """COCO's compressed string: 5 bits per character, delta to the run two before from the fourth run on.
+    """Decodes COCO's compressed string: 5 bits per character; from the fourth run on, difference to the run two before.
 
-    Raises DataError for a character that does not belong there and for a string that is cut off.
+    Raises DataError for an invalid character and for a truncated string.
     """
     try:
         codes = np.frombuffer(text.encode("ascii"), np.uint8).astype(np.int64) - 48
@@ -77,7 +77,7 @@ def encode_runs(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def paint(counts: NDArray[np.int64], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """bool [height, width] of column-major runs; what they leave over at the end is 0."""
+    """bool [height, width] of column-major runs; pixels after the last run are 0."""
     height, width = size
     flat = np.zeros(height * width, np.bool_)
     ends = np.cumsum(counts)

@@ -1,4 +1,4 @@
-"""Where the pixels of a case come from: a source, and the one that decodes the image file each time."""
+"""The interface of a source of pixels, and a source that decodes the image file on every call."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["PixelSource", "direct_source"]
 
 
 class PixelSource(Protocol):
-    """A case's model input, uint8 [S, S], its native height and width. Raises ImageError, FileNotFoundError."""
+    """Returns a case's model input, uint8 [S, S], its native height and width. Raises ImageError, FileNotFoundError."""
 
     def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]: ...
 
 
 def direct_source(geometry: Geometry) -> PixelSource:
-    """A source that decodes the image file each time."""
+    """A source that decodes the image file on every call."""
     from ..images.decode import is_there, read_grey
     from ..images.geometry import to_model
 

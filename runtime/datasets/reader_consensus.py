@@ -15,21 +15,21 @@ __all__ = ["RULES", "Corners", "merge", "needed"]
 RULES = ("majority", "any", "pixels", "fused")
 Corners = tuple[float, float, float, float]
 
-_OVERLAP = 0.5  # intersection over union from which two boxes are one finding
+_OVERLAP = 0.5  # intersection over union above which two boxes are the same finding
 _MAX_FUSED = 1_000
 
 
 def needed(readers: int) -> int:
-    """How many of `readers` are more than half: 2 of 3, 2 of 2, 1 of 1."""
+    """The number of readers that is more than half of `readers`: 2 of 3, 2 of 2, 1 of 1."""
     return readers // 2 + 1
 
 
 def merge(
     boxes: Mapping[str, Mapping[Corners, None]], rule: str, readers: int, *, exact: bool = False
 ) -> Region | None:
-    """The region of one class in one image; None where the rule leaves nothing.
+    """The region of one class in one image; None if the rule gives no region.
 
-    boxes: reader -> boxes. readers: how many looked at the image. exact: as of `Boxes`. rule: `majority`, the union of
+    boxes: reader -> boxes. readers: how many read the image. exact: as of `Boxes`. rule: `majority`, the union of
     all boxes if more than half of the readers name the class; `any`, the union in any case; `pixels`, the pixels that
     more than half of the readers cover; `fused`, the union of averaged boxes: each box joins the mean box it overlaps
     most, if their intersection over union is above 0.5, and mean boxes of more than half of the readers are kept.
@@ -67,7 +67,7 @@ def _fused(boxes: Mapping[str, Mapping[Corners, None]], least: int, exact: bool)
 
 
 def _overlap(many: np.ndarray, one: np.ndarray) -> np.ndarray:
-    """Intersection over union of boxes [n, 4] with one box [4]; 0 where both are without area."""
+    """Intersection over union of boxes [n, 4] with one box [4]; 0 where both have no area."""
     sides = np.clip(np.minimum(many[:, 2:], one[2:]) - np.maximum(many[:, :2], one[:2]), 0, None)
     common = sides.prod(axis=1)
     whole = (many[:, 2:] - many[:, :2]).prod(axis=1) + (one[2:] - one[:2]).prod() - common

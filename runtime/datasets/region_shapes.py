@@ -1,4 +1,4 @@
-"""Kinds of regions, and how each is drawn on the native and on the evaluation grid (docs/datasets.md §0.3, §0.4)."""
+"""Kinds of regions, and how they are drawn on the native and the evaluation grid (docs/datasets.md §0.3, §0.4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ROUNDING", "AtLeast", "Boxes", "MaskRuns", "Polygons", "Rle", "RunTe
 Corners = tuple[float, float, float, float]
 
 ROUNDING = 2.0
-"""Pixels by which a box may reach beyond its image without being drawn on another one."""
+"""Pixels by which a box may reach beyond its image because of rounding."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Boxes:
 
     A box covers rows int(y1) .. int(y2)-1 and columns int(x1) .. int(x2)-1, truncated towards zero, at least one pixel
     in each direction, clipped to the image. A box wholly outside the image covers nothing. `exact`: drawing raises
-    DataError when a box does not fit the image (`excess`), for copies of images that may have been resized.
+    DataError when a box does not fit the image (`excess`), for image copies that may have been resized.
     """
 
     corners: tuple[Corners, ...]
@@ -48,7 +48,7 @@ class Boxes:
         return Boxes(tuple((int(x), int(y), int(x) + int(w), int(y) + int(h)) for x, y, w, h in boxes))
 
     def excess(self, height: int, width: int) -> float:
-        """By how many pixels a box reaches beyond a [height, width] image; up to `ROUNDING` is rounding, and 0."""
+        """Pixels by which a box reaches beyond a [height, width] image; 0 up to `ROUNDING`."""
         x1, y1, x2, y2 = np.array(self.corners or ((0.0,) * 4,), np.float64).T
         most = float(max(-x1.min(), -y1.min(), x2.max() - width, y2.max() - height))
         return most if most > ROUNDING else 0.0
@@ -85,7 +85,7 @@ class Boxes:
 class Polygons:
     """The union of filled polygons, outline included; each a sequence of (x, y) in native pixels.
 
-    Raises DataError for a point so far from any image that drawing it would overflow.
+    Raises DataError for a point so far outside any image that drawing it would overflow.
     """
 
     outlines: tuple[tuple[tuple[float, float], ...], ...]
@@ -113,7 +113,7 @@ class Polygons:
 class Rle:
     """A run-length mask, column-major, runs alternating 0 and 1 and starting with 0 (COCO's uncompressed form).
 
-    size: (height, width). What the runs leave over at the end is 0. Raises DataError when the runs do not fit.
+    size: (height, width). Pixels after the last run are 0. Raises DataError when the runs do not fit.
     """
 
     size: tuple[int, int]
@@ -139,10 +139,10 @@ class Rle:
 
 @dataclass(frozen=True)
 class RunText:
-    """A run-length mask kept as the file's text and decoded when drawn; thousands of them stay as small as the file.
+    """A run-length mask kept as the file's text and decoded when drawn; needs no more memory than the file's text.
 
-    coding: `pairs` is SIIM's (gap, length), `coco` the compressed string. Checked when made: raises DataError for text
-    that is not of its coding, and for runs that are negative or leave the grid of `size` (height, width).
+    coding: `pairs` is SIIM's (gap, length), `coco` the compressed string. Checked at creation: raises DataError
+    for text that is invalid in its coding, and for runs that are negative or exceed the grid of `size` (height, width).
     """
 
     size: tuple[int, int]
@@ -186,7 +186,7 @@ class MaskRuns:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """The pixels that at least `least` of the parts cover; one part per reader makes a majority."""
+    """The pixels that at least `least` of the parts cover; used with one part per reader for a majority."""
 
     parts: tuple[Region, ...]
     least: int
@@ -216,7 +216,7 @@ class Union:
 
 
 def union(parts: Sequence[Region]) -> Region:
-    """One region for several of one class: never a sum, never the last one (docs/datasets.md §0.4)."""
+    """One region for several of one class: the union, never the sum or the last one (docs/datasets.md §0.4)."""
     if not parts:
         raise ValueError("union() needs at least one region")
     boxes = [part for part in parts if isinstance(part, Boxes)]
@@ -236,10 +236,10 @@ def _own_grid(size: tuple[int, int], height: int, width: int) -> None:
 
 
 def region_grid(region: Region, height: int, width: int, grid: int = 224) -> tuple[NDArray[np.bool_], bool]:
-    """bool [grid, grid], and whether the region is a sub-pixel one.
+    """bool [grid, grid], and whether the region is sub-pixel.
 
     Grid pixel (i, j) is native pixel (floor(i * height / grid), floor(j * width / grid)). A region that is not empty
-    but meets no such pixel is sub-pixel: the one grid pixel that holds its centroid is set. An empty region gives an
+    but meets no such pixel is sub-pixel: the one grid pixel that contains its centroid is set. An empty region gives an
     empty grid and False. Raises DataError when the region cannot be drawn on this image.
     """
     if isinstance(region, Boxes):
@@ -269,5 +269,5 @@ def _boxes(region: Boxes, height: int, width: int, grid: int) -> NDArray[np.bool
 
 
 def _holder(indices: NDArray[np.int64], pixels: int, grid: int) -> int:
-    """The grid index that holds the mean of native pixel centres `indices` + 0.5."""
+    """The grid index that contains the mean of the native pixel centres `indices` + 0.5."""
     return int((2 * int(indices.sum()) + indices.size) * grid // (2 * indices.size * pixels))

@@ -30,7 +30,7 @@ class Rsna(Dataset):
     """`<root>/stage_2_train_labels.csv` beside `<root>/stage_2_train_images/<patientId>.dcm`.
 
     With a list that has the column `img_path`, `images` may also be the MD.ai tree <study>/<series>/<file>.dcm: an
-    image that is not there by its id is taken from the last three parts of that path. The label is 1 if and only if
+    image that is not found by its id is read from the last three parts of that path. The label is 1 if and only if
     Target is 1. Without a list all training images are used; with one, such as the grounding list of MedKLIP and MAVL,
     the images of its column `ID`, in its order.
     """
@@ -62,11 +62,11 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         self.class_file = class_file if "classes" in self.options or has_file(class_file) else None
 
     def sources(self) -> Sequence[Path]:
-        """The label file, and the list where one is given."""
+        """The label file, and the list if one is given."""
         return (self.annotations,) if self.split == "all" or self.list is None else (self.annotations, self.list)
 
     def image_folders(self) -> Sequence[Path]:
-        """The folder of the DICOM files; none with a list, which leaves most of them out on purpose."""
+        """The folder of the DICOM files; none with a list, because a list excludes most of them."""
         return (self.images,) if self.split == "all" else ()
 
     def official(self) -> OfficialCounts | None:
@@ -74,7 +74,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         return _ALL if self.split == "all" else _LIST
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
-        """One case per patient id, which is one image; all rows of an id make one region. Raises DataError."""
+        """One case per patient id, which is one image; all rows of an id form one region. Raises DataError."""
         patients = self._patients(notes)
         self._check_classes(patients, notes)
         folder = ImageFolder(self.images, notes)
@@ -158,7 +158,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         return [(key, row, path) for key, (row, path) in listed.items()]
 
     def _check_classes(self, patients: Mapping[str, _Patient], notes: list[Note]) -> None:
-        """Compares the class file, which repeats its rows per box, with the labels by distinct ids."""
+        """Compares the class file, which has one row per box, with the labels by distinct ids."""
         file, seen = self.class_file, dict[str, str]()
         if file is None:
             return

@@ -28,14 +28,14 @@ _ROWS = (OfficialCounts(11_582, 3_286), OfficialCounts(12_954, 3_576), OfficialC
 @dataclass
 class _Image:
     rows: list[int] = field(default_factory=list)
-    masks: dict[str, RunText] = field(default_factory=dict)  # by text, so that a repeated row is found at once
+    masks: dict[str, RunText] = field(default_factory=dict)  # by text, so that a duplicate row is found at once
 
 
 class Siim(Dataset):
     """`<root>/stage_2_train.csv` or `train-rle.csv`, and DICOM files anywhere below the usual image folders.
 
-    An image's region is the union of all its rows. `unit=row` makes a case of every row, each with the whole image's
-    region, as MAVL's lists and so the paper count: an image with three rows weighs three times.
+    An image's region is the union of all its rows. With `unit=row` every row is a case, each with the whole image's
+    region, as in MAVL's lists and therefore in the paper: an image with three rows has weight 3.
     """
 
     name = "siim"
@@ -75,12 +75,12 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
         return [self.root / item for item in given]
 
     def sources(self) -> Sequence[Path]:
-        """The annotation files, the list where one is given, and the mask files where they are used."""
+        """The annotation files, the list if one is given, and the mask files if they are used."""
         files = [*self.annotations, *([self.list] if self.list else [])]
         return files if self.masks is None else [*files, *sorted(self.masks.glob("*.png"))]
 
     def official(self) -> OfficialCounts | None:
-        """The counts of the list or of the stage whose number of cases this has; else of stage 2."""
+        """The counts of the list or stage with the same number of cases; else of stage 2."""
         table = _ROWS if self.unit == "row" else _IMAGES
         if self.list:
             return table[2]
@@ -105,7 +105,7 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
                     cases.append(made[key])
             if self.unit == "row":
                 whole, seen[key] = made[key], seen.get(key, 0) + 1
-                # Rows of an image belong together in resampling; the annotation knows no patient.
+                # Rows of an image are resampled together; the annotation has no patient id.
                 cases.append(
                     Case(
                         f"{key}#{seen[key]}", whole.image, whole.labels, whole.regions,

@@ -29,7 +29,7 @@ _NOTHING = "No finding"
 _BOX = ("x_min", "y_min", "x_max", "y_max")
 _SUFFIXES = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
 _COPIES = (".png", ".jpg", ".jpeg")
-_SIZES = (("dim0", "dim1"), ("image_height", "image_width"))  # height and width, as copies on Kaggle call them, or csv
+_SIZES = (("dim0", "dim1"), ("image_height", "image_width"))  # height and width: names in Kaggle copies, or in csv
 
 
 @dataclass
@@ -44,10 +44,10 @@ class Vindr(Dataset):
     """`<root>/annotations/annotations_<split>.csv` and `image_labels_<split>.csv` beside `<root>/<split>/<id>.dicom`.
 
     The test set is a consensus: the union of a class's boxes. The training set has three readers per image, merged by
-    `readers`; its label is the majority's. Labels come from the label file, where that is absent from the boxes.
+    `readers`; its label is the majority's. Labels come from the label file, or from the boxes if there is none.
 
-    Boxes are in pixels of the DICOM images. PNG and JPEG copies may be resized: then `sizes` must name the native ones,
-    and without it drawing raises DataError where a box reaches more than 2 pixels beyond its image.
+    Boxes are in pixels of the DICOM images. PNG and JPEG copies may be resized: then `sizes` must give the native
+    sizes. Without it, drawing raises DataError if a box reaches more than 2 pixels beyond its image.
     """
 
     name = "vindr"
@@ -87,11 +87,11 @@ are the paper's, six of them with fewer than 12 positives."""
         return f"annotations/{name}", name, f"{self.split}/{name}"
 
     def sources(self) -> Sequence[Path]:
-        """The box file, the label file where there is one, and that of the sizes where it is given."""
+        """The box file, and the label file and the file of sizes if there are any."""
         return [self.annotations, *(file for file in (self.labels, self.sizes) if file is not None)]
 
     def image_folders(self) -> Sequence[Path]:
-        """The folder of the images, unless the annotations lie in it too."""
+        """The folder of the images, unless it holds the annotations too."""
         return () if self.images in (self.annotations.parent, self.root) else (self.images,)
 
     def official(self) -> OfficialCounts | None:
@@ -99,7 +99,7 @@ are the paper's, six of them with fewer than 12 positives."""
         return OfficialCounts(3_000 if self.split == "test" else 15_000)
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
-        """One case per image id, first those of the box file, then those only the label file has. Raises DataError."""
+        """One case per image id, first those of the box file, then those only in the label file. Raises DataError."""
         films: dict[str, _Film] = {}
         self._read_boxes(films, notes)
         labelled = self._read_labels(films, notes)
@@ -181,7 +181,7 @@ are the paper's, six of them with fewer than 12 positives."""
             mine[x1, y1, x2, y2] = None
 
     def _read_labels(self, films: dict[str, _Film], notes: list[Note]) -> set[str]:
-        """Adds the votes of the label file to `films`; returns the classes that it has."""
+        """Adds the votes of the label file to `films`; returns the classes of the label file."""
         file, found = self.labels, set[str]()
         if file is None:
             return found
@@ -208,7 +208,7 @@ are the paper's, six of them with fewer than 12 positives."""
         return found
 
     def _read_sizes(self, films: Mapping[str, _Film]) -> dict[str, tuple[int, int]]:
-        """Native (height, width) by image id. Raises DataError where one is odd, or that of an image is missing."""
+        """Native (height, width) by image id. Raises DataError if one is invalid or missing."""
         file, found = self.sizes, dict[str, tuple[int, int]]()
         if file is None:
             return found

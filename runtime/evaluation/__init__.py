@@ -1,17 +1,17 @@
 """The evaluation loop: bundles x datasets -> one Parquet file of counts per cell.
 
-evaluate    plans an evaluation and runs it, for the command line and the Python interface
-options     how a run computes its cells
-pairing     which bundles and datasets a run has, and the findings they share
-runner      all cells of a run; a cell that fails does not stop the others
-live        a callable of the user's program as a model
-sources     where pixels come from: prepared images or the files themselves
-decoding    one case -> its model input and its regions
-cell        one cell: chunks, part files, merge
-scoring     scores and regions -> rows
-measure     maps and regions -> the counts of rows, by the protocol
-finishing   the state of a cell in run.json, and what the user is told of it
-progress    bars on a terminal, plain lines elsewhere
-gpu/        the same loop with an engine that leaves its scores on the device
-reference/  baselines and folders of saliency maps
+evaluate      plans an evaluation and runs it, for the command line and the Python interface
+cell_options  the options of a run for its cells
+pairing       the bundles and datasets of a run, and the findings that they share
+runner        all cells of a run; a cell that fails does not stop the others
+live          a callable of the user's program, evaluated as a model
+sources       the source of pixels: prepared images or the image files
+decoding      one case -> its model input and its regions
+cell          one cell: chunks, part files, merge
+scoring       scores and regions -> rows
+measure       maps and regions -> the counts of rows, by the protocol
+finishing     the state of a cell in run.json, and the messages about it
+progress      bars on a terminal, plain lines elsewhere
+gpu/          the same loop with an engine that keeps its scores on the GPU
+reference/    baselines and folders of saliency maps
 """

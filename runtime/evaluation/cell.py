@@ -1,4 +1,4 @@
-"""One cell: a model on a dataset. Cases stream through in chunks; a finished chunk is on disk before the next one."""
+"""Computes one cell (a model on a dataset) in chunks; a finished chunk is on disk before the next one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SWEEPS_IN_FLIGHT = 2
 
 @dataclass(frozen=True)
 class CellWork:
-    """What one cell computes, and how: `findings`: class of the dataset -> finding of the prompt set."""
+    """The inputs and options of one cell; `findings`: class of the dataset -> finding of the prompt set."""
 
     model: str
     dataset: str
@@ -53,12 +53,12 @@ class CellWork:
 
 
 def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
-    """Computes the chunks that are not on disk yet, merges all of them and leaves the cell finished.
+    """Computes the chunks that are not on disk yet, and merges all of them into the finished cell.
 
-    Three things overlap: decoding in `cell.workers` threads, the engine in this thread, the sweep in one more.
-    Batches never cross a chunk, so a resumed run meets the same batches as an uninterrupted one. `advance` is told
-    the number of cases that became done. Returns the cases computed now, the others were taken over from an earlier
-    process. Raises XBenchError; finished chunks stay on disk whatever happens.
+    Three steps run at the same time: decoding in `cell.workers` threads, the engine in this thread, the sweep in one
+    more. Batches never cross a chunk, so a resumed run has the same batches as an uninterrupted one. `advance` is
+    called with the number of newly finished cases. Returns the number of cases computed now; the others were reused
+    from an earlier process. Raises XBenchError; finished chunks stay on disk in every case.
     """
     remaining = [index for index in range(cell.chunks) if not cell.files.has_part(index)]
     queries = Queries.of(cell.prompts, cell.findings)
@@ -110,7 +110,7 @@ def _start(
     queries: Queries,
     measure: Measure,
 ) -> Future[list[ResultRow]]:
-    """Runs the engine on the readable cases of `batch` and hands what follows to the sweeper."""
+    """Runs the engine on the readable cases of `batch` and submits the remaining work to the sweeper."""
     readable = [item for item in batch if item.pixels is not None]
     scores: Scores | None = None
     if readable:

@@ -1,4 +1,4 @@
-"""How a run computes its cells."""
+"""The options of a run for computing its cells, and their part of a cell's key."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Options"]
 class Options:
     """How cells are computed.
 
-    `chunk`: cases in a part file, what a killed run may have to repeat at most. `skip_absent`: a dataset whose folder
-    does not exist is skipped with a line instead of failing. `protocol`: one of `metrics_gpu.PROTOCOLS`. `shard`: the
+    `chunk`: cases in a part file; a killed run repeats at most one chunk. `skip_absent`: a dataset whose folder does
+    not exist is skipped with a message instead of failing. `protocol`: one of `metrics_gpu.PROTOCOLS`. `shard`: the
     part of every dataset that is evaluated, None for all of it.
     """
 
@@ -30,8 +30,8 @@ class Options:
     shard: Shard | None = None
 
     def ingredients(self, *, batch: bool) -> dict[str, Any]:
-        """What of these decides rows, for a cell's key; `batch`: whether there is an engine, whose last bits depend on
-        the shapes it meets. A shard is named only where there is one, so that merged shards have the key of a whole.
+        """The options that rows depend on, for a cell's key. `batch`: whether there is an engine; the last bits of its
+        outputs depend on the batch size. The shard is included only if there is one: merged shards have no shard key.
         """
         found: dict[str, Any] = {"chunk": self.chunk, "limit": self.limit}
         if batch:

@@ -24,10 +24,10 @@ __all__ = ["DecodedCase", "decode_case", "region_masks"]
 class DecodedCase:
     """A case ready for the engine.
 
-    `pixels`: uint8 [S, S], None unless `status` is "ok"; `frame`: (y0, x0, y1, x1), the part of the native image the
-    model sees; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `sub_pixel`: findings whose region
-    would have vanished on the grid (docs/datasets.md §0.3); `size`: (height, width) of the native grid on which
-    the regions were drawn, None where nothing was.
+    `pixels`: uint8 [S, S], None unless `status` is "ok"; `frame`: (y0, x0, y1, x1), the part of the native image that
+    the model input covers; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `sub_pixel`: findings
+    whose region is sub-pixel on the grid (docs/datasets.md §0.3); `size`: (height, width) of the native grid on which
+    the regions were drawn, None if no region was drawn.
     """
 
     case: Case
@@ -43,7 +43,7 @@ class DecodedCase:
 def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str]) -> DecodedCase:
     """Pixels and the regions of `findings` of one case; a missing or unreadable image becomes a status, not an error.
 
-    Raises DataError when a region cannot be drawn: an annotation is wrong then, and no number should hide it.
+    Raises DataError when a region cannot be drawn, because the annotation is then wrong.
     """
     from ..images.geometry import field_of_view
 

@@ -1,6 +1,6 @@
-"""An evaluation from what was asked: which models and datasets, with which engine, decoder and cache, into which run.
+"""Plans and runs an evaluation from a request: models, datasets, engine, decoder, cache and run directory.
 
-The command line and the Python interface both end here.
+The command line and the Python interface both use it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Asked", "Evaluation", "Workers"]
 
 
 class Workers(Protocol):
-    """Other processes that compute the cells of bundles. engine: what they run; line: what the user is told."""
+    """Other processes that compute the cells of bundles. engine: the engine they run; line: the message about it."""
 
     @property
     def engine(self) -> str: ...
@@ -58,11 +58,11 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be evaluated.
+    """The request for an evaluation.
 
-    models: names or paths of bundles, baseline:..., maps:FOLDER; datasets: names of configured ones. Neither of them
-    and no `live` model: every bundle found on every dataset. One of them alone: all of the other. limit, chunk, shard:
-    as `Options`. decoder: "auto", "cpu" or "dali".
+    models: names or paths of bundles, baseline:..., maps:FOLDER; datasets: names of configured
+    ones. Without both and without a `live` model: every bundle found on every dataset. With one of them: all of the
+    other. limit, chunk, shard: as `Options`. decoder: "auto", "cpu" or "dali".
     """
 
     models: Sequence[str] = ()
@@ -76,7 +76,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluation that can be run: everything named in it exists. `config` has the settings in its `eval`."""
+    """An evaluation that is ready to run: everything named in it exists. `config.eval` holds the settings."""
 
     config: Config
     options: Options
@@ -90,7 +90,7 @@ class Evaluation:
 
     @staticmethod
     def of(config: Config, asked: Asked) -> Evaluation:
-        """Finds what was asked for. Raises ConfigError for what does not exist."""
+        """Finds the requested models and datasets. Raises ConfigError for one that does not exist."""
         settings = config.eval
         try:
             protocol(settings.protocol)
@@ -125,10 +125,10 @@ class Evaluation:
         return [*live, *(path.name for path in self.bundles), *self.baselines, *(maps.name for maps in self.maps)]
 
     def run(self, progress: Progress, workers: Workers | None = None) -> RunOutcome:
-        """Computes every cell that is not finished, tells `progress` and notes all in the run directory.
+        """Computes every unfinished cell, reports to `progress` and records all in the run directory.
 
-        workers: those that run the bundles instead of this process. Raises ConfigError, EngineError or RunError before
-        the first cell, and RunError when results can no longer be written.
+        workers: processes that run the bundles instead of this process. Raises ConfigError, EngineError or RunError
+        before the first cell, and RunError when results can no longer be written.
         """
         config, chosen = self.config, self.options.engine
         if workers is not None:
@@ -178,7 +178,7 @@ class Evaluation:
         return outcome
 
     def _check_engine(self, name: str) -> None:
-        """Refuses what the engine on the CPU cannot do; those on a GPU can."""
+        """Rejects what the CPU engine does not support; GPU engines support it."""
         if name != "onnxruntime-cpu":
             return
         if self.config.eval.tf32:
@@ -188,7 +188,7 @@ class Evaluation:
         self._check_decoder()
 
     def _check_decoder(self) -> None:
-        """Refuses pixels that stay on a GPU."""
+        """Rejects decoders that leave the pixels on a GPU."""
         if self.decoder == "dali" and self.config.cache is None:
             raise ConfigError(
                 "--decoder dali without a cache is for engines on a GPU; leave --no-cache out, or use --decoder cpu."
@@ -201,7 +201,7 @@ class Evaluation:
             "bundles": self.names,
             "datasets": {
                 name: {
-                    "root": str(item.root.absolute()),  # a report may be made from another folder
+                    "root": str(item.root.absolute()),  # a report can be made from another folder
                     "reader": item.reader,
                     "prompts": item.prompts,
                     "options": dict(item.options),

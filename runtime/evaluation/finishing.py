@@ -1,4 +1,4 @@
-"""What becomes of a cell: taken over, computed, skipped or failed, told to the user and kept in run.json."""
+"""Records the outcome of each cell (reused, computed, skipped or failed) in run.json, and reports it to the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Finisher", "PlannedCell"]
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell that can be computed: what decides its rows (`ingredients`), and `facts` for its entry in run.json."""
+    """A cell that can be computed: what its rows depend on (`ingredients`), and `facts` for its entry in run.json."""
 
     model: str
     loaded: LoadedDataset
@@ -43,7 +43,7 @@ class PlannedCell:
 
 
 class Finisher:
-    """Keeps run.json up to date and counts in `outcome`. Its methods raise RunError when results cannot be written."""
+    """Updates run.json and counts cells in `outcome`. Its methods raise RunError when results cannot be written."""
 
     def __init__(self, run: RunDirectory, progress: Progress, protocol: str) -> None:
         self._run = run
@@ -52,11 +52,11 @@ class Finisher:
         self.outcome = RunOutcome()
 
     def files(self, cell: PlannedCell) -> CellFiles:
-        """Where the cell's parts and its result are kept."""
+        """The files of the cell's parts and of its result."""
         return self._run.files(cell.model, cell.loaded.name, cell.key)
 
     def taken_over(self, cell: PlannedCell) -> bool:
-        """Whether the cell is on disk already; if it is, that is told and noted.
+        """Whether the cell is on disk already; if so, this is reported and recorded.
 
         Raises DataError when its file must be read and is damaged.
         """
@@ -73,7 +73,7 @@ class Finisher:
         return True
 
     def begin(self, cell: PlannedCell) -> None:
-        """Notes that the cell is being computed, and tells why if it was finished with other inputs."""
+        """Records that the cell is being computed; if it was finished with other inputs, reports the reason."""
         before, entry = self._run.cell(cell.model, cell.loaded.name), self._entry(cell)
         if before is not None and before.get("state") == "done":
             names = changed_ingredients(before.get("ingredients", {}), cell.ingredients)
@@ -83,12 +83,12 @@ class Finisher:
         self._note(cell, "running", **entry)
 
     def interrupted(self, cell: PlannedCell) -> None:
-        """Notes that the cell was left unfinished; a disk that refuses is passed over."""
+        """Records that the cell was interrupted; an error of the disk is ignored."""
         with suppress(RunError):
             self._note(cell, "interrupted", **self._entry(cell))
 
     def done(self, cell: PlannedCell, computed: int, seconds: float) -> None:
-        """Notes that the cell is on disk, `computed` of its cases now and in `seconds`."""
+        """Records that the cell is finished; `computed` of its cases were computed now, in `seconds`."""
         coverage = self.files(cell).coverage(len(cell.findings))
         self.outcome.computed += 1
         timing = {"seconds": round(seconds, 3), "computed": computed}
@@ -96,10 +96,10 @@ class Finisher:
         self._progress.say(f"{cell.title}: {cell_summary(len(cell.loaded.cases), computed, coverage, seconds)}")
 
     def compute(self, cell: PlannedCell, work: Callable[[CellFiles, Callable[[int], None]], int]) -> None:
-        """Takes a cell over when it is on disk, else lets `work` leave it there.
+        """Reuses a cell that is on disk, else calls `work` to compute it.
 
-        `work` gets the cell's files and what is to be told of cases as they become done; it returns the number of
-        cases it computed.
+        `work` gets the cell's files and a function to call with the number of newly finished cases; it returns the
+        number of cases it computed.
         """
         if self.taken_over(cell):
             return
@@ -124,14 +124,14 @@ class Finisher:
             shutil.rmtree(file.with_suffix(".parts"), ignore_errors=True)
 
     def guarded(self, model: str, dataset: str, run: Callable[[], None]) -> None:
-        """Runs what concerns one cell; whatever goes wrong in it is noted, and the other cells still run."""
+        """Runs the work of one cell; an error in it is recorded, and the other cells still run."""
         try:
             run()
         except RunError:
             raise
         except XBenchError as error:
             self.fail(model, dataset, str(error))
-        # A reader or engine of a third party may raise anything.
+        # A reader or engine of a third party can raise any exception.
         except Exception as error:
             note = self._run.path / "errors" / f"{cell_stem(model, dataset)}.txt"
             with suppress(OSError):
@@ -140,19 +140,19 @@ class Finisher:
             self.fail(model, dataset, f"unexpected {type(error).__name__}: {error} (details in {note})")
 
     def fail(self, model: str, dataset: str, reason: str) -> None:
-        """Notes and tells that a cell was not computed; a result of an earlier run stays."""
+        """Records and reports that a cell failed; a result of an earlier run is kept."""
         self.outcome.failed.append((model, dataset, reason))
         self._progress.say(f"{model} on {dataset}: failed: {reason}")
         self._give_up(model, dataset, "failed", reason)
 
     def skip(self, model: str, dataset: str, reason: str) -> None:
-        """Notes and tells that there is nothing to compute; a result of an earlier run stays."""
+        """Records and reports that a cell is skipped; a result of an earlier run is kept."""
         self.outcome.skipped.append((model, dataset, reason))
         self._progress.say(f"{model} on {dataset}: skipped, {reason}")
         self._give_up(model, dataset, "skipped", reason)
 
     def remark(self, model: str, dataset: str, text: str) -> None:
-        """Tells something about a cell that is computed all the same."""
+        """Reports a remark about a cell that is computed."""
         self._progress.say(f"{model} on {dataset}: {text}")
 
     def _give_up(self, model: str, dataset: str, state: str, reason: str) -> None:
@@ -184,6 +184,6 @@ class Finisher:
 
 
 def _other_protocol(before: Mapping[str, Any] | None, entry: Mapping[str, Any]) -> str:
-    """What follows a line on a cell that was evaluated by another protocol."""
+    """The end of the message about a cell that was evaluated by another protocol."""
     old = entry["protocol"] if before is None else before.get("protocol", entry["protocol"])
     return "" if old == entry["protocol"] else f" (protocol {entry['protocol']} instead of {old})"

@@ -1,4 +1,4 @@
-"""A live model: a callable of the user's own program in the place of a bundle (docs/python.md)."""
+"""A live model: a callable of the user's program, evaluated instead of a bundle (docs/python.md)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class LiveModel:
     """A model that is called, not exported.
 
     function: (pixels uint8 [B, 1, S, S], the names of Q findings) -> (logits [B, Q], saliency [B, Q, h, w]), floating
-    point, NumPy arrays or tensors on any device; saliency on the model's own grid, not normalised. It is called in the
+    point, NumPy arrays or tensors on any device; saliency on the model's grid, not normalised. It is called in the
     thread that runs the evaluation. geometry: how pixels are prepared; S is its size. name: in tables. version: names
-    the state of the model; results are reused only where it is given and the same. Raises ConfigError.
+    the state of the model; results are reused only if it is given and equal. Raises ConfigError.
     """
 
     function: LiveFunction
@@ -46,15 +46,15 @@ class LiveModel:
 
     @property
     def description(self) -> str:
-        """What decides its maps, for the key of a result: another one each time where no version is named."""
+        """What the maps depend on, for the key of a result: different for each run if no version is given."""
         return f"live, version {self.version}" if self.version is not None else f"live, unnamed version {uuid4().hex}"
 
 
 class LiveEngine(Engine):
-    """Calls a live model for one list of findings, and checks what it returns. No bundle is behind it: the one it shows
+    """Calls a live model for one list of findings, and checks what it returns. It has no real bundle: its `bundle`
     holds the geometry and the grid, and no file.
 
-    The model is first called with one black image, which tells its grid, and mistakes before anything is decoded.
+    The model is first called with one black image, to find its grid, and errors before any image is decoded.
     Raises EngineError.
     """
 
@@ -68,7 +68,7 @@ class LiveEngine(Engine):
         super().__init__(Bundle(Path(model.name), _manifest(model, grid), digest=""))
 
     def run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
-        """Scores of a batch, pixels uint8 [B, 1, S, S]; `text` only says how many findings there are.
+        """Scores of a batch, pixels uint8 [B, 1, S, S]; `text` is used only for the number of findings.
 
         Raises EngineError for outputs of another shape or type, and for logits that are not finite.
         """
@@ -103,11 +103,11 @@ class LiveEngine(Engine):
         return EngineInfo("live", "", "fp32", "a callable of the program that evaluates")
 
     def _close(self) -> None:
-        """The model is the caller's."""
+        """Does nothing: the model belongs to the caller."""
 
 
 def live_prompts(findings: Sequence[str]) -> PromptSet:
-    """One query for each finding; a live model is told the names and makes its own texts of them."""
+    """One query for each finding; a live model gets the names and makes its own texts from them."""
     count = len(findings)
     return PromptSet(
         name="live",

@@ -28,14 +28,14 @@ _DEFAULT = protocol("default")
 
 @dataclass(frozen=True)
 class Measure:
-    """`sweep` used as a protocol wants it; safe to use from several threads."""
+    """Applies `sweep` with the settings of a protocol; thread-safe."""
 
     protocol: Protocol
     sweep: Sweep
 
     @property
     def description(self) -> str:
-        """What the counts of a row depend on; equal for protocols that differ only in how counts are scored."""
+        """What the counts of a row depend on; equal for protocols that differ only in the scoring of counts."""
         chosen = self.protocol
         words = {
             "bilinear": "bilinear",
@@ -53,7 +53,7 @@ class Measure:
         return text + (", native size" if chosen.native_size else "")
 
     def fill(self, pairs: Sequence[Pair]) -> None:
-        """Sweeps the maps of all pairs and enters the counts into their rows. Raises DataError for a region that
+        """Sweeps the maps of all pairs and stores the counts in their rows. Raises DataError for a region that
         cannot be drawn at native size."""
         groups: dict[tuple[int, ...], list[Pair]] = {}
         for pair in pairs:
@@ -69,17 +69,17 @@ class Measure:
     def launch(self, maps: Any, masks: Any, frames: NDArray[np.float64]) -> tuple[Counts, ...]:
         """The sweeps the protocol needs of maps float32 [P, h, w], packed masks uint8 [P, 224, 28] and frames [P, 4].
 
-        Maps and masks may be CuPy arrays; so are the counts then, and the work is only enqueued.
+        Maps and masks can be CuPy arrays; then the counts are CuPy arrays too, and the work is only enqueued.
         """
         chosen, place = self.protocol, {"size": (GRID, GRID), "frames": frames}
         counts = self.sweep(maps, masks, **place, **self._arguments)
         if not chosen.pointing_from_default:
             return (counts,)
-        # Only the counts of normalised maps tell which maxima tie.
+        # Only the counts of normalised maps show which maxima tie.
         return counts, self.sweep(maps, masks, **place, sweeping=Sweeping(chosen.upsample))
 
     def enter(self, pairs: Sequence[Pair], swept: Sequence[Counts]) -> None:
-        """Enters what `launch` returned, on the host, into the rows of the pairs. Raises DataError as `fill`."""
+        """Stores the result of `launch`, copied to the host, in the rows of the pairs. Raises DataError as `fill`."""
         counts = swept[0]
         if len(swept) > 1:
             counts = replace(counts, hit=pointing_hits(swept[1], self.protocol.options.ties) > 0)
@@ -90,7 +90,7 @@ class Measure:
 
     @property
     def _arguments(self) -> dict[str, Any]:
-        """What the sweep must be told; nothing where it would do the same untold."""
+        """Arguments of the sweep; empty where the defaults are equal."""
         return {} if self.protocol.sweeping == DEFAULT else {"sweeping": self.protocol.sweeping}
 
     def _native(self, pair: Pair) -> dict[str, Any] | None:

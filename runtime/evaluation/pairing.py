@@ -1,4 +1,4 @@
-"""Which cells a run has: bundles x datasets, and the findings they share."""
+"""Selects the cells of a run: bundles x datasets, and the findings that they share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]:
-    """The configured datasets called `names`, or all of them. Raises ConfigError for a name that is not configured."""
+    """The configured datasets named `names`, or all of them. Raises ConfigError for a name that is not configured."""
     if not names:
         return list(config.datasets.values())
     for name in names:
@@ -39,9 +39,9 @@ def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]
 
 
 def select_bundles(config: Config, names: Sequence[str]) -> list[Path]:
-    """Folders of the bundles called `names` (a bundle's name, a path to one, or a model's name), or of all bundles.
+    """Folders of the bundles named `names` (a bundle's name, a path to one, or a model's name), or of all bundles.
 
-    Raises ConfigError when there is no bundle, a name matches none, or two bundles have one name.
+    Raises ConfigError when there is no bundle, a name matches none, or two bundles have the same name.
     """
     found = [path for folder in config.bundles for path in find_bundles(folder)]
     found = list(dict.fromkeys(path.resolve() for path in found))
@@ -78,8 +78,8 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
 
 
 def needed_geometries(bundles: Sequence[Path], loaded: LoadedDataset) -> list[Geometry]:
-    """The distinct geometries in which these bundles see a dataset; a damaged bundle, or one without prompts for the
-    dataset, sees it in none."""
+    """The distinct geometries that these bundles need for a dataset; a damaged bundle, or one without prompts for the
+    dataset, needs none."""
     found: dict[str, Geometry] = {}
     for path in bundles:
         with suppress(BundleError):
@@ -92,7 +92,7 @@ def needed_geometries(bundles: Sequence[Path], loaded: LoadedDataset) -> list[Ge
 def shared_findings(findings: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
     """Class of the dataset -> finding of the prompt set, in the dataset's order.
 
-    Names are alike when they are equal, or differ only in upper and lower case and no other class or finding does.
+    Names match when they are equal, or when they differ only in case and no other class or finding does.
     """
     folded = Counter(name.casefold() for name in findings) | Counter(name.casefold() for name in classes)
     loose = {name.casefold(): name for name in findings if folded[name.casefold()] == 1}

@@ -1,4 +1,4 @@
-"""What an evaluation tells while it runs: bars with rates on a terminal, plain lines elsewhere."""
+"""Progress of an evaluation: bars with rates on a terminal or in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMED = 12
 
 
 class Progress(Protocol):
-    """`say` prints a line; `cell` opens a cell of `total` cases and yields what is called as cases become done."""
+    """`say` prints a line; `cell` opens a cell of `total` cases and yields a function that counts finished cases."""
 
     def say(self, line: str) -> None: ...
 
@@ -37,7 +37,7 @@ class Progress(Protocol):
 
 
 class PlainProgress:
-    """Lines for logs and pipes: at most one every half minute while a cell runs."""
+    """Lines for logs and pipes: at most one per half minute while a cell runs."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -64,7 +64,7 @@ class PlainProgress:
 
 
 class RichProgress:
-    """A bar a cell with rate and time to go."""
+    """One bar per cell, with rate and remaining time."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -95,7 +95,7 @@ class RichProgress:
 
 
 class SilentProgress:
-    """Nothing at all."""
+    """No output."""
 
     def say(self, line: str) -> None:
         pass
@@ -106,7 +106,7 @@ class SilentProgress:
 
 
 class NotebookProgress:
-    """A bar a cell in a Jupyter notebook, drawn by its own display and so without widgets; lines are printed."""
+    """One bar per cell in a Jupyter notebook, drawn by the notebook's display without widgets; lines are printed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -151,7 +151,7 @@ def progress_for(console: Console) -> Progress:
 
 
 def not_asked_line(prompt_set: str, classes: Sequence[str], total: int) -> str:
-    """What is told of a dataset's classes that no prompt asks for: a mean over the others is no mean over all."""
+    """The message about classes of a dataset without a prompt: a mean over the others is not a mean over all."""
     return (
         f"{len(classes)} of {total} classes are not asked for, as the prompt set '{prompt_set}' does not have them: "
         f"{some_names(classes)}"
@@ -159,12 +159,12 @@ def not_asked_line(prompt_set: str, classes: Sequence[str], total: int) -> str:
 
 
 def some_names(names: Sequence[str]) -> str:
-    """The first of many names, for a line."""
+    """The first of many names, for a message."""
     return ", ".join([*names[:_NAMED], *["..."] * (len(names) > _NAMED)]) or "none"
 
 
 def cell_summary(cases: int, computed: int, coverage: dict[str, int], seconds: float) -> str:
-    """The line that ends a cell: cases, rate, and what was missing."""
+    """The last line of a cell: cases, rate, and missing or unreadable images."""
     text = f"{cases} cases"
     if computed < cases:
         text += f" ({cases - computed} taken over from before)"

@@ -1,4 +1,4 @@
-"""All cells of a run. A cell that fails is noted and does not stop the others; a full disk stops the run."""
+"""Computes all cells of a run. A failed cell is recorded and does not stop the others; a full disk stops the run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
 @dataclass(frozen=True)
 class LoopParts:
-    """What the loop works with: how an engine and a source of pixels are opened, the sweep, and what decodes images."""
+    """The parts of the loop: functions that open an engine and a source of pixels, the sweep, and the decoder."""
 
     open_engine: OpenEngine
     open_source: OpenSource
@@ -54,7 +54,7 @@ class LoopParts:
 
 
 class Runner:
-    """Runs bundles x datasets into `run`, with the `parts` that are handed in."""
+    """Evaluates bundles x datasets into the run directory `run`, with the given `parts`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Runner:
         baselines: Sequence[str] = (),
         maps: Sequence[MapFolder] = (),
     ) -> RunOutcome:
-        """Computes every cell that is not finished; `baselines` are names such as "baseline:ones".
+        """Computes every unfinished cell; `baselines` are names such as "baseline:ones".
 
         Raises RunError when results can no longer be written.
         """
@@ -98,7 +98,7 @@ class Runner:
         return self._cells.outcome
 
     def evaluate_live(self, model: LiveModel, datasets: Sequence[DatasetConfig]) -> RunOutcome:
-        """As `evaluate`, of a model that is called; what both did is in the outcome of each."""
+        """As `evaluate`, for a live model; the outcome covers all cells of this runner so far."""
         for dataset in datasets:
             self._cells.guarded(model.name, dataset.name, partial(self._live, model, dataset))
         return self._cells.outcome
@@ -137,7 +137,7 @@ class Runner:
         self._compute_here(planned, engine, prompts, findings)
 
     def _pair(self, bundle: Bundle, config: DatasetConfig) -> tuple[LoadedDataset, PromptSet, dict[str, str]] | str:
-        """What a cell needs, or the sentence that says why it is skipped."""
+        """The inputs of a cell, or the reason why it is skipped."""
         if self._options.skip_absent and not has_folder(config.root):
             return f"its folder {config.root} does not exist"
         loaded = self._load(config)
@@ -204,7 +204,7 @@ class Runner:
         self._cells.compute(planned, compute)
 
     def _how(self, loaded: LoadedDataset, geometry: Geometry) -> dict[str, Any]:
-        """What decides rows besides model, prompts and dataset. Raises DataError when the dataset has no images."""
+        """What rows depend on besides model, prompts and dataset. Raises DataError when the dataset has no images."""
         if not any(has_file(case.image) for case in loaded.all_cases):
             raise DataError(
                 f"None of the {len(loaded.all_cases)} images of dataset '{loaded.name}' exists (the first would be "
@@ -224,7 +224,7 @@ class Runner:
     def _plan(
         self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
     ) -> PlannedCell:
-        """What decides the rows of a cell. Raises DataError when the dataset has no images at all."""
+        """What the rows of a cell depend on. Raises DataError when the dataset has no images at all."""
         how = self._how(loaded, bundle.manifest.geometry)
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
         facts = {
@@ -264,12 +264,12 @@ class Runner:
 
 
 def _extent(loaded: LoadedDataset) -> dict[str, int]:
-    """How many cases the dataset has, so that a report can tell a limit that left some out from one that did not."""
+    """The number of cases of the dataset; it shows a report whether a limit excluded any."""
     return {"dataset_cases": len(loaded.dataset.cases())}
 
 
 def compute_anywhere(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
-    """`compute_cell`, or `compute_on_device` for an engine that leaves its scores on the GPU."""
+    """`compute_cell`, or `compute_on_device` for an engine that keeps its scores on the GPU."""
     if isinstance(engine, DeviceEngine):
         return compute_on_device(cell, engine, measure, advance)
     return compute_cell(cell, engine, measure, advance)

@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Queries:
-    """Which queries of a prompt set belong to each evaluated class: indices into Q. `findings` are the class names."""
+    """The queries of a prompt set for each evaluated class: indices into Q. `findings` are the class names."""
 
     findings: tuple[str, ...]
     positive: tuple[NDArray[np.intp], ...]
@@ -80,12 +80,12 @@ class ResultRow:
         frame: tuple[float, float, float, float],
         saliency: NDArray[np.float32] | None = None,
     ) -> None:
-        """Keeps what the counts come from: packed bits uint8 [224, 28], the frame, and a map float32 [h, w]."""
+        """Stores the inputs of the counts: packed bits uint8 [224, 28], the frame, and a map float32 [h, w]."""
         self.region, self.frame = mask.tobytes(), frame
         self.saliency = None if saliency is None else saliency.reshape(-1)
 
     def take(self, counts: Counts, index: int) -> None:
-        """Takes over the counts of pair `index`."""
+        """Stores the counts of pair `index`."""
         self.region_area = int(counts.region[index])
         self.argmax = int(counts.argmax[index])
         self.hit = bool(counts.hit[index])
@@ -104,7 +104,7 @@ class Pair:
 
 
 def empty_rows(decoded: DecodedCase, findings: Sequence[str]) -> list[ResultRow]:
-    """The rows of a case: one per finding, with what is known without a model."""
+    """The rows of a case: one per finding, with the data that need no model."""
     case = decoded.case
     return [
         ResultRow(case.case_id, case.patient_id, finding, decoded.status, decoded.reason, case.labels.get(finding))
@@ -113,7 +113,7 @@ def empty_rows(decoded: DecodedCase, findings: Sequence[str]) -> list[ResultRow]
 
 
 def wanted_pairs(batch: Sequence[DecodedCase], queries: Queries) -> list[tuple[int, int]]:
-    """Places (in the batch, among the findings) of the pairs that have a region, whose maps are swept."""
+    """(index in the batch, index among the findings) of the pairs with a region, whose maps are swept."""
     return [
         (case, at)
         for case, decoded in enumerate(batch)
@@ -125,7 +125,7 @@ def wanted_pairs(batch: Sequence[DecodedCase], queries: Queries) -> list[tuple[i
 def fill_rows(
     batch: Sequence[DecodedCase], logits: NDArray[np.float32], maps: Iterable[NDArray[np.float32]], queries: Queries
 ) -> tuple[list[list[ResultRow]], list[Pair]]:
-    """Rows of a batch of readable cases, one list per case, without counts, and the pairs that are still to be counted.
+    """Rows of a batch of readable cases, one list per case, without counts, and the pairs whose counts are missing.
 
     logits: float32 [B, Q]; maps: float32 [h, w] of each of `wanted_pairs`.
     """
@@ -148,7 +148,7 @@ def fill_rows(
 
 
 def in_order(batch: Sequence[DecodedCase], scored: Iterable[list[ResultRow]], queries: Queries) -> list[ResultRow]:
-    """The rows of all cases: those of the readable ones are `scored`, the others get empty ones."""
+    """The rows of all cases: those of readable cases are `scored`, the others are empty."""
     rest = iter(scored)
     return [
         row for item in batch for row in (next(rest) if item.status == "ok" else empty_rows(item, queries.findings))
@@ -174,7 +174,7 @@ def rows_table(rows: Sequence[ResultRow], model: str, dataset: str, metadata: di
 def prompt_mean(values: NDArray[np.float32]) -> Any:
     """Mean over the first axis, taken in float64 and rounded once (docs/metrics.md §14, row 21).
 
-    One prompt passes unchanged.
+    The values of a single prompt are unchanged.
     """
     return values[0] if len(values) == 1 else values.mean(axis=0, dtype=np.float64).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Where a cell's pixels come from: the prepared images, or the files themselves each time."""
+"""Opens the source of a cell's pixels: prepared images, or the image files on every read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class CacheFolder:
-    """Where prepared images are kept, and the most bytes they may take; None: no limit."""
+    """The folder of prepared images, and its size limit in bytes; None: no limit."""
 
     path: Path
     limit: int | None = None
@@ -41,12 +41,12 @@ def source_opener(
     decoder: Decoder = CPU,
     threads: int = 1,
 ) -> OpenSource:
-    """A function that opens the source of a dataset's pixels for one geometry; without `cache` nothing is kept.
+    """A function that opens the source of a dataset's pixels for one geometry; without `cache` nothing is stored.
 
-    `geometries`: all that the run needs of a dataset; an image that must be decoded is then decoded for all of them.
-    `limit`: bytes the cache may take. A `decoder` on the GPU fills the cache, in `threads` threads, when a source is
-    opened; where there is no cache, the source is a `DaliSource`. `say` is told what is done about the cache. Opening
-    raises RunError when the cache cannot be written.
+    `geometries`: all that the run needs of a dataset; an image is decoded once for all of them. `limit`: size limit of
+    the cache in bytes. A `decoder` on the GPU fills the cache, in `threads` threads, when a source is opened; without a
+    cache, the source is a `DaliSource`. `say` gets messages about the cache. Opening raises RunError when the cache
+    cannot be written.
     """
 
     @contextmanager
@@ -56,7 +56,7 @@ def source_opener(
         if cache is not None:
             folder = CacheFolder(cache, limit)
             prepared = open_prepared(folder, loaded, wanted, say, decoder=decoder)
-            # Too large together: at least the one that is needed now.
+            # Together too large: open at least the geometry that is needed now.
             prepared = prepared or open_prepared(folder, loaded, [geometry], say, decoder=decoder)
         if prepared is None and decoder.on_gpu(geometry):
             yield DaliSource(loaded.name)
@@ -87,7 +87,7 @@ def open_prepared(
 ) -> PreparedSet | None:
     """The prepared images of a dataset in these geometries, after making room for them; None: the limit is too small.
 
-    All cases are covered, not the limited ones: a trial on a few of them then fills the stores of the full evaluation.
+    The stores cover all cases, not only the limited ones: a trial on a few uses the stores of the full evaluation.
     Raises RunError.
     """
     from ..cache.eviction import make_room

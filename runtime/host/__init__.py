@@ -1,1 +1,1 @@
-"""What this machine is and can: configuration, paths, sizes, packages, doctor."""
+"""The machine and its setup: configuration file, paths, sizes, installed packages, doctor."""

@@ -2,7 +2,7 @@
 
     bundles = ["bundles"]                 # folders that hold engine bundles
     cache = "prepared"                    # where prepared images are kept
-    cache_limit = "20 GB"                 # the most they may take; default: no limit
+    cache_limit = "20 GB"                 # size limit of this cache; default: no limit
 
     [datasets.chestxdet10]
     root = "/data/chestxdet10"            # every other key is an option of the reader
@@ -12,7 +12,7 @@
     reader = "readers/mine.py:MyReader"   # a known name, "module:Class" or "file.py:Class"; default: the dataset's name
     prompts = "chestxdet10"               # which prompt set of a bundle to use; default: the dataset's name
 
-    [models.mine]                         # for xbench-export: a model of your own (docs/add-a-model.md)
+    [models.mine]                         # for xbench-export: your own model (docs/add-a-model.md)
     class = "my_model.py:MyModel"
 
     [eval]
@@ -20,12 +20,12 @@
     batch = 16
     threads = 2
     out = "run"
-    protocol = "default"                  # or paper, chexlocalize, medklip, mavl: how maps are cut and counted
-    build = true                          # may a TensorRT plan be built
-    tf32 = false                          # may float32 products on a GPU round their inputs to TF32
+    protocol = "default"                  # or paper, chexlocalize, medklip, mavl: how maps are thresholded and scored
+    build = true                          # allow building TensorRT plans
+    tf32 = false                          # allow float32 products on a GPU to round their inputs to TF32
 
-Relative paths are relative to the file, but those among the options of a reader (such as `annotations` or `list`),
-which are relative to the dataset's root. Every key is also a flag of `xbench-fast`, and a flag wins.
+Relative paths are relative to the file, except those in the options of a reader (such as `annotations` or `list`),
+which are relative to the dataset's root. Every key is also a flag of `xbench-fast`; a flag has priority.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _TOP = ("bundles", "cache", "cache_limit", "datasets", "eval", "models")
 
 @dataclass(frozen=True)
 class DatasetConfig:
-    """One dataset: its folder, the reader that understands it and the reader's options.
+    """One dataset: its folder, its reader and the reader's options.
 
     `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name.
     """
@@ -73,7 +73,7 @@ class DatasetConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_option(self, key: str, value: Any) -> DatasetConfig:
-        """A copy with one more key of the table, as `[datasets.NAME]` has them."""
+        """A copy with one more key of the table `[datasets.NAME]`."""
         if key in ("reader", "prompts"):
             return replace(self, **{key: value})
         if key == "root":
@@ -84,7 +84,7 @@ class DatasetConfig:
 @dataclass(frozen=True)
 class EvalConfig:
     """Table `[eval]`: the engine's name, images per batch, threads (None: all cores), run directory, protocol, and for
-    engines on a GPU whether a plan may be built and TF32 used."""
+    engines on a GPU whether plans may be built and TF32 may be used."""
 
     engine: str = "auto"
     batch: int = 16
@@ -97,7 +97,7 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole configuration; `path` is the file it came from, None when there is none. `cache_limit`: bytes."""
+    """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()
@@ -107,18 +107,18 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
 
     def with_settings(self, **given: Any) -> Config:
-        """A copy with these keys of `[eval]`; None leaves the file's."""
+        """A copy with these keys of `[eval]`; None keeps the value of the file."""
         return replace(self, eval=replace(self.eval, **{key: v for key, v in given.items() if v is not None}))
 
     def with_dataset(self, dataset: DatasetConfig) -> Config:
-        """A copy in which `dataset` is added, or replaces the one of its name."""
+        """A copy with `dataset` added; it replaces a dataset of the same name."""
         return replace(self, datasets={**self.datasets, dataset.name: dataset})
 
 
 def find_config(path: Path | None) -> Path | None:
-    """The file to read: `path`, else ./xbench.toml where there is one.
+    """The file to read: `path`, else ./xbench.toml if it exists.
 
-    Raises ConfigError if `path` is not a file, or may not be looked at.
+    Raises ConfigError if `path` is not a file, or cannot be accessed.
     """
     if path is not None:
         try:
@@ -162,7 +162,7 @@ def parse_config(data: Mapping[str, Any], path: Path) -> Config:
     if not isinstance(bundles, list):
         raise ConfigError(f"{path}: the key 'bundles' must be a list of folders.")
     datasets = _table(data.get("datasets", {}), "datasets", path)
-    _table(data.get("models", {}), "models", path)  # what stands in it is the exporter's
+    _table(data.get("models", {}), "models", path)  # its content belongs to the exporter
     return Config(
         path=path,
         bundles=tuple(_path(item, "bundles", base, path) for item in bundles),

@@ -1,6 +1,6 @@
-"""What works on this machine, and why the rest does not: engines, the sweep, optional packages.
+"""Checks what works on this machine, and why the rest does not: engines, the sweep, optional packages.
 
-The checks of the image decoders are in `images/checks.py`; `cli/doctor.py` hands them in.
+The checks of the image decoders are in `images/checks.py`; `cli/doctor.py` passes them in.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _PACKAGES = {
 
 @dataclass(frozen=True)
 class MachineCheck:
-    """One thing: `group` ("engine", "decoder", "gpu", "metrics", "extra"), whether it is usable, and why not
-    or what was measured."""
+    """One check: `group` ("engine", "decoder", "gpu", "metrics", "extra"), whether it is usable, and the
+    reason why not, or the measurement."""
 
     group: str
     name: str
@@ -52,9 +52,9 @@ class MachineCheck:
 
 
 def examine(decoders: Iterable[MachineCheck] = (), gpu_decoders: Iterable[MachineCheck] = ()) -> list[MachineCheck]:
-    """Tries everything once; `decoders` and `gpu_decoders` take their places among it.
+    """Runs all checks; `decoders` and `gpu_decoders` are inserted at their places.
 
-    Engines are really run, not only looked up; extras are looked up.
+    Engines are run, not only looked up; extras are only looked up.
     """
     return [*_engines(), *decoders, *_gpu(), *gpu_decoders, *_metrics(), *_extras()]
 
@@ -68,7 +68,7 @@ def _engines() -> Iterator[MachineCheck]:
 
 
 def _gpu() -> Iterator[MachineCheck]:
-    """Of the same group: what the engines and the sweep on a GPU stand on."""
+    """Checks of group "gpu": what the engines and the sweep on a GPU need."""
     from ...engines.backends.device import gpu_reason
     from . import packages as packages
 
@@ -115,10 +115,10 @@ def _extras() -> Iterator[MachineCheck]:
 
 
 def tried(group: str, name: str, found: str | None, probe: Callable[[], None]) -> MachineCheck:
-    """A check that is usable if `probe` raises nothing; `found` is the version of the package it tries."""
+    """A check that is usable if `probe` raises nothing; `found` is the version of the tested package."""
     try:
         probe()
-    # Whatever a broken installation raises is the answer to the question.
+    # A broken installation can raise any exception; it is the reason of the check.
     except Exception as error:
         return MachineCheck(group, name, False, found, " ".join(str(error).split()) or type(error).__name__)
     return MachineCheck(group, name, True, found)

@@ -1,4 +1,4 @@
-"""What a result depends on besides its inputs: the machine and the code. Never a host or user name."""
+"""Describes the machine and the installed code for the provenance of a result. Never a host or user name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBRARIES = ("numpy", "numba", "pyarrow", "pillow", "pydicom", "scikit-learn", "
 
 @cache
 def installed_version(name: str) -> str | None:
-    """The version of an installed package, None without it; read once, as a process keeps what it has imported."""
+    """The version of an installed package, None if not installed; read once, since imported modules do not change."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -30,12 +30,12 @@ def installed_version(name: str) -> str | None:
 
 
 def code_version() -> str:
-    """The installed version of this project; "unknown" when it runs from a folder that was never installed."""
+    """The installed version of this project; "unknown" when it runs from a folder without installation."""
     return installed_version("xbench-fast") or "unknown"
 
 
 def cpu_model() -> str:
-    """The processor's marketing name, the architecture where the system does not tell it."""
+    """The processor's marketing name, or the architecture if the system does not give the name."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.lower().startswith("model name"):
@@ -53,7 +53,7 @@ def usable_cores() -> int:
 
 
 def library_versions(names: tuple[str, ...] = LIBRARIES) -> dict[str, str]:
-    """Installed versions of `names`; what is not installed is left out."""
+    """Installed versions of `names`, without packages that are not installed."""
     return {name: found for name in names if (found := installed_version(name)) is not None}
 
 
@@ -73,7 +73,7 @@ def gpus() -> list[dict[str, str]]:
 
 
 def describe_machine() -> dict[str, object]:
-    """Provenance of a run: processor, cores, GPUs where there are any, system and library versions, all JSON values."""
+    """Provenance of a run: processor, cores, GPUs if there are any, system and library versions, all JSON values."""
     found = gpus()
     return {
         **({"gpus": found} if found else {}),

@@ -1,4 +1,4 @@
-"""Which CUDA the installed packages are for, and which the driver can run. Starts no GPU."""
+"""The CUDA version of the installed packages, and the versions that the driver supports. Does not start a GPU."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def installed_packages() -> dict[str, str]:
 
 
 def cuda_of(name: str, version: str) -> int | None:
-    """The CUDA (12, 13) that a package which runs models, sweeps or decodes is built for; None for any other one.
+    """The CUDA (12, 13) of a package for running models, sweeping or decoding; None for any other package.
 
-    PyTorch is left out: it brings its own CUDA, and exports only.
+    PyTorch is not included: it contains its own CUDA, and is used for export only.
     """
     if name == "onnxruntime-gpu":
         numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
@@ -42,7 +42,7 @@ def cuda_of(name: str, version: str) -> int | None:
 
 
 def mixture(packages: Mapping[str, str]) -> tuple[bool, str]:
-    """Whether all `packages` are for one CUDA, and which they are, or what to do."""
+    """Whether all `packages` are for one CUDA version; and the packages, or what to do."""
     by_cuda: dict[int, list[str]] = {}
     for name, version in sorted(packages.items()):
         cuda = cuda_of(name, version)
@@ -56,7 +56,7 @@ def mixture(packages: Mapping[str, str]) -> tuple[bool, str]:
 
 
 def driver_version() -> str | None:
-    """The version of the NVIDIA driver ("580.65.06"); None where there is none."""
+    """The version of the NVIDIA driver ("580.65.06"); None without a driver."""
     try:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
     except OSError:
@@ -66,7 +66,7 @@ def driver_version() -> str | None:
 
 
 def driver_cuda() -> tuple[int, int] | None:
-    """The newest CUDA the driver runs, as (12, 4); None where there is no driver."""
+    """The newest CUDA the driver runs, as (12, 4); None without a driver."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
         number = ctypes.c_int()

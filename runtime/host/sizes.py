@@ -1,4 +1,4 @@
-"""Amounts of data as people write them."""
+"""Amounts of data as text: "20 GB" -> bytes, and bytes -> text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse_bytes(text: str | int, where: str) -> int:
 
 
 def format_bytes(count: int) -> str:
-    """A count of bytes in decimal units, three figures."""
+    """A count of bytes in decimal units, three significant digits."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5 or unit == "GB":

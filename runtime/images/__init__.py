@@ -1,14 +1,14 @@
-"""Image files -> grey pixels -> what a model reads; nothing here knows of regions.
+"""Image files -> grey pixels -> model input; regions are not handled here.
 
-decode     a file -> native grey, by the kind of its content; decoding ahead in threads
+decode     a file -> native grey, by the type of its content; decoding in advance in threads
 png_jpeg   PNG and JPEG: headers and pixels
-dicom, voi DICOM: frames, and the window that brings them to 8 bits
+dicom, voi DICOM: frames, and the window that maps them to 8 bits
 size       the native size, from the header alone
-geometry   native grey -> the model's input, and the part of the image that it covers
+geometry   native grey -> model input, and the part of the image that it covers
 area       area averaging as OpenCV defines it
 decoders   which decoder is used: the exact one, or DALI on a GPU
 dali       decoding on the GPU
 checks     whether the decoders of this machine work
 samples    a small DICOM file in each transfer syntax
-dicom_run_length   the run lengths of DICOM
+dicom_run_length   DICOM's run-length coding
 """

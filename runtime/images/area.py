@@ -12,7 +12,7 @@ def resize_area(grey: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.
     """uint8 [H, W] -> uint8 [rows, columns], rounded half to even.
 
     Smaller in both directions: every output pixel is the mean of the area it covers. Otherwise: OpenCV's enlarging
-    form, where a pixel mixes two neighbours by the share of each that falls into it.
+    form, where an output pixel is a weighted mean of two neighbours; the weights are their shares of its area.
     """
     height, width = grey.shape
     shrinking = rows <= height and columns <= width

@@ -1,4 +1,4 @@
-"""Whether the image decoders of this machine work, each tried on a small image made here; for `xbench-fast doctor`."""
+"""Checks the image decoders of this machine, each on a small generated image; used by `xbench-fast doctor`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_decoders() -> Iterator[MachineCheck]:
 
 
 def check_gpu_decoder() -> Iterator[MachineCheck]:
-    """NVIDIA DALI; nothing is wrong where it is not usable."""
+    """NVIDIA DALI; it is optional, so it is no problem if it is not usable."""
     from .dali import dali_version
     from .decoders import dali_difference
 
@@ -34,7 +34,7 @@ def check_gpu_decoder() -> Iterator[MachineCheck]:
         return
     try:
         yield MachineCheck("gpu", "DALI decoder", True, found, str(dali_difference()))
-    # Whatever a broken installation raises is the answer to the question.
+    # A broken installation can raise any exception; it is the reason of the check.
     except Exception as error:
         yield MachineCheck("gpu", "DALI decoder", False, found, " ".join(str(error).split()) or type(error).__name__)
 
@@ -60,7 +60,7 @@ def _dicom_round_trip(name: str) -> None:
     try:
         grey = decode_grey(dicom_sample(name), f"a test DICOM in {name}")
     except ImageError as error:
-        # The sample is whole, so the words about a damaged file would mislead.
+        # The sample is not damaged, so a message about a damaged file would be wrong.
         raise ValueError(str(error.__cause__ or error)) from error
     if not np.array_equal(grey, sample_pixels()):
         raise ValueError(f"a test DICOM in {name} was decoded to wrong values")

@@ -1,9 +1,9 @@
-"""Decoding on the GPU through NVIDIA DALI: JPEG by nvJPEG, the resize on the GPU, the result handed over by DLPack.
+"""Decoding on the GPU through NVIDIA DALI: JPEG by nvJPEG, the resize on the GPU, the result passed on by DLPack.
 
-DALI is not equal to the official pipelines to the last bit: at the border it repeats the last pixel where Pillow
-renormalises its filter, and nvJPEG may round differently. Its pixels are therefore kept apart from the exact ones, and
-results say which decoder made them. Grey 8-bit JPEG and PNG files go to DALI as they are; everything else (DICOM, 16
-bits, colour) is decoded as always and handed to DALI as pixels, for the resize.
+DALI is not bit-identical to the official pipelines: at the border it repeats the last pixel where Pillow
+renormalises its filter, and nvJPEG may round differently. Its pixels are therefore stored separately from the exact
+ones, and results name the decoder. DALI decodes grey 8-bit JPEG and PNG files itself. All other files (DICOM, 16 bits,
+colour) are decoded on the CPU, and DALI only resizes their pixels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .png_jpeg import check_pixels, jpeg_size, png_size
 
 __all__ = ["DaliDecoder", "DeviceBatch", "dali_reader", "dali_version", "supports"]
 
-_REVISION = "2"  # raise it whenever the pixels that DALI makes of any file change
+_REVISION = "2"  # increase it whenever the pixels that DALI makes from any file change
 _DISTRIBUTIONS = ("nvidia-dali-cuda120", "nvidia-dali-cuda130", "nvidia-dali-cuda110")
 
 
@@ -36,7 +36,7 @@ _DISTRIBUTIONS = ("nvidia-dali-cuda120", "nvidia-dali-cuda130", "nvidia-dali-cud
 class DeviceBatch:
     """Images in the memory of the device, valid until the next batch.
 
-    `tensors`: for each geometry uint8 [n, S, S, 1] with `__dlpack__`; `numbers`: which of the files given they are;
+    `tensors`: for each geometry uint8 [n, S, S, 1] with `__dlpack__`; `numbers`: their indices in the list of files;
     `sizes`: native (height, width) of each.
     """
 
@@ -45,7 +45,7 @@ class DeviceBatch:
     sizes: tuple[tuple[int, int], ...]
 
     def to_host(self) -> list[NDArray[np.uint8]]:
-        """For each geometry a copy uint8 [n, S, S] in the memory of the host."""
+        """For each geometry, a copy uint8 [n, S, S] in host memory."""
         hosts = [tensor.as_cpu() if hasattr(tensor, "as_cpu") else tensor for tensor in self.tensors]
         return [np.array(host)[..., 0] for host in hosts]
 
@@ -61,19 +61,19 @@ def dali_version() -> str | None:
 
 
 def dali_reader() -> str:
-    """Names everything that decides the pixels, as `decode.reader_version` does for the exact path."""
+    """Names everything that the pixels depend on, as `decode.reader_version` does for the exact decoder."""
     return f"dali-{dali_version()}-{_REVISION}+{reader_version()}"
 
 
 def supports(geometry: Geometry) -> bool:
-    """Whether DALI has the resize of this geometry; area averaging it has not."""
+    """Whether DALI has the resize of this geometry; it has no area averaging."""
     return geometry.interpolation in ("bilinear", "bicubic")
 
 
 class DaliDecoder:
     """Decodes files, each once, to one or several geometries. Use as a context manager, from one thread.
 
-    `device`: number of the GPU; None runs the same pipelines on the CPU, which serves tests only. Raises
+    `device`: number of the GPU; None runs the same pipelines on the CPU (for tests only). Raises
     MissingExtraError when DALI is not installed, EngineError when it cannot run here.
     """
 
@@ -91,7 +91,7 @@ class DaliDecoder:
             self._pixels = self._make(encoded=False)
         except ImportError as error:
             raise MissingExtraError(f"DALI is not installed ({error}); install xbench-fast[gpu].") from error
-        # DALI raises plain RuntimeErrors of many texts where there is no usable GPU.
+        # DALI raises RuntimeErrors with different messages if there is no usable GPU.
         except Exception as error:
             raise EngineError(f"DALI cannot run here: {' '.join(str(error).split())[:300]}") from error
 
@@ -107,7 +107,7 @@ class DaliDecoder:
         self._encoded = self._pixels = None
 
     def batches(self, paths: Sequence[Path], errors: dict[int, ImageError]) -> Iterator[DeviceBatch]:
-        """The images in batches, in the memory of the device; one that cannot be read is put into `errors` instead."""
+        """The images in batches, in device memory; an image that cannot be read is entered in `errors` instead."""
         for start in range(0, len(paths), self._batch):
             encoded: list[tuple[int, NDArray[np.uint8], tuple[int, int]]] = []
             pixels: list[tuple[int, NDArray[np.uint8], tuple[int, int]]] = []
@@ -127,7 +127,7 @@ class DaliDecoder:
             if whole is not None:
                 yield whole
             else:
-                # One damaged file stops a batch; the exact decoder says which it is, and why.
+                # One damaged file stops the batch; the exact decoder finds the file and the reason.
                 for number, _, _ in encoded:
                     try:
                         pixels.append(self._decoded(number, files[number], paths[number]))
@@ -137,8 +137,8 @@ class DaliDecoder:
                 yield self._run(self._pixels, pixels)
 
     def decode(self, paths: Sequence[Path]) -> list[tuple[list[NDArray[np.uint8]], int, int] | ImageError]:
-        """Of each file its pixels uint8 [S, S] in each geometry, on the host, with the native height and width; or why
-        there are none."""
+        """For each file: its pixels uint8 [S, S] in each geometry, on the host, and the native height and width; or the
+        error."""
         errors: dict[int, ImageError] = {}
         found: dict[int, tuple[list[NDArray[np.uint8]], int, int]] = {}
         for batch in self.batches(paths, errors):
@@ -157,7 +157,7 @@ class DaliDecoder:
         return number, grey[..., None], (grey.shape[0], grey.shape[1])
 
     def _try(self, items: Sequence[tuple[int, NDArray[np.uint8], tuple[int, int]]]) -> DeviceBatch | None:
-        """The batch, or None when DALI cannot decode one of its files: its pipeline is useless then, and made anew."""
+        """The batch, or None when DALI cannot decode one of its files; the pipeline is then rebuilt."""
         if not items:
             return None
         try:
@@ -183,7 +183,7 @@ def _pipeline(geometries: Sequence[Geometry], batch: int, threads: int, device: 
         image = fn.external_source(name="image", dtype=types.UINT8, ndim=1 if encoded else 3)
         if encoded:
             place = "cpu" if device is None else "mixed"
-            # An EXIF orientation is not applied: sizes and regions are those of the pixels as they are stored.
+            # An EXIF orientation is not applied: sizes and regions refer to the pixels as stored.
             image = fn.decoders.image(image, device=place, output_type=types.GRAY, adjust_orientation=False)
         elif device is not None:
             image = image.gpu()
@@ -201,7 +201,7 @@ def _pipeline(geometries: Sequence[Geometry], batch: int, threads: int, device: 
 
 
 def _plain_size(data: bytes) -> tuple[int, int] | None:
-    """(height, width) of a grey 8-bit JPEG or PNG, which DALI decodes as Pillow does; None: another kind of file.
+    """(height, width) of a grey 8-bit JPEG or PNG, which DALI decodes as Pillow does; None: another type of file.
 
     Raises ImageError for a damaged header.
     """
@@ -220,7 +220,7 @@ def _plain_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_components(data: bytes) -> int | None:
-    """The number of colours of a baseline or progressive JPEG of 8 bits; None: another kind."""
+    """The number of colours of a baseline or progressive JPEG of 8 bits; None: another type."""
     position = 2
     while position + 10 <= len(data) and data[position] == 0xFF:
         marker = data[position + 1]

@@ -22,20 +22,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _MAX_BYTES = 1 << 29
-_REVISION = "1"  # raise it whenever the pixels of any file change
+_REVISION = "1"  # increase it whenever the pixels of any file change
 
 
 def read_grey(path: Path) -> NDArray[np.uint8]:
     """The image in `path`, uint8 [H, W], native size, contiguous. Safe to call from several threads.
 
-    The kind of file (PNG, JPEG, DICOM) is told by its content, not its name. Raises ImageError, and nothing else,
-    naming the file and the cause; it is an ImageAccessError where the cause is not the content of the file.
+    The file type (PNG, JPEG, DICOM) is found from the content, not the name. Raises ImageError, and nothing else,
+    naming the file and the cause; it is an ImageAccessError if the cause is not the content of the file.
     """
     return decode_grey(read_bytes(path), str(path))
 
 
 def is_there(path: Path) -> bool:
-    """Whether `path` is a file. Raises ImageAccessError where the system does not say, as in a folder of others."""
+    """Whether `path` is a file. Raises ImageAccessError if this is unknown, as in another user's folder."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -47,7 +47,7 @@ def is_there(path: Path) -> bool:
 def read_bytes(path: Path) -> bytes:
     """The content of an image file.
 
-    Raises ImageError for one that is too large for a radiograph, ImageAccessError where the system does not give it.
+    Raises ImageError for a file that is too large for a radiograph, ImageAccessError if the file cannot be accessed.
     """
     path = Path(path)
     try:
@@ -78,7 +78,7 @@ def decode_grey(data: bytes, name: str) -> NDArray[np.uint8]:
         raise ImageError("it is neither PNG, JPEG nor DICOM" if data else "it is empty")
     except ImageError as error:
         raise ImageError(f"{name} cannot be read: {error}.") from error.__cause__
-    # The one border to three libraries that raise whatever they meet on a damaged file.
+    # The three decoding libraries can raise any exception on a damaged file; all are converted here.
     except Exception as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         if _is_of_the_machine(error):
@@ -89,7 +89,7 @@ def decode_grey(data: bytes, name: str) -> NDArray[np.uint8]:
 def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, window: int) -> Generator[R, None, None]:
     """`function(item)` for all items, in order, computed by `workers` threads at most `window` items ahead.
 
-    The window bounds memory; closing the iterator (or an exception in its consumer) cancels what has not started.
+    The window bounds memory; closing the iterator (or an exception in its consumer) cancels calls not yet started.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
     waiting: deque[Future[R]] = deque()
@@ -105,11 +105,12 @@ def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, w
 
 
 def reader_version() -> str:
-    """Names everything that decides the pixels; part of the key under which prepared images are kept."""
+    """Names everything that the pixels depend on; part of the key of prepared images."""
     packages = ("pillow", "pydicom", "pylibjpeg-libjpeg", "pylibjpeg-openjpeg")
     return "+".join([_REVISION, *(f"{package}-{installed_version(package) or 'none'}" for package in packages)])
 
 
 def _is_of_the_machine(error: Exception) -> bool:
-    """Whether memory, open files or a package ran short; libraries raise an OSError without number for damage."""
+    """Whether the cause is a lack of memory or open files, or a missing package. For a damaged file, libraries raise an
+    OSError without a number."""
     return isinstance(error, MemoryError | ImportError) or (isinstance(error, OSError) and error.errno is not None)

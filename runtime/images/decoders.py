@@ -1,4 +1,4 @@
-"""Which decoder makes the pixels: the exact one on the CPU, or NVIDIA DALI on the GPU."""
+"""The choice of the image decoder: the exact one on the CPU, or NVIDIA DALI on the GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["CPU", "DECODERS", "Decoder", "DecoderDifference", "choose_decoder", 
 DECODERS = ("auto", "cpu", "dali")
 _PROBE = Geometry("squash", 224, 224, "bicubic")
 _ORIENTATION = 0x0112  # the EXIF tag
-_LIMIT = 1.0  # mean grey levels; DALI on a CPU is at 0.1
+_LIMIT = 1.0  # mean difference in grey levels; DALI on a CPU has 0.1
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Decoder:
     device: int | None = 0
 
     def on_gpu(self, geometry: Geometry) -> bool:
-        """Whether this geometry is decoded on the GPU; DALI lacks the resize of some."""
+        """Whether this geometry is decoded on the GPU; DALI does not have the resize of every geometry."""
         return self.name == "dali" and supports(geometry)
 
     def reader(self, geometry: Geometry) -> str:
-        """Names everything that decides the pixels; part of the key of prepared images."""
+        """Names everything that the pixels depend on; part of the key of prepared images."""
         return dali_reader() if self.on_gpu(geometry) else reader_version()
 
     def describe(self, geometry: Geometry) -> str:
@@ -49,8 +49,8 @@ CPU = Decoder("cpu")
 
 @dataclass(frozen=True)
 class DecoderDifference:
-    """How far DALI's pixels are from the exact ones, in grey levels: the largest and the mean, and the share that
-    differs at all."""
+    """Difference between DALI's pixels and the exact ones, in grey levels: largest and mean, and the share of pixels
+    that differ."""
 
     largest: int
     mean: float
@@ -64,10 +64,10 @@ class DecoderDifference:
 
 
 def choose_decoder(name: str) -> tuple[Decoder, str | None]:
-    """The decoder called `name`, and a line to tell when it is DALI.
+    """The decoder named `name`, and a line for the user if it is DALI.
 
-    `auto` is the exact decoder everywhere: DALI's pixels differ by several grey levels, so it is used only when asked
-    for. Raises MissingExtraError or EngineError when DALI was asked for and cannot be used.
+    `auto` is always the exact decoder: DALI's pixels differ by several grey levels, so it is used only on request.
+    Raises MissingExtraError or EngineError when DALI was requested and cannot be used.
     """
     if name != "dali":
         return CPU, None
@@ -79,7 +79,7 @@ def dali_difference(device: int | None = 0) -> DecoderDifference:
     """Decodes generated images, one with an EXIF orientation, with DALI and with the exact decoder.
 
     `device` None: DALI on the CPU, for tests. Raises MissingExtraError, or EngineError when DALI cannot run here or its
-    pixels are those of another picture.
+    pixels differ too much.
     """
     from PIL import Image
 
@@ -88,7 +88,7 @@ def dali_difference(device: int | None = 0) -> DecoderDifference:
         for path in paths:
             exif = Image.Exif()
             if path.stem == "turned":
-                exif[_ORIENTATION] = 6  # a viewer turns it by 90 degrees; no decoder here may
+                exif[_ORIENTATION] = 6  # viewers rotate it by 90 degrees; the decoders must not
             buffer = io.BytesIO()
             kind = "JPEG" if path.suffix == ".jpg" else "PNG"
             Image.fromarray(_film()).save(buffer, kind, quality=95, exif=exif)
@@ -106,7 +106,7 @@ def dali_difference(device: int | None = 0) -> DecoderDifference:
 
 
 def _film() -> NDArray[np.uint8]:
-    """A smooth picture with an edge, 768 x 640."""
+    """A smooth test image with an edge, 768 x 640."""
     y, x = np.mgrid[0:768, 0:640] / 768.0
     grey: NDArray[np.float64] = (
         120 + 60 * np.cos(9 * x) * np.sin(7 * y) + 50 * np.exp(-20 * ((x - 0.4) ** 2 + (y - 0.5) ** 2))

@@ -29,7 +29,7 @@ def decode_dicom(data: bytes) -> NDArray[np.uint8]:
     """uint8 [Rows, Columns], bright = radio-dense, from the bytes of a DICOM Part 10 file.
 
     One frame, one sample per pixel, MONOCHROME1 or MONOCHROME2, 8 or 16 bits allocated. Raises ImageError, and
-    whatever pydicom and its codecs raise on a damaged file.
+    any exception of pydicom and its codecs on a damaged file.
     """
     import pydicom
 
@@ -87,10 +87,10 @@ def _stored_values(dataset: Any, syntax: str, rows: int, columns: int) -> NDArra
 
 
 def _only_frame(dataset: Any) -> bytes:
-    """The compressed frame, found as pydicom's decoders find it: what is checked is then what they decode."""
+    """The compressed frame, found as pydicom's decoders find it, so that the checked bytes are the decoded ones."""
     from pydicom.encaps import get_frame
 
-    # A second table of offsets could lead the decoders to bytes that nobody looked at; one frame needs none.
+    # A second offset table could point the decoders to unchecked bytes; one frame needs no such table.
     for keyword in ("ExtendedOffsetTable", "ExtendedOffsetTableLengths"):
         dataset.pop(keyword, None)
     return bytes(get_frame(dataset.PixelData, 0, number_of_frames=1))
@@ -101,7 +101,7 @@ def _from_stream(dataset: Any, syntax: str, frame: bytes, rows: int, columns: in
     if size is not None and size != (rows, columns):
         raise ImageError(f"its header says {columns} x {rows} pixels, its compressed stream {size[1]} x {size[0]}")
     if syntax == _JPEG_8BIT and bits == 8 and _integer(dataset, "PixelRepresentation", 0) == 0:
-        # Pillow's libjpeg-turbo takes a quarter of the time of pydicom's decoders.
+        # Pillow's libjpeg-turbo needs a quarter of the time of pydicom's decoders.
         from PIL import Image
 
         with Image.open(io.BytesIO(frame), formats=("JPEG",)) as image:
@@ -121,7 +121,7 @@ def _bits(words: NDArray[np.unsignedinteger], bits: int, high_bit: int, signed: 
     width = words.dtype.itemsize * 8
     if bits == width:
         return words.view(f"i{words.dtype.itemsize}") if signed else words
-    # Up to the top of the word, then down again: an arithmetic shift where the values are signed.
+    # Shift left to the top of the word, then right: an arithmetic shift if the values are signed.
     top = np.left_shift(words, width - 1 - high_bit)
     if signed:
         top = top.view(f"i{words.dtype.itemsize}")
@@ -138,11 +138,11 @@ def _integer(dataset: Any, keyword: str, default: int | None = None) -> int:
 
 
 def _transfer_syntax(file: io.BytesIO) -> str:
-    """The transfer syntax of a DICOM file, as pydicom will understand it. Raises ImageError for one not read here.
+    """The transfer syntax of a DICOM file, as pydicom will understand it. Raises ImageError for an unsupported one.
 
-    Asked before the data set is read: pydicom would inflate a deflated one without any limit on its size.
+    Checked before the data set is read: pydicom would inflate a deflated data set of any size.
     """
-    # pydicom offers this with a path only. Another reading of the group than its own could be led astray.
+    # pydicom offers this for a path only. Its own parser of the group is used: another one could read another value.
     from pydicom.filereader import _read_file_meta_info
 
     file.seek(132)

@@ -1,7 +1,7 @@
 """Run-length coded pixels of a DICOM file -> words (DICOM PS3.5, annex G).
 
-A frame of n bytes may stand for 64 n bytes, and pydicom's decoder makes them all before it looks at their number. Here
-a segment is left as soon as it has given the bytes of its plane.
+A frame of n bytes can expand to 64 n bytes, and pydicom's decoder creates all of them before it checks their number.
+Here decoding of a segment stops as soon as its plane is complete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADER = 64  # bytes: the number of segments and 15 offsets
 def decode_run_lengths(frame: bytes, rows: int, columns: int, allocated: int) -> NDArray[np.unsignedinteger]:
     """The words [rows, columns] of one grey frame, unsigned, of `allocated` bits (8 or 16).
 
-    Takes their bytes and, while it works, those of one plane more. Raises ImageError for a damaged frame.
+    Needs memory for the result and, during decoding, for one more plane. Raises ImageError for a damaged frame.
     """
     planes = allocated // 8
     if len(frame) < _HEADER:
@@ -33,14 +33,14 @@ def decode_run_lengths(frame: bytes, rows: int, columns: int, allocated: int) ->
     ends = [*offsets[1:planes], len(frame)]
     words = np.empty((size, planes), np.uint8)
     for plane, (start, end) in enumerate(zip(offsets, ends, strict=False)):  # the most significant bytes come first
-        # No run takes more than two bytes for a byte of the plane, so what lies further back is not needed.
+        # A run needs at most two bytes for a byte of the plane, so later bytes are not needed.
         words[:, plane] = np.frombuffer(_plane(frame[start : min(end, start + 2 * size)], size), np.uint8)
     big_endian = words.view(f">u{planes}")
     return big_endian.astype(f"u{planes}", copy=False).reshape(rows, columns)
 
 
 def _plane(segment: bytes, size: int) -> bytearray:
-    """The first `size` bytes a segment stands for; bytes behind them, as padding gives, are ignored."""
+    """The first `size` decoded bytes of a segment; bytes after them, for example padding, are ignored."""
     plane, position, end = bytearray(), 0, len(segment)
     while len(plane) < size:
         if position >= end:
@@ -53,7 +53,7 @@ def _plane(segment: bytes, size: int) -> bytearray:
         elif control > 128:
             plane += segment[position + 1 : position + 2] * (257 - control)
             position += 2
-        else:  # 128 stands for nothing
+        else:  # 128 has no meaning
             position += 1
     del plane[size:]
     return plane

@@ -1,4 +1,4 @@
-"""Native grey image -> the uint8 image a model reads, and what part of the native frame that image covers."""
+"""Native grey image -> uint8 model input, and the part of the native frame that the input covers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["field_of_view", "resize_plan", "to_model"]
 def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     """The model's input, uint8 [S, S] with S = geometry.size, from a native grey image uint8 [H, W].
 
-    Equal, bit for bit, to the official PIL pipelines (docs/datasets.md §0.3); resizing one grey
-    channel equals resizing three equal ones. The mode pad_crop follows CARZero: area averaging; the golden agrees
-    within one grey level where OpenCV enlarges, exactly where it shrinks.
+    Bit-identical to the official PIL pipelines (docs/datasets.md §0.3); resizing one grey
+    channel equals resizing three equal ones. The mode pad_crop follows CARZero: area averaging; it agrees with
+    the golden within one grey level where OpenCV enlarges, and exactly where it shrinks.
 
     Raises ImageError for an image too narrow to be resized.
     """
@@ -78,7 +78,7 @@ def _resized(height: int, width: int, geometry: Geometry) -> tuple[int, int]:
 
 
 def _padded(height: int, width: int, side: int) -> tuple[int, int, int, int]:
-    """Rows, columns, top and left of the picture inside the padded square."""
+    """Rows, columns, top and left of the image inside the padded square."""
     # The official order: the quotient first, then the product, truncated; a square can lose a pixel.
     scale = side / max(height, width)
     rows, columns = (side, int(width * scale)) if height >= width else (int(height * scale), side)

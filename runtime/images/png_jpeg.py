@@ -1,8 +1,8 @@
-"""PNG and JPEG: what their headers promise, read before anything is decoded, and their pixels as native 8-bit grey.
+"""PNG and JPEG: sizes from the headers, read before decoding, and pixels as native 8-bit grey.
 
-Pixels come through Pillow, those of plain grey PNG through libpng where it is installed.
+Pillow decodes the pixels; libpng decodes those of plain grey PNG files if it is installed.
 
-docs/datasets.md §0.2 says what is done with other kinds of pixels.
+docs/datasets.md §0.2 defines the conversion of other pixel formats.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _DEEP = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
 
 
 def decode_png(data: bytes) -> NDArray[np.uint8]:
-    """uint8 [H, W]: grey as it stands, colour by luminance, transparency dropped, 16 bits stretched to 0..255.
+    """uint8 [H, W]: grey unchanged, colour by luminance, transparency dropped, 16 bits stretched to 0..255.
 
-    An 8-bit grey file is decoded by imagecodecs, which inflates and unfilters faster than Pillow; the same bytes.
-    Raises ImageError, and whatever Pillow raises on a damaged file.
+    An 8-bit grey file is decoded by imagecodecs, which is faster than Pillow and gives the same bytes.
+    Raises ImageError, and any exception of Pillow on a damaged file.
     """
     check_pixels(png_size(data))
-    # Not with transparency, which libpng would expand, nor of an animation.
+    # Not for a file with transparency, which libpng would expand, and not for an animation.
     if data[24:29] == _PLAIN and b"tRNS" not in data and b"acTL" not in data:
         try:
             from imagecodecs import png_decode
@@ -60,7 +60,7 @@ def decode_png(data: bytes) -> NDArray[np.uint8]:
 def decode_jpeg(data: bytes) -> NDArray[np.uint8]:
     """uint8 [H, W], as `decode_png`.
 
-    An EXIF orientation is not applied: the official pipelines open radiographs with Pillow, which leaves it alone.
+    An EXIF orientation is not applied: the official pipelines open radiographs with Pillow, which ignores it.
     """
     check_pixels(jpeg_size(data))
     return _by_pillow(data, "JPEG")
@@ -107,9 +107,9 @@ def check_pixels(size: tuple[int, int]) -> None:
 
 
 def png_size(data: bytes) -> tuple[int, int]:
-    """(height, width) of a PNG whose chunks are all there and whole. Raises ImageError where one is cut or damaged.
+    """(height, width) of a PNG whose chunks are all complete. Raises ImageError if one is truncated or damaged.
 
-    Pillow skips the checksum of pixel chunks; a flipped bit there would give wrong pixels without a word.
+    Pillow does not check the checksum of pixel chunks; a flipped bit there would give wrong pixels without an error.
     """
     view, position, kind = memoryview(data), 8, b""
     while kind != b"IEND":
@@ -153,7 +153,7 @@ def jpeg_size(data: bytes) -> tuple[int, int]:
 
 
 def codestream_size(frame: bytes) -> tuple[int, int] | None:
-    """(height, width) of a JPEG, JPEG-LS or JPEG 2000 stream inside a DICOM file; None: another kind of stream."""
+    """(height, width) of a JPEG, JPEG-LS or JPEG 2000 stream inside a DICOM file; None: another type of stream."""
     if frame.startswith(b"\xff\xd8"):
         return jpeg_size(frame)
     start = 0

@@ -1,4 +1,4 @@
-"""A small DICOM file in each common transfer syntax, to try what the readers of this machine can decode."""
+"""A small DICOM file in each common transfer syntax, to check what the readers of this machine can decode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYNTAXES = {
 }
 """Name -> UID of the transfer syntax."""
 
-# `sample_pixels`, encoded once by imagecodecs (CharLS, its own lossless JPEG, OpenJPEG): nothing here can write these.
+# `sample_pixels`, encoded once by imagecodecs (CharLS, its own lossless JPEG, OpenJPEG): no core package can.
 _STREAMS = {
     "JPEG lossless": "/9j/xAAVAAEBAAAAAAAAAAAAAAAAAAAACP/DAAsIABAAEAEAEQD/2gAIAQAABgAAn8BZAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     "AAAAAAAAAAAAAAAD/2Q==",
@@ -32,14 +32,14 @@ _STREAMS = {
 
 
 def sample_pixels() -> NDArray[np.uint8]:
-    """uint8 [16, 16]: 0 in the left half, 200 in the right; flat blocks of 8, which baseline JPEG keeps as they are."""
+    """uint8 [16, 16]: 0 in the left half, 200 in the right; constant 8 x 8 blocks, which baseline JPEG preserves."""
     pixels = np.zeros((16, 16), np.uint8)
     pixels[:, 8:] = 200
     return pixels
 
 
 def dicom_sample(name: str) -> bytes:
-    """A DICOM file that holds `sample_pixels` in the syntax called `name`, a key of `SYNTAXES`."""
+    """A DICOM file that holds `sample_pixels` in the syntax named `name`, a key of `SYNTAXES`."""
     from pydicom.dataset import FileDataset, FileMetaDataset
     from pydicom.encaps import encapsulate
     from pydicom.uid import UID

@@ -10,7 +10,7 @@ from .png_jpeg import jpeg_size
 
 __all__ = ["image_size"]
 
-_HEAD = 1 << 20  # more than any JPEG carries before its frame header
+_HEAD = 1 << 20  # more than any JPEG has before its frame header
 
 
 def image_size(path: Path) -> tuple[int, int]:
@@ -26,7 +26,7 @@ def image_size(path: Path) -> tuple[int, int]:
         raise ImageError(f"{path} cannot be read: {error}.") from None
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror or error}.") from error
-    # pydicom raises whatever it meets in a damaged file.
+    # pydicom can raise any exception on a damaged file.
     except Exception as error:
         raise ImageError(f"{path} cannot be read: its header is damaged ({error}).") from error
 

@@ -18,7 +18,7 @@ Values = NDArray[np.float64]
 def grey_table(
     dataset: Any, stored: NDArray[np.integer], low: int, high: int, *, inverted: bool
 ) -> NDArray[np.uint8] | None:
-    """uint8 table of grey levels for the stored values of an image; None: they are the grey levels already.
+    """uint8 table of grey levels for the stored values of an image; None: the stored values are grey levels already.
 
     dataset: the pydicom Dataset. stored: the image; low, high: its least and greatest value. Entry k of the table
     belongs to the value k, or to `low` + k when `low` is negative. Order: modality, VOI (only above 8 bits), one
@@ -29,7 +29,7 @@ def grey_table(
     values = np.arange(low, high + 1, dtype=np.float64)
     occurs = np.ones(values.shape, np.bool_)
     if "ModalityLUTSequence" in dataset or "VOILUTSequence" in dataset:
-        # A free table need not be monotone: its extremes must be taken over the values that occur.
+        # A table need not be monotone: its extremes must be computed over the values that occur.
         occurs[:] = False
         occurs[np.unique(stored).astype(np.int64) - low] = True
     levels = _modality(dataset, values)

@@ -1,17 +1,17 @@
 """Stored results: what an evaluation writes, and what every table, figure and test is computed from.
 
 schema          the row of a result, its version, and former names of columns
-storage         atomic files and part files; the one place that meets a full disk
+storage         atomic files and part files; handles a full disk
 run_directory   run.json and the lock
 run_json        what run.json must hold
 cell_key        what a cell's result depends on, as one hash
-loaded_dataset  a dataset as an evaluation uses it
+loaded_dataset  a dataset opened for an evaluation: its cases and digest
 shards          a part of every dataset for each of several processes
 merging         shards -> one run directory
 outcome         how the cells of a run ended
 load, maps      result files -> arrays: counts and scores; maps and regions
-choices, pairs  how a report counts stored pairs, and the pairs it counts
-comparability   what numbers rest on, and whether two results share it
-patients        one drawing of patients for all models
+choices, pairs  the options of a report, and the pairs that it counts
+comparability   the basis of numbers (protocol, images, labels, pairs), and the rows that several results share
+patients        the same bootstrap draws of patients for all models
 numbers/        the numbers of a cell and of a run
 """

@@ -1,4 +1,4 @@
-"""What a cell's result depends on, as one hash: equal keys mean equal rows, anything changed means another key."""
+"""The key of a cell: one hash of everything that its result depends on. Equal keys mean equal rows."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def digest_of(value: object) -> str:
 
 
 def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfig) -> str:
-    """A hash of what a dataset says and holds.
+    """A hash of a dataset's configuration and content.
 
     It covers the content of the annotation files, the readers' source files and options, the classes, and per case its
     id, labels, classes with a region, and the image's path relative to the root, size and modification time. Images
-    are not read: hashing terabytes would cost more than the evaluation. Raises DataError when a file cannot be read.
+    are not read: hashing terabytes would take longer than the evaluation. Raises DataError when a file cannot be read.
     """
     sha = hashlib.sha256()
 
@@ -57,7 +57,7 @@ def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfi
 
 
 def annotation_digest(dataset: Dataset) -> str:
-    """A hash of the annotation files, the classes and the reader's source files, wherever the dataset is kept.
+    """A hash of the annotation files, the classes and the reader's source files, independent of the dataset's folder.
 
     Raises DataError when a file cannot be read.
     """
@@ -66,9 +66,9 @@ def annotation_digest(dataset: Dataset) -> str:
 
 
 def cases_digest(cases: Sequence[Case], root: Path) -> str:
-    """A hash of what is said of `cases`, and of the paths relative to `root` and the sizes of their images.
+    """A hash of the annotations of `cases`, and of the paths relative to `root` and the sizes of their images.
 
-    Not of modification times: copies of the images on several machines may differ in them.
+    Modification times are not included: they can differ between copies of the images on several machines.
     """
     return digest_of([_facts(case, root)[:-1] for case in cases])
 
@@ -81,10 +81,10 @@ def cell_ingredients(
     info: EngineInfo,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Everything that decides a cell's rows, by name; the cell's key is `digest_of` it.
+    """Everything that a cell's rows depend on, by name; the cell's key is its `digest_of`.
 
-    `dataset` is its name and digest, `options` holds the decoder, batch, chunk, limit and the sweep: the batch decides
-    the shapes an engine meets, and so its last bits.
+    `dataset` is its name and digest, `options` holds the decoder, batch, chunk, limit and the sweep: the batch
+    decides the shapes of the engine's inputs, and therefore the last bits of its outputs.
     """
     prompt_digest = digest_of([asdict(prompts.record()), hashlib.sha256(prompts.features.tobytes()).hexdigest()])
     return {
@@ -102,7 +102,7 @@ def cell_ingredients(
 def reference_ingredients(
     name: str, description: str, dataset: tuple[str, str], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """As `cell_ingredients`, of a baseline or a folder of maps: it has no bundle and reads no image."""
+    """As `cell_ingredients`, for a baseline or a folder of maps: it has no bundle and reads no image."""
     return {
         "result_version": RESULT_VERSION,
         "model": name,
@@ -114,7 +114,7 @@ def reference_ingredients(
 
 
 def changed_ingredients(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Names of the ingredients that differ, for the sentence that says why a cell is computed again."""
+    """Names of the ingredients that differ, for the message that gives the reason for a new computation."""
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
 
 
@@ -146,7 +146,7 @@ def _relative(path: Path, root: Path) -> str:
 
 
 def _facts(case: Case, root: Path) -> list[object]:
-    """What is said of a case, then the path, size and modification time of its image; None where there is no file."""
+    """The annotations of a case, then the path, size and modification time of its image; None if there is no file."""
     size: int | None = None
     changed: int | None = None
     try:

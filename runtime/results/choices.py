@@ -1,8 +1,8 @@
-"""What a report can be asked to do otherwise: the choices that stored rows can still decide.
+"""The options of a report: choices that can still be made from stored rows, without a new evaluation.
 
-docs/metrics.md §14. Points that only an evaluation can decide (resize of regions, geometry, boxes or union,
-dataset options, several prompts) are not here; upsampling, normalisation and comparison are, as a protocol, because a
-run keeps the maps.
+docs/metrics.md §14. Choices that only an evaluation can make (resize of regions, geometry, boxes or union, dataset
+options, several prompts) are not here. Upsampling, normalisation and comparison are here, as a protocol, because a run
+stores the maps.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _KINDS: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """Options of a report; None stands for what the protocol says, and other defaults are those of docs/metrics.md §14.
+    """Options of a report; None means the protocol's value, and other defaults are those of docs/metrics.md §14.
 
-    protocol: how maps are swept and counted; None: as the cell was evaluated. Another sweep than the evaluation's takes
-        the stored maps.
+    protocol: how maps are swept and counted; None: as the cell was evaluated. A sweep that differs from the
+        evaluation's uses the stored maps.
     tau_from, best, iou_at, ties: see `GroundingOptions` (`best` is its unit).
-    tolerance_px: radius around a region that still counts as a hit, in pixels of the 224 grid; takes the stored maps.
-    constant: a constant or not finite map is a `miss`, or its pair is left out (`skip`).
-    pairs: all pairs with a region count, or those whose finding the model predicts too (p >= 0.5).
-    auprc, f1: which of the two definitions the tables show; `f1` best chooses its threshold on the same images.
+    tolerance_px: radius around a region that still counts as a hit, in pixels of the 224 grid; uses the stored maps.
+    constant: a constant or non-finite map is a `miss`, or its pair is left out (`skip`).
+    pairs: all pairs with a region count, or only those whose finding the model also predicts (p >= 0.5).
+    auprc, f1: which of the two definitions the tables show; `f1` "best" chooses its threshold on the same images.
     mean: over the classes of a dataset: unweighted, or weighted by pairs; mean_datasets: the same over datasets.
     replicates: of the bootstrap, 0 for none; seed: its seed.
     """
@@ -93,9 +93,9 @@ class Choices:
             raise ConfigError(f"{entry.get('model')} on {entry.get('dataset')}: {error}.") from error
 
     def scoring_of(self, entry: Mapping[str, Any]) -> GroundingOptions:
-        """How a cell's counts are scored: the protocol's options with these choices over them.
+        """How a cell's counts are scored: the protocol's options, overridden by these choices.
 
-        A baseline may fix its own rule for ties: the maximum of a full mask is anywhere.
+        A baseline can have its own rule for ties: all pixels of a full mask are maxima.
         """
         told = self.protocol_of(entry).options
         return GroundingOptions(

@@ -1,8 +1,8 @@
-"""What numbers rest on, and what may stand beside what: protocol, images, labels and pairs.
+"""Decides which results are comparable, by protocol, images, labels and pairs, and finds the rows that they share.
 
-Reports, comparisons of runs and studies follow this one rule. Cells that were swept by different protocols are not
-comparable. Others are compared on the rows that all of them have (`shared_rows`). An image is known by its case and by
-which time the case occurs, since a list may hold an image more than once.
+Reports, comparisons of runs and studies use this rule. Cells that were swept by different protocols are not
+comparable. Others are compared on the rows that all of them have (`shared_rows`). An image is identified by its case
+and the case's occurrence number, because a list can contain an image more than once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Basis:
-    """Keys of what the numbers of a cell rest on, by class and (empty name) of all classes together.
+    """Keys of the data behind the numbers of a cell, by class and (empty name) for all classes together.
 
-    pairs: of the pairs that count; labels: of the known labels of readable images, nothing for a cell without scores.
-    Two cells of one dataset have the same key where they have the same, in whatever order.
+    pairs: of the pairs that count; labels: of the known labels of readable images, empty for a cell without scores.
+    Two cells of one dataset have equal keys if these data are equal, in any order.
     """
 
     pairs: Mapping[str, bytes] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def find_bases(
 
 
 def image_names(cell: CellRows) -> list[tuple[str, int]]:
-    """(case, which time it occurs) of each readable image."""
+    """(case, occurrence number of the case) of each readable image."""
     seen: dict[str, int] = {}
     numbered = []
     for case in cell.case_ids:
@@ -73,9 +73,9 @@ def image_names(cell: CellRows) -> list[tuple[str, int]]:
 
 
 def check_protocols(where: str, cells: Sequence[tuple[str, CellRows]]) -> None:
-    """Raises RunError unless all cells were swept by one protocol.
+    """Raises RunError unless all cells were swept by the same protocol.
 
-    where: what is compared; cells: with the names that a reader knows them by.
+    where: what is compared, for the message; cells: with their names for the message.
     """
     first, one = cells[0]
     for name, cell in cells[1:]:
@@ -88,13 +88,13 @@ def check_protocols(where: str, cells: Sequence[tuple[str, CellRows]]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class SharedRows:
-    """The N images and C findings that several cells of a dataset have, and the P pairs that count in all of them.
+    """The N images and C findings that all given cells of a dataset have, and the P pairs that count in all of them.
 
     For each cell, images, classes, pairs: places of the shared ones in the cell; alone: (shared image, shared finding)
     of the pairs that count in it, but not in all cells. cases: of each image; patients: of each image, as the first
     cell names them. labels: int8 [N, C], -1 also where two cells disagree. image_of, class_of: intp [P].
-    other_labels: bool [N, C], other_regions: bool [P], where the cells have another label or another size of the
-    region: the truth changed.
+    other_labels: bool [N, C], other_regions: bool [P], where labels or sizes of regions differ between cells:
+    the ground truth changed.
     """
 
     cases: tuple[str, ...]
@@ -111,15 +111,15 @@ class SharedRows:
     other_regions: NDArray[np.bool_]
 
     def names(self, places: Iterable[Sequence[int]] | NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
-        """(case, finding) of some (shared image, shared finding)."""
+        """(case, finding) for given (shared image, shared finding)."""
         return tuple((self.cases[image], self.findings[c]) for image, c in places)
 
     def pair_names(self, pairs: NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
-        """(case, finding) of some shared pairs."""
+        """(case, finding) of the given shared pairs."""
         return self.names(zip(self.image_of[pairs].tolist(), self.class_of[pairs].tolist(), strict=True))
 
     def same_regions(self) -> SharedRows:
-        """Without the pairs whose regions differ in size: another region is another question."""
+        """The same without the pairs whose regions differ in size, which are not comparable."""
         keep = ~self.other_regions
         return replace(
             self,
@@ -130,7 +130,7 @@ class SharedRows:
         )
 
     def cut(self, place: int, cell: CellRows, scored: ScoredPairs) -> tuple[CellRows, ScoredPairs]:
-        """The shared rows of the cell at `place` among the cells, a case for each image."""
+        """The shared rows of the cell at `place` among the cells, one case for each image."""
         images, classes, pairs = self.images[place], self.classes[place], self.pairs[place]
         counts = scored.counts.take(pairs)
         part = replace(
@@ -148,7 +148,7 @@ class SharedRows:
             counts=counts,
             image_of=self.image_of,
             class_of=self.class_of,
-            sub_pixel=np.zeros(len(counts), np.bool_),  # not asked of a part
+            sub_pixel=np.zeros(len(counts), np.bool_),  # not used for a part
         )
         hits = None if scored.hits is None else scored.hits[pairs]
         return part, replace(scored, counts=counts, image_of=self.image_of, class_of=self.class_of, hits=hits)
@@ -161,7 +161,7 @@ class SharedRows:
 
 
 def shared_rows(cells: Sequence[tuple[CellRows, ScoredPairs]]) -> SharedRows:
-    """What cells of one dataset have in common, in the order of the first."""
+    """The rows that cells of one dataset have in common, in the order of the first."""
     first = cells[0][0]
     images = _common(*(image_names(cell) for cell, _ in cells))
     classes = _common(*(cell.findings for cell, _ in cells))
@@ -190,7 +190,7 @@ def shared_rows(cells: Sequence[tuple[CellRows, ScoredPairs]]) -> SharedRows:
 
 
 def _common(*lists: Sequence[Hashable | None]) -> tuple[Index, ...]:
-    """Places in each list of what all of them hold, in the order of the first; None is never shared."""
+    """Positions, in each list, of the items that all lists contain, in the order of the first; None is never shared."""
     places = [{key: place for place, key in enumerate(keys) if key is not None} for keys in lists]
     shared = [key for key in places[0] if all(key in other for other in places[1:])]
     return tuple(np.array([found[key] for key in shared], np.intp) for found in places)
@@ -199,7 +199,7 @@ def _common(*lists: Sequence[Hashable | None]) -> tuple[Index, ...]:
 def _pair_keys(scored: ScoredPairs, images: Index, classes: Index) -> list[Pair | None]:
     """(shared image, shared finding) of each counted pair; None for a pair whose row is not shared.
 
-    images, classes: places of the shared images and findings in the cell.
+    images, classes: positions of the shared images and findings in the cell.
     """
     image_at = {int(place): index for index, place in enumerate(images)}
     class_at = {int(place): index for index, place in enumerate(classes)}

@@ -1,4 +1,4 @@
-"""Result files -> arrays, one cell at a time."""
+"""Result files -> arrays of counts and scores, one cell at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CellRows", "StoredRun", "load_run"]
 
-# The maps and regions, most of a file's bytes, are left to `maps.load_maps`.
+# `maps.load_maps` reads the maps and regions, which are most of a file's bytes.
 _COLUMNS = (
     "case_id",
     "patient_id",
@@ -39,7 +39,7 @@ _COLUMNS = (
     "area",
     "overlap",
 )
-# An evaluation reads no more of a finished file than its footer, so it would take a damaged one over as it is.
+# An evaluation reads only the footer of a finished file, so it would reuse a damaged file.
 _AGAIN = "delete that file and run the same eval command again"
 _OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "sub_pixel")  # what a pair with `area` must have
 
@@ -48,11 +48,10 @@ _OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "sub_pixel
 class CellRows:
     """One finished cell: its entry in run.json, images by status, and its rows as arrays.
 
-    Of all cases: case_ids, and patients, a name for each case's patient, of the case itself where the dataset does not
-    say. Of the N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 where the dataset
-    does not say; logits float32 [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P
-    pairs with a region: counts, image_of intp [P] (which of the N images), class_of intp [P] (index into `findings`)
-    and sub_pixel bool [P].
+    Of all cases: case_ids, and patients, a name for each case's patient; the case's own if the dataset has none. Of the
+    N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 if unknown; logits float32
+    [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P pairs with a region: counts,
+    image_of intp [P] (index of the image, below N), class_of intp [P] (index into `findings`) and sub_pixel bool [P].
     """
 
     model: str
@@ -75,7 +74,7 @@ class CellRows:
 
     @property
     def scored(self) -> bool:
-        """Whether the model gives scores; baselines and maps that come from files have none."""
+        """Whether the model gives scores; baselines and maps from files have none."""
         return self.entry["weights"] not in ("baseline", "maps") and self.logits.shape[1] > 0
 
     @property
@@ -85,14 +84,14 @@ class CellRows:
 
     @property
     def limit(self) -> int | None:
-        """The limit of the evaluation if it left out a case. Older runs do not say how many there are: one that was
-        reached counts."""
+        """The limit of the evaluation if it excluded cases. Older runs do not store the number of cases: there, a
+        reached limit counts."""
         limit, every = self.entry["ingredients"].get("limit"), self.entry.get("dataset_cases")
         return limit if limit == self.cases and (every is None or limit < every) else None
 
     @property
     def attempt(self) -> str:
-        """What became of a later attempt to evaluate the cell, which left this result in place; empty for none."""
+        """Why a later attempt to evaluate the cell failed or was skipped; this result was kept. Empty for none."""
         told = self.entry.get("last_attempt")
         return "" if told is None else f"{told['state']} on {told['at']}: {told['reason']}"
 
@@ -129,7 +128,7 @@ class StoredRun:
         return self._ordered("dataset", self.data["config"].get("datasets", {}))
 
     def reader(self, dataset: str) -> str:
-        """The name of the dataset's reader, empty where the run does not say."""
+        """The name of the dataset's reader, empty if the run does not store it."""
         told = [entry.get("reader") for entry in self.data["cells"].values() if entry["dataset"] == dataset]
         configured = self.data["config"].get("datasets", {}).get(dataset, {}).get("reader")
         return str(next(filter(None, [*told, configured]), ""))
@@ -149,7 +148,7 @@ class StoredRun:
         return _read_cell(self.path / entry["file"], entry)
 
     def table(self, model: str, dataset: str) -> pa.Table:
-        """The rows of a finished cell as they are stored, but for maps and regions. Raises RunError as `cell`."""
+        """The rows of a finished cell as they are stored, without maps and regions. Raises RunError as `cell`."""
         entry = self._entry(model, dataset)
         return _read_table(self.path / entry["file"], entry, ("model", "dataset", *_COLUMNS, "reason"))
 
@@ -167,7 +166,7 @@ class StoredRun:
 
 
 def load_run(path: Path) -> StoredRun:
-    """Opens a run directory. Raises RunError when it is none."""
+    """Opens a run directory. Raises RunError when it is not one."""
     return StoredRun(path, read_run(path))
 
 
@@ -204,13 +203,13 @@ def _reading(path: Path) -> Iterator[None]:
 
     try:
         yield
-    # Arrow and NumPy raise one of these for whatever else a file may hold.
+    # Arrow and NumPy raise one of these for any other content of a file.
     except (OSError, pa.ArrowException, ValueError, TypeError) as error:
         raise RunError(f"{path} cannot be read ({error}); {_AGAIN}.") from error
 
 
 def _fault(table: Any, entry: Mapping[str, Any]) -> str:
-    """What keeps a table from being the rows of a cell, in words; empty if nothing does."""
+    """Why a table is not valid as the rows of a cell, in words; empty if it is valid."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -247,7 +246,7 @@ def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:
     case_ids = first["case_id"].to_pylist()
     named = zip(case_ids, first["patient_id"].to_pylist(), strict=True)
     readable = pc.equal(table["status"], "ok")
-    # The counts are most of the bytes: only those of pairs are taken, once.
+    # The counts are most of the bytes: only those of pairs are copied, once.
     has_region = table["area"].is_valid()
     pairs = table.filter(pc.and_(readable, has_region))
     rows = table.select(["label", "logit", "logit_negative"]).filter(readable)

@@ -1,4 +1,4 @@
-"""A configured dataset, opened: its reader, the cases that a result is of, and their digest."""
+"""Opens a configured dataset for an evaluation: its reader, the evaluated cases, and their digest."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["LoadedDataset", "load_dataset"]
 
 @dataclass(frozen=True)
 class LoadedDataset:
-    """A dataset as an evaluation uses it: at most `limit` cases, and of those the ones of `shard`.
+    """A dataset opened for an evaluation: at most `limit` cases, and of those the ones of `shard`.
 
-    `all_cases`: within the limit; `cases`: those of them at the positions `span`; `digest`: of what all of them hold.
+    `all_cases`: within the limit; `cases`: those at the positions `span`; `digest`: of the content of `all_cases`.
     """
 
     config: DatasetConfig
@@ -80,7 +80,7 @@ def load_dataset(
 
 
 def _named_options(reader: type[Dataset], config: DatasetConfig) -> dict[str, Any]:
-    """The options, and what tables call the data of a reader for everybody's files: two of them may stand in one."""
+    """The options, with the dataset's name as title for a reader of a common format: a run can have several."""
     if "title" in reader.option_help and not config.options.keys() & {"name", "title"}:
         return {**config.options, "title": config.name}
     return dict(config.options)

@@ -1,4 +1,4 @@
-"""The maps and regions of a finished cell, for studies and galleries; a report of numbers does not read them."""
+"""Reads the maps and regions of a finished cell, for studies and galleries; reports of numbers do not need them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MapRows:
     """The P pairs of a cell, in the order of `CellRows.counts`; `entry` is the cell's entry in run.json.
 
     case_id, patient_id: P texts, None where a patient is not known. class_of: intp [P], index into `findings`.
-    saliency: float32 [P, h, w] as swept, before normalisation; None for a baseline whose map is the same everywhere.
+    saliency: float32 [P, h, w] as swept, before normalisation; None for a baseline whose map is the same for all pairs.
     masks: uint8 [P, 224, 28], bits as `metrics_gpu.pack_masks` packs them. frames: float64 [P, 4], (y0, x0, y1, x1) as
     `metrics_gpu.sweep` takes them. argmax int32 [P], hit bool [P] and degenerate bool [P] are those of the rows.
     """
@@ -64,7 +64,7 @@ class MapRows:
 def load_maps(run: StoredRun, model: str, dataset: str) -> MapRows:
     """Reads the pairs with a region of one finished cell: about 7 kB each in memory for a 14 x 14 map.
 
-    Raises RunError when the cell is not finished, its file cannot be read, or it was made before maps were kept.
+    Raises RunError when the cell is not finished, its file cannot be read, or it was made before maps were stored.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

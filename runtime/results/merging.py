@@ -1,4 +1,4 @@
-"""Shards of an evaluation -> one run directory, equal row for row to that of an evaluation in one piece."""
+"""Merges the shards of an evaluation into one run directory, equal row for row to that of an undivided evaluation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["merge_shards"]
 
 _COUNTS = ("cases", "missing", "unreadable")
 _OWN = ("key", "file", *_COUNTS, "seconds", "computed", "shard", "updated", "ingredients", "last_attempt")
-# An evaluation reads no more of a finished file than its footer, so it would take this one over as it is.
+# An evaluation reads only the footer of a finished file, so it would reuse this one.
 _AGAIN = "delete that file and evaluate that shard again"
 
 
@@ -38,11 +38,11 @@ class _Unmergeable(Exception):
 
 
 def merge_shards(folders: Sequence[Path], out: Path, say: Callable[[str], None]) -> RunOutcome:
-    """Merges the cells that every shard has finished into the run directory `out`; the shards stay as they are.
+    """Merges the cells that every shard has finished into the run directory `out`; the shards are not changed.
 
     A cell that a shard has not finished, or that was evaluated differently in one of them, counts as failed and does
-    not stop the others. `say` gets a line for each cell. Raises RunError when the folders are no shards, or not all
-    shards of one evaluation.
+    not stop the others. `say` receives a line for each cell. Raises RunError when the folders are not shards, or not
+    all shards of one evaluation.
     """
     parts = _complete([_part(path) for path in folders])
     if any(part.path.resolve() == out.resolve() for part in parts):
@@ -73,7 +73,7 @@ def _part(path: Path) -> _Part:
 
 
 def _complete(parts: Sequence[_Part]) -> list[_Part]:
-    """The parts in the order of their numbers. Raises RunError when one is missing, given twice, or foreign."""
+    """The parts in the order of their numbers. Raises RunError for a missing, duplicate or other shard."""
     if not parts:
         raise RunError("Name the shards' folders to merge, such as run/shard-*.")
     of = parts[0].shard.of
@@ -100,7 +100,7 @@ def _complete(parts: Sequence[_Part]) -> list[_Part]:
 def _merge(
     name: str, parts: Sequence[_Part], run: RunDirectory, outcome: RunOutcome, say: Callable[[str], None]
 ) -> None:
-    """One cell. Raises _Unmergeable, and RunError when the result cannot be written."""
+    """Merges one cell. Raises _Unmergeable, and RunError when the result cannot be written."""
     entries = [(part, part.run["cells"].get(name)) for part in parts]
     skipped = [entry for _, entry in entries if entry is not None and entry.get("state") == "skipped"]
     if len(skipped) == len(entries):
@@ -157,7 +157,7 @@ def _check_states(entries: Sequence[tuple[_Part, Mapping[str, Any] | None]]) -> 
 
 
 def _check_together(done: Sequence[tuple[_Part, Mapping[str, Any]]]) -> None:
-    """Raises _Unmergeable unless the shards were evaluated alike, follow each other, and their files are there."""
+    """Raises _Unmergeable unless the shards were evaluated in the same way, are consecutive, and their files exist."""
     first_part, first = done[0]
     end = 0
     for part, entry in done:
@@ -186,7 +186,7 @@ def _join(files: CellFiles, done: Sequence[tuple[_Part, Mapping[str, Any]]]) -> 
 
 
 def _chunks(source: Path, entry: Mapping[str, Any]) -> Iterator[Any]:
-    """The tables of a result file, as they were written. Raises _Unmergeable when it cannot be read."""
+    """The tables of a result file, chunk by chunk as written. Raises _Unmergeable when it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""How the cells of an evaluation or a merge ended, and the words for a cell that keeps an earlier result."""
+"""The outcome of an evaluation or a merge: computed, reused, skipped and failed cells, and its messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunOutcome:
 
     @property
     def summary(self) -> str:
-        """The line that ends a run."""
+        """The last line of a run."""
         return (
             f"{self.finished} cell{'' if self.finished == 1 else 's'} finished ({self.reused} of them before), "
             f"{len(self.skipped)} skipped, {len(self.failed)} failed"

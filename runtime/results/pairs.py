@@ -1,4 +1,4 @@
-"""The pairs of a cell as a report scores them: other thresholds, ties or tolerance, and pairs left out."""
+"""Selects and scores the pairs of a cell for a report: other thresholds, ties or tolerance, and pairs left out."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _DEFAULT = protocol("default")
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """What `metrics_gpu.grounding` takes, of the pairs that count.
+    """The input of `metrics_gpu.grounding`, for the pairs that count.
 
-    image_of, class_of: intp [P]. hits: float64 [P] or None for the counts' own. pixels: of the grid where the counts
-    cannot tell. protocol: the one they were swept by; its `fixed_tau` may be None.
+    image_of, class_of: intp [P]. hits: float64 [P], or None for those of the counts. pixels: of the grid where the
+    counts do not give them. protocol: the protocol of the sweep; its `fixed_tau` can be None.
     """
 
     counts: Counts
@@ -40,12 +40,12 @@ class ScoredPairs:
 
     @property
     def found_hits(self) -> NDArray[np.float64]:
-        """float64 [P]: the hits, by the counts where `hits` is None."""
+        """float64 [P]: the hits; those of the counts if `hits` is None."""
         return pointing_hits(self.counts, self.options.ties) if self.hits is None else self.hits
 
 
 def why_left_out(cell: CellRows, choices: Choices) -> str:
-    """Why a finished cell has no numbers by `choices`, empty if it has: what an evaluation by the protocol skips too.
+    """Why a finished cell has no numbers under `choices`; empty if it has. An evaluation by the protocol skips it too.
 
     Raises ConfigError for an unknown protocol.
     """
@@ -56,11 +56,11 @@ def why_left_out(cell: CellRows, choices: Choices) -> str:
 
 
 def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPairs:
-    """The pairs of `cell` by `choices`.
+    """The pairs of `cell` under `choices`.
 
-    Maps are read from `run` only where the rows do not hold what is asked: another sweep than the evaluation's, or a
-    tolerance. Raises ConfigError for an unknown protocol and RunError where maps are needed and were not kept, as those
-    of more than 64 x 64 cells or of several sizes.
+    Maps are read from `run` only if the rows do not hold the requested values: a sweep that differs from the
+    evaluation's, or a tolerance. Raises ConfigError for an unknown protocol, and RunError if maps are needed but were
+    not stored, such as maps of more than 64 x 64 cells or of several sizes.
     """
     wanted, options = choices.protocol_of(cell.entry), choices.scoring_of(cell.entry)
     maps = load_maps(run, cell.model, cell.dataset) if _needs_maps(cell, choices, wanted, options) else None
@@ -83,7 +83,7 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
 
 
 def _everywhere(cell: CellRows) -> bool:
-    """Whether the map covers the whole image at every threshold: its counts are the same by every protocol."""
+    """Whether the map covers the whole image at every threshold: its counts are the same under every protocol."""
     return cell.entry["weights"] == "baseline" and cell.entry.get("ties") == "expected"
 
 
@@ -98,7 +98,7 @@ def _needs_maps(cell: CellRows, choices: Choices, wanted: Protocol, options: Gro
 
 
 def _sweep(cell: CellRows, maps: MapRows, wanted: Protocol, advice: str) -> Counts:
-    """Counts of the stored maps by a protocol. Raises RunError, which ends with `advice`, where none were kept."""
+    """Counts of the stored maps by a protocol. Raises RunError, which ends with `advice`, if no maps were stored."""
     from ...metrics_gpu.sweep.sweep import sweep
 
     if not len(maps):
@@ -114,13 +114,13 @@ def _sweep(cell: CellRows, maps: MapRows, wanted: Protocol, advice: str) -> Coun
 def _hits(
     cell: CellRows, wanted: Protocol, options: GroundingOptions, maps: MapRows | None
 ) -> NDArray[np.float64] | None:
-    """Hits of a protocol whose own counts cannot tell which maxima tie; None for the others."""
+    """Hits of a protocol whose counts do not show which maxima tie; None for the other protocols."""
     if not wanted.pointing_from_default:
         return None
     own = protocol(cell.protocol)
     told = replace(_DEFAULT, upsample=wanted.upsample)
     if own.pointing_from_default and (own.upsample, own.options.ties) == (wanted.upsample, options.ties):
-        return cell.counts.hit.astype(np.float64)  # the evaluation stored them by this rule
+        return cell.counts.hit.astype(np.float64)  # the evaluation stored the hits of this rule
     if own.sweeping == told.sweeping or _everywhere(cell) or maps is None:
         return pointing_hits(cell.counts, options.ties)
     same = own.name == wanted.name
@@ -129,7 +129,7 @@ def _hits(
 
 
 def _tolerant(cell: CellRows, counts: Counts, maps: MapRows, tolerance_px: float) -> NDArray[np.float64]:
-    """Hits within a tolerance; of a map that is the same everywhere the expected ones of a random pixel."""
+    """Hits within a tolerance; for a map that covers the whole image, the expected hits of a random pixel."""
     from ...metrics_gpu.grounding.tolerance import region_distance, tolerant_hits, tolerant_share
 
     if _everywhere(cell):
@@ -142,7 +142,7 @@ def _counted(scored: ScoredPairs, cell: CellRows, choices: Choices) -> ScoredPai
     if choices.constant == "skip":
         keep &= ~scored.counts.degenerate
     only_true = scored.protocol.true_positives_only if choices.pairs is None else choices.pairs == "true_positives"
-    if only_true and cell.scored:  # a baseline predicts nothing
+    if only_true and cell.scored:  # a baseline has no predictions
         keep &= cell.logits[scored.image_of, scored.class_of] >= 0
     if keep.all():
         return scored

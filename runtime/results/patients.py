@@ -1,4 +1,4 @@
-"""The patients of a dataset, drawn once for all models, so that differences between models are paired."""
+"""Bootstrap draws of a dataset's patients, the same for all models, so that differences between models are paired."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Resampling:
 
     @property
     def fact(self) -> str:
-        """A line about the intervals."""
+        """A line that describes the intervals."""
         return f"[{100 * self.level:g} % intervals]: {self.replicates} bootstrap draws of patients, seed {self.seed}"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """By name."""
+        """The settings by name."""
         return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
 class Patients:
-    """number: patient's name -> 0..G-1; half: int8 [G], which half of the patients each is in; draws: None for no
+    """number: patient's name -> 0..G-1; half: int8 [G], the half that each patient is in; draws: None for no
     resampling."""
 
     number: Mapping[str, int]
@@ -58,7 +58,7 @@ class Patients:
 def dataset_patients(dataset: str, cells: Sequence[CellRows], replicates: int, seed: int) -> Patients:
     """Patients of all `cells` of a dataset, in the order of their names: the draws do not depend on which models ran.
 
-    Each dataset has a seed of its own, made of `seed` and its name: datasets are resampled independently.
+    Each dataset has its own seed, made from `seed` and its name: datasets are resampled independently.
     """
     names = sorted({name for cell in cells for name in cell.patients})
     own = int.from_bytes(hashlib.sha256(f"{seed} {dataset}".encode()).digest()[:8], "big")

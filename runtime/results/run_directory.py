@@ -22,7 +22,7 @@ RUN_SCHEMA = 1
 
 _OURS = (".lock", "cells", "prepared")
 _AGAIN = "delete that file and run eval again: results in cells/ are reused."
-_MADE_LATER = ("report", "studies", "errors")  # names that mean something only beside results
+_MADE_LATER = ("report", "studies", "errors")  # names that have a meaning only next to results
 
 
 def cell_id(model: str, dataset: str) -> str:
@@ -38,7 +38,7 @@ def cell_stem(model: str, dataset: str) -> str:
 def read_run(path: Path) -> dict[str, Any]:
     """The content of run.json in the run directory `path`. Raises RunError when there is none or it is damaged.
 
-    What is returned holds all that its readers rely on, see `run_content`.
+    The returned content has passed the checks of `run_json`.
     """
     source = path / RUN_FILE
     if not source.is_file():
@@ -107,7 +107,7 @@ class RunDirectory:
             self._lock = None
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Notes what this invocation runs with, and writes run.json. Raises RunError.
+        """Records the configuration of this invocation, and writes run.json. Raises RunError.
 
         `seeds` is empty because an evaluation draws no random numbers; the map of baseline:chance is a hash.
         """
@@ -124,7 +124,7 @@ class RunDirectory:
         self.save()
 
     def cell(self, model: str, dataset: str) -> dict[str, Any] | None:
-        """What run.json says of a cell, None when it was never started."""
+        """The entry of a cell in run.json; None when it was never started."""
         found = self._data["cells"].get(cell_id(model, dataset))
         return dict(found) if isinstance(found, dict) else None
 
@@ -135,9 +135,9 @@ class RunDirectory:
         self.save()
 
     def give_up(self, model: str, dataset: str, state: str, reason: str) -> bool:
-        """Notes that a cell was not computed, and returns whether it has a finished result that is kept.
+        """Records that a cell was not computed, and returns whether it has a finished result that is kept.
 
-        `state` is `failed` or `skipped`. A finished cell whose file is there stays as it is and tells of this as its
+        `state` is `failed` or `skipped`. A finished cell whose file exists is kept, and its entry gets this as
         `last_attempt`. Raises RunError.
         """
         entry = self.cell(model, dataset)
@@ -150,7 +150,7 @@ class RunDirectory:
         return True
 
     def forget_attempt(self, model: str, dataset: str) -> None:
-        """Removes what `give_up` noted beside a result: the last attempt came to something. Raises RunError."""
+        """Removes the entry `last_attempt` of `give_up`: the latest attempt succeeded. Raises RunError."""
         if self._data["cells"][cell_id(model, dataset)].pop("last_attempt", None) is not None:
             self.save()
 
@@ -160,13 +160,13 @@ class RunDirectory:
         write_json(self.path / RUN_FILE, self._data)
 
     def files(self, model: str, dataset: str, key: str) -> CellFiles:
-        """Where the cell of content key `key` is kept."""
+        """The files of the cell with content key `key`."""
         return CellFiles(self.cells, cell_stem(model, dataset), key)
 
     def _check_place(self) -> None:
         if not self.path.exists() or (self.path / RUN_FILE).is_file():
             return
-        # run.json may have been deleted because it was damaged: what was made from its results is no obstacle.
+        # run.json may have been deleted because it was damaged: folders made from its results are allowed.
         known = (*_OURS, *_MADE_LATER) if (self.path / "cells").is_dir() else _OURS
         if not self.path.is_dir() or any(
             item.name not in known and not is_shard_folder(item.name) for item in self.path.iterdir()

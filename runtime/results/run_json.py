@@ -1,4 +1,4 @@
-"""What run.json must hold, so that its readers need no checks of their own: a file on a disk may hold anything."""
+"""Checks the content of run.json, so that its readers need no checks of their own."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class _Result(msgspec.Struct):
 
 
 def fault_in_run(data: Mapping[str, Any]) -> str | None:
-    """The first thing that is wrong with the content of a run.json, in words; None when its readers can use it."""
+    """The first fault in the content of a run.json, in words; None when it is valid."""
     where = ""
     try:
         run = msgspec.convert(data, _Run)
@@ -101,6 +101,6 @@ def fault_in_run(data: Mapping[str, Any]) -> str | None:
                 result = msgspec.convert(entry, _Result)
                 if len(set(result.findings)) < len(result.findings):
                     return f"{where}its `findings` name one twice"
-    except (msgspec.ValidationError, UnicodeError) as error:  # the latter for half of a surrogate pair
+    except (msgspec.ValidationError, UnicodeError) as error:  # UnicodeError for half of a surrogate pair
         return f"{where}{error}"
     return None

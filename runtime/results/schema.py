@@ -5,21 +5,21 @@ and those of them inside the region (docs/metrics.md §3, §4). They are null wh
 image could not be read; so are `argmax`, `hit` and `degenerate`. `logit` is the mean over the positive prompts of the
 finding, `logit_negative` that over its negative prompts (docs/metrics.md §14, row 21).
 
-Three columns make a run directory enough to sweep again without a model, null for a pair without a region:
+Three columns allow a new sweep without the model; they are null for a pair without a region:
 
     saliency  the low-resolution map that was swept, row-major [h * w]; the cell's entry in run.json has `grid` [h, w].
-              Mean over the positive prompts before normalisation. Null for baselines whose map is the same everywhere.
+              Mean over the positive prompts before normalisation. Null for baselines with one map for all pairs.
     region    the region on the evaluation grid, bits packed as `metrics_gpu.pack_masks` does: 224 rows of 28 bytes
     frame     (y0, x0, y1, x1), the part of the image the map covers, as `sweep(frames=)` takes it
 
-One more is null but under a protocol that evaluates at the image's own size (docs/metrics.md §11):
+One more column is set only by a protocol that evaluates at the image's native size (docs/metrics.md §11):
 
     native    height and width of that size, `region` and `area` and `overlap` at the 101 thresholds in its pixels,
-              whether the map's first maximum is a `hit`, and `otsu_area` and `otsu_overlap` of the map cut by Otsu's
-              method
+              whether the map's first maximum is a `hit`, and `otsu_area` and `otsu_overlap` of the map thresholded by
+              Otsu's method
 
-Of the 784 bytes of a 14 x 14 map zstd saves a sixth; the 6,272 of a region shrink to about 80 and the 808 of the
-counts to about 300: 1.1 kB a pair in the file, so that 12,601 cases with 6,000 pairs take 7 MB a model.
+File size with zstd: the 784 bytes of a 14 x 14 map shrink by a sixth, the 6,272 of a region to about 80, and the 808
+of the counts to about 300. A pair takes 1.1 kB in the file; 12,601 cases with 6,000 pairs take 7 MB per model.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ STATUSES = ("ok", "missing", "unreadable")
 
 
 _FORMER: Final = {"sub_pixel": "rescued"}
-"""Column -> what version 2 called it. Its rows are the same otherwise, and are read."""
+"""Column -> its name in version 2. Rows of version 2 are otherwise equal and can be read."""
 
 
 def stored_columns(path: Path, columns: Sequence[str]) -> list[str]:
-    """What the result file `path` calls these columns. Raises OSError and Arrow's errors."""
+    """The names of these columns in the result file `path`. Raises OSError and Arrow's errors."""
     import pyarrow.parquet as pq
 
     names = pq.read_schema(path).names
@@ -62,13 +62,13 @@ def stored_columns(path: Path, columns: Sequence[str]) -> list[str]:
 
 
 def under_new_names(table: pa.Table) -> pa.Table:
-    """A table of a result file of any version with the column names of this one."""
+    """A table of a result file of any version, with the column names of the current version."""
     new = {old: name for name, old in _FORMER.items()}
     return table.rename_columns([new.get(name, name) for name in table.column_names])
 
 
 def result_schema(metadata: dict[str, str] | None = None) -> pa.Schema:
-    """The Arrow schema of a result file, `metadata` in its footer."""
+    """The Arrow schema of a result file, with `metadata` in its footer."""
     import pyarrow as pa
 
     counts = pa.list_(pa.int32(), THRESHOLD_COUNT)

@@ -1,7 +1,7 @@
-"""One evaluation in several processes that know nothing of each other: each takes a part of every dataset.
+"""Divides one evaluation among several independent processes: each evaluates a part (shard) of every dataset.
 
-A shard is a run of whole chunks. Batches never cross a chunk, so a shard's engine meets the same batches as that of
-an evaluation in one piece, and its rows are the same to the last bit. `merging` puts the shards together.
+A shard is a sequence of whole chunks. Batches never cross a chunk, so a shard's engine gets the same batches as in an
+undivided evaluation, and its rows are bit-identical. `merging` merges the shards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Shard", "is_shard_folder", "shard_folder"]
 
 @dataclass(frozen=True)
 class Shard:
-    """Part `index` of `of`, counted from 1."""
+    """Part number `index`, from 1, of `of` parts."""
 
     index: int
     of: int
@@ -41,10 +41,10 @@ class Shard:
         return {"index": self.index, "of": self.of}
 
     def span(self, dataset: str, cases: int, chunk: int) -> range:
-        """The positions of this shard's cases in a dataset of `cases` cases; an empty range where it gets none.
+        """The positions of this shard's cases in a dataset of `cases` cases; an empty range if it gets none.
 
-        The shards of a dataset follow each other, cover it, and differ by at most one chunk. Which of them gets a
-        chunk less depends on the dataset's name, so that many small datasets do not all fall to the same shard.
+        The shards of a dataset are consecutive, cover it, and differ by at most one chunk. The dataset's name decides
+        which of them gets one chunk less, so that many small datasets do not all go to the same shard.
         """
         chunks = -(-cases // chunk)
         place = (self.index - 1 + zlib.crc32(dataset.encode())) % self.of
@@ -58,5 +58,5 @@ def shard_folder(out: Path, shard: Shard) -> Path:
 
 
 def is_shard_folder(name: str) -> bool:
-    """Whether a folder is called as `shard_folder` calls them."""
+    """Whether a folder has the form of the names of `shard_folder`."""
     return re.fullmatch(r"shard-\d+-of-\d+", name) is not None

@@ -1,7 +1,7 @@
-"""Files of a run: written to a temporary name, flushed and renamed, so that a name never holds half a file.
+"""Writes the files of a run atomically: to a temporary name, flushed, then renamed. A file is never half written.
 
 A cell is computed in chunks. Each chunk becomes a part file; the parts are merged when the last one exists. All of
-them carry the cell's content key in their footer, and a file with another key, or a damaged one, counts as absent.
+them have the cell's content key in their footer; a file with another key, or a damaged one, counts as missing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["KEY_FIELD", "CellFiles", "stored_key", "write_atomic", "write_bytes"
 
 KEY_FIELD = "xbench_cell_key"
 
-# Dictionaries of floats and counts would make a file larger than what they describe; the bytes of a map's values
-# compress better when they stand in four streams.
+# Dictionaries of floats and counts would be larger than the data themselves; the bytes of a map's values compress
+# better when they are split into four streams.
 _COMPRESSION: Final[Mapping[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": False,
@@ -36,18 +36,18 @@ _COMPRESSION: Final[Mapping[str, Any]] = {
 def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
     """Calls `write` with a temporary path beside `path`, then renames it to `path`.
 
-    Raises RunError when the disk refuses; the temporary file is removed and `path` stays as it was.
+    Raises RunError when writing fails; the temporary file is removed and `path` is not changed.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(draft)
-        # Without this a power cut could leave the new name with none of its content.
+        # Without this, a power loss could leave the new name without its content.
         with draft.open("rb") as stream:
             os.fsync(stream.fileno())
         draft.replace(path)
     except OSError as error:
-        with suppress(OSError):  # a folder that is a file cannot be asked for its drafts either
+        with suppress(OSError):  # if the folder is a file, this fails too
             draft.unlink(missing_ok=True)
         raise RunError(f"{path} cannot be written: {_disk_reason(error)}.") from error
     except BaseException:
@@ -56,7 +56,7 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Writes a file, whole or not at all. Raises RunError when the disk refuses."""
+    """Writes a file atomically. Raises RunError when writing fails."""
     write_atomic(path, lambda draft: _write_bytes(draft, data))
 
 
@@ -82,7 +82,7 @@ def stored_key(path: Path) -> str | None:
 
 
 def write_table(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
-    """Writes `tables` into one file, atomically, and with one of them in memory at a time. Raises RunError."""
+    """Writes `tables` into one file, atomically, with one of them in memory at a time. Raises RunError."""
 
     def write(draft: Path) -> None:
         import pyarrow.parquet as pq
@@ -103,7 +103,7 @@ class CellFiles:
         self.parts = folder / f"{stem}-{key[:16]}.parts"
 
     def finished(self) -> bool:
-        """Whether the whole cell is on disk with this key; left-over parts of a finished cell are removed."""
+        """Whether the whole cell is on disk with this key; remaining parts of a finished cell are removed."""
         if stored_key(self.final) != self.key:
             return False
         shutil.rmtree(self.parts, ignore_errors=True)
@@ -124,11 +124,11 @@ class CellFiles:
         write_atomic(self.part(index), lambda draft: pq.write_table(table, draft, **_COMPRESSION))
 
     def take_part(self, index: int, content: bytes) -> None:
-        """Stores a part file that was made elsewhere. Raises RunError."""
+        """Stores a part file that another process made. Raises RunError."""
         write_bytes(self.part(index), content)
 
     def coverage(self, findings: int) -> dict[str, int]:
-        """Images of the finished cell, of `findings` rows each, by status: {"missing": .., "unreadable": ..}.
+        """Images of the finished cell, with `findings` rows each, by status: {"missing": .., "unreadable": ..}.
 
         Raises DataError when the file is damaged.
         """
@@ -149,8 +149,8 @@ class CellFiles:
     def merge(self, count: int, schema: pa.Schema) -> None:
         """Joins parts 0..count-1 into the final file, one part in memory at a time.
 
-        Raises RunError when the disk refuses, and DataError for a part that is damaged, which is deleted so that the
-        same command computes it again; the parts are removed only after the rename.
+        Raises RunError when writing fails, and DataError for a damaged part, which is deleted so that the same command
+        computes it again. The parts are removed only after the rename.
         """
         write_table(self.final, (self._read_part(index, schema) for index in range(count)), schema)
         shutil.rmtree(self.parts, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""The driver: plans cells as a local run does, lets workers compute their chunks, and keeps the run directory.
+"""The driver: plans cells as a local run does, sends their chunks to workers, and writes the run directory.
 
-A part file on disk is a chunk that is done, whoever computed it: a run may begin on one machine and go on here.
+A part file on disk is a finished chunk, whichever process computed it: a run can be started on one machine and
+continued on another.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = ["ClusterRunner"]
 
 @dataclass
 class _Waiting:
-    """A cell whose chunks `missing` are to be computed; `computed`: cases that were."""
+    """A cell whose chunks `missing` must still be computed; `computed`: number of cases computed so far."""
 
     planned: PlannedCell
     bundle: Bundle
@@ -54,7 +55,7 @@ class _Waiting:
 
 @dataclass(frozen=True)
 class _WorkersDecoder(Decoder):
-    """The decoder as the workers have it, for the keys of cells."""
+    """Describes the decoder of the workers, for the keys of cells."""
 
     described: Mapping[str, str] = field(default_factory=dict)
 
@@ -63,7 +64,7 @@ class _WorkersDecoder(Decoder):
 
 
 class _WorkersEngine(Engine):
-    """The engine as the workers have it: it has an info and computes nothing here."""
+    """Describes the engine of the workers: it has an info and computes nothing here."""
 
     def __init__(self, bundle: Bundle, found: EngineInfo | str) -> None:
         super().__init__(bundle)
@@ -142,7 +143,7 @@ class ClusterRunner(Runner):
         self._waiting.append(_Waiting(planned, bundle, prompts.name, findings, missing))
 
     def _compute(self) -> None:
-        """All missing chunks of all cells as one stream, so that no worker waits for the end of a cell."""
+        """Computes all missing chunks of all cells as one stream, so that no worker waits for the end of a cell."""
         clock = _Clock()
         for cell in list(self._waiting):
             self._finish_when_whole(cell, clock)
@@ -184,7 +185,7 @@ class ClusterRunner(Runner):
             )
 
     def _take(self, cell: _Waiting, job: ChunkJob, part: Part) -> None:
-        """Stores a part, also one of a cell that failed: it need not be computed again."""
+        """Stores a part, also of a failed cell, so that it is not computed again."""
         if not part.error:
             self._cells.files(cell.planned).take_part(job.chunk, part.content)
             cell.missing.discard(job.chunk)
@@ -215,7 +216,7 @@ class ClusterRunner(Runner):
 
 
 class _Clock:
-    """Seconds between the ends of cells: chunks of two cells overlap, and each second should count once."""
+    """Seconds between the ends of cells: chunks of two cells overlap, and each second must count once."""
 
     def __init__(self) -> None:
         self.restart()
@@ -230,11 +231,11 @@ class _Clock:
 
 
 class _WorkerFault(Exception):
-    """A fault of the program on a worker."""
+    """A program error on a worker."""
 
 
 def _raise(part: Part) -> None:
-    """Raises what a worker noted, as if it had happened here."""
+    """Raises the error that a worker reported, as if it had occurred here."""
     if not part.trace:
         raise EngineError(part.error)
     fault: Any = _WorkerFault(part.error)

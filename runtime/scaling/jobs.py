@@ -1,4 +1,4 @@
-"""What a worker is told, and what it gives back."""
+"""The data between driver and workers: work plan, jobs and part files, and the interface of a backend."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Backend", "ChunkJob", "Described", "Part", "WorkPlan", "everywhere"]
 
 @dataclass(frozen=True)
 class WorkPlan:
-    """What all chunks of an evaluation have in common; every path is absolute and means the same on every node.
+    """The settings that all chunks of an evaluation share; every path is absolute and valid on every node.
 
-    `bundles`: name -> folder. `build`, `tf32`: as `EngineOptions`. `cache`: where a node keeps prepared images, on a
-    disk of its own; None: nowhere. `code`: version of this project.
+    `bundles`: name -> folder. `build`, `tf32`: as `EngineOptions`. `cache`: folder of prepared images on each node's
+    local disk; None: no cache. `code`: version of this project.
     """
 
     bundles: Mapping[str, Path]
@@ -37,8 +37,8 @@ class WorkPlan:
 class ChunkJob:
     """One chunk of one cell: the cases at the positions `start` .. `stop` - 1 of the dataset.
 
-    `bundle`, `annotations` and `cases` are digests of what the driver saw, `engine` ("backend precision") and `decoder`
-    what the cell's key names: a worker that sees or runs anything else must refuse.
+    `bundle`, `annotations` and `cases` are digests of the driver's data; `engine` ("backend precision") and `decoder`
+    are those of the cell's key. A worker with other data, engine or decoder must reject the job.
     """
 
     model: str
@@ -58,8 +58,8 @@ class ChunkJob:
 
 @dataclass(frozen=True)
 class Part:
-    """What became of job number `job`: the bytes of a part file, or why there are none (`error`, and for a fault of the
-    program a traceback). `worker` is the process that answered."""
+    """The result of job number `job`: the bytes of a part file, or the error (`error`, and for a program error a
+    traceback). `worker` is the process that computed it."""
 
     job: int
     content: bytes
@@ -70,8 +70,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Described:
-    """What the workers run with: the engine chosen and the line about it; the engine's info for each bundle, or why it
-    does not open; the decoder's description for each geometry (by its key), or `error`."""
+    """The setup of the workers: the chosen engine and the message about it; the engine's info for each bundle, or why
+    it cannot be opened; the decoder's description for each geometry (by its key), or `error`."""
 
     engine: str = ""
     line: str = ""
@@ -81,19 +81,19 @@ class Described:
 
 
 class Backend(Protocol):
-    """Workers somewhere. Both methods raise EngineError when there are no workers left that could answer."""
+    """A group of workers. Both methods raise EngineError when no worker is left."""
 
     def describe(self, plan: WorkPlan) -> Described:
-        """What a worker would run with."""
+        """The setup that a worker would use."""
         ...
 
     def compute(self, plan: WorkPlan, jobs: Sequence[ChunkJob]) -> Iterator[Part]:
-        """One part for each job, in the order in which they become done."""
+        """One part for each job, in the order of completion."""
         ...
 
 
 def everywhere(config: DatasetConfig) -> DatasetConfig:
-    """A dataset with absolute paths, as a process in another folder needs it."""
+    """A copy of a dataset's configuration with absolute paths, for a process in another folder."""
     file, colon, name = config.reader.rpartition(":")
     reader = f"{Path(file).absolute()}:{name}" if colon and file.endswith(".py") else config.reader
     return replace(config, root=config.root.absolute(), reader=reader)

@@ -1,4 +1,4 @@
-"""How many workers a cluster takes, and with how many threads: each must fit on one node."""
+"""Computes how many workers fit on a cluster, and with how many threads; each must fit on one node."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...engines.errors import ConfigError
 
 __all__ = ["Node", "Placement", "place"]
 
-_NAMED = 8  # kinds of nodes told in a message
+_NAMED = 8  # kinds of nodes named in a message
 _UNITS = 10_000  # Ray counts resources in ten-thousandths
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a living node of the cluster offers."""
+    """The resources of a live node of the cluster."""
 
     cpus: int
     gpus: int = 0
@@ -46,11 +46,11 @@ class Placement:
 def place(
     nodes: Sequence[Node], workers: int | None = None, gpus: float | None = None, threads: int | None = None
 ) -> Placement:
-    """Settles what is not given.
+    """Computes the values that are not given.
 
-    gpus: 1, or 0 where no node has one. workers: as many as GPUs and their CPUs allow, or without GPUs one for each
-    node that has room for one. threads: the most with which all of them have room at once. Raises ConfigError when
-    they do not fit, naming what the nodes have.
+    gpus: 1, or 0 if no node has one. workers: as many as GPUs and their CPUs allow, or without GPUs one for each node
+    that has room for one. threads: the largest number with which all workers fit at the same time. Raises ConfigError
+    when they do not fit, naming the resources of the nodes.
     """
     if gpus is None:
         gpus = float(any(node.gpus for node in nodes))
@@ -61,7 +61,7 @@ def place(
         )
     rooms = [node.room(threads or 1, gpus) for node in nodes]
     if workers is None:
-        # At least one is wanted, so that a cluster without room says so.
+        # At least one worker is requested, so that a cluster without room raises the error.
         workers = max(1, sum(rooms) if gpus else sum(room > 0 for room in rooms))
     if workers > sum(rooms):
         raise ConfigError(_too_many(nodes, workers, Placement(sum(rooms), threads or 1, gpus)))
@@ -71,7 +71,7 @@ def place(
 
 
 def _most_threads(nodes: Sequence[Node], workers: int, gpus: float) -> int:
-    """The most threads of `workers` workers that have room with one."""
+    """The largest number of threads per worker with which `workers` workers fit."""
     low, high = 1, max(node.cpus for node in nodes)
     while low < high:
         middle = (low + high + 1) // 2

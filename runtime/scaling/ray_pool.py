@@ -1,7 +1,7 @@
-"""The workers as actors of Ray Data: each holds an engine, chunks of cases go in and part files come out.
+"""The workers as actors of Ray Data: each holds an engine, and turns chunks of cases into part files.
 
-Ray Data starts an actor again when its process or node is lost, and computes its chunks again, without end; what had
-come back by then is on the driver's disk. A chunk that loses its worker each time is counted, and given up.
+Ray Data restarts an actor when its process or node is lost, and computes its chunks again, without a limit; earlier
+results are on the driver's disk. Attempts at a chunk are counted; a chunk whose worker is lost each time fails.
 (Ray documentation: "Actor fault tolerance"; `ActorPoolMapOperator` sets `max_restarts` and `max_task_retries` to -1.)
 """
 
@@ -24,20 +24,20 @@ from .worker import ChunkWorker, describe
 
 __all__ = ["RayWorkers"]
 
-_ATTEMPTS = 3  # at a chunk: one that kills its worker each time must not go round for ever
+_ATTEMPTS = 3  # per chunk: one that kills its worker each time must not be repeated for ever
 _IN_FLIGHT = 2  # the next chunk waits at the worker, not at the driver
-_OBJECT_STORE = 512 << 20  # bytes, of a cluster that is started here: parts are small
+_OBJECT_STORE = 512 << 20  # bytes, for a cluster that is started here: parts are small
 _TIMEOUT = 10.0  # seconds to reach a cluster
-_PATIENCE = 600.0  # seconds for the cluster to find room for a worker; one that grows by itself takes minutes
+_PATIENCE = 600.0  # seconds for the cluster to find room for a worker; an autoscaling cluster needs minutes
 
 
 class RayWorkers:
-    """Workers in the Ray cluster at `address`, or for "local" in one started here and stopped on leaving.
+    """Workers in the Ray cluster at `address`, or for "local" in a cluster started on entering and stopped on leaving.
 
     workers: their number, default one for each share of a GPU, or for each node of a cluster without GPUs.
-    gpus_per_worker: default 1, or 0 in a cluster without GPUs. threads: of each worker, which are CPUs to Ray; default
-    the most with which all workers have room, each on one node (`placement.place`). Use as a context manager; entering
-    raises MissingExtraError or ConfigError. A Ray connection this process has already is used and left open.
+    gpus_per_worker: default 1, or 0 in a cluster without GPUs. threads: of each worker, counted as CPUs by Ray;
+    default the largest number with which all workers fit, each on one node (`placement.place`). A context manager;
+    entering raises MissingExtraError or ConfigError. An existing Ray connection of this process is used and left open.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class RayWorkers:
         return f"{self.workers} worker{many}, {self.threads} thread{'s' if self.threads != 1 else ''} each{gpus}"
 
     def describe(self, plan: WorkPlan) -> Described:
-        """What a worker runs with, from a task with a worker's resources. Raises EngineError."""
+        """The setup of a worker, found by a task with a worker's resources. Raises EngineError."""
         found: Described = _told(lambda: self._described(plan))
         if found.error:
             raise EngineError(found.error)
         return found
 
     def compute(self, plan: WorkPlan, jobs: Sequence[ChunkJob]) -> Iterator[Part]:
-        """One part for each job, as they become done. Raises EngineError when Ray gives up."""
-        # An actor of its own, since workers know nothing of each other; it is gone when nobody holds it any more.
+        """One part for each job, in the order of completion. Raises EngineError when Ray fails."""
+        # A separate actor, because workers are independent; Ray deletes it when it is no longer referenced.
         tally = self._ray.remote(_Tally).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         stream = self._stream(plan, jobs, tally)
         while (batch := _told(lambda: next(stream, None))) is not None:
@@ -131,7 +131,7 @@ class RayWorkers:
         return iter(done.iter_batches(batch_size=1, batch_format="pyarrow", prefetch_batches=0))
 
     def _size(self) -> None:
-        """Settles number and resources of the workers. Raises ConfigError when the cluster is too small for them."""
+        """Computes number and resources of the workers. Raises ConfigError when the cluster is too small for them."""
         living = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         nodes = [Node(int(have.get("CPU", 0)), int(have.get("GPU", 0))) for have in living]
         found = place(nodes, *self._given)
@@ -169,7 +169,7 @@ class _Actor:
 
 
 class _Tally:
-    """Counts how often each job was begun."""
+    """Counts how often each job was started."""
 
     def __init__(self) -> None:
         self._begun: Counter[int] = Counter()
@@ -180,7 +180,7 @@ class _Tally:
 
 
 def _begin_and_describe(plan: WorkPlan) -> Iterator[Described | None]:
-    """`describe` as a task that first says that it runs: only the wait for room has an end, building plans may last."""
+    """`describe` as a task that first reports its start: the wait for room has a time limit, building plans not."""
     yield None
     yield describe(plan)
 
@@ -196,7 +196,7 @@ def _import_ray() -> Any:
 
 def _connect(ray: Any, address: str) -> None:
     """Starts or joins a cluster. Raises ConfigError."""
-    # Ray reports its use to its makers unless told otherwise; a tool for patients' images should not.
+    # Ray sends usage statistics by default; a tool for patients' images should not.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
@@ -205,13 +205,13 @@ def _connect(ray: Any, address: str) -> None:
         _check_reachable(address)
     try:
         ray.init(address=address, **quiet)
-    # Ray raises whatever its parts raise: ConnectionError, RuntimeError for another version, ValueError, ...
+    # Ray raises the exceptions of its parts: ConnectionError, RuntimeError for another version, ValueError, ...
     except Exception as error:
         raise ConfigError(f"No Ray cluster can be used at --cluster {address}: {_first_line(error)}.") from error
 
 
 def _check_reachable(address: str) -> None:
-    """Raises ConfigError within seconds where Ray would try for minutes."""
+    """Raises ConfigError within seconds if the address cannot be reached; Ray itself would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if address == "auto":
         return
@@ -227,7 +227,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _told(ask: Callable[[], Any]) -> Any:
-    """What `ask` returns; what Ray raises becomes an EngineError."""
+    """The result of `ask`; exceptions of Ray become an EngineError."""
     try:
         return ask()
     except XBenchError:

@@ -2,8 +2,8 @@
 
     serve run xbench_fast.runtime.scaling.ray_serve:build bundles=/shared/bundles replicas=4 gpus=0.5
 
-Each replica is a whole server with its own engines and its own micro-batches; Ray Serve spreads requests over them.
-Addresses, bodies and answers are those of `xbench-fast serve`. V2 over gRPC is not offered here.
+Each replica is a complete server with its own engines and micro-batches; Ray Serve distributes requests over them.
+Paths, bodies and responses are those of `xbench-fast serve`. V2 over gRPC is not available here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 @dataclass(frozen=True)
 class ReplicaSettings:
-    """What a replica serves and how; `bundles` must exist under these paths on every node that may run one."""
+    """The settings of a replica; `bundles` must exist under these paths on every node that can run one."""
 
     bundles: tuple[Path, ...]
     engine: str = "auto"
@@ -48,7 +48,7 @@ class ReplicaSettings:
 
 
 class Replica:
-    """An ASGI application that opens its engines at start-up and answers what it accepted before it shuts down."""
+    """An ASGI application that opens its engines at start-up and answers all accepted requests before it shuts down."""
 
     def __init__(self, settings: ReplicaSettings) -> None:
         self._settings = settings
@@ -101,7 +101,7 @@ def application(settings: ReplicaSettings, *, replicas: int = 1, gpus: float = 0
         serve.ingress(replica)(),
         name="xbench-fast",
         num_replicas=replicas,
-        # A replica gathers batches from requests that are under way at the same time, and refuses by itself.
+        # A replica forms batches from concurrent requests, and rejects requests itself.
         max_ongoing_requests=2 * settings.service.queue,
         max_queued_requests=2 * settings.service.queue * replicas,
         ray_actor_options={"num_cpus": settings.threads, "num_gpus": gpus},
@@ -110,7 +110,7 @@ def application(settings: ReplicaSettings, *, replicas: int = 1, gpus: float = 0
 
 
 def build(args: Mapping[str, str]) -> Any:
-    """The application from KEY=VALUE pairs, as `serve run` and its configuration files hand them over.
+    """The application from KEY=VALUE pairs, as `serve run` and its configuration files give them.
 
     bundles (folder), model (names with commas; default: all), engine, threads, prompt_set, max_batch, max_delay_ms,
     queue, timeout, token_file (else the variable XBENCH_FAST_TOKEN), replicas, gpus. Raises ConfigError for an unknown

@@ -47,13 +47,13 @@ class ChunkWorker:
         self._sources = ExitStack()
 
     def __call__(self, number: int, job: ChunkJob) -> Part:
-        """The part of job `number`. Raises nothing: what went wrong stands in the part."""
+        """The part of job `number`. Raises nothing: an error is stored in the part."""
         content, error, trace = b"", "", ""
         try:
             content = self._compute(job)
         except XBenchError as problem:
             error = str(problem)
-        # A reader or engine of a third party may raise anything, and must not end the worker.
+        # A reader or engine of a third party can raise any exception, and must not end the worker.
         except Exception as problem:
             error, trace = f"unexpected {type(problem).__name__}: {problem}", traceback.format_exc()
         return Part(number, content, error, trace, os.getpid())
@@ -145,7 +145,7 @@ class ChunkWorker:
 
 
 def describe(plan: WorkPlan) -> Described:
-    """What a worker on this machine runs with; every bundle's engine is opened once. Raises nothing."""
+    """The setup of a worker on this machine; every bundle's engine is opened once. Raises nothing."""
     try:
         if code_version() != plan.code:
             raise EngineError(

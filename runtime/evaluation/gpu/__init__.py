@@ -1,1 +1,1 @@
-"""The evaluation loop on a GPU: pixels go in, counts and logits come out."""
+"""The evaluation loop on a GPU: pixels are copied in, counts and logits are copied out."""

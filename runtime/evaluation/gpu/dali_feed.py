@@ -1,4 +1,4 @@
-"""Batches that NVIDIA DALI decodes on the GPU, handed to the engine there; nothing is kept or copied back."""
+"""Batches that NVIDIA DALI decodes on the GPU and the engine reads there; pixels are neither stored nor copied back."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _BUFFERS: Final = 2
 
 @dataclass(frozen=True)
 class DaliSource:
-    """Stands where a source of pixels is expected, and tells an engine on the GPU to use a `DaliFeed`.
+    """A placeholder for a source of pixels: an engine on the GPU then uses a `DaliFeed`.
 
-    Called by an engine that needs pixels on the host, it raises RunError: those come from prepared images only.
+    A call raises RunError: an engine that needs pixels on the host can only use prepared images.
     """
 
     dataset: str
@@ -41,7 +41,7 @@ class DaliSource:
 
 
 class DaliFeed:
-    """Decodes `batches` of (chunk, last of it, cases) on the GPU; while it does, the engine computes the one before."""
+    """Decodes `batches` of (chunk, last of it, cases) on the GPU, while the engine computes the previous batch."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class DaliFeed:
                 yield batch
 
     def close(self) -> None:
-        """Nothing runs beside the loop that uses this."""
+        """Does nothing: no other thread runs."""
 
     def _decode(self, chunk: int, last: bool, cases: Sequence[Case], buffer: Any) -> Batch:
         cupy = self._cupy
@@ -86,7 +86,7 @@ class DaliFeed:
             with self._stream:
                 pixels = cupy.from_dlpack(decoded.tensors[0])
                 buffer[cupy.asarray(np.array(places, np.int64))] = pixels.reshape(len(places), *buffer.shape[1:])
-            # The decoder uses its own memory again for the next ones.
+            # The decoder reuses its memory for the next images.
             self._stream.synchronize()
         failed = {present[number]: error for number, error in errors.items()}
         items = [self._item(case, sizes.get(place), failed.get(place)) for place, case in enumerate(cases)]

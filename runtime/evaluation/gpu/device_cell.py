@@ -1,8 +1,8 @@
-"""One cell on a GPU: pixels go in, counts and logits come out, and maps never leave the device whole.
+"""Computes one cell on a GPU: pixels are copied in, counts and logits out; maps are never copied at full size.
 
-Four things overlap: decoding into pinned memory (threads), copies to the device (a stream), engine and sweep (the
-engine's stream), rows and part files (one thread). This thread only enqueues, and collects what is done. Rows, chunks
-and resuming are those of `cell.compute_cell`.
+Four steps run at the same time: decoding into pinned memory (threads), copies to the device (a stream), engine and
+sweep (the engine's stream), rows and part files (one thread). This thread only enqueues work and collects results.
+Rows, chunks and resuming are those of `cell.compute_cell`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["compute_on_device"]
 
-_BATCHES_OF_ROWS = 4  # that wait for the writer; more would only fill memory
+_BATCHES_OF_ROWS = 4  # batches that wait for the writer; more would only use memory
 
 
 def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, advance: Callable[[int], None]) -> int:
-    """As `cell.compute_cell`, with an engine that leaves its scores on the GPU; the same rows.
+    """As `cell.compute_cell`, with an engine that keeps its scores on the GPU; the same rows.
 
     A batch that does not fit the GPU is computed in parts. Raises XBenchError; finished chunks stay on disk.
     """
@@ -90,7 +90,7 @@ def _feed(cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tup
 
 @dataclass
 class _Piece:
-    """A part of a batch on the GPU; None where the batch has no readable image. `ends`: the last part of it."""
+    """A part of a batch on the GPU; `started` is None if the batch has no readable image. `ends`: its last part."""
 
     batch: Batch
     started: Started | None
@@ -99,7 +99,7 @@ class _Piece:
 
 @dataclass
 class _Loop:
-    """Submissions in turn to the engine's slots; at most as many are under way as there are slots."""
+    """Submits to the engine's slots in turn; at most one submission per slot is running."""
 
     cupy: Any
     cell: CellWork
@@ -116,7 +116,7 @@ class _Loop:
         self.copies = self.cupy.cuda.Stream(non_blocking=True)
 
     def add(self, batch: Batch) -> None:
-        """Enqueues a batch, after collecting what has used its slots before."""
+        """Enqueues a batch, after collecting earlier submissions in its slots."""
         count, begun = len(batch.readable), 0
         if not count:
             self.under_way.append(_Piece(batch, None, True))
@@ -129,13 +129,13 @@ class _Loop:
             self.slot = (self.slot + 1) % SLOTS
 
     def drain(self) -> None:
-        """Collects all that is under way, and waits until its rows are on disk."""
+        """Collects all running submissions, and waits until their rows are on disk."""
         while self.under_way:
             self._collect()
         self.writer.finish()
 
     def close(self) -> None:
-        """Waits until the GPU reads and writes none of the memory that is given back after this."""
+        """Waits until the GPU no longer uses the memory that is released after this."""
         for stream in (self.copies, self.engine.stream):
             with suppress(self.cupy.cuda.runtime.CUDARuntimeError):
                 stream.synchronize()
@@ -176,7 +176,7 @@ class _Loop:
             self.advance(len(piece.batch.items))
 
     def _pixels(self, item: DecodedCase) -> NDArray[np.uint8]:
-        """The model input of a case once more, uint8 [1, S, S]; its buffer may hold another by now."""
+        """Reads the model input of a case again, uint8 [1, S, S]; its buffer may hold another case now."""
         geometry = self.engine.bundle.manifest.geometry
         source = direct_source(geometry) if isinstance(self.cell.source, DaliSource) else self.cell.source
         return source(item.case)[0][None]
@@ -198,13 +198,13 @@ class _Writer:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def add(self, batch: Batch, parts: Sequence[Started]) -> None:
-        """Takes over a batch that is computed. Raises what went wrong with an earlier one."""
+        """Accepts a computed batch. Raises the error of an earlier one, if any."""
         self._waiting.append(self._thread.submit(self._write, batch, parts))
         while len(self._waiting) > _BATCHES_OF_ROWS:
             self._waiting.popleft().result()
 
     def finish(self) -> None:
-        """Waits for all. Raises what went wrong."""
+        """Waits for all batches. Raises their error, if any."""
         while self._waiting:
             self._waiting.popleft().result()
 

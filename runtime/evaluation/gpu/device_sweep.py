@@ -1,4 +1,4 @@
-"""From scores on the device to counts on the host: the maps of the pairs are gathered and swept where they are."""
+"""Scores on the GPU -> counts on the host: the maps of the pairs are gathered and swept on the GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Started", "mean_maps", "start"]
 
 @dataclass(frozen=True)
 class Started:
-    """A submission under way: host arrays that are filled when `done` has come. `kept` holds what it still reads.
+    """A running submission: host arrays that are filled once the event `done` is reached. `kept`: its inputs in use.
 
     items: its readable cases; logits: float32 [B, Q]; maps: float32 [P, h, w]; swept: what `Measure.launch` returned.
     """
@@ -51,7 +51,7 @@ def start(
     queries: Queries,
     measure: Measure,
 ) -> Started:
-    """Enqueues in the engine's stream all that follows `scores` of `items`; nothing is waited for."""
+    """Enqueues in the engine's stream all steps after `scores` of `items`; does not wait."""
     wanted = wanted_pairs(items, queries)
     swept: tuple[Counts, ...] = ()
     kept: list[Any] = []
@@ -104,7 +104,7 @@ def _counts_to_host(cupy: Any, counts: Counts, stream: Any) -> Counts:
 
 
 def _to_host(cupy: Any, array: Any, stream: Any) -> NDArray[Any]:
-    """A copy on the host, there when the stream has got so far."""
+    """A copy on the host, complete when the stream has reached it."""
     out = pinned(cupy, array.shape, array.dtype)
     array.get(stream=stream, out=out, blocking=False)
     return out

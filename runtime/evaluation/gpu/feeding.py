@@ -1,4 +1,4 @@
-"""Batches on their way to an engine on the GPU: decoded ahead by threads, straight into pinned memory."""
+"""Batches for an engine on the GPU: threads decode them in advance, directly into pinned memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Batch:
 
     chunk: the part file it belongs to; `last`: no other batch of that chunk follows. items: all its cases; readable:
     those of them with pixels, and `pixels` are theirs, uint8 [n, 1, S, S], pinned NumPy or CuPy. `copied`: an event
-    after which `pixels` may be overwritten; who copies them sets it.
+    after which `pixels` may be overwritten; the code that copies them sets it.
     """
 
     chunk: int
@@ -40,7 +40,7 @@ class Batch:
 
 
 class Feed(Protocol):
-    """Batches in order. The pixels of one are valid until the next but one is asked for, or until `copied`."""
+    """Batches in order. The pixels of one are valid until the second batch after it is requested, or until `copied`."""
 
     def __iter__(self) -> Iterator[Batch]: ...
 
@@ -55,7 +55,7 @@ class _Buffer:
     batch: Batch | None = None
 
     def wait(self) -> None:
-        """Until what was in it has been copied to the device."""
+        """Waits until the content has been copied to the device."""
         if self.batch is not None and self.batch.copied is not None:
             self.batch.copied.synchronize()
         self.batch = None
@@ -64,7 +64,7 @@ class _Buffer:
 class PinnedFeed:
     """Decodes `batches` of (chunk, last of it, cases) by `decode` in `workers` threads, a few batches ahead.
 
-    side: S of the model input. The threads put the pixels where the copy to the device takes them from.
+    side: S of the model input. The threads write the pixels directly into the buffer of the copy to the device.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class PinnedFeed:
         self._ahead = min(max(3, 1 + -(-2 * workers // largest)), max(1, len(batches)))
         self._piece = -(-largest // (2 * workers))
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
-        # One more than are waiting: the one that was handed out last may still be on its way to the device.
+        # One more than the waiting batches: the batch yielded last may still be copied to the device.
         shape = (largest, 1, side, side)
         self._ring = [_Buffer(pinned(cupy, shape, np.uint8)) for _ in range(self._ahead + 1)]
 
@@ -100,7 +100,7 @@ class PinnedFeed:
             yield self._ready(*waiting.popleft())
 
     def close(self) -> None:
-        """Stops decoding and waits for what has started."""
+        """Stops decoding and waits for the tasks that have started."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _fill(self, cases: Sequence[Case], target: NDArray[np.uint8]) -> list[DecodedCase]:
@@ -118,14 +118,14 @@ class PinnedFeed:
         for to, place in enumerate(kept):
             if to != place:
                 buffer.pixels[to] = buffer.pixels[place]
-        # The buffer holds them now; a store's own memory need not stay in use.
+        # The buffer holds the pixels now; memory of a store need not stay in use.
         items = [replace(item, pixels=None) for item in items]
         buffer.batch = Batch(chunk, last, items, buffer.pixels[: len(kept)])
         return buffer.batch
 
 
 def pinned(cupy: Any, shape: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    """An empty array in page-locked memory of the host, from CuPy's pool: copies from and to it run beside the CPU."""
+    """An empty array in page-locked memory of the host, from CuPy's pool: copies do not block the CPU."""
     count = int(np.prod(shape))
     memory = cupy.cuda.alloc_pinned_memory(max(1, count) * np.dtype(kind).itemsize)
     return np.frombuffer(memory, kind, count).reshape(shape)

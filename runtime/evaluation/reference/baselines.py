@@ -1,15 +1,15 @@
-"""Reference maps that see no image: what a number is worth stands beside it (docs/metrics.md §4, §5, §13).
+"""Baselines: reference maps that do not depend on the image, to compare models with (docs/metrics.md §4, §5, §13).
 
     baseline:ones     the whole image at every threshold: the floor of every best-threshold number
-    baseline:center   one Gaussian in the middle of the frame, its deviation a quarter of the side
+    baseline:center   one Gaussian in the middle of the frame, standard deviation a quarter of the side
     baseline:chance   a random 14 x 14 map for every pair, drawn from its case and class
 
 `ones` is a mask, not a map: a constant map would be normalised to zeros, so its counts are given directly. All of its
 pixels tie; its pointing is the expected hit of a random one of them, the mean region fraction, which is the chance
-level. The other two go through the same sweep as a model's maps.
+level. The maps of the other two are swept like a model's maps.
 
-They need the regions only. A pair counts although its image is missing, unless the image's size is needed to draw the
-region.
+Baselines need only the regions. A pair also counts if its image is missing, unless the image's size is needed to draw
+the region.
 """
 
 from __future__ import annotations
@@ -65,19 +65,19 @@ def split_baselines(models: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def describe_baseline(name: str) -> str:
-    """What the map of a baseline is; it is part of the key of its results."""
+    """A description of a baseline's map; it is part of the key of its results."""
     return BASELINES[name.removeprefix(PREFIX)]
 
 
 def baseline_grid(name: str) -> tuple[int, int] | None:
-    """Height and width of the maps in the rows of a baseline; None where they are the same for every pair, not kept."""
+    """Height and width of the maps in the rows of a baseline; None if equal for all pairs and not stored."""
     return (_CELLS, _CELLS) if name == f"{PREFIX}chance" else None
 
 
 def draw_case(case: Case, findings: Sequence[str]) -> DecodedCase:
     """A case with the masks of its regions and without pixels.
 
-    A case whose regions cannot be drawn, because only its image tells their size, is "missing" or "unreadable". Raises
+    A case whose regions cannot be drawn, because only its image gives their size, is "missing" or "unreadable". Raises
     DataError for a region that does not fit its image.
     """
     from ...images.size import image_size
@@ -120,7 +120,7 @@ def baseline_rows(
 
 
 def drawn_rows(drawn: DecodedCase, findings: Sequence[str]) -> list[ResultRow]:
-    """The rows of a drawn case without a score: what is known of it and of its regions."""
+    """The rows of a drawn case without a score: the data of the case and of its regions."""
     rows = empty_rows(drawn, findings)
     for row in rows if drawn.status == "ok" else []:
         row.region_area, row.sub_pixel = 0, False
@@ -147,7 +147,7 @@ def _gaussian() -> NDArray[np.float32]:
 
 
 def _random(case_id: str, finding: str) -> NDArray[np.float32]:
-    """Uniform in [0, 1), from a hash: the same on every machine, in whatever order the pairs come."""
+    """Uniform in [0, 1), from a hash: the same on every machine and in any order of the pairs."""
     seed = f"{SEED}\0{case_id}\0{finding}".encode(errors="surrogatepass")
     words = np.frombuffer(hashlib.shake_128(seed).digest(2 * _CELLS * _CELLS), "<u2")
     return (words.reshape(_CELLS, _CELLS) / np.float32(65536)).astype(np.float32)

@@ -1,12 +1,12 @@
-"""Saliency maps of the user's own: a folder with one map for each (case, finding).
+"""Reads the user's saliency maps: a folder with one map for each (case, finding).
 
-A map is found under one of these names, spaces in a finding as they are or as underscores:
+A map has one of these names; spaces in a finding are spaces or underscores:
 
     <case>/<finding>.npy        <case>_<finding>.npy        <case>_<finding>_map.npy (CheXlocalize, in any subfolder)
     <case>.npz                  one array for each finding, by its name
 
 It is a `.npy` file, an `.npz` file with one array, or a grey PNG of 8 or 16 bits; two-dimensional, of any size and
-scale, and covers the whole image. Pickles are not read: to read one is to run code that stands in it.
+scale, and covers the whole image. Pickles are not read, because reading a pickle can run code.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = ["KEPT_CELLS", "KEPT_SIDE", "PREFIX", "MapFile", "MapFolder", "split_m
 
 PREFIX = "maps:"
 KEPT_SIDE = 64
-KEPT_CELLS = KEPT_SIDE * KEPT_SIDE  # what larger maps would take in a result is more than all the rest of it
+KEPT_CELLS = KEPT_SIDE * KEPT_SIDE  # larger maps would take more space in a result than all other data
 _SUFFIXES = (".npy", ".npz", ".png")
 
 
 @dataclass(frozen=True)
 class MapFile:
-    """Where a map is: a file, and the member of an archive. `shape` is (h, w); `problem` says why it cannot be read."""
+    """The location of a map: a file and a member of an archive. `shape`: (h, w); `problem`: why it cannot be read."""
 
     path: Path
     member: str | None = None
@@ -58,9 +58,9 @@ class MapFile:
             else:
                 with _opened(self.path, self.member) as stream:
                     values = np.lib.format.read_array(stream, allow_pickle=False)
-            with np.errstate(over="ignore"):  # what does not fit becomes infinite, and the map degenerate
+            with np.errstate(over="ignore"):  # a value that overflows becomes infinite, and the map is degenerate
                 return np.ascontiguousarray(values.reshape(self.shape), np.float32)
-        # zipfile, NumPy and Pillow raise whatever they meet in a damaged file.
+        # zipfile, NumPy and Pillow can raise any exception on a damaged file.
         except Exception as error:
             raise ImageError(f"{self.path} cannot be read: it is damaged ({error}).") from error
 
@@ -75,7 +75,7 @@ class MapFolder:
 
     @property
     def name(self) -> str:
-        """What the maps are called in a run."""
+        """The model name of the maps in a run."""
         return PREFIX + (self.folder.name or self.folder.resolve().name)
 
     @cached_property
@@ -94,12 +94,12 @@ class MapFolder:
         return whole if whole is not None and whole.problem else None
 
     def findings(self, cases: Iterable[Case], classes: Iterable[str]) -> list[str]:
-        """Those of `classes` of which any case has a map."""
+        """The `classes` for which any case has a map."""
         known = [case.case_id for case in cases]
         return [name for name in classes if any(self.find(case, name) is not None for case in known)]
 
     def size(self, cases: Iterable[Case], findings: Iterable[str]) -> tuple[int, int] | None:
-        """Height and width of the maps of regions if they are all alike, else None."""
+        """Height and width of the maps of regions if all are equal, else None."""
         wanted = list(findings)
         found = (self.find(case.case_id, name) for case in cases for name in wanted if name in case.regions)
         shapes = {item.shape for item in found if item is not None and not item.problem}
@@ -119,7 +119,7 @@ class MapFolder:
         files: dict[str, MapFile] = {}
         for path in self._paths:
             stem = self._key(path).rpartition(".")[0]
-            # The names of CheXlocalize say all; in which subfolder such a file lies means nothing.
+            # CheXlocalize file names are complete; the subfolder has no meaning.
             for key, item in _described(path.stem if stem.endswith("_map") else stem, path):
                 if key in files:
                     raise DataError(f"{path} and {files[key].path} both hold the map of '{key}'; keep one of them.")
@@ -151,7 +151,7 @@ def _kind(path: Path) -> str:
 
 
 def _described(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
-    """The maps in a file: by its own name, and in an archive by the name of each array below that."""
+    """The maps in a file: by its name, and in an archive by its name and that of each array."""
     try:
         if _kind(path) == ".png":
             from ...images.png_jpeg import check_pixels
@@ -174,7 +174,7 @@ def _described(key: str, path: Path) -> Iterator[tuple[str, MapFile]]:
 
 
 def _array(path: Path, member: str | None) -> MapFile:
-    """Reads the header of an array; nothing is allocated for what it promises."""
+    """Reads the header of an array; does not allocate the size that it gives."""
     from ...images.png_jpeg import check_pixels
 
     try:

@@ -1,4 +1,4 @@
-"""One cell of a model that is no bundle: regions only, chunk by chunk as for a bundle."""
+"""Computes one cell of a baseline or a folder of maps: regions only, in chunks as for a bundle."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def compute_reference(
     workers: int,
     advance: Callable[[int], None],
 ) -> int:
-    """Computes the chunks that are not on disk yet and leaves the cell finished; returns the cases computed.
+    """Computes the chunks that are not on disk yet and finishes the cell; returns the number of computed cases.
 
-    `advance` is told the number of cases that became done. Raises XBenchError; finished chunks stay on disk.
+    `advance` is called with the number of newly finished cases. Raises XBenchError; finished chunks stay on disk.
     """
     chunks = [loaded.cases[start : start + chunk] for start in range(0, len(loaded.cases), chunk)]
     remaining = [index for index in range(len(chunks)) if not files.has_part(index)]

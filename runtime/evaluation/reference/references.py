@@ -1,4 +1,4 @@
-"""Models that are no bundles: the baselines, and folders of maps. They need no engine, and of an image its size."""
+"""Models without a bundle: baselines and folders of maps. They need no engine, and only the size of an image."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["Reference", "baseline_reference", "maps_reference"]
 
 @dataclass(frozen=True)
 class Reference:
-    """How the rows of such a model come about on one dataset.
+    """How the rows of such a model are computed on one dataset.
 
-    prepare: a case -> what `rows` takes, several cases ahead in threads. rows: as many of those as `batch` says -> the
-    rows of their cases. description: what decides the maps, for the cell's key. facts: for its entry in run.json.
+    prepare: a case -> one input of `rows`, in threads, several cases in advance. rows: `batch` such inputs -> the rows
+    of their cases. description: what the maps depend on, for the cell's key. facts: for its entry in run.json.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Reference:
 
 
 def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Reference | str:
-    """A baseline on a dataset, or the sentence that says why it has no rows under the protocol."""
+    """A baseline on a dataset, or the reason why it has no rows under the protocol."""
     if measure.protocol.normalise == "none" and not name.endswith(":ones"):
         return f"the protocol {measure.protocol.name} cuts maps as they are, and this one has no scale of its own"
     findings, grid = list(loaded.dataset.classes), baseline_grid(name)
@@ -54,7 +54,7 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
         rows=rows,
         batch=32,  # bounds the memory of the maps; the rows do not depend on it
         description=describe_baseline(name),
-        # `ones` has no maximum of its own: its pointing is the expected hit, see baselines.
+        # `ones` has no single maximum: its pointing is the expected hit, see baselines.
         facts={
             "weights": "baseline",
             "ties": "expected" if name.endswith(":ones") else "first",
@@ -64,9 +64,9 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
 
 
 def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -> Reference | str:
-    """A folder of maps on a dataset, or the sentence that says why it has no rows.
+    """A folder of maps on a dataset, or the reason why it has no rows.
 
-    A case of which the map of a region is missing or damaged counts as missing or unreadable. Raises DataError.
+    A case counts as missing or unreadable if the map of one of its regions is missing or damaged. Raises DataError.
     """
     findings = folder.findings(loaded.all_cases, loaded.dataset.classes)
     if not findings:
@@ -81,7 +81,7 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
         rows=lambda batch: [row for rows in batch for row in rows],
         batch=1,
         description=folder.digest,
-        # `grid` is what the rows keep; the size of larger maps is still their resolution.
+        # `grid` is the size stored in the rows; larger maps still have their size as resolution.
         facts={
             "weights": "maps",
             "grid": None if grid is None else list(grid),

@@ -1,6 +1,6 @@
 """Counts -> numbers per class, per dataset and per model, by the definitions of metrics_gpu.
 
-Values are fractions, only `delta_dice` is in percentage points; None where a value does not exist.
+Values are fractions; only `delta_dice` is in percentage points. None where a value does not exist.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class CellValues:
     """All numbers of one cell.
 
     `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on the other half of the
-    patients, whatever the choices say. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and
-    the negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases
-    the evaluation stopped at, None when it saw the whole dataset; `shard`: the part of the dataset that was evaluated,
-    "2 of 4", empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and were kept
-    by their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that
-    have pairs; empty where there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty
-    where the run does not say. `fixed`: whether threshold 0.5 means something in the cell's `protocol`; if not, the
-    fields of it are None. `tau_scale`: a best threshold times this is in the protocol's unit. `skipped`: pairs with a
-    region that the choices leave out. `spread`: bootstrap replicates, None if there are none.
+    patients, for all choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the
+    negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases
+    after which the evaluation stopped, None when it covered the whole dataset; `shard`: the evaluated part of the
+    dataset, "2 of 4", empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and
+    are represented by their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the
+    classes that have pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the
+    dataset's, empty if the run does not store it. `fixed`: whether threshold 0.5 is defined in the cell's `protocol`;
+    if not, its fields are None. `tau_scale`: a best threshold times this factor is in the protocol's unit. `skipped`:
+    pairs with a region that the choices leave out. `spread`: bootstrap replicates, None if there are none.
     """
 
     model: str
@@ -88,7 +88,7 @@ class CellValues:
 
     @property
     def coverage(self) -> dict[str, int]:
-        """What was evaluated and what could not be: the numbers of `COVERAGE`."""
+        """What was evaluated and what was not: the numbers of `COVERAGE`."""
         pairs = (self.n, self.skipped, self.grounding.micro.degenerate, sum(self.sub_pixel))
         return dict(zip(COVERAGE, (self.cases, self.patients, self.missing, self.unreadable, *pairs), strict=True))
 
@@ -99,7 +99,7 @@ class CellValues:
 
     @property
     def competes(self) -> bool:
-        """Whether this is a model's cell, not a baseline's."""
+        """Whether this is the cell of a model, not of a baseline."""
         return self.weights != "baseline"
 
     @property
@@ -120,12 +120,12 @@ class CellValues:
         return _named(self.pair.classes, name)
 
     def count(self, field: str, name: str = "") -> int:
-        """What a number rests on, of a class or of the dataset: pairs, or known labels of a number of recognition."""
+        """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
         items = self.grounding.classes if field in GROUNDING else self.recognition.classes
         return sum(item.n for item in items if name in ("", item.name))
 
     def number(self, field: str, name: str = "") -> Number:
-        """A number of `numbers.FIELDS`, of a class or of the dataset (no name)."""
+        """A number of `numbers.FIELDS`, for a class or for the dataset (no name)."""
         source, key, whole = self._place(field)
         value = (self._grounded if source in ("grounding", "cross_fitted") else self._recognised)(source, key, name)
         if value is None:
@@ -141,7 +141,7 @@ class CellValues:
         return self.spread.drawn(source, key, name or whole)
 
     def _place(self, field: str) -> tuple[str, str, str]:
-        """Source and field of a number by the choices, and the name of the dataset's value among the replicates."""
+        """Source and field of a number under the choices, and the name of the dataset's value among the replicates."""
         source, key = FIELDS[field]
         if source in ("grounding", "cross_fitted"):
             return source, key, self.choices.mean
@@ -157,7 +157,7 @@ class CellValues:
     def _recognised(self, source: str, key: str, name: str) -> float | None:
         found: Recognition = getattr(self, source)
         if not name and source == "pair" and len(found.classes) != len(self.recognition.classes):
-            return None  # a mean over some classes only would not stand beside the others
+            return None  # a mean over only some classes is not comparable with the others
         if not name and key == "accuracy":
             return found.hamming
         classes = found.classes if not name else [item for item in found.classes if item.name == name]
@@ -181,10 +181,10 @@ def cell_values(
 ) -> CellValues:
     """All numbers of one cell.
 
-    pairs: those that count. patients: of the dataset. levels: for a threshold per model, from all its datasets.
+    pairs: those that count. patients: of the dataset. levels: one threshold per model, from all its datasets.
     """
     shard = cell.entry.get("shard")
-    scored = cell.findings if cell.scored else ()  # without a score nothing is recognised
+    scored = cell.findings if cell.scored else ()  # no recognition without a score
     paired = np.flatnonzero(~np.isnan(cell.negatives).any(axis=0)) if len(cell.negatives) else np.zeros(0, np.intp)
     of_image = patients.of_images(cell)
     of_pair = of_image[pairs.image_of]
@@ -246,7 +246,7 @@ def _named(items: Sequence[_Named], name: str) -> _Named | None:
 
 
 def _without_fixed(found: Grounding, pairs: ScoredPairs) -> Grounding:
-    """Nothing at threshold 0.5 where the protocol has no fixed threshold there."""
+    """Removes the values at threshold 0.5 if the protocol has no fixed threshold there."""
     if pairs.protocol.fixed_tau is not None:
         return found
 

@@ -1,4 +1,4 @@
-"""What a number of a report is, where a cell keeps it, and its bootstrap replicates and intervals."""
+"""The numbers of a report: their type, their fields in a cell, and their bootstrap replicates and intervals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FIELDS", "GROUNDING", "RECOGNITION", "Number", "Spread", "spread_of"
 
 @dataclass(frozen=True)
 class Number:
-    """A value, None where it does not exist, with its interval; `beside`: a second interval where pairs are few.
+    """A value, None where it does not exist, with its interval; `beside`: a second interval if there are few pairs.
 
     A fraction, or percentage points for `delta_dice`.
     """
@@ -58,14 +58,14 @@ RECOGNITION: Final = tuple(name for name, (source, _) in FIELDS.items() if sourc
 class Spread:
     """Replicates by source (`grounding`, `cross_fitted`, `recognition`, `pair`) and percentile intervals.
 
-    Best thresholds are chosen anew in each replicate, those of `cross_fitted` on the other half of the drawn patients.
+    Best thresholds are chosen again in each replicate, those of `cross_fitted` on the other half of the drawn patients.
     """
 
     replicates: Mapping[str, Replicates]
     intervals: Mapping[tuple[str, str, str], Interval | None]
 
     def interval(self, source: str, field: str, name: str) -> Interval | None:
-        """Interval of a field for a class, `macro` or `micro`; None where no replicate defines it."""
+        """Interval of a field for a class, `macro` or `micro`; None if it is undefined in all replicates."""
         return self.intervals.get((source, field, name))
 
     def drawn(self, source: str, field: str, name: str) -> NDArray[np.float64] | None:
@@ -79,7 +79,7 @@ class Spread:
 
 
 def spread_of(numbers: Mapping[str, Grounding | Recognition]) -> Spread:
-    """Replicates of the numbers of a cell by source, of those that rest on any pair or image."""
+    """Replicates of the numbers of a cell by source, without numbers that have no pair or image."""
     replicates = {
         source: found.drawn for source, found in numbers.items() if found.drawn and any(one.n for one in found.classes)
     }

@@ -1,4 +1,4 @@
-"""Everything a report shows, before it is laid out."""
+"""Computes all numbers of a run, which reports then lay out."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Key = tuple[str, str]
 class Results:
     """Everything a report shows: models and datasets in order, finished cells, and why others have no result.
 
-    left_out: why a finished cell has no numbers by the choices; it is among `unfinished` too. rows: the stored rows of
-    the cells; pairs: of those the ones that count; bases: what their numbers rest on; levels: the one threshold of each
-    model, where that is asked; patients: those of each dataset, with their draws.
+    left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. rows: the stored rows
+    of the cells; pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold
+    of each model, if requested; patients: those of each dataset, with their draws.
     """
 
     models: tuple[str, ...]
@@ -73,12 +73,12 @@ class Results:
         return values, sum(1 for cell in self.row(model) if cell.n)
 
     def number(self, model: str, dataset: str, field: str, name: str = "") -> Number:
-        """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty where there is no such cell."""
+        """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty if there is no such cell."""
         cell = self.cells.get((model, dataset))
         return cell.number(field, name) if cell else Number()
 
     def basis(self, model: str, dataset: str, field: str, name: str = "") -> Hashable:
-        """Equal for two cells of a dataset whose values of a number rest on the same pairs, or labels."""
+        """A key that is equal for two cells of a dataset if a number is computed from the same pairs or labels."""
         basis = self.bases.get((model, dataset), Basis())
         return (basis.pairs if field in GROUNDING else basis.labels).get(name)
 
@@ -88,7 +88,7 @@ class Results:
         return tuple((dataset, self.basis(model, dataset, field)) for dataset in used)
 
     def mean_number(self, model: str, field: str, datasets: Sequence[str] | None = None) -> Number:
-        """A model's value: the mean over datasets, all of them or those named, that define it (docs/metrics.md §8).
+        """A model's value: mean over the datasets (all, or those named) where it is defined (docs/metrics.md §8).
 
         Unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines the
         replicates of the datasets, which are drawn independently.
@@ -145,7 +145,7 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         for dataset in run.datasets
     }
     levels = {model: _levels(pairs, model) for model in run.models}
-    from ....metrics_gpu.recognition import walk  # compiled or loaded once, before the threads ask for it
+    from ....metrics_gpu.recognition import walk  # compiled or loaded once, before the threads use it
 
     del walk
 
@@ -153,7 +153,7 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         model, dataset = key
         return cell_values(rows[key], pairs[key], patients[dataset], choices, levels[model], run.reader(dataset))
 
-    # The walks and matrix products leave the interpreter to other threads.
+    # The walks and matrix products release the interpreter lock.
     with ThreadPoolExecutor(usable_cores()) as pool:
         cells = dict(zip(rows, pool.map(compute, rows), strict=True))
     return Results(
@@ -176,9 +176,9 @@ def _column(rows: Mapping[Key, CellRows], dataset: str) -> Sequence[CellRows]:
 
 
 def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | None:
-    """The one threshold of a model, if that is what is asked.
+    """The one threshold of a model, if requested.
 
-    Raises ConfigError when its datasets were evaluated so differently that one threshold means nothing.
+    Raises ConfigError when its datasets were evaluated in ways that do not allow a common threshold.
     """
     own = [scored for (name, _), scored in pairs.items() if name == model]
     if not own or own[0].options.unit != "per_model":
