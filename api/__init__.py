@@ -47,7 +47,7 @@ __all__ = [
     "sweep",
 ]
 
-# No module here is called as one of its names: importing it would put the module in the place of the name.
+# No module here has the name of a public object: importing the module would replace the object.
 _HOME = {
     "Counts": ".metrics_gpu.sweep.counts",
     "Geometry": ".engines.geometry",

@@ -22,11 +22,11 @@ __all__ = ["Radiograph", "Radiographs", "load_dataset"]
 
 
 class Radiograph:
-    """One image with what its dataset says about it. Nothing is read before it is asked for.
+    """One image with its annotations in the dataset. Files are read on demand.
 
-    case_id: the image's name in the dataset. patient_id: None where the dataset does not say. path: the image file.
-    labels: class -> 1, 0 or None (the dataset does not say), for every class of the dataset. findings: the classes
-    that have a region in this image.
+    case_id: the image's name in the dataset. patient_id: None if the dataset does not give it. path: the image file.
+    labels: class -> 1, 0 or None (unknown), for every class of the dataset. findings: the classes that have a region
+    in this image.
     """
 
     def __init__(self, case: Case, classes: tuple[str, ...]) -> None:
@@ -43,26 +43,26 @@ class Radiograph:
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """Height and width of the grid the regions are drawn on: the image's own, unless the dataset names another.
+        """Height and width of the grid of the regions: the image's size, unless the dataset gives another.
 
-        Raises ImageError when only the image tells it and cannot be read.
+        Raises ImageError when the size must be read from the image and the image is unreadable.
         """
         from .runtime.images.size import image_size
 
         return self._case.size or image_size(self.path)
 
     def image(self) -> NDArray[np.uint8]:
-        """The radiograph, uint8 [H, W] in its own size, bright = radio-dense. Raises ImageError."""
+        """The radiograph, uint8 [H, W] in its native size, bright = radio-dense. Raises ImageError."""
         from .runtime.images.decode import read_grey
 
         return read_grey(self.path)
 
     def mask(self, finding: str, *, grid: bool = False) -> NDArray[np.bool_]:
-        """The region of `finding`, bool [H, W] of `size`; False everywhere where the image has none.
+        """The region of `finding`, bool [H, W] of `size`; False everywhere if the image has none.
 
-        grid: on the evaluation grid instead, bool [224, 224], as an evaluation counts it and `sweep` takes it; a
-        region too small for any pixel of the grid is one pixel there. Raises DataError for a class that the dataset
-        does not have and a region that cannot be drawn, ImageError when the size is unknown.
+        grid: return it on the evaluation grid instead, bool [224, 224], as an evaluation and `sweep` use it; a
+        sub-pixel region is one pixel there. Raises DataError for a class that the dataset does not have and for a
+        region that cannot be drawn, ImageError when the size is unknown.
         """
         if finding not in self._classes:
             raise DataError(f"The dataset has no class '{finding}'; it has: {', '.join(self._classes)}.")
@@ -83,8 +83,8 @@ class Radiograph:
 class Radiographs:
     """The radiographs of a dataset, in the order of its annotation file. Iterate, index or take len().
 
-    name: as it was loaded. title: as tables print it. classes: the findings it annotates. notes: what was odd in its
-    files and did not stop the reading, one sentence each.
+    name: as given to `load_dataset`. title: as tables print it. classes: the annotated findings. notes: problems in its
+    files that did not stop the reading, one sentence each.
     """
 
     def __init__(self, loaded: LoadedDataset) -> None:
@@ -114,7 +114,7 @@ def load_dataset(name: str, root: str | os.PathLike[str], /, **options: Any) -> 
     name: a known dataset ("rsna", "chestxdet10", ...), or any name together with the option `reader`: a known one
     ("coco", "csv"), "module:Class" or "file.py:Class". options: those of the reader, such as `list` or `annotations`;
     paths are relative to `root`. Raises ConfigError for an unknown name or option, DataError for files that are
-    missing or wrong.
+    missing or invalid.
     """
     config = DatasetConfig(name, Path(root).expanduser(), name)
     for key, value in options.items():

@@ -1,4 +1,4 @@
-"""What changed from one run to another."""
+"""Compare two runs: the differences of their numbers, with paired tests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["RunComparison", "compare"]
 
 
 class RunComparison:
-    """Every number that both runs have, on the rows both scored, with paired tests. `compare` makes one."""
+    """Every number that both runs have, on the rows that both scored, with paired tests. `compare` returns one."""
 
     def __init__(self, found: Comparison) -> None:
         self._found = found
 
     @property
     def missing_rows(self) -> int:
-        """Rows that only one of the runs has; they are in no number."""
+        """Number of rows that only one of the runs has; no compared number uses them."""
         return self._found.missing_rows
 
     def table(self) -> pd.DataFrame:
@@ -49,9 +49,9 @@ def compare(
     replicates: int | None = None,
     seed: int | None = None,
 ) -> RunComparison:
-    """What changed from run A to run B, for the models and datasets that both have.
+    """Compares run B with run A, for the models and datasets that both have.
 
-    models: one of A and one of B, to compare two models of different names; without `run_b` two of one run. datasets:
+    models: one of A and one of B, to compare two models with different names; without `run_b` two of one run. datasets:
     only these. replicates, seed: of the bootstrap over patients (1000). Raises RunError when there is nothing to
     compare, a name does not exist, or results cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Maps and regions -> counts at all thresholds, and the numbers of single pairs that follow from counts."""
+"""Maps and regions -> counts at all thresholds, and scores of single pairs computed from the counts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["best_threshold", "dice", "iou", "pointing", "sweep"]
 def pointing(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:
     """Whether the maximum of each map lies in its region: float64 [P], 1 for a hit and 0 for a miss.
 
-    ties: where several pixels are the maximum, the `first` in row-major order decides, `any` of them, or the share of
-    them inside (`expected`). A map that is constant or not finite misses.
+    ties: if several pixels are the maximum, the `first` in row-major order decides, `any` of them, or the share of
+    them inside (`expected`). A map that is constant or not finite is a miss.
     """
     return pointing_hits(counts, ties)
 
@@ -29,7 +29,7 @@ def pointing(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:
 def dice(counts: Counts, tau: float | None = None) -> NDArray[np.float64]:
     """Dice of each pair, float64 [P] at the threshold `tau`, or float64 [P, 101] at 0.00, 0.01, ..., 1.00 without it.
 
-    Raises ValueError for another threshold, and when a pair has no region.
+    Raises ValueError for any other threshold, and when a pair has no region.
     """
     return _at(dice_curves(counts), tau)
 
@@ -40,9 +40,9 @@ def iou(counts: Counts, tau: float | None = None) -> NDArray[np.float64]:
 
 
 def best_threshold(counts: Counts, tau_from: float = 0.0) -> float:
-    """The threshold from `tau_from` on at which the mean Dice of all pairs is largest, the smallest of equals.
+    """The threshold, at least `tau_from`, with the largest mean Dice of all pairs; of equal ones the smallest.
 
-    It is chosen on the pairs it is then read at, so a number at it is in-sample. Raises ValueError when there is no
+    It is chosen on the same pairs, so a score of these pairs at it is in-sample. Raises ValueError when there is no
     pair, or a pair has no region.
     """
     if not len(counts):

@@ -34,23 +34,23 @@ def evaluate(
     out: FilePath | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> Run:
-    """Evaluates models on datasets and returns the run. Finished work in `out` is kept and never computed again.
+    """Evaluates models on datasets and returns the run. Finished results in `out` are kept and not computed again.
 
     models: the path of a bundle, a name (of a bundle, or of a model in the folders of bundles), "baseline:ones",
         ":center" or ":chance", "maps:FOLDER", or a callable; one of them or a list. None: all bundles found.
-    dataset, data: the name of a dataset and its folder, or lists of equal length; `load_dataset` gives what can stand
-        for both. A dataset of the configuration needs no folder. None: all datasets of the configuration.
-    config: the configuration file, ./xbench.toml where there is one. What is said here wins.
-    out: the run directory (that of the configuration, then "run").
+    dataset, data: the name of a dataset and its folder, or lists of equal length; an object from `load_dataset`
+        replaces both. A dataset of the configuration needs no folder. None: all datasets of the configuration.
+    config: the configuration file, by default ./xbench.toml if it exists. Arguments override it.
+    out: the run directory (default: that of the configuration, else "run").
     options: see `EvaluateOptions`.
 
     A callable is a live model: (pixels uint8 [B, 1, S, S], list of Q findings) -> (logits [B, Q], saliency
     [B, Q, h, w]), floating point, NumPy arrays or tensors on any device; the maps on the model's own grid, not
     normalised. It is called in this thread, first with one black image. It needs `geometry`, a `Geometry`: how pixels
-    are prepared. `name`: in tables, that of the callable without it. `version`: names the state of the model, such as
-    "epoch-3"; results are reused only where it is given and the same.
+    are prepared. `name`: its name in tables, by default that of the callable. `version`: names the state of the model,
+    such as "epoch-3"; results are reused only if it is given and unchanged.
 
-    Raises ConfigError for what does not exist or does not fit, and RunError, when all others are done, for a model and
+    Raises ConfigError for unknown names and invalid options, and RunError, after all others are done, for a model and
     dataset that could not be evaluated.
     """
     check_options("evaluate", EvaluateOptions, options)
@@ -94,7 +94,7 @@ def _models(models: Any, options: EvaluateOptions) -> tuple[list[str], LiveModel
 
 
 def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions) -> tuple[Config, list[str]]:
-    """The configuration with the datasets named, and the names of those to evaluate."""
+    """The configuration with the given datasets added, and the names of those to evaluate."""
     given = [] if dataset is None else [dataset] if isinstance(dataset, str | Radiographs) else list(dataset)
     folders = [] if data is None else [data] if _path(data) else list(data)
     if folders and len(folders) != len(given):

@@ -26,7 +26,7 @@ _COLUMNS = {
 
 
 def frame(name: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """A data frame of the rows of a table, with its columns even where there is no row."""
+    """A data frame of the rows of a table, with its columns even if there is no row."""
     import pandas as pd
 
     found = pd.DataFrame(list(rows), columns=list(_COLUMNS.get(name, _NUMBERS)))
@@ -35,7 +35,7 @@ def frame(name: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def grounding(results: Results) -> Iterator[dict[str, Any]]:
-    """Every model on every dataset, then its mean over datasets where there are several."""
+    """Every model on every dataset, then its mean over datasets if there are several."""
     for model in results.models:
         cells = results.row(model)
         for cell in cells:
@@ -61,7 +61,7 @@ def classes(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def recognition(results: Results) -> Iterator[dict[str, Any]]:
-    """Every model that gives scores, on every dataset, then its mean over datasets where there are several."""
+    """Every model that gives scores, on every dataset, then its mean over datasets if there are several."""
     for model in results.models:
         cells = [cell for cell in results.row(model) if cell.recognition.classes]
         for cell in cells:
@@ -85,7 +85,7 @@ def differences(results: Results, found: Differences) -> Iterator[dict[str, Any]
 
 
 def coverage(results: Results) -> Iterator[dict[str, Any]]:
-    """What was evaluated and what could not be, also for pairs of model and dataset without a result."""
+    """What was evaluated and what could not be, including each model and dataset without a result."""
     for model in results.models:
         for dataset in results.datasets:
             cell = results.cells.get((model, dataset))

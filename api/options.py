@@ -18,12 +18,12 @@ FilePath = str | os.PathLike[str]
 
 
 class EvaluateOptions(TypedDict, total=False):
-    """Further options of `evaluate`; what is left out or None is the configuration's, then the default.
+    """Further options of `evaluate`; an absent option or None means the configuration's value, then the default.
 
     engine: "auto" (default), "tensorrt", "tensorrt-rtx", "onnxruntime-cuda" or "onnxruntime-cpu". build: whether a
         TensorRT plan may be built (True). tf32: whether float32 products on a GPU may round their inputs (False).
     batch: images per batch (16). threads: of the engine and of decoding (all cores). limit: only the first cases of
-        each dataset. chunk: cases per part file, what a killed run repeats at most (256).
+        each dataset. chunk: cases per part file, the most that a killed run repeats (256).
     protocol: "default", "paper", "chexlocalize", "medklip" or "mavl".
     cache: folder of prepared images, False for none (prepared/ in the run directory). cache_limit: the most they may
         take, such as "20 GB". decoder: "auto", "cpu" or "dali".
@@ -53,12 +53,12 @@ class EvaluateOptions(TypedDict, total=False):
 
 
 class ReportOptions(TypedDict, total=False):
-    """How stored counts are scored, as the options of `xbench-fast report`; None stands for what the protocol says.
+    """How stored counts are scored, as the options of `xbench-fast report`; None means the protocol's value.
 
     protocol: how maps are cut and counted, as evaluated by default. tau_from: first threshold of the search, 0 or 0.01.
-    best: what a best threshold is sought for, "per_class" (default), "per_dataset", "per_model", "per_image" or
+    best: what a best threshold is chosen for, "per_class" (default), "per_dataset", "per_model", "per_image" or
         "cross_fit". iou_at: IoU at the threshold found for Dice ("joint") or at its own ("independent").
-    ties: "first", "any" or "expected". tolerance_px: a miss this near to a region is a hit, pixels of the 224 grid.
+    ties: "first", "any" or "expected". tolerance_px: a miss this near to a region is a hit, in pixels of the 224 grid.
     constant: a constant map is a "miss", or its pair is left out ("skip"). pairs: "all" or "true_positives".
     auprc: "average_precision" or "trapezoid". f1: at p >= 0.5 ("fixed") or at the best threshold ("best").
     mean, mean_datasets: over classes and over datasets, unweighted ("macro") or by pairs ("micro").
@@ -82,9 +82,9 @@ class ReportOptions(TypedDict, total=False):
 
 
 def check_options(function: str, kinds: type, given: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a name that `kinds`, one of the classes above, does not have, or a value of another kind.
+    """Raises ConfigError for a name that `kinds`, one of the classes above, does not have, or a value of another type.
 
-    What a text says is checked by whoever uses it, with the sentence the command line prints.
+    The content of a text is checked where it is used, with the same message as on the command line.
     """
     known = get_type_hints(kinds)
     for name, value in given.items():
@@ -112,7 +112,7 @@ _WORDS: Mapping[Any, str] = {
 
 
 def _alternatives(kind: Any) -> list[Any]:
-    """The parts of a union; a literal counts as the kind of its values, but False alone."""
+    """The types in a union; literals of texts become `str`, Literal[False] stays."""
     if get_origin(kind) in (Union, UnionType):
         return [part for each in get_args(kind) for part in _alternatives(each)]
     if get_origin(kind) is Literal:

@@ -36,7 +36,7 @@ _OUTPUTS = frozenset({"logits", "probabilities", "saliency", "boxes"})
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one radiograph, for F findings; the values are those `xbench-fast serve` answers.
+    """The outputs of a model for one radiograph and F findings; `xbench-fast serve` returns the same values.
 
     findings: F names. logits: float32 [F]. probabilities: float64 [F], sigmoid(logits). saliency: float32 [F, h, w],
     the model's own maps, not normalised. boxes: a row for each region of the map on the image that reaches the
@@ -51,7 +51,7 @@ class Prediction:
 
 
 class Predictor:
-    """An opened bundle; use it in a with statement. `open_engine` makes one."""
+    """An opened bundle; use it in a with statement. `open_engine` returns one."""
 
     def __init__(self, bundle: Bundle, engine: str, threads: int | None, options: EngineOptions) -> None:
         self.bundle = bundle
@@ -76,13 +76,13 @@ class Predictor:
     def run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
         """logits float32 [B, Q] and saliency float32 [B, Q, h, w] of a batch.
 
-        pixels: uint8 [B, 1, S, S], as `prepare` gives them. text: float32 [Q, D...], as `text` gives it. Raises
+        pixels: uint8 [B, 1, S, S], as `prepare` returns them. text: float32 [Q, D...], as `text` returns it. Raises
         EngineError for inputs that do not fit, and when the engine is not open or fails.
         """
         return self._engine.run(pixels, text)
 
     def prepare(self, image: Image) -> NDArray[np.uint8]:
-        """A radiograph as the model reads it, uint8 [1, 1, S, S]. Raises ImageError."""
+        """A radiograph as the model's input, uint8 [1, 1, S, S]. Raises ImageError."""
         return self._prepared(image).pixels[None, None]
 
     def text(self, prompt_set: str | None = None, prompts: Prompts | None = None) -> NDArray[np.float32]:
@@ -102,8 +102,8 @@ class Predictor:
         """Probabilities, saliency and boxes of one radiograph.
 
         image: a DICOM, PNG or JPEG file, or an array uint8 [H, W], bright = radio-dense. findings: of the prompt set,
-        all of them by default. prompt_set: one of the bundle, by default that of most findings. prompts: texts of your
-        own instead, finding -> text or texts, for a bundle with a text encoder. tau: the threshold of boxes. Raises
+        all of them by default. prompt_set: one of the bundle, by default the one with most findings. prompts: your
+        texts instead, finding -> text or texts, for a bundle with a text encoder. tau: the threshold of boxes. Raises
         ImageError for an image that cannot be read, ServingError for a finding or set that does not exist, EngineError.
         """
         request = self._request(findings, prompt_set, prompts, tau)
@@ -165,7 +165,7 @@ def open_engine(
     """The engine of the bundle in the folder `bundle`, to be used in a with statement.
 
     engine: "tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu", or "auto" for the first of these that
-    runs here. threads: of the engine (all cores). On a GPU: batch, images of one submission at most; build, whether a
+    runs here. threads: of the engine (all cores). On a GPU: batch, maximum images of one submission; build, whether a
     TensorRT plan may be built; tf32, whether float32 products may round their inputs. Raises BundleError, ConfigError,
     EngineError or MissingExtraError.
     """

@@ -24,9 +24,9 @@ TableName = Literal["grounding", "classes", "recognition", "differences", "cover
 
 
 class Run:
-    """A finished or interrupted evaluation in the run directory `path`. `load_run` and `evaluate` make one.
+    """A finished or interrupted evaluation in the run directory `path`. `load_run` and `evaluate` return one.
 
-    Nothing is inferred again: numbers are computed from the stored counts when they are asked for.
+    No inference is run: numbers are computed from the stored counts on demand.
     """
 
     def __init__(self, stored: StoredRun) -> None:
@@ -41,7 +41,7 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What must be said of the numbers, such as weights that are made up, a limit, or a model without a bundle."""
+        """Warnings about the numbers, such as stand-in weights, a limit, or a model without a bundle."""
         results = self._report("notes", {"replicates": 0}).results
         return cell_stamps(results.finished)
 
@@ -49,7 +49,7 @@ class Run:
         """One of the tables of the report, a row for each number.
 
         Columns: model, dataset, finding, metric, value, low, high, n. Values are fractions (0.25 is 25 %), low and high
-        the ends of the 95 % interval, NaN where there is none; an empty `finding` stands for the mean over findings, an
+        the ends of the 95 % interval, NaN if there is none; an empty `finding` means the mean over findings, an
         empty `dataset` for the mean over datasets.
 
         "grounding": pointing, Dice and IoU of each model on each dataset, n pairs with a region. "classes": the same
@@ -92,7 +92,7 @@ class Run:
 
 
 def load_run(path: FilePath) -> Run:
-    """The run directory `path`, made by `evaluate` or `xbench-fast eval`. Raises RunError when it is none."""
+    """The run directory `path`, made by `evaluate` or `xbench-fast eval`. Raises RunError when it is not one."""
     return Run(open_run(Path(path)))
 
 
@@ -102,8 +102,8 @@ def report(
     """Writes the report of a run into the folder `out` (RUN/report/) and returns the folder.
 
     It holds tables as Markdown, LaTeX, CSV and JSON, and unless `page` is false figures as SVG and PNG and index.html,
-    which opens offline. What cannot be drawn is said by a warning. Raises ConfigError for choices that do not fit,
-    RunError when results cannot be read or the disk refuses.
+    which opens offline. A warning names what cannot be drawn. Raises ConfigError for invalid choices, RunError when
+    results cannot be read or files cannot be written.
     """
     opened = run if isinstance(run, Run) else load_run(run)
     folder = opened.path / "report" if out is None else Path(out)

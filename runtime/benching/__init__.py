@@ -1,1 +1,1 @@
-"""How fast: scenarios, the limits they are held against, and whether a measurement counts."""
+"""Benchmarks: scenarios, the limits they are compared with, and whether a measurement is valid."""

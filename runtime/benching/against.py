@@ -1,7 +1,7 @@
-"""The same models run another way, for a comparison in the same run.
+"""The same models run by other runners (such as PyTorch), for a comparison in the same benchmark.
 
-The other ways are named here and imported only when asked for: this package does not depend on the exporter or on
-PyTorch, and where they are not installed the comparison says so.
+The other runners are named here and imported only when requested: this package does not depend on the exporter or on
+PyTorch. If they are not installed, the comparison says so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RUNNERS: Final = Registry(
 
 
 class ComparedRunner(Protocol):
-    """A model somebody else runs. `detail` says how; `run` returns when the scores of `calls` batches are there."""
+    """A model run by other code. `detail` says how; `run` returns when the scores of `calls` batches are ready."""
 
     detail: str
 
@@ -43,7 +43,7 @@ class ComparedRunner(Protocol):
 
 
 def compare(name: str, subject: Subject, plan: Plan, ceilings: Ceilings | None, batch: int) -> Measurement:
-    """The offline scenario by the runner called `name`, with weights of its own: speed does not depend on them.
+    """The offline scenario by the runner called `name`, with its own weights: speed does not depend on them.
 
     Raises XBenchError when the runner cannot run here.
     """

@@ -1,4 +1,4 @@
-"""A whole run: scenarios in order, what could not be measured, and a verdict."""
+"""A whole benchmark: scenarios in order, what could not be measured, and a verdict."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class BenchReport:
 
 @dataclass(frozen=True)
 class Bench:
-    """What a run needs besides its plan: how engines are opened, the sizes of the ceilings, who is told what is done,
-    and the number of the GPU, or None for a run on the CPU alone."""
+    """What a run needs besides its plan: a function that opens engines, one that reports progress, the number of the
+    GPU or None for a run on the CPU alone, and the sizes of the ceilings."""
 
     open_engine: OpenEngine
     say: Say
@@ -76,7 +76,7 @@ class Bench:
 
 def run_bench(plan: Plan, bundles: Sequence[Bundle], bench: Bench) -> BenchReport:
     """Runs every scenario of the plan; one that fails becomes a row with its reason. Raises XBenchError only for a
-    folder of images that has none."""
+    folder without images."""
     report = BenchReport(plan)
     with tempfile.TemporaryDirectory(prefix="xbench-bench-") as scratch, _files(plan, Path(scratch)) as paths:
         bench.say("measuring what this machine can do at most")
@@ -143,7 +143,7 @@ class _Run:
         plan, name = self.plan, engine.bundle.name
         subject = Subject.of(engine, plan)
         ceilings = self.report.ceilings.get("gpu" if engine.info.device != "cpu" else "cpu")
-        # The end-to-end scenarios are held against the engine alone, and the comparisons stand beside it.
+        # The end-to-end scenarios and the comparisons need the rate of the engine alone.
         if {"offline", "prepared", "files"} & set(wanted) or plan.against:
             for batch in plan.batches:
                 self._measure("offline", name, partial(offline, subject, plan, ceilings, batch))

@@ -1,4 +1,4 @@
-"""What the machine could do at most, measured in the same run: a copy and a matrix product."""
+"""The machine's upper limits, measured in the same run: a memory copy and a matrix product."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Ceilings:
 
 
 def cpu_ceilings(sizes: CeilingSizes = CPU_SIZES) -> Ceilings:
-    """NumPy's copy, and its float32 product with the threads its library takes (OMP_NUM_THREADS)."""
+    """NumPy's copy, and its float32 product with the threads its library uses (OMP_NUM_THREADS)."""
     rng = np.random.default_rng(0)
     source = rng.integers(0, 256, sizes.copy, np.uint8)
     target = np.empty_like(source)
@@ -60,7 +60,7 @@ def cpu_ceilings(sizes: CeilingSizes = CPU_SIZES) -> Ceilings:
 def gpu_ceilings(device: int = 0, sizes: CeilingSizes = GPU_SIZES) -> Ceilings:
     """CuPy's copy within the device, and its product of float32 and float16 matrices of random numbers.
 
-    CuPy has no bfloat16; the GPUs this is for multiply it as fast as float16. Raises MissingExtraError and EngineError.
+    CuPy has no bfloat16; the supported GPUs multiply it as fast as float16. Raises MissingExtraError and EngineError.
     """
     from ...engines.backends.device import load_cupy
 
@@ -81,7 +81,7 @@ def gpu_ceilings(device: int = 0, sizes: CeilingSizes = GPU_SIZES) -> Ceilings:
 
 @contextmanager
 def gpu_errors(cupy: Any, what: str) -> Iterator[None]:
-    """Turns what CUDA raises while the GPU does `what` into an EngineError."""
+    """Turns a CUDA exception raised while the GPU does `what` into an EngineError."""
     try:
         yield
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.memory.OutOfMemoryError) as error:
@@ -90,7 +90,7 @@ def gpu_errors(cupy: Any, what: str) -> Iterator[None]:
 
 
 def _seconds(work: Callable[[], object], wait: Callable[[], object]) -> float:
-    """Median seconds of one call, after two that warm up."""
+    """Median seconds of one call, after two warm-up calls."""
     found = []
     for turn in range(_ROUNDS + 2):
         start = time.perf_counter()

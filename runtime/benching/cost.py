@@ -19,9 +19,9 @@ __all__ = ["image_macs"]
 
 
 def image_macs(bundle: Bundle, text: NDArray[np.float32]) -> int | None:
-    """For one more image of a batch asked `text`; None where the graph's profile does not tell.
+    """The cost of one more image of a batch with text features `text`; None if the graph's profile does not give it.
 
-    Convolutions, matrix products and Gemm are counted, as limits are about these; a bf16 graph, which ONNX Runtime
+    Convolutions, matrix products and Gemm are counted, as limits use these; a bf16 graph, which ONNX Runtime
     cannot run on a CPU, is not counted. Raises EngineError, MissingExtraError.
     """
     if bundle.manifest.precision == "bf16":

@@ -1,4 +1,4 @@
-"""Clocks, power and throttling of the GPU, as nvidia-smi tells them. Nothing is ever set."""
+"""Clocks, power and throttling of the GPU, as nvidia-smi reports them. No setting is changed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["BAD_REASONS", "gpu_state", "throttling"]
 Query = Callable[[str], str | None]
 
 _NUMBERS: Final = ("clocks.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu", "utilization.gpu")
-# The driver renamed the field; the old name is still asked for where the new one is unknown.
+# The driver renamed the field; the old name is queried if the new one is unknown.
 _REASONS: Final = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 
 BAD_REASONS: Final = {0x8: "hardware slowdown", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
                       0x80: "hardware power brake"}  # fmt: skip
-"""Bits of the active clock reasons under which a figure says more about cooling than about the code. A power cap (0x4)
-is the card's ordinary state under load."""
+"""Bits of the active clock reasons that make a measurement depend on cooling more than on the code. A power cap (0x4)
+is normal under load."""
 
 
 def gpu_state(device: int = 0, ask: Query | None = None) -> dict[str, Any] | None:
     """Clocks (MHz), power (W), temperature (degrees Celsius), utilisation (%) and the bits of `reasons`, each None
-    where the driver does not tell; None where there is no nvidia-smi or it finds no GPU."""
+    if the driver does not report it; None if there is no nvidia-smi or it finds no GPU."""
     if ask is None:
         ask = _smi(device)
         if ask is None:
@@ -43,7 +43,7 @@ def gpu_state(device: int = 0, ask: Query | None = None) -> dict[str, Any] | Non
 
 
 def throttling(states: Sequence[dict[str, Any] | None]) -> str | None:
-    """What held the clocks down in one of `states`, in words; None if nothing did."""
+    """What limited the clocks in one of `states`, in words; None if nothing did."""
     active = 0
     for state in states:
         active |= (state or {}).get("reasons") or 0

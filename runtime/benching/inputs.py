@@ -1,4 +1,4 @@
-"""Inputs drawn from a seed: pixels, text features, maps with regions, and image files much like radiographs."""
+"""Random inputs from a seed: pixels, text features, maps with regions, and image files similar to radiographs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prompts_of(bundle: Bundle) -> PromptSet | None:
 
 
 def random_text(bundle: Bundle, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Text features of the bundle's first prompt set, or ten random unit vectors where it has none."""
+    """Text features of the bundle's first prompt set, or ten random unit vectors if it has none."""
     prompts = prompts_of(bundle)
     if prompts is not None:
         return prompts.features
@@ -105,7 +105,7 @@ def films_as_cases(paths: Sequence[Path], findings: Sequence[str], seed: int) ->
 def _case(
     number: int, path: Path, labels: dict[str, int | None], finding: str, box: tuple[float, float, float, float]
 ) -> Case:
-    # Drawn on a grid of its own, so that the file need not be opened to know its size.
+    # The box has its own grid, so that the file need not be opened to know its size.
     x0, y0, x1, y1 = (round(1024 * value) for value in box)
     regions = {finding: Boxes(((x0, y0, x1, y1),))}
     return Case(f"case{number:06d}", path, labels, regions, "all", size=(1024, 1024))

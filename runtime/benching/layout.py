@@ -1,4 +1,4 @@
-"""A report as a table for people and a record for programs."""
+"""A benchmark report -> a table to read, and a JSON record for programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def report_table(report: BenchReport) -> Table:
 
 
 def report_facts(report: BenchReport) -> list[str]:
-    """Lines for below the table: latencies, ceilings, the GPU as it was found, and the verdict last."""
+    """Lines below the table: latencies, ceilings, the state of the GPU, and last the verdict."""
     lines = [
         f"{one.subject}, one image at a time: "
         + ", ".join(f"{name} {1e3 * value:.2f} ms" for name, value in percentiles(one.latencies).items())
@@ -43,7 +43,7 @@ def report_facts(report: BenchReport) -> list[str]:
 
 
 def to_record(report: BenchReport) -> dict[str, Any]:
-    """Everything, as JSON values."""
+    """The whole report, as JSON values."""
     plan = report.plan
     return {
         "schema": SCHEMA,

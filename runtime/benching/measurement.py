@@ -1,4 +1,4 @@
-"""One measured scenario: its repeats, the limit it is held against, and what is wrong with it."""
+"""One measured scenario: its repeats, the limit it is compared with, and its problems."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["LARGEST_SPREAD", "LEAST_REPEATS", "Limit", "Measurement", "NotRun"]
 
 LEAST_REPEATS: Final = 5
 LARGEST_SPREAD: Final = 0.25
-"""(max - min) / median of the repeats above which a median says little."""
+"""(max - min) / median of the repeats above which the median is not reliable."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that could be reached: `rate` units per second, and what it follows from."""
+    """The highest possible `rate`, in units per second, and what it is computed from."""
 
     name: str
     rate: float
@@ -25,8 +25,8 @@ class Limit:
 
 @dataclass(frozen=True)
 class Measurement:
-    """`counts`: units (images, pairs) per repeat, by name, the first of them the one that is rated; `seconds`: one per
-    repeat. `latencies`: seconds of single calls, where the scenario is about them. `problems`: why the result must not
+    """`counts`: units (images, pairs) per repeat, by name, the first one is the default of `rate`; `seconds`: one per
+    repeat. `latencies`: seconds of single calls, if the scenario measures them. `problems`: why the result must not
     be used; `notes`: what a reader should know."""
 
     scenario: str
@@ -52,13 +52,13 @@ class Measurement:
 
     @property
     def fraction(self) -> float | None:
-        """Median rate as a part of the limit."""
+        """Median rate as a fraction of the limit."""
         if self.limit is None or not self.limit.rate > 0:
             return None
         return self.rate().median / self.limit.rate
 
     def reasons(self) -> list[str]:
-        """Why this measurement does not count; empty when it does."""
+        """Why this measurement is not valid; empty when it is."""
         found = list(self.problems)
         if len(self.seconds) < LEAST_REPEATS:
             found.append(

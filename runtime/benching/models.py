@@ -1,4 +1,4 @@
-"""Engine alone: offline (as many images per second as it gives) and single stream (how long one image takes)."""
+"""Benchmarks of the engine alone: offline (images per second) and single stream (time of one image)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .spread import timed
 __all__ = ["Subject", "offline", "single_stream"]
 
 _CHECKED = 4
-_CALLS = 20  # of a repeat of the single stream: percentiles over five repeats then rest on 100 calls
+_CALLS = 20  # per repeat of the single stream: percentiles over five repeats then use 100 calls
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An open engine, what is asked of it, and what is known of it: `problems` spoil everything measured with it."""
+    """An open engine, its text features, and facts about it: `problems` make all its measurements invalid."""
 
     engine: Engine
     text: NDArray[np.float32]
@@ -49,7 +49,7 @@ class Subject:
 
     @staticmethod
     def of(engine: Engine, plan: Plan) -> Subject:
-        """Checks the engine against onnxruntime-cpu on fresh random inputs, and counts what an image costs it."""
+        """Checks the engine against onnxruntime-cpu on new random inputs, and counts its operations per image."""
         rng = np.random.default_rng([plan.seed, 3])
         text = random_text(engine.bundle, rng)
         problems = [reason for reason in (_fallback(engine), _checked(engine, text, rng)) if reason]
@@ -73,7 +73,7 @@ class Subject:
 
 
 def offline(subject: Subject, plan: Plan, ceilings: Ceilings | None, batch: int) -> Measurement:
-    """Batches that are in the engine's memory already, as fast as they go."""
+    """Batches that are already in the engine's memory, as fast as possible."""
     run, batch, notes = _runner(subject, plan, batch)
     calls = max(1, plan.images // batch)
     seconds = timed(lambda repeat: run(calls), plan.repeats, plan.seconds)
@@ -91,7 +91,7 @@ def offline(subject: Subject, plan: Plan, ceilings: Ceilings | None, batch: int)
 
 
 def single_stream(subject: Subject, plan: Plan, ceilings: Ceilings | None) -> Measurement:
-    """One image after the other, each waited for and copied to and from the engine."""
+    """One image at a time, each copied to the engine and its scores back."""
     pixels = random_pixels(subject.engine.bundle, SLOTS + 1, np.random.default_rng([plan.seed, 4]))
     latencies: list[float] = []
 
@@ -119,7 +119,7 @@ def single_stream(subject: Subject, plan: Plan, ceilings: Ceilings | None) -> Me
 
 
 def _runner(subject: Subject, plan: Plan, batch: int) -> tuple[Callable[[int], None], int, list[str]]:
-    """A function that runs so many batches and waits for them, the batch it really takes, and what is odd."""
+    """A function that runs a number of batches and waits for them, the actual batch size, and notes."""
     engine, text = subject.engine, subject.text
     rng = np.random.default_rng([plan.seed, 5])
     if not isinstance(engine, DeviceEngine):
@@ -139,7 +139,7 @@ def _on_device(
 ) -> tuple[Callable[[int], None], int, list[str]]:
     given = random_pixels(engine.bundle, batch, rng)
     with engine.device:
-        first = engine.submit(given, text, 0)  # allocates, and halves the batch where memory is short
+        first = engine.submit(given, text, 0)  # allocates, and halves the batch if memory is short
         taken = min(batch, len(first.logits))
         buffers: list[Any] = [engine.input(slot, len(text))[:taken] for slot in range(SLOTS)]
         for buffer in buffers:
@@ -167,7 +167,7 @@ def _checked(engine: Engine, text: NDArray[np.float32], rng: np.random.Generator
 
 
 def _fallback(engine: Engine) -> str | None:
-    """Whether an engine for a GPU runs on the CPU after all."""
+    """A sentence if an engine for a GPU runs on the CPU, else None."""
     info = engine.info
     if info.backend == "onnxruntime-cpu" or info.device.startswith("cuda"):
         return None

@@ -1,4 +1,4 @@
-"""What results are checked against: other code, on inputs drawn anew for every run."""
+"""Reference results for checks: independent code, on new random inputs for every run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...engines.bundle import Bundle
 __all__ = ["TOLERANCES", "check_counts", "check_decode", "check_scores", "naive_counts", "oracle_scores"]
 
 TOLERANCES: Final = {"fp32": 1e-3, "tf32": 5e-3, "fp16": 2e-2, "bf16": 8e-2}
-"""Largest ||out - reference|| / ||reference|| by precision: an order above what rounding alone was seen to do."""
+"""Largest ||out - reference|| / ||reference|| by precision: ten times what rounding alone was seen to cause."""
 
 _LEVELS = 101
 
@@ -40,7 +40,7 @@ def check_scores(found: Scores, wanted: Scores, precision: str) -> str | None:
         if a.shape != b.shape:
             return f"{name} have the shape {a.shape} instead of {b.shape}"
         error = float(np.linalg.norm(a - b)) / max(float(np.linalg.norm(b)), 1e-30)
-        if not error <= limit:  # a NaN is not
+        if not error <= limit:  # true for a NaN too
             return (
                 f"{name} differ from onnxruntime-cpu by {error:.2g} of their norm (at most {limit:g} for {precision})"
             )
@@ -96,7 +96,7 @@ def check_decode(path: Path, pixels: NDArray[np.uint8]) -> str | None:
 
 
 def _places(cells: int, pixels: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Lower and upper cell and the upper one's weight of every pixel, half-pixel centres."""
+    """For every pixel, the lower and upper cell and the weight of the upper one; half-pixel centres."""
     source = np.clip((np.arange(pixels) + 0.5) / pixels * cells - 0.5, 0.0, cells - 1.0)
     low = np.floor(source).astype(np.int64)
     return low, np.minimum(low + 1, cells - 1), (source - low).astype(np.float32)

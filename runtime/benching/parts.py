@@ -1,4 +1,4 @@
-"""The parts alone: the sweep on the CPU and on the GPU, and the decoding of image files."""
+"""Benchmarks of single parts: the sweep on the CPU and on the GPU, and the decoding of image files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .spread import timed
 
 __all__ = ["decode", "gpu_sweep", "host_sweep"]
 
-_DISTINCT = 1024  # pairs that are drawn; more are these over and over, at other addresses
+_DISTINCT = 1024  # different random pairs; more are repetitions of these, at other addresses
 _CHECKED = 3
 
 
@@ -48,7 +48,7 @@ def host_sweep(plan: Plan, ceilings: Ceilings) -> Measurement:
 
 
 def gpu_sweep(plan: Plan, ceilings: Ceilings, device: int = 0) -> Measurement:
-    """The kernel on maps and packed masks that lie on the GPU; counts stay there."""
+    """The kernel on maps and packed masks that are on the GPU; counts stay there."""
     from ...engines.backends.device import load_cupy
 
     cupy = load_cupy()
@@ -83,7 +83,7 @@ def _gpu_sweep(cupy: Any, plan: Plan, ceilings: Ceilings, device: int) -> Measur
 
 
 def decode(plan: Plan, paths: list[Path]) -> Measurement:
-    """Files to native grey pixels in `plan.threads` threads, against Pillow in one thread times that number."""
+    """Files to native grey pixels in `plan.threads` threads; the limit is Pillow in one thread times that number."""
     from ..images.decode import decode_ahead, read_grey
 
     problems = [reason for path in paths[:_CHECKED] if (reason := check_decode(path, read_grey(path)))]
@@ -110,7 +110,7 @@ def _pairs(plan: Plan) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
 
 
 def _checked(plan: Plan, run: Callable[[NDArray[np.float32], NDArray[np.uint8]], Any]) -> list[str]:
-    """Sweeps pairs that are drawn for this run and compares them with a loop over pixels."""
+    """Sweeps new random pairs and compares their counts with a loop over pixels."""
     grids, masks = make_pairs(_CHECKED, np.random.default_rng([plan.seed, 7]))
     reason = check_counts(run(grids, pack_masks(masks)), grids, masks)
     return [reason] if reason else []
@@ -123,7 +123,7 @@ def _limit(ceilings: Ceilings, grids: NDArray[np.float32], packed: NDArray[np.ui
 
 
 def _pillow_limit(paths: list[Path], threads: int) -> Limit | None:
-    """What Pillow gives in as many threads, if they did not disturb each other."""
+    """The rate of Pillow in as many threads, if they did not slow each other down."""
     from PIL import Image
 
     readable = [path for path in paths if path.suffix.lower() in (".png", ".jpg", ".jpeg")][:32]

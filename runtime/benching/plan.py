@@ -1,4 +1,4 @@
-"""What is to be measured, and how."""
+"""The plan of a benchmark: scenarios, batch sizes, images, and time limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCENARIOS: Final = ("offline", "single-stream", "prepared", "files", "sweep", "d
 
 @dataclass(frozen=True)
 class RepeatSizes:
-    """What one repeat takes where the user does not say: batch sizes to try, images, pairs of the sweep."""
+    """Default sizes of one repeat: batch sizes to try, images, pairs of the sweep."""
 
     batches: tuple[int, ...]
     images: int
@@ -29,8 +29,8 @@ ON_GPU: Final = RepeatSizes((8, 32, 64, 128, 256), 4096, 262_144)
 @dataclass(frozen=True)
 class Plan:
     """scenarios: some of `SCENARIOS`. batches: sizes the offline scenario tries, the best of which the end-to-end ones
-    take. images, pairs: of one repeat. seconds: limit of one measurement. folder: image files of one's own instead of
-    generated ones of `side` x `side` pixels. against: other ways to run the models, by name."""
+    use. images, pairs: of one repeat. seconds: limit of one measurement. folder: image files to use instead of
+    generated ones of `side` x `side` pixels. against: other runners of the models, by name."""
 
     scenarios: tuple[str, ...]
     batches: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The figures of a benchmark as a JSON file, with the machine they were measured on."""
+"""The numbers of a benchmark as a JSON file, with a description of the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["write_record"]
 
 
 def write_record(path: Path, figures: Mapping[str, Any]) -> None:
-    """Writes `figures`, the version of the code and the machine to `path`; folders are made. Raises OSError."""
+    """Writes `figures`, the version of the code and the machine to `path`, and creates its folders. Raises OSError."""
     record = {**figures, "code_version": code_version(), "machine": describe_machine()}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Repeats of one thing: timed, and what they say together."""
+"""Timing of repeated calls, and statistics over the repeats."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Clocked(Generic[T]):
-    """Seconds by the wall clock, of processor time of the process and of this thread, and what the call returned."""
+    """Wall-clock seconds, processor seconds of the process and of this thread, and the returned value."""
 
     wall: float
     cpu: float

@@ -1,4 +1,4 @@
-"""End to end, as `eval` does it: images to rows on disk, from the files themselves or from prepared images."""
+"""End-to-end benchmark, the same work as `eval`: images to rows on disk, from image files or prepared images."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def end_to_end(
 ) -> Measurement:
     """Scenario "files" or "prepared". alone: the engine's offline measurement, whose rate is the limit.
 
-    Raises EngineError for a bundle without prompts, whose results would be no rows.
+    Raises EngineError for a bundle without prompts, which would give no rows.
     """
     engine = subject.engine
     prompts = prompts_of(engine.bundle)
@@ -135,7 +135,7 @@ def _wrong_counts(row: dict[str, Any], grid: tuple[int, int]) -> list[str]:
     packed = np.frombuffer(row["region"], np.uint8).reshape(1, GRID, -1)
     mask = unpack_masks(packed, GRID)[0]
     if list(row["frame"]) != [0.0, 0.0, 1.0, 1.0]:
-        return []  # the loop knows whole frames only; generated images are square
+        return []  # the loop handles whole frames only; generated images are square
     counts = naive_counts(np.array(row["saliency"], np.float32).reshape(grid), mask)
     same = all(np.array_equal(row[name], counts[name]) for name in ("area", "overlap", "argmax", "hit", "degenerate"))
     return [] if same else ["stored counts are not those of a loop over the pixels of the stored map"]

@@ -1,11 +1,11 @@
-"""Where two results are subtracted and tested, for reports, `compare` and studies.
+"""Differences of two results and their tests, for reports, `compare` and studies.
 
 difference         a number of two results: paired bootstrap, DeLong, Holm's correction
 overlaps           two models of a report, each on what both have
 model_differences  every two models of a report
 variants           several cells side by side, each minus the first: prompt sets, input sizes
 
-Two runs, or two models -> what changed, and a gate for continuous integration:
+Two runs, or two models -> changes, and a gate for continuous integration:
 
 cell_pairs  which cells of two runs belong together
 align       the rows that two cells share, and those that only one has

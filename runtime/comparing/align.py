@@ -19,7 +19,7 @@ NOT_READ, NOT_THERE = "no readable image", "not in the run"
 
 @dataclass(frozen=True)
 class OnlyIn:
-    """What one run has and the other has not.
+    """What only one of two runs has.
 
     rows: scored (case, finding) rows. cases: (case, why the other has none). findings: classes. pairs: (case, finding)
     of shared rows whose region is counted in this run alone.

@@ -1,4 +1,4 @@
-"""Which cells of two runs belong together."""
+"""Match the cells of two runs by model and dataset."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Match:
 
     @property
     def models(self) -> str:
-        """The model's name, both where they differ."""
+        """The model's name, or both names if they differ."""
         return self.model_a if self.model_a == self.model_b else f"{self.model_a} → {self.model_b}"
 
 
 @dataclass(frozen=True)
 class Lone:
-    """A finished cell without a counterpart: `run` is "A" or "B", the one that has it; `reason` why the other has not;
+    """A finished cell without a counterpart: `run` is "A" or "B", the one that has it; `reason` why the other lacks it;
     `rows` how many scored rows it holds."""
 
     run: str

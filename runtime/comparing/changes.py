@@ -1,4 +1,4 @@
-"""Changes of the numbers of a cell: run B minus run A on the rows both scored, tested."""
+"""Changes of the numbers of a cell: run B minus run A on the rows that both scored, with tests."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> Cell
 
 
 def _patients(both: Aligned, resampling: Resampling) -> Patients:
-    """The patients of the shared images, drawn by a seed of the dataset's own."""
+    """The patients of the shared images, drawn with the dataset's own seed."""
     names = list(dict.fromkeys(both.shared.patients))
     seed = resampling.seed + zlib.crc32(both.match.dataset.encode())
     draws = draw_patients(len(names), resampling.replicates, seed) if resampling.replicates and names else None
@@ -77,7 +77,7 @@ def _changes(a: CellValues, b: CellValues, names: Sequence[str], level: float) -
 
 
 def _of_classes(both: Aligned, a: CellValues, b: CellValues, level: float) -> Iterator[Difference]:
-    """The AUC with DeLong's test too."""
+    """Changes of each class; the AUC has DeLong's test too."""
     sides = (both.b[0], both.a[0])
     for found in _changes(a, b, both.shared.findings, level):
         tested = delong(sides, found.name, level).get((0, 1)) if found.field == "auc" else None

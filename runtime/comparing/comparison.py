@@ -35,7 +35,7 @@ class Comparison:
     """What changed from run A to run B, both as their run.json describes them: `a`, `b`.
 
     cells: those compared, in the runs' order. models: means over datasets, of models with more than one. alone:
-    finished cells without a counterpart. stamps: what the numbers are worth.
+    finished cells without a counterpart. stamps: warnings about the numbers.
     """
 
     a: dict[str, Any]
@@ -61,7 +61,7 @@ def compare_runs(
 ) -> Comparison:
     """Compares run A with run B, cell by cell, one pair of cells in memory at a time.
 
-    models: (of A, of B), to compare two models of other names; datasets: only these.
+    models: (of A, of B), to compare two models with different names; datasets: only these.
     Raises RunError when nothing can be compared, protocols differ, or a result file cannot be read.
     """
     resampling = resampling or Resampling()

@@ -1,6 +1,6 @@
-"""One number of two results subtracted and tested: paired bootstrap over patients, DeLong's test, Holm's correction.
+"""The difference of one number between two results: paired bootstrap over patients, DeLong's test, Holm's correction.
 
-Nothing else in `runtime` subtracts or tests two results.
+No other module of `runtime` subtracts or tests two results.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Difference:
 
     @property
     def tested(self) -> float | None:
-        """The p value that is corrected: DeLong's where there is one."""
+        """The p value to be corrected: DeLong's if there is one."""
         return self.p if self.p_delong is None else self.p_delong
 
 
 def subtract(
     value: CellValues, reference: CellValues, field: str, name: str = "", level: float = 0.95
 ) -> Difference | None:
-    """A number of one cell minus that of another on the same rows; None where one of them does not have it."""
+    """A number of one cell minus that of another on the same rows; None if one of them does not have it."""
     a, b = value.number(field, name).value, reference.number(field, name).value
     if a is None or b is None:
         return None
@@ -71,7 +71,7 @@ def subtract(
 def tested(
     value: float, reference: float, drawn: tuple[Float | None, Float | None], level: float, **fields: Any
 ) -> Difference:
-    """value - reference, with interval and p where replicates of both were drawn. fields: others of `Difference`."""
+    """value - reference, with interval and p if both have replicates. fields: other fields of `Difference`."""
     a, b = drawn
     found = Difference(value=value, reference=reference, **fields)
     if a is None or b is None:
@@ -81,9 +81,9 @@ def tested(
 
 
 def delong(cells: Sequence[CellRows], finding: str, level: float = 0.95) -> dict[tuple[int, int], AucDifference]:
-    """AUC of a finding of every two of the cells, by their places; cells have the same images and labels.
+    """AUC differences of a finding for every two cells, by their indices; cells have the same images and labels.
 
-    Nothing where one of the label values has fewer than two images.
+    Empty if one of the label values has fewer than two images.
     """
     column = cells[0].findings.index(finding)
     known = cells[0].labels[:, column] >= 0
@@ -97,7 +97,7 @@ _Tested = TypeVar("_Tested", bound=Difference)
 
 
 def corrected(found: Sequence[_Tested], family: Callable[[_Tested], Hashable] = lambda item: None) -> list[_Tested]:
-    """The same with Holm's p values; `family`: equal for those that are corrected together, by default all."""
+    """The same with Holm's p values; `family`: the key of those that are corrected together, by default all."""
     members: dict[Hashable, list[int]] = {}
     for place, item in enumerate(found):
         members.setdefault(family(item), []).append(place)

@@ -28,7 +28,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class DiceChange:
-    """Dice of a pair in both runs, at 0.5 and at each run's own best threshold of the finding; None where there is no
+    """Dice of a pair in both runs, at 0.5 and at each run's own best threshold of the finding; None if there is no
     such threshold."""
 
     case: str
@@ -60,7 +60,7 @@ class RowChanges:
     """Changes of the rows of a cell.
 
     flips: all of them. moved: pairs whose maximum is another pixel. dice: the largest changes first, at most as many as
-    were asked for; dice_changed: how many pairs have any. logits: None without logits in both.
+    requested; dice_changed: how many pairs have any. logits: None without logits in both.
     """
 
     flips: tuple[Flip, ...]
@@ -71,12 +71,12 @@ class RowChanges:
 
     @property
     def lost(self) -> int:
-        """Hits that became misses, or less of a hit."""
+        """Number of hits that became misses, or smaller shares of a hit."""
         return sum(flip.after < flip.before for flip in self.flips)
 
     @property
     def gained(self) -> int:
-        """Misses that became hits, or more of one."""
+        """Number of misses that became hits, or larger shares of one."""
         return len(self.flips) - self.lost
 
 

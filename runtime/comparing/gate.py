@@ -1,4 +1,4 @@
-"""--fail-if: a comparison as a gate for continuous integration, as "dice_best_drop > 0.1"."""
+"""--fail-if: a comparison as a gate for continuous integration, such as "dice_best_drop > 0.1"."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMES: Final[Mapping[str, str]] = {
     "missing_cells": "finished cells that only one run has",
     "changed_truth": "rows whose label or region differs between the runs",
 }
-"""What a condition can be about, and what it means."""
+"""The names that a condition can use, and their meaning."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class Condition:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A condition and what was found; `fired`: it holds, or nothing was there to decide it by."""
+    """A condition and the value found; `fired`: it holds, or there is no value."""
 
     condition: Condition
     value: float | None
 
     @property
     def fired(self) -> bool:
-        """A gate that cannot be decided does not let anything pass."""
+        """True also without a value: a gate that cannot be decided fails."""
         return self.value is None or self.condition.holds(self.value)
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def measures(comparison: Comparison) -> dict[str, float | None]:
-    """The value of each of `NAMES`; None where no compared cell has such a number."""
+    """The value of each of `NAMES`; None if no compared cell has such a number."""
     cells = comparison.cells
     drops = {
         f"{metric}_drop": [
@@ -119,7 +119,7 @@ def measures(comparison: Comparison) -> dict[str, float | None]:
 
 
 def judge(comparison: Comparison, conditions: list[Condition]) -> list[Verdict]:
-    """What each condition comes to."""
+    """The verdict on each condition."""
     found = measures(comparison)
     return [Verdict(condition, found[condition.name]) for condition in conditions]
 

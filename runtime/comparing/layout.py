@@ -1,4 +1,4 @@
-"""A comparison -> tables for people."""
+"""A comparison -> tables to read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .flips import DiceChange
 
 __all__ = ["comparison_facts", "comparison_tables"]
 
-_LISTED = 8  # names of cases in a line; all of them are in the JSON
+_LISTED = 8  # names of cases in a line; the JSON has all of them
 
 
 def comparison_facts(comparison: Comparison) -> list[str]:
-    """Which runs these are, and how tests were made."""
+    """Facts about the two runs, and how tests were made."""
     facts = [f"{name}: {run['path']}, xbench-fast {run['code_version']}, run of {run['updated']}"
              for name, run in (("A", comparison.a), ("B", comparison.b))]  # fmt: skip
     resampling = comparison.resampling
@@ -41,7 +41,7 @@ def comparison_tables(comparison: Comparison, show: int | None = 20, *, classes:
 
 
 def _overview(comparison: Comparison) -> Table:
-    """One line per cell: what of single rows changed."""
+    """One line per cell: the changes of its rows."""
     columns = ("model", "dataset", "images", "pairs", "hits lost", "hits gained", "maxima moved", "Dice changed",
                "largest", "logit, largest", "logit, mean", "only A", "only B", "truth differs")  # fmt: skip
     rows = []
@@ -151,7 +151,7 @@ def _dice_texts(change: DiceChange) -> Iterator[str]:
 
 
 def _one_sided(comparison: Comparison) -> Table:
-    """Everything that only one run has: each is listed."""
+    """Everything that only one run has, listed one by one."""
     rows = [
         (lone.model, lone.dataset, f"only {lone.run}", str(lone.rows), "the whole cell", lone.reason)
         for lone in comparison.alone

@@ -1,7 +1,7 @@
 """Differences between two models on the same patients, tested and corrected for their number.
 
 Both models are scored on the (image, finding) pairs, or labels, that both have. The family of Holm's correction is all
-comparisons within one number of one dataset (or of the mean over datasets).
+comparisons of one number on one dataset (or of its mean over datasets).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Differences:
     overlaps: tuple[Overlap, ...] = ()
 
     def of(self, dataset: str, field: str, first: str, second: str) -> ModelDifference | None:
-        """The comparison of a number, None where one of the two models has none."""
+        """The comparison of a number, None if one of the two models does not have it."""
         wanted = (dataset, field, first, second)
         return next((d for d in self.numbers if (d.dataset, d.field, d.first, d.second) == wanted), None)
 
@@ -93,7 +93,7 @@ def _on(overlaps: Overlaps, dataset: str, first: str, second: str) -> Iterator[M
 
 
 def _over(results: Results, overlaps: Overlaps, first: str, second: str) -> Iterator[ModelDifference]:
-    """In the mean over the datasets on which both have the number."""
+    """Differences of the mean over the datasets on which both have the number."""
     met = {dataset: found for dataset in results.datasets if (found := overlaps.of(dataset, first, second))}
     for field in COMPARED:
         both = tuple(name for name, (_, cells) in met.items() if all(c.number(field).value is not None for c in cells))

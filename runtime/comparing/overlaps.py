@@ -1,4 +1,4 @@
-"""Two models on one dataset, each scored on nothing but what both have: the ground of a difference between them."""
+"""Two models on one dataset, both scored only on the pairs and labels that both have, before they are subtracted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Extent:
 
     @property
     def apart(self) -> bool:
-        """Whether there is something, but nothing that both have."""
+        """Whether there are pairs or labels, but none that both have."""
         return not self.shared and self.left_out > 0
 
 
@@ -40,12 +40,12 @@ class Overlap:
     labels: Extent
 
     def extent(self, field: str) -> Extent:
-        """That of a number of `numbers.FIELDS`."""
+        """The extent for a number of `numbers.FIELDS`."""
         return self.pairs if field in GROUNDING else self.labels
 
 
 class Overlaps:
-    """Overlaps of every two models (no baselines) on each dataset. What several comparisons need is computed once."""
+    """Overlaps of every two models (no baselines) on each dataset. Shared results are computed once."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -55,19 +55,19 @@ class Overlaps:
             for dataset in results.datasets
             for first, second in combinations([cell for cell in results.column(dataset) if cell.competes], 2)
         ]
-        # As in `make_results`, the work leaves the interpreter to other threads.
+        # As in `make_results`, the work releases the interpreter lock.
         with ThreadPoolExecutor(usable_cores()) as pool:
             self._met = dict(zip(keys, pool.map(lambda key: self._meet(*key), keys), strict=True))
 
     @property
     def all(self) -> tuple[Overlap, ...]:
-        """Dataset by dataset."""
+        """All overlaps, ordered by dataset."""
         return tuple(overlap for overlap, _ in self._met.values())
 
     def of(self, dataset: str, first: str, second: str) -> tuple[Overlap, tuple[CellValues, CellValues]] | None:
-        """What two models share, and the numbers of both on it; None where one of them has no finished cell.
+        """What two models share, and the numbers of both on it; None if one of them has no finished cell.
 
-        The best threshold of a whole model (`per_model`) stays the one of all its pairs.
+        The best threshold of a whole model (`per_model`) remains that of all its pairs.
         """
         return self._met.get((dataset, first, second))
 

@@ -1,4 +1,4 @@
-"""A comparison -> plain data, complete: every flip, every row that only one run has."""
+"""A comparison -> plain data for JSON, complete: every flip, every row that only one run has."""
 
 from __future__ import annotations
 

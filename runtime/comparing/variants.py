@@ -1,4 +1,4 @@
-"""Several cells of one dataset side by side, and each minus the first: a model with other prompts, or another size."""
+"""Several cells of one dataset (such as one model with several prompt sets), and each minus the first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Variant", "VariantDifference", "Variants", "side_by_side"]
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A cell, and the name that tells it apart from the others."""
+    """A cell, and a label that no other cell of the group has."""
 
     label: str
     rows: CellRows
@@ -42,7 +42,7 @@ class VariantDifference(Difference):
 
 @dataclass(frozen=True, eq=False)
 class Variants:
-    """The parts of several cells that all of them have, their pairs those with a region of the same size.
+    """The rows that several cells share; of their pairs, those with a region of the same size.
 
     left_out: per variant, the pairs that another does not have.
     """
@@ -57,14 +57,14 @@ class Variants:
     left_out: tuple[int, ...]
 
     def by_class(self) -> tuple[CellValues, ...]:
-        """The numbers of each variant; none of recognition where a score is not finite."""
+        """The numbers of each variant; none of recognition if a score is not finite."""
         return tuple(
             self._values(rows if np.isfinite(rows.logits).all() else _without_scores(rows), pairs)
             for rows, pairs in self.parts
         )
 
     def by_stratum(self, names: Sequence[str], index: NDArray[np.intp]) -> tuple[CellValues, ...]:
-        """Grounding of each variant with its pairs divided otherwise: `index` intp [P], into `names`."""
+        """Grounding of each variant with its pairs divided into strata: `index` intp [P], into `names`."""
         return tuple(
             self._values(
                 replace(_without_scores(rows), findings=tuple(names), class_of=index), replace(pairs, class_of=index)
@@ -89,7 +89,7 @@ class Variants:
         )
 
     def _values(self, rows: CellRows, pairs: ScoredPairs) -> CellValues:
-        # A threshold per class or stratum, and level 50 of the range whatever the protocol calls it.
+        # A threshold per class or stratum, and level 50 of the range in every protocol.
         pairs = replace(
             pairs,
             options=replace(pairs.options, unit="per_class"),
