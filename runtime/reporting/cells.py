@@ -1,4 +1,4 @@
-"""Numbers -> printed cells: intervals, marks, the paper's value beside one's own."""
+"""Numbers -> printed cells with intervals, marks and the paper's value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
-    """A number of `METRICS` with its interval, ranked among those of the same basis; few pairs have Wilson's beside."""
+    """A number of `METRICS` with its interval, ranked among those of the same basis; for few pairs also Wilson's."""
     metric = METRICS[key]
     value = None if number.value is None else number.value * metric.scale / 100.0
     return Cell(
@@ -37,7 +37,7 @@ def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
 
 
 def interval_text(interval: Interval | None, scale: float = 100.0) -> str:
-    """Its ends with one decimal, times `scale`; empty for None."""
+    """The ends of the interval with one decimal, times `scale`; empty for None."""
     if interval is None:
         return ""
     low, high = (percent(end * scale / 100.0, 1) for end in (interval.low, interval.high))
@@ -45,12 +45,12 @@ def interval_text(interval: Interval | None, scale: float = 100.0) -> str:
 
 
 def comparable(cell: CellValues) -> bool:
-    """Whether a difference to the paper means anything: published weights on a whole dataset."""
+    """Whether a difference to the paper is meaningful: published weights on a whole dataset."""
     return cell.weights == "published" and cell.limit is None and not cell.shard
 
 
 def compared(found: Cell, number: Number, key: str, printed: Printed | None, means: bool) -> Cell:
-    """The cell of a number with what the paper prints in its place, and the difference if it `means` anything."""
+    """The cell of a number with the value in the paper, and the difference if `means` says it is meaningful."""
     if printed is None:
         return found
     difference = ""
@@ -62,8 +62,8 @@ def compared(found: Cell, number: Number, key: str, printed: Printed | None, mea
 def marked(rows: Sequence[Sequence[Cell]], competing: Sequence[bool]) -> list[tuple[Cell, ...]]:
     """Rows of cells, in each column the best and the second best of the competing rows marked.
 
-    Values that print alike are equal. A second best is marked among three or more, a best among two or more. Compared
-    are only values of one basis, that of most rows.
+    Values that print alike are equal. A second best is marked among three or more, a best among two or more. Only
+    values of one basis are compared, that of most rows.
     """
     columns = list(zip(*rows, strict=True)) if rows else []
     done: list[list[Cell]] = [[] for _ in rows]
@@ -76,7 +76,7 @@ def marked(rows: Sequence[Sequence[Cell]], competing: Sequence[bool]) -> list[tu
 
 
 def unranked(rows: Sequence[Sequence[Cell]], competing: Sequence[bool]) -> list[bool]:
-    """Of each row, whether `marked` leaves one of its values out because it rests on another basis than most."""
+    """For each row, whether `marked` leaves one of its values out because its basis differs from that of most rows."""
     left = [False] * len(rows)
     for column in zip(*rows, strict=True):
         for place, (item, take, kept) in enumerate(zip(column, competing, _ranked(column, competing), strict=True)):

@@ -22,7 +22,7 @@ from .paper.paper_numbers import paper
 
 __all__ = ["csv_files", "to_json"]
 
-# Columns of tables that can be empty: one model differs from no other.
+# Columns of tables that can be empty: a single model has no differences.
 _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_holm", "datasets",
                 "shared", "left_out")  # fmt: skip
 _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference_points", "low", "high", "p_delong",
@@ -130,7 +130,7 @@ def _auc_differences(differences: Differences) -> Iterator[dict[str, Any]]:
 
 
 def _paper(results: Results) -> Iterator[dict[str, Any]]:
-    """Every number that the paper prints too."""
+    """Every number that the paper also prints."""
     for cell in results.finished:
         found = [(field, "", paper().in_table1(cell.family, cell.reader, field)) for field in PRINTED]
         found += [("pointing", name, paper().classes.get((cell.family, cell.reader, name))) for name in cell.names]
@@ -181,7 +181,7 @@ def _best_note(cell: CellValues | None) -> str:
 
 
 def _remark(results: Results, model: str, dataset: str) -> str:
-    """The stamp of a finished cell and what became of a later attempt, the reason of another."""
+    """The stamp of a finished cell and the result of a later attempt; of an unfinished cell the reason."""
     cell = results.cells.get((model, dataset))
     if cell is None:
         return results.unfinished.get((model, dataset), "not evaluated")
@@ -278,7 +278,7 @@ def _intervals(cell: CellValues, name: str) -> dict[str, list[float]]:
 
 
 def _printed(cell: CellValues) -> dict[str, Any]:
-    """What the paper prints in the places of this cell, in percent."""
+    """The paper's values for this cell, in percent."""
     found: dict[str, Any] = {}
     for field in PRINTED:
         printed = paper().in_table1(cell.family, cell.reader, field)
@@ -294,7 +294,7 @@ def _ends(interval: Interval | None) -> list[float]:
 
 
 def _estimates(found: Grounding | Recognition) -> dict[str, Any]:
-    """All numbers of a cell but their replicates."""
+    """All numbers of a cell without their replicates."""
     plain = asdict(replace(found, drawn=None))
     del plain["drawn"]
     return plain

@@ -24,7 +24,7 @@ _NOTES = (
 
 
 def difference_tables(results: Results, differences: Differences) -> Iterator[Table]:
-    """Nothing for a single model."""
+    """The tables of differences; none for a single model."""
     if any(not item.dataset for item in differences.numbers):
         notes = (*_NOTES, "mean over the datasets on which the two models can be compared")
         yield _table(results, differences, "", "Differences between models: mean of datasets", notes)
@@ -76,7 +76,7 @@ def _cell(found: ModelDifference | None) -> Cell:
 
 
 def _met(differences: Differences, dataset: str) -> Iterator[Overlap]:
-    """The overlaps that a table rests on: of its dataset, or those that go into a mean."""
+    """The overlaps that a table uses: those of its dataset, or those of all datasets in a mean."""
     means = {
         (name, item.first, item.second) for item in differences.numbers if not item.dataset for name in item.datasets
     }
@@ -90,7 +90,7 @@ def _apart(overlap: Overlap) -> bool:
 
 
 def _overlap_notes(results: Results, met: Sequence[Overlap]) -> Iterator[str]:
-    """How many pairs and labels were left out because one of two models lacks them, and where nothing is left."""
+    """How many pairs and labels were left out because one of two models lacks them, and where none remain."""
     kinds: tuple[tuple[str, Callable[[Overlap], Extent]], ...] = (
         ("pairs", lambda item: item.pairs),
         ("labels", lambda item: item.labels),
@@ -113,7 +113,7 @@ def _overlap_notes(results: Results, met: Sequence[Overlap]) -> Iterator[str]:
 def _least(
     results: Results, differences: Differences, dataset: str, fields: Sequence[str], titles: Mapping[str, str]
 ) -> Iterator[str]:
-    """The smallest p that the bootstrap can give after the correction, of each column: its family is the column."""
+    """For each column, the smallest p that the bootstrap can give after the correction; a column is one family."""
     replicates = results.choices.replicates
     sizes: dict[int, list[str]] = {}
     for field in fields if replicates else ():

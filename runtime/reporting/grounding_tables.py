@@ -111,7 +111,7 @@ def thresholds(results: Results) -> Table:
 def shared_rows(
     label: str, cells: Sequence[CellValues], row: Callable[[CellValues], tuple[Item, ...]]
 ) -> Iterator[tuple[Item, ...]]:
-    """One row where all models agree, else one per model: they did not meet the same pairs then."""
+    """One row if all models agree, else one per model, since they were not scored on the same pairs."""
     rows = {cell.model: row(cell) for cell in cells}
     if len(set(rows.values())) == 1:
         yield (label, *next(iter(rows.values())))
@@ -121,7 +121,7 @@ def shared_rows(
 
 
 def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
-    """The rows of n and of the floor, once if all models met the same pairs."""
+    """The rows of n and of the floor, once if all models were scored on the same pairs."""
     floors = [_FLOORS[name] for name in names]
     blank = [""] * (len(names) - 1)
 
@@ -133,7 +133,7 @@ def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
             found = [number_cell(cells[0].number(field), field) for field in floors]
         else:
             found = [number_cell(results.mean_number(cells[0].model, field), field) for field in floors]
-        # With a tolerance a random pixel hits more often than the region's share of the image says.
+        # With a tolerance, a random pixel hits more often than the region's share of the image.
         blind = results.choices.tolerance_px > 0
         return tuple("" if blind and name == "pointing" else item for name, item in zip(names, found, strict=True))
 
@@ -155,7 +155,7 @@ def _lead_row(
 
 
 def _fits(row: tuple[Item, ...], whole: tuple[Item, ...], width: int) -> bool:
-    """Whether a row says what `whole` says where it has a value; means of a row with holes are over other datasets."""
+    """Whether a row equals `whole` wherever it has a value; means of a row with gaps are over other datasets."""
     holes = any(item == NONE for item in row)
     end = len(row) - width - 1 if holes else len(row)
     return all(a in (b, NONE) for a, b in zip(row[:end], whole[:end], strict=True))

@@ -28,7 +28,7 @@ _MEAN: Final = "Mean"
 @dataclass(frozen=True)
 class NativeRows:
     """The P pairs of a cell at native size: class_of intp [P] (index into `findings`), pixels of the image, of its
-    region, and of the cut map with and without what lies outside the region: int64 [P], [P, 101] for the thresholds."""
+    region, and of the cut map with and without its part outside the region: int64 [P], [P, 101] for the thresholds."""
 
     findings: tuple[str, ...]
     class_of: NDArray[np.intp]

@@ -1,4 +1,4 @@
-"""The lines below tables."""
+"""The notes below tables: thresholds, floors, intervals, ranking and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_sample(cells: Sequence[CellValues]) -> bool:
 
 
 def search_of(cells: Sequence[CellValues]) -> str:
-    """How best thresholds were sought, in words; all searches that occur."""
+    """How best thresholds were searched, in words; all searches that occur."""
     units = dict.fromkeys(cell.grounding.options.unit for cell in cells)
     return "; ".join(_SEARCHES[unit] for unit in units) or _SEARCHES["per_class"]
 
@@ -51,14 +51,14 @@ def best_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
     fitted = f"cross-fitted: {CROSS_FITTED}"
     if not in_sample(cells):
         return (f"Dice and IoU: {search_of(cells)} ({CROSS_FITTED})",)
-    # An interval leans because every replicate chooses anew, which the one threshold of a model is not.
+    # An interval is biased if every replicate chooses a new threshold; the one threshold of a model is kept.
     leans = any(cell.spread is not None and cell.grounding.options.unit != "per_model" for cell in cells)
     more = "; with few pairs its interval leans upwards" if leans else ""
     return (f"* {IN_SAMPLE}: {search_of(cells)}{more}", fitted)
 
 
 def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
-    """What the row of the all-ones mask says, and what cannot fall below it."""
+    """The meaning of the row of the all-ones mask, and which numbers cannot be below it."""
     note = f"{FLOOR}: the value of a mask that covers the whole image"
     if not results.choices.tolerance_px:
         note += "; its IoU is the chance level of Point"
@@ -68,14 +68,14 @@ def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
 
 
 def never_negative(results: Results, cells: Sequence[CellValues]) -> bool:
-    """Whether Dice at the best threshold of a dataset cannot be less than at 0.5, which was tried too."""
+    """Whether Dice at the best threshold of a dataset cannot be less than at 0.5, which the search includes."""
     units = {cell.grounding.options.unit for cell in cells}
     safe = {"per_class", "per_image"} | ({"per_dataset"} if results.choices.mean == "macro" else set())
     return units <= safe
 
 
 def delta_note(results: Results, cells: Sequence[CellValues]) -> str:
-    """What the columns of delta say, by how thresholds were chosen."""
+    """The meaning of the delta columns, which depends on how thresholds were chosen."""
     other = "chosen on the other half of the patients"
     if not in_sample(cells):
         return f"delta: Dice at the threshold {other} minus Dice at 0.5, percentage points; it can be below 0"
@@ -86,7 +86,7 @@ def delta_note(results: Results, cells: Sequence[CellValues]) -> str:
 
 
 def ranking_notes(names: Sequence[str], left: Sequence[bool], what: str = "pairs") -> tuple[str, ...]:
-    """Which rows are not ranked everywhere because they rest on other `what`; `names` and `left` by row."""
+    """Which rows are not ranked everywhere because they use other `what`; `names` and `left` by row."""
     other = [name for name, out in zip(names, left, strict=True) if out]
     if not other:
         return ()
@@ -95,7 +95,7 @@ def ranking_notes(names: Sequence[str], left: Sequence[bool], what: str = "pairs
 
 
 def left_out_notes(results: Results) -> tuple[str, ...]:
-    """Models that have no numbers by these choices, with the reason."""
+    """Models that have no numbers with these choices, and the reason."""
     models: dict[str, list[str]] = {}
     for (model, _), reason in results.left_out.items():
         models.setdefault(reason, []).append(model)
@@ -103,7 +103,7 @@ def left_out_notes(results: Results) -> tuple[str, ...]:
 
 
 def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, ...]:
-    """How intervals were made, and the choices that are not the defaults."""
+    """How intervals were computed, and the choices that are not the defaults."""
     drawn = [cell.spread for cell in cells if cell.spread is not None]
     choices = results.choices
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
@@ -118,7 +118,7 @@ def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, 
 
 
 def paper_notes(cells: Sequence[CellValues], shown: bool) -> tuple[str, ...]:
-    """What the paper's numbers are worth here; nothing if none is `shown`."""
+    """What to know about the paper's numbers in a table; nothing if none is `shown`."""
     if not shown:
         return ()
     different = [cell.model for cell in cells if cell.competes and cell.weights != "published"]
@@ -129,7 +129,7 @@ def paper_notes(cells: Sequence[CellValues], shown: bool) -> tuple[str, ...]:
 
 
 def flags(found: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """What is known against numbers of the paper; `found` are (where, what)."""
+    """Known problems of the paper's numbers; `found` are (where, what)."""
     return tuple(f"{MARK} {where}: {what}" for where, what in dict.fromkeys(found))
 
 
@@ -141,7 +141,7 @@ def _holds_floor(cell: CellValues) -> bool:
 
 
 def _rechosen(cells: Sequence[CellValues]) -> str:
-    """What becomes of thresholds in a resample."""
+    """How thresholds are chosen in a resample, in words."""
     if any(cell.grounding.options.unit == "per_model" for cell in cells):
         return "the threshold of a model is kept in each, cross-fitted ones are chosen anew"
     return "thresholds are chosen anew in each"

@@ -27,7 +27,7 @@ _COLUMNS = (
     "code",
     "result",
 )
-_SHORT = 12  # signs of a hash that a table shows
+_SHORT = 12  # characters of a hash that a table shows
 _HASH = re.compile(r"[0-9a-f]{16,}")
 
 
@@ -51,12 +51,12 @@ def provenance(results: Results, run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def hashes(results: Results, run: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Where each finished cell comes from, hashes whole."""
+    """The origin of each finished cell, with complete hashes."""
     return [dict(zip(_COLUMNS, row, strict=True)) for row in _rows(results, run)]
 
 
 def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
-    """Where each finished cell comes from; hashes are shortened, run.json and report.json hold them whole."""
+    """The origin of each finished cell; hashes are shortened, run.json and report.json hold the complete ones."""
     rows = [tuple(text[:_SHORT] if _HASH.fullmatch(text) else text for text in row) for row in _rows(results, run)]
     notes = (
         "bundle, prompts, data, result: the first signs of their sha256; data covers annotations, labels and the size "

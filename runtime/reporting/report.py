@@ -1,4 +1,4 @@
-"""From a run directory to a report: the one place that reads, computes, writes and draws."""
+"""A run directory -> a report: reads the run, computes the numbers, writes and draws."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Report", "draw_report", "make_report", "report_tables", "write_report"]
 
 _TITLE = "Grounding report"
-_EARLIER = ("report.md",)  # names of earlier versions, which would stay behind
-_APART = ("coverage", "provenance")  # names of tables that stand behind the gallery, or as provenance
+_EARLIER = ("report.md",)  # file names of earlier versions, to be deleted
+_APART = ("coverage", "provenance")  # names of tables that follow the gallery, or are shown as provenance
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def make_report(path: Path, choices: Choices = DEFAULTS) -> Report:
 
 
 def report_tables(run: StoredRun, results: Results, differences: Differences) -> Iterator[Table]:
-    """Every table, in the order it is read. Raises RunError."""
+    """Every table, in reading order. Raises RunError."""
     yield table_1(results)
     for dataset in results.datasets:
         if any(cell.n for cell in results.column(dataset)):
@@ -71,7 +71,7 @@ def report_tables(run: StoredRun, results: Results, differences: Differences) ->
     yield thresholds(results)
     yield recognition(results)
     for dataset in results.datasets:
-        # With one class the table of recognition says it already.
+        # With one class, the table of recognition already has these numbers.
         if any(len(cell.recognition.classes) > 1 for cell in results.column(dataset)):
             yield class_auc(results, dataset)
     yield from difference_tables(results, differences)
@@ -90,9 +90,9 @@ def write_report(
 ) -> list[Path]:
     """Writes the tables into `out`, RUN/report/ without it, and unless `page` is false the figures and index.html.
 
-    Tables are written first, so that they are there if drawing fails. `say` is told, in a sentence, what could
-    not be made and why. `datasets`: where radiographs are now, if not where the run found them. Returns the paths
-    written. Raises RunError when the disk refuses.
+    Tables are written first, so that they exist if drawing fails. `say` is called with a sentence about each part
+    that could not be made. `datasets`: current folders of radiographs, if they moved since the run. Returns the paths
+    written. Raises RunError when a file cannot be written.
     """
     folder = out or report.run.path / "report"
     facts = [f"{name}: {text}" for name, text in report.facts.items()]
@@ -102,7 +102,7 @@ def write_report(
         **csv_files(report.results, report.differences),
     }
     for name, text in texts.items():
-        # A name from a file system may hold bytes that are no text; they must not lose the report.
+        # A file name may hold bytes that are not valid text; the report must not fail on them.
         write_bytes(folder / name, text.encode("utf-8", "replace"))
     write_json(folder / "report.json", to_json(report.results, report.differences, report.run.data))
     for name in _EARLIER if out is None else ():
@@ -110,7 +110,7 @@ def write_report(
     written = [folder / name for name in (*texts, "report.json")]
     if page:
         return [*draw_report(report, folder, say, datasets), *written]
-    # A page beside tables that say something else would mislead.
+    # A page that disagrees with the tables would mislead.
     (folder / "index.html").unlink(missing_ok=True)
     _remove_figures(folder / "figures", keep=[])
     return written
@@ -121,8 +121,8 @@ def draw_report(
 ) -> list[Path]:
     """Writes figures/ and index.html into `folder` and returns the paths written; arguments as in `write_report`.
 
-    Without the packages of the extra `report`, `say` is told so and what needs them is left out. Raises RunError when
-    the disk refuses.
+    Without the packages of the extra `report`, `say` is called with a sentence and the parts that need them are left
+    out. Raises RunError when a file cannot be written.
     """
     from .figures import all_figures
     from .page import PageContent, write_page
@@ -173,7 +173,7 @@ def _gallery(report: Report, datasets: Mapping[str, DatasetConfig] | None) -> tu
 
 
 def _remove_figures(folder: Path, keep: Sequence[Path]) -> None:
-    """Figures of an earlier report of this run that this one does not have."""
+    """Deletes figures of an earlier report of this run that this one does not have."""
     for path in [*folder.glob("*.svg"), *folder.glob("*.png")]:
         if path not in keep:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""One JSON line per request. It never holds what was sent or answered: images, texts, names of files, tokens."""
+"""One JSON line per request. It never holds what clients send or receive: images, texts, names of files, tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token of a server: where it comes from, and a comparison whose time tells nothing."""
+"""The token of a server: read from a file or the environment, and compared in constant time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TOKEN_VARIABLE: Final = "XBENCH_FAST_TOKEN"
 
 
 def read_token(file: Path | None) -> str | None:
-    """The token in `file`, else in the environment, without the line end that a file has; None: there is none.
+    """The token in `file`, else in the environment, without the line end of a file; None if there is none.
 
-    It is never a flag, since others can read a process's flags. Raises ConfigError for a file that cannot be read, and
-    for what is no token: better no server than an open one.
+    It is never a command-line flag, since other users can read the flags of a process. Raises ConfigError for a file
+    that cannot be read and for an invalid token, so that the server does not start without protection.
     """
     where = f"the variable {TOKEN_VARIABLE}" if file is None else str(file)
     try:
@@ -46,7 +46,7 @@ class Bearer:
         if self._token is None:
             return
         kind, _, given = header.partition(b" ")
-        # Digests have one length, so that comparing takes one time.
+        # Digests have equal lengths, so that the time of the comparison is constant.
         if not hmac.compare_digest(_digest(given.strip()), self._token) or kind.lower() != b"bearer":
             raise Unauthenticated("This server needs a token: send the header 'Authorization: Bearer <token>'.")
 

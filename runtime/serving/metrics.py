@@ -17,7 +17,7 @@ _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """What the server counts, in a registry of its own. Raises MissingExtraError without prometheus-client.
+    """The metrics of the server, in a separate registry. Raises MissingExtraError without prometheus-client.
 
     Labels are model names, statuses and gRPC's names of errors ("OK" for none), so their number is bounded.
     """

@@ -1,4 +1,4 @@
-"""The process: a socket, signals, and an orderly end."""
+"""Run the server process: sockets, event loop, signals, and shutdown after the last answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """A new event loop: uvloop's where that is installed, which takes less CPU time a request, else asyncio's."""
+    """A new event loop: uvloop's where that is installed, which takes less CPU time per request, else asyncio's."""
     try:
         import uvloop
     except ImportError:  # not on Windows
@@ -70,17 +70,17 @@ async def serve(
     announce: Callable[[], None] = lambda: None,
     extras: Sequence[Extra] = (),
 ) -> None:
-    """Answers requests for the models of an open catalogue until SIGTERM or SIGINT, then answers those it accepted.
+    """Answers requests for the models of an open catalogue until SIGTERM or SIGINT, then finishes the accepted ones.
 
     `extras`: other listeners for the same service, which start before the one for HTTP does and stop after it;
-    `announce` is called when requests are answered. Raises MissingExtraError.
+    `announce` is called when the server is ready. Raises MissingExtraError.
     """
     _import_uvicorn()
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(Service(catalogue, settings.service, Metrics()))
         for extra in extras:
             await stack.enter_async_context(extra(service))
-        # What is loaded by now stays: the collector need not look at it again and again while requests are answered.
+        # All objects loaded so far are permanent: the garbage collector need not scan them while requests are answered.
         gc.collect()
         gc.freeze()
         stack.callback(gc.unfreeze)
@@ -89,9 +89,9 @@ async def serve(
 
 
 def health_listener(listener: socket.socket, settings: ServerSettings, log: AccessLog) -> Extra:
-    """Health and metrics on a listener of their own, which no number of other connections keeps from answering.
+    """Health and metrics on a separate listener, which answers however many connections the other has.
 
-    Use it as one of `serve`'s extras. It answers until every accepted request was answered.
+    Use it as one of `serve`'s extras. It answers until every accepted request is answered.
     """
 
     @asynccontextmanager
@@ -120,13 +120,13 @@ def _make_server(
     import uvicorn
 
     class Server(uvicorn.Server):
-        """Ends with status 0 after a signal, as what it does then is what it was asked for."""
+        """Exits with status 0 after a signal, as a shutdown by signal is no error."""
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if service.ready:
                 announce()
-            else:  # a signal came before this listener was ready
+            else:  # a signal arrived before this listener was ready
                 self.should_exit = True
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:

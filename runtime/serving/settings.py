@@ -23,7 +23,7 @@ class ServiceSettings:
     workers: int = 2
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a value that no server can run with."""
+        """Raises ConfigError for a value outside the allowed range."""
         for name, least, most in (
             ("max_batch", 1, math.inf),
             ("max_delay", 0, 3600),
@@ -32,15 +32,15 @@ class ServiceSettings:
             ("workers", 1, math.inf),
         ):
             value = getattr(self, name)
-            if not least <= value <= most:  # not a number fits nowhere
+            if not least <= value <= most:  # true for NaN too
                 raise ConfigError(f"The server's {name} is {value:g}; it must be from {least:g} to {most:g}.")
 
 
 @dataclass(frozen=True)
 class HttpSettings:
     """max_body: bytes of a request; budget: bytes of all bodies in memory at once; body_timeout: seconds until a body
-    must be complete; token: what a client must send, None for no check; local_only: whether only host names of this
-    machine are answered; page: whether the page is at /; open_paths: what needs no token."""
+    must be complete; token: the token of clients, None for no check; local_only: whether only host names of this
+    machine are answered; page: whether the page is at /; open_paths: paths that need no token."""
 
     max_body: int = 64 << 20
     budget: int = 1 << 30
@@ -51,14 +51,14 @@ class HttpSettings:
     open_paths: tuple[str, ...] = ("/", "/v2/health/live", "/v2/health/ready")
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a limit that lets no request in."""
+        """Raises ConfigError for a limit that would refuse every request."""
         if self.max_body < 1:
             raise ConfigError(f"The largest request (--max-body) is {self.max_body} bytes; it must be at least 1.")
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """service, http: see there; connections: how many there may be, idle ones included, before requests are refused
+    """service, http: see these classes; connections: maximum number, idle ones included, before requests are refused
     with status 503; parser: "h11", "httptools" or "auto" (httptools where it is installed)."""
 
     service: ServiceSettings = field(default_factory=ServiceSettings)
@@ -70,9 +70,9 @@ class ServerSettings:
 @dataclass(frozen=True)
 class GrpcSettings:
     """host, port: where to listen, port 0 for a free one; max_body: bytes of a message; budget: bytes of all messages
-    in memory at once; calls: how many there may be at once; incoming: how many of these may still receive their
+    in memory at once; calls: maximum number at once; incoming: how many of these may still receive their
     message, as the bytes that the library holds are not counted; reading: seconds for a message, and for its reply, to
-    be transferred; token: what a client must send, None for no check; grace: seconds for open calls at the end."""
+    be transferred; token: the token of clients, None for no check; grace: seconds for open calls at shutdown."""
 
     host: str = "127.0.0.1"
     port: int = 8001

@@ -1,4 +1,4 @@
-"""Post-hoc calibration: how much of delta Dice comes back without looking at the pairs that are scored."""
+"""Post-hoc calibration: how much of delta Dice is recovered without use of the scored pairs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LABELS: Final[Mapping[str, tuple[str, str]]] = {
 """Methods in the order of the tables, as printed, and what a reader must know about each."""
 
 _SMALLEST: Final = 0.001
-"""Delta Dice, as a fraction, below which a share of it says nothing."""
+"""Delta Dice, as a fraction, below which a share of it is not meaningful."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class _Calibrated:
 
 
 def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
-    """What calibration on the other half of the patients gives back of delta Dice.
+    """How much of delta Dice is recovered by calibration on the other half of the patients.
 
     maps: also quantile normalisation, which reads the stored maps.
     """
@@ -117,12 +117,12 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
 
 
 def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[Float, list[str]]:
-    """Dice of each pair by method, float64 [P, M], NaN where a method needs what is not there, and why."""
+    """Dice of each pair by method, float64 [P, M], NaN if a method needs data that is missing, and why."""
     said: list[str] = []
     options = cell.options()
     try:
         levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of, options=options)
-    except ValueError as error:  # counts of another protocol do not tell the values below the first threshold
+    except ValueError as error:  # counts of another protocol do not hold the values below the first threshold
         said.append(f"No isotonic or beta map of {cell.model} on {cell.title}: {error}.")
         known: list[Method] = ["none", "held_out", "best"]
         levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of, known, options)

@@ -1,4 +1,4 @@
-"""Does recognition predict grounding? AUC against pointing, with everything a reader needs to doubt it (Fig. 3)."""
+"""Study of correlation: whether recognition (AUC) predicts grounding (pointing), with its uncertainty (Fig. 3)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def study_correlation(material: Material) -> StudyOutcome:
 
 
 def _cell_point(cell: StudyCell) -> _Point | str:
-    """A cell's point, or why it has none."""
+    """A cell's point, or the reason why it has none."""
     if cell.weights == "baseline":
         return "a baseline has no score to recognise anything by"
     if not cell.n:
@@ -159,7 +159,7 @@ def _values(points: Sequence[_Point], centred: bool) -> tuple[Float, Float]:
 
 
 def _groups(points: Sequence[_Point]) -> list[str] | None:
-    """Points of one model are not independent."""
+    """The model of each point if one has several: these are not independent. Else None."""
     names = [point.model for point in points]
     return names if len(set(names)) < len(names) else None
 
@@ -193,7 +193,7 @@ def _correlated(name: str, points: Sequence[_Point], centred: bool, words: str, 
 
 
 def _patients_r2(points: Sequence[_Point], centred: bool, level: float) -> Interval | None:
-    """R² of the same models on other patients: the models are kept, patients are drawn."""
+    """Interval of R² of the same models on other patients: models are kept, patients are resampled."""
     x, y = (np.stack([getattr(p, name) for p in points], axis=1) for name in ("auc_drawn", "pointing_drawn"))
     if centred:
         datasets = np.array([point.dataset for point in points])

@@ -1,4 +1,4 @@
-"""Variants side by side -> rows of a study: values with their spread, and differences from the first variant."""
+"""Variants -> rows of a study: values with their spread, and differences from the first variant."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def value_rows(group: Variants, values: Sequence[CellValues], kind: str) -> list
 
 
 def _n(group: Variants, cell: CellValues, measure: str, name: str) -> int:
-    """What a value rests on: images with a known label for AUC, else pairs."""
+    """The number of items of a value: images with a known label for AUC, else pairs."""
     if measure != "auc":
         return cell.count(measure, name)
     shared = group.shared
@@ -58,8 +58,8 @@ def difference_rows(
 ) -> list[dict[str, Any]]:
     """Rows of each variant minus the first, in every measure both have, with Holm's correction.
 
-    groups: variants, their values, and what these are divided by. Corrected together are all rows of one kind; with
-    `means_apart` the means over classes are a family of their own.
+    groups: variants, their values, and the kind (class or stratum). All rows of one kind are corrected together; with
+    `means_apart` the means over classes are a separate family.
     """
     found = [
         (group, values[0], item) for group, values, kind in groups for item in group.differences(values, MEASURES, kind)

@@ -1,4 +1,4 @@
-"""Where models fail: their best and worst classes, and their best and worst cases with overlays."""
+"""Study of failures: the best and worst classes of each model, and its best and worst cases with overlays."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def study_failures(
 ) -> StudyOutcome:
     """Best and worst classes and cases of each model and dataset.
 
-    top: classes at each end. cases: cases at each end. datasets: where datasets are now, before what the run's
-    configuration says.
+    top: classes at each end. cases: cases at each end. datasets: current folders of datasets, used instead of the
+    run's configuration.
     """
-    cells = [cell for cell in material.paired if cell.weights != "baseline"]  # a baseline looks at nothing
+    cells = [cell for cell in material.paired if cell.weights != "baseline"]  # a baseline ignores the image
     classes = [row for cell in cells for row in _class_rows(cell, top, material.sampling.level)]
     chosen = [row for cell in cells for row in _case_rows(cell, cases)]
     files: dict[str, bytes] = {}
@@ -108,7 +108,7 @@ def _pointing(scores: GroundingScores, drawn: Interval | None, level: float) -> 
 
 
 def _end(place: int, count: int, top: int) -> str:
-    """`worst`, `best` or nothing; where the two ends meet, the middle belongs to the nearer one."""
+    """`worst`, `best` or nothing; if the two ends overlap, a place belongs to the nearer end."""
     worst, best = place < top, place >= count - top
     if worst and best:
         return "worst" if place < count / 2 else "best"
@@ -149,7 +149,7 @@ def _overlays(
     rows: Sequence[dict[str, Any]],
     datasets: Mapping[str, DatasetConfig],
 ) -> tuple[dict[str, bytes], list[str]]:
-    """PNG files of the chosen cases, and why some are absent or lack the image; their names are set in `rows`."""
+    """PNG files of the chosen cases, and why some are missing or lack the image; their names are set in `rows`."""
     remarks: list[str] = []
     wanted: dict[str, set[str]] = {}
     for row in rows:
@@ -181,7 +181,7 @@ def _safe(name: str) -> str:
 
 
 def _hit(hit: float) -> str:
-    """A share where several maxima tie."""
+    """A hit as text; a share if several maxima tie."""
     return {0.0: "miss", 1.0: "hit"}.get(hit, f"{hit:.2f}")
 
 

@@ -1,4 +1,4 @@
-"""The maps a run keeps of a cell, for the studies that need more than counts."""
+"""Read the maps that a run keeps of a cell, for the studies that need more than counts."""
 
 from __future__ import annotations
 

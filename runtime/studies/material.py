@@ -1,4 +1,4 @@
-"""Finished cells of a run as studies use them: every pair with its patient, and one resampling per dataset."""
+"""The finished cells of a run, as input of studies: every pair with its patient, and one resampling per dataset."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ PIXELS = GRID * GRID
 
 @dataclass(frozen=True, eq=False)
 class StudyCell:
-    """A finished cell: its rows, the pairs that count by its protocol, and the patients of its dataset, who are drawn
-    alike for all models. `case_patients`: intp [cases], the patient of each case. `ambiguous`: another dataset of the
-    run has the same title."""
+    """A finished cell: its rows, the pairs that count by its protocol, and the patients of its dataset, who are
+    resampled identically for all models. `case_patients`: intp [cases], the patient of each case. `ambiguous`: another
+    dataset of the run has the same title."""
 
     rows: CellRows
     pairs: ScoredPairs
@@ -50,7 +50,7 @@ class StudyCell:
 
     @property
     def title(self) -> str:
-        """The dataset's printed name, with its configured name where another dataset of the run is called alike."""
+        """The dataset's printed name, with its configured name if another dataset of the run has the same title."""
         return f"{self.plain_title} ({self.dataset})" if self.ambiguous else self.plain_title
 
     @property
@@ -60,7 +60,7 @@ class StudyCell:
 
     @property
     def digest(self) -> str | None:
-        """The hash of what the dataset holds, None where the run does not say."""
+        """The hash of the dataset's contents, None if the run does not give it."""
         told = self.rows.entry["ingredients"].get("dataset")
         return str(told[1]) if told else None
 
@@ -70,7 +70,7 @@ class StudyCell:
 
     @property
     def family(self) -> str:
-        """The model's family, its own name where that is not known."""
+        """The model's family, or its own name if the family is not known."""
         return str(self.rows.entry.get("model_family") or self.model)
 
     @property
@@ -88,7 +88,7 @@ class StudyCell:
 
     @property
     def n(self) -> int:
-        """Pairs that count."""
+        """Number of pairs that count."""
         return len(self.pairs.counts)
 
     @property
@@ -111,7 +111,7 @@ class StudyCell:
 
     @property
     def half_of(self) -> NDArray[np.int8]:
-        """int8 [P]: which half of the patients each pair is in, alike for all models."""
+        """int8 [P]: which half of the patients each pair is in, the same for all models."""
         found: NDArray[np.int8] = self.patients.half[self.patient_of]
         return found
 
@@ -127,11 +127,11 @@ class StudyCell:
 
     @property
     def scored(self) -> bool:
-        """Whether there are logits to recognise anything by: a baseline has none."""
+        """Whether there are logits for recognition: a baseline has none."""
         return self.weights != "baseline" and bool(np.isfinite(self.rows.logits).all())
 
     def options(self, unit: Unit | None = None) -> GroundingOptions:
-        """The options that the cell's protocol has, with another search `unit` if one is given."""
+        """The options of the cell's protocol, with another search `unit` if one is given."""
         return self.pairs.options if unit is None else replace(self.pairs.options, unit=unit)
 
     def scores(self, unit: Unit | None = None) -> Grounding:
@@ -146,7 +146,7 @@ class StudyCell:
 
     @property
     def asked(self) -> Pairs:
-        """The pairs as grounding is scored on them, with the draws of their patients."""
+        """The pairs for scoring grounding, with the draws of their patients."""
         return Pairs(
             self.counts,
             self.class_of,
@@ -163,7 +163,7 @@ class StudyCell:
 class Material:
     """The finished cells of a run, in the order of its models and datasets.
 
-    unfinished: why others have no result, and what became of later attempts at those that have one.
+    unfinished: why others have no result, and the outcome of later attempts at finished ones.
     """
 
     run: StoredRun
@@ -201,7 +201,7 @@ class Material:
 
     @property
     def searches(self) -> tuple[str, ...]:
-        """A line for each protocol that seeks its best thresholds otherwise than per class from 0 on."""
+        """A line for each protocol whose search for best thresholds is not per class from 0."""
         found = {}
         for cell in self.cells:
             options = cell.options()
@@ -213,7 +213,7 @@ class Material:
 
     @property
     def stamps(self) -> tuple[str, ...]:
-        """The lines that say what the numbers are worth."""
+        """The warnings about the numbers."""
         named = {
             f"{cell.model} on {cell.title}: protocol {cell.rows.protocol}, thresholds are its own range in hundredths"
             for cell in self.cells
@@ -245,8 +245,8 @@ def load_materials(
 ) -> list[Material]:
     """The finished cells of several runs; `models`, `datasets`: only these, which need not be in every run.
 
-    Raises RunError when a path is no run directory, a result cannot be read or nothing is finished, ConfigError for a
-    model or dataset that no run has.
+    Raises RunError when a path is not a run directory, a result cannot be read or no cell is finished, ConfigError for
+    a model or dataset that no run has.
     """
     runs = [load_run(path) for path in paths]
     where = ", ".join(str(path) for path in paths)

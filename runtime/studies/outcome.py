@@ -1,4 +1,4 @@
-"""What a study found, and the folder it is written to."""
+"""The outcome of a study, and the folder it is written to."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class StudyOutcome:
     """The answer of one study.
 
     name: of the study and its folder. facts: lines about what was studied. tables: to read; data: rows by the name of
-    their CSV file, unrounded fractions unless a column says otherwise, also in the JSON file. settings: what the study
-    was asked. files: other files by their path in the folder. remarks: what could not be done, and why.
+    their CSV file, unrounded fractions unless a column says otherwise, also in the JSON file. settings: the arguments
+    of the study. files: other files by their path in the folder. remarks: what could not be done, and why.
     """
 
     name: str
@@ -42,7 +42,7 @@ class StudyOutcome:
 
 
 def drawn(draw: Callable[[], Sequence[Figure]]) -> tuple[tuple[Figure, ...], tuple[str, ...]]:
-    """The figures that `draw` draws, or none and the sentence that says why."""
+    """The figures that `draw` draws, or none and a sentence with the reason."""
     try:
         return tuple(draw()), ()
     except MissingExtraError as error:
@@ -50,7 +50,7 @@ def drawn(draw: Callable[[], Sequence[Figure]]) -> tuple[tuple[Figure, ...], tup
 
 
 def study_folder(run: Path, name: str) -> Path:
-    """Where a study of a run is written."""
+    """The folder of a study of a run."""
     return run / "studies" / name
 
 
@@ -58,7 +58,7 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
     """Writes NAME.md, NAME.json, a CSV file per kind of row and the figures; returns their paths.
 
     Files that an earlier study of the same name left in `folder` and this one does not write are deleted. Raises
-    RunError when the disk refuses.
+    RunError when a file cannot be written.
     """
     figures = {f"{figure.name}.{kind}": figure for figure in outcome.figures for kind in ("svg", "png")}
     images = [f"![{figure.title}]({figure.name}.png)\n\n{figure.caption}" for figure in outcome.figures]
@@ -96,7 +96,7 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
 
 
 def _written_before(record: Path) -> set[str]:
-    """Files an earlier study wrote, as far as they lie in its folder."""
+    """Files that an earlier study wrote, without any outside its folder."""
     try:
         names = [str(name) for name in json.loads(record.read_text(encoding="utf-8"))["files"]]
         folder = record.parent.resolve()

@@ -1,4 +1,4 @@
-"""One case as a picture: radiograph, heat map, truth, and what is marked at a threshold. Pillow only."""
+"""One case as a picture: radiograph, heat map, truth, and the contour at a threshold. Pillow only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCALE: Final = 2
 _TRUTH: Final = (64, 220, 96)
 _MARKED: Final = (90, 200, 255)
 _POINT: Final = (255, 255, 255)
-# Dark to light, in the order of its luminance, so that it also reads in grey.
+# Dark to light, in the order of its luminance, so that it is also readable in grey.
 _HEAT: Final = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Prompt sensitivity: one model with several prompt sets, on the same images."""
+"""Study of prompt sensitivity: one model with several prompt sets, on the same images."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["study_prompts"]
 def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutcome:
     """Values of every prompt set, their spread, and paired differences from the first.
 
-    by: `model` or `family`, what the variants of a group have in common besides the dataset. Raises RunError if nothing
-    stands beside anything, or variants were swept by different protocols.
+    by: `model` or `family`, what the variants of a group have in common besides the dataset. Raises RunError if there
+    is nothing to compare, or variants were swept by different protocols.
     """
     found, remarks = group_variants(materials, lambda cell: cell.model if by == "model" else cell.family)
     stamps = all_stamps([material.stamps for material in materials])
@@ -81,7 +81,7 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutc
 
 
 def _alike(group: Variants) -> list[str]:
-    """A word where variants do not differ in what this study is about."""
+    """A sentence if some variants have the same prompts."""
     sets = [rows.entry["ingredients"].get("prompt_set") for rows, _ in group.parts]
     if len(set(sets)) < len(sets):
         return [f"{group.key} on {group.title}: some variants have the same prompts, so they differ in something else."]

@@ -16,7 +16,7 @@ from .material import StudyCell
 
 __all__ = ["quantile_counts"]
 
-_BATCH = 64  # bounds the memory of full-size maps
+_BATCH = 64  # limits the memory of full-size maps
 
 
 def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:

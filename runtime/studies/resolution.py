@@ -1,4 +1,4 @@
-"""Resolution: variants of one model family on the same images, by size of the region."""
+"""Study of resolution: variants of one model family on the same images, by size of the region."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def study_resolution(materials: Sequence[Material]) -> StudyOutcome:
 
 
 def _grid(variant: Variant) -> tuple[int, int] | None:
-    """Height and width of a variant's maps; those of own maps that were too large to be kept are noted apart."""
+    """Height and width of a variant's maps; the grid of maps that were too large to be kept is recorded separately."""
     entry = variant.rows.entry
     found = entry.get("map_size") or entry.get("grid")
     return None if found is None else (int(found[0]), int(found[1]))

@@ -1,4 +1,4 @@
-"""Grounding by size of the region: fixed edges and thirds, per dataset and over all of them (docs/metrics.md §10)."""
+"""Study of grounding by size of the region: fixed edges and thirds, per dataset and overall (docs/metrics.md §10)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def study_strata(material: Material) -> StudyOutcome:
         row
         for pool in pools
         for tertiles in (False, True)
-        if not (tertiles and pool.dataset == ALL)  # thirds are a dataset's own
+        if not (tertiles and pool.dataset == ALL)  # thirds are defined per dataset
         for row in _strata(pool, tertiles, material.sampling.level)
     ]
     figures, remarks = drawn(lambda: draw_strata(rows, material))
@@ -80,7 +80,7 @@ def _pools(model: str, material: Material) -> Iterator[_Pool]:
 
 
 def _together(cells: Sequence[StudyCell]) -> _Pool:
-    """All pairs of a model; the patients of each dataset are drawn among themselves."""
+    """All pairs of a model; the patients of each dataset are resampled separately."""
     starts = np.cumsum([0, *(cell.draws.patients for cell in cells)])
     patients = [cell.patient_of + start for cell, start in zip(cells, starts, strict=False)]
     counts = Counts.concatenate([cell.counts for cell in cells])
@@ -132,7 +132,7 @@ def _strata(pool: _Pool, tertiles: bool, level: float) -> Iterator[dict[str, Any
 
 
 def _pointing_limits(value: float | None, n: int, drawn_interval: Interval | None, level: float) -> dict[str, Any]:
-    """The interval of pointing: Wilson's for few pairs, where resampling them says too little."""
+    """The interval of pointing: Wilson's for few pairs, for which the bootstrap is not reliable."""
     interval = drawn_interval
     if value is not None and n < SMALL:
         interval = wilson_interval(value * n, n, level)

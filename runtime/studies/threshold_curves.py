@@ -26,7 +26,7 @@ __all__ = ["SEARCHES", "CellCurves", "cell_curves", "model_deltas"]
 Float = NDArray[np.float64]
 
 SEARCHES: tuple[tuple[str, Unit | None], ...] = (("best", None), ("cross_fitted", "cross_fit"))
-"""What the columns of the two searches for a threshold are called, and their units; None: that of the protocol."""
+"""Column names of the two searches for a threshold, and their units; None: that of the protocol."""
 
 _AREA, _ENTROPY = 0, 1
 _FIRST = 2  # columns ahead of the curves
@@ -97,7 +97,7 @@ class CellCurves:
                 }
 
     def reliability_rows(self) -> Iterator[dict[str, Any]]:
-        """Share of pixels inside the region by normalised saliency; `mean` weighs every class alike."""
+        """Share of pixels inside the region by normalised saliency; `mean` gives every class the same weight."""
         for name in self.names if self.histogram else ():
             mean, sample = self.mean(name), self.sample(name)
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -159,12 +159,12 @@ class CellCurves:
 
 
 def cell_curves(cell: StudyCell, level: float) -> CellCurves:
-    """Everything the study says about one cell that has pairs."""
+    """The curves and scores of one cell that has pairs."""
     counts = cell.counts
     try:
         pixels, inside = level_histogram(counts)
         entropy, histogram = map_entropy(counts), True
-    except ValueError:  # another protocol's counts do not say what lies below the first threshold
+    except ValueError:  # counts of another protocol do not hold the values below the first threshold
         pixels = inside = np.zeros((cell.n, LEVELS), np.int64)
         entropy, histogram = np.zeros(cell.n), False
     columns = [counts.area[:, FIXED] / PIXELS, entropy, dice_curves(counts), iou_curves(counts), pixels, inside]

@@ -1,4 +1,4 @@
-"""Threshold sensitivity: Dice and IoU at every threshold, delta Dice, and how peaked the maps are (paper's Fig. 4)."""
+"""Study of thresholds: Dice and IoU at every threshold, delta Dice, and how peaked the maps are (paper's Fig. 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells of the same images and classes side by side: a model with several prompt sets, a family in several sizes."""
+"""Group cells of the same images and classes: a model with several prompt sets, a family in several input sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def group_variants(
     for material in materials:
         for cell in material.cells:
             if cell.weights != "baseline":
-                # One dataset: of one name in several runs, or of one content under several names.
+                # The same dataset: one name in several runs, or equal contents under several names.
                 same = names.get(cell.dataset) or contents.get(cell.digest or "") or cell.dataset
                 names[cell.dataset] = same
                 if cell.digest:
@@ -43,7 +43,7 @@ def group_variants(
 
 
 def _labels(members: Sequence[tuple[Material, StudyCell]]) -> list[str]:
-    """The shortest names that tell the cells apart: model, dataset's configured name, run directory, in that order."""
+    """The shortest names that distinguish the cells: model, dataset's configured name, run directory, in that order."""
     parts = [
         [cell.model for _, cell in members],
         [cell.dataset for _, cell in members],
@@ -61,7 +61,7 @@ def _labels(members: Sequence[tuple[Material, StudyCell]]) -> list[str]:
 
 
 def beside(key: str, title: str, variants: Sequence[Variant], material: Material) -> Variants | str:
-    """The variants on what all of them have, or the sentence that says why there is nothing. Raises RunError as
+    """The variants on the rows that all of them have, or a sentence why there are none. Raises RunError as
     `side_by_side`."""
     found = side_by_side(key, title, variants, material.sampling)
     if found is None:

@@ -1,4 +1,4 @@
-"""How numbers of a study stand in its tables."""
+"""Numbers of a study -> cells of its tables and columns of its rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def percent_cell(value: float | None, interval: Limits | None = None, note: str 
 
 
 def points_cell(value: float | None, interval: Limits | None = None) -> Cell:
-    """A number that is in percentage points already, with its interval."""
+    """A number that is already in percentage points, with its interval."""
     return _cell(value, interval, lambda points: percent(points / 100))
 
 
@@ -47,7 +47,7 @@ def number_cell(value: float | None, interval: Limits | None = None, decimals: i
 
 
 def share_cell(value: float | None, interval: Limits | None = None) -> Cell:
-    """A fraction in whole percent, for shares of something that is small itself."""
+    """A fraction in whole percent, for shares of a small quantity."""
     return _cell(value, interval, lambda share: f"{100 * share:.0f}")
 
 

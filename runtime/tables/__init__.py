@@ -1,8 +1,8 @@
-"""One model of a table, one writer per format, and one list of metrics and their words.
+"""The table model, one writer per format, and one list of metrics and their words.
 
 table      what a table is
-metrics    every number: its key, heading, words, unit, decimals, and whether more is better
-printed    how numbers are printed; stamps: the lines that say what they are worth
+metrics    every number: its key, heading, words, unit, decimals, and whether higher is better
+printed    how numbers are printed; stamps: warning lines above tables
 console, markdown, latex    tables -> the terminal, Markdown, LaTeX
 csv_text   rows -> CSV
 """

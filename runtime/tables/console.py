@@ -1,4 +1,4 @@
-"""Tables -> terminal."""
+"""Tables -> text in the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STYLES = {"best": "bold", "second": "underline", "": ""}
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Prints a table; one that is wider than the console is broken at its groups, leading columns repeated."""
+    """Prints a table; one that is wider than the console is split at its groups, leading columns repeated."""
     from rich.text import Text
 
     console.print()
@@ -46,7 +46,7 @@ def _print_part(console: Console, table: Table) -> None:
 
 
 def _text(item: Item) -> Text:
-    """The value, and below it in grey what belongs to it."""
+    """The value, and below it in grey the other parts of the cell."""
     from rich.text import Text
 
     cell = cell_of(item)
@@ -63,10 +63,10 @@ def _width(table: Table, index: int) -> int:
 
 
 def _total(widths: Sequence[int], indices: Sequence[int]) -> int:
-    return sum(widths[index] + 3 for index in indices)  # what the box puts between two columns
+    return sum(widths[index] + 3 for index in indices)  # the width of the box between two columns
 
 
 def _group_head(table: Table, index: int) -> str:
-    """The group's name above its first column only; repeated it would make every column as wide as itself."""
+    """The group's name above its first column only; repeated, it would make every column as wide as itself."""
     group = table.columns[index].group
     return group if index == 0 or table.columns[index - 1].group != group else ""

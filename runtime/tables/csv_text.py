@@ -11,7 +11,7 @@ __all__ = ["to_csv"]
 
 
 def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
-    """`columns`: those of rows of which there may be none; else all that occur, in the order they do."""
+    """The rows as CSV text. columns: needed if `rows` may be empty; by default all that occur, in their order."""
     table = list(rows)
     columns = columns or list(dict.fromkeys(name for row in table for name in row))
     stream = io.StringIO()

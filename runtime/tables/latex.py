@@ -12,7 +12,7 @@ from .table import Column, Item, Table, cell_of
 __all__ = ["to_latex"]
 
 COLUMNS: Final = 11
-"""Columns of a part of a table; a wider one is broken at its groups."""
+"""Maximum columns of a part of a table; a wider table is split at its groups."""
 
 _HEAD = """% Needs in the preamble: \\usepackage[utf8]{inputenc} \\usepackage[T1]{fontenc} \\usepackage{textcomp}
 % \\usepackage{booktabs} \\usepackage{graphicx}; then \\input this file.
@@ -117,7 +117,7 @@ def _item(item: Item) -> str:
     others = [part for part in (cell.interval, cell.against_paper, cell.note) if part]
     if others:
         text += f" {{\\scriptsize {_escape('; '.join(others))}}}"
-    # A row that begins with [ or * would be read as an argument of the line end before it.
+    # LaTeX would read [ or * at the start of a row as an argument of the line end before it.
     return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
 

@@ -1,7 +1,7 @@
-"""Every number of reports, comparisons and studies: what it is called and how it is printed, said once.
+"""The list of all numbers in reports, comparisons and studies: their names, units and printed form.
 
-Definitions are in docs/metrics.md §4 to §8. Which of them a cell has, and where it keeps them, says
-`results/numbers/fields.py`; a test holds the two lists together.
+Definitions are in docs/metrics.md §4 to §8. `results/numbers/fields.py` lists which of
+them a cell has, and where; a test compares the two lists.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Metric:
 
     key: its name in CSV, JSON and Python. title: the heading of its column; words: its name in a list of numbers.
     unit: "percent" of a fraction, or "points", percentage points that are stored as such. digits: decimals in tables.
-    better: "higher", or "" where more is not better: floors, and differences of two numbers. best: whether it rests on
-    a best threshold, which is in-sample unless the search is cross-fitted; such a heading carries a star.
+    better: "higher", or "" if higher is not better: floors, and differences of two numbers. best: whether it uses a
+    best threshold, which is in-sample unless the search is cross-fitted; such a heading has a star.
     """
 
     key: str
@@ -36,7 +36,7 @@ class Metric:
 
     @property
     def scale(self) -> float:
-        """Times this, a stored value is in `unit`."""
+        """Factor from the stored value to `unit`."""
         return 100.0 if self.unit == "percent" else 1.0
 
 
@@ -63,10 +63,10 @@ METRICS: Final[Mapping[str, Metric]] = {
         Metric("pair_accuracy", "pair accuracy", "accuracy of the prompt pair"),
     )
 }
-"""By key."""
+"""Key -> metric."""
 
 
 def heading(key: str, in_sample: bool = False) -> str:
-    """The heading of a number's column, with a star where its threshold was chosen `in_sample`."""
+    """The heading of a number's column, with a star if its threshold was chosen `in_sample`."""
     metric = METRICS[key]
     return f"{metric.title}*" if metric.best and in_sample else metric.title

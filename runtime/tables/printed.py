@@ -15,7 +15,7 @@ def percent(value: float | None, decimals: int = 2) -> str:
 
 
 def signed(value: float | None, *, points: bool = False) -> str:
-    """A difference in percentage points with its sign; `points`: it is in points already."""
+    """A difference in percentage points with its sign; `points`: it is already in points."""
     if value is None:
         return NONE
     text = percent(value / 100.0 if points else value)

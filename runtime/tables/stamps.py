@@ -1,4 +1,4 @@
-"""The lines that say what numbers are worth; they stand on every table that shows such a model."""
+"""Warning lines above tables: weights without meaning, limits, shards, and missing images."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
-    """The lines that belong above a table of `cells`."""
+    """All lines above a table of `cells`."""
     shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
     holes = (
         (c.title, c.model, f"{c.lost} of {c.cases} images are missing or unreadable and not counted" * bool(c.lost))
@@ -48,15 +48,15 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
 
 
 def limit_stamps(cells: Iterable[CellValues]) -> tuple[str, ...]:
-    """A line per dataset that was not evaluated to its end because of a limit."""
+    """A line per dataset that was not completely evaluated because of a limit."""
     said = "only the first {} cases were evaluated"
     return _parts((c.title, c.model, "" if c.limit is None else said.format(c.limit)) for c in cells)
 
 
 def _parts(cells: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
-    """ "dataset: what" once for each, with the models it holds for where it does not hold for all of them.
+    """ "dataset: text", each once, with the names of its models if it does not apply to all of them.
 
-    cells: (title of the dataset, model, what is to be said) of every cell that is shown, empty for nothing to say.
+    cells: (title of the dataset, model, text) of every cell that is shown; an empty text adds no line.
     """
     models: dict[str, list[str]] = {}
     said: dict[tuple[str, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""What a table is before anyone draws it."""
+"""The table model: cells, columns, and a table as every writer takes it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SECOND: Final[Mark] = "second"
 
 @dataclass(frozen=True)
 class Cell:
-    """A number with what belongs to it, all of it printed already; a part that does not exist is empty.
+    """A number with its interval and remarks, all as printed text; a missing part is empty.
 
     text: the value. interval: its interval. mark: whether it is the best or the second best of its column.
-    paper: what the paper prints in this place; difference: value minus that, where it means something.
-    note: a few words on this one cell. rank: the value it is ranked by in its column, None to leave it out; basis: what
-    that value rests on, values of another basis are not comparable.
+    paper: the value in the paper; difference: value minus that, if it is meaningful.
+    note: a few words on this cell. rank: the value it is ranked by in its column, None to leave it out; basis: the data
+    behind that value, values of another basis are not comparable.
     """
 
     text: str
@@ -38,14 +38,14 @@ class Cell:
 
     @property
     def against_paper(self) -> str:
-        """The paper's value and the difference in one short text, empty without a paper's value."""
+        """The paper's value and the difference in one short text, empty without a value in the paper."""
         if not self.paper:
             return ""
         return f"paper {self.paper} ({self.difference})" if self.difference else f"paper {self.paper}"
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Everything a reader sees in the cell, one part a line."""
+        """All visible parts of the cell, one per line."""
         return tuple(part for part in (self.text, self.interval, self.against_paper, self.note) if part)
 
 
@@ -92,7 +92,7 @@ class Table:
 
     @property
     def leading(self) -> int:
-        """Number of leading columns, repeated when a wide table is broken into its groups."""
+        """Number of leading columns, repeated when a wide table is split into its groups."""
         return sum(1 for column in self.columns if not column.group)
 
     @property
@@ -106,9 +106,9 @@ class Table:
         return replace(self, columns=columns, rows=tuple(tuple(row[index] for index in indices) for row in self.rows))
 
     def parts(self, fits: Callable[[Sequence[int]], bool]) -> Iterator[Table]:
-        """The table broken at its groups, leading columns repeated, as many groups in a part as `fits` says.
+        """The table split at its groups, leading columns repeated, as many groups in a part as `fits` allows.
 
-        A table without groups is one part, and so is a group that fits nowhere.
+        A table without groups is one part, and so is a group that is too wide by itself.
         """
         lead = list(range(self.leading))
         taken: list[int] = []

@@ -1,4 +1,4 @@
-"""Style and scripts of the pages, and the policy under which nothing else runs."""
+"""Read the style and scripts of the pages, and make the Content-Security-Policy that allows only these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def shared_asset(name: str) -> str:
 
 
 def one_script(parts: Iterable[str]) -> str:
-    """Scripts as one, strict and without names of their own in the window."""
+    """Scripts joined into one, strict and without global names in the window."""
     return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
 
 

@@ -1,11 +1,11 @@
 """Numbers of a report -> figures 2 to 4.
 
-figure                what a figure is, and how a drawing becomes the same bytes every time
+figure                what a figure is, and how a drawing is written with reproducible bytes
 style, labels         colours and marks; names beside points
 points                results -> the numbers that are drawn
 figure_2_recognition  AUC per model and dataset
 figure_3_correlation  AUC against pointing
-figure_4_thresholds   what a threshold of 0.5 costs, and Dice over thresholds
+figure_4_thresholds   the Dice lost at threshold 0.5, and Dice over thresholds
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a figure is, and how a drawing becomes one: an SVG and a PNG that are the same bytes every time."""
+"""What a figure is, and how a drawing becomes one: an SVG and a PNG with reproducible bytes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["Figure", "drawing_style", "finish", "settle"]
 
 _DPI = 200
 _STYLE = {
-    "font.family": ["DejaVu Sans"],  # the one that comes with matplotlib, so that every machine draws the same
-    "figure.dpi": _DPI,  # laid out as it is drawn: hinted text has another width at another resolution
+    "font.family": ["DejaVu Sans"],  # included in matplotlib, so that every machine draws the same
+    "figure.dpi": _DPI,  # layout at the resolution of the drawing: the width of hinted text depends on it
     "font.size": 8.0,
     "axes.titlesize": 8.5,
     "axes.titleweight": "bold",
@@ -39,7 +39,7 @@ _STYLE = {
     "grid.linewidth": 0.6,
     "svg.fonttype": "path",
     "path.simplify": False,
-    "text.parse_math": False,  # names are names, also with a dollar in them
+    "text.parse_math": False,  # a dollar sign in a name does not begin a formula
 }
 
 
@@ -48,8 +48,8 @@ class Figure:
     """One figure of a report.
 
     name: the stem of its files. title: a line; caption: what is drawn and all numbers a reader needs, in words, which
-    is also its text alternative. svg: an <svg> element, without references to anything outside and with ids of its own,
-    so that it can stand in a page as it is; it is a whole file too. png: the same picture, 200 dots per inch.
+    is also its text alternative. svg: an <svg> element, without external references and with unique ids, so that a page
+    can contain it unchanged; it is also a complete file. png: the same picture, 200 dots per inch.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Figure:
 
 @contextmanager
 def drawing_style(name: str) -> Iterator[None]:
-    """Within it matplotlib draws as this project does, whatever the user's matplotlibrc says.
+    """A context in which matplotlib uses this project's style and ignores the user's matplotlibrc.
 
     Raises MissingExtraError without matplotlib.
     """
@@ -76,7 +76,7 @@ def drawing_style(name: str) -> Iterator[None]:
 
 
 def finish(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
-    """The drawing as a figure; to be called within `drawing_style(name)`."""
+    """The drawing as a figure; call it within `drawing_style(name)`."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     settle(drawing)
@@ -88,7 +88,7 @@ def finish(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
 
 
 def settle(drawing: Drawing) -> None:
-    """Lays the drawing out once and for all; what is asked for positions on the page afterwards gets the last word."""
+    """Fixes the layout of the drawing; positions on the page that are read afterwards are final."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     FigureCanvasAgg(drawing)
@@ -98,8 +98,8 @@ def settle(drawing: Drawing) -> None:
 
 
 def _self_contained(svg: str, name: str, title: str, caption: str) -> str:
-    """The <svg> element alone: its prolog names a DTD on the network, its style would be every other drawing's of a
-    page, and ids need the figure's name in front to be the only ones there."""
+    """The <svg> element alone. The prolog is removed, as it names a DTD on the network. The style is removed, as it
+    would apply to every drawing of a page. Ids get the figure's name as a prefix, so that they are unique in a page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)

@@ -1,4 +1,4 @@
-"""Figure 2: how well each model recognises, per dataset."""
+"""Figure 2: recognition (AUC) of each model, per dataset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MEAN = "mean of datasets"
 
 
 def recognition_figure(results: Results) -> Figure | None:
-    """AUC as dots with intervals, one panel a dataset and one for the mean; None if no model has an AUC."""
+    """AUC as dots with intervals, one panel per dataset and one for the mean; None if no model has an AUC."""
     rows = _rows(results)
     if not rows:
         return None
@@ -32,7 +32,7 @@ def recognition_figure(results: Results) -> Figure | None:
 
 
 def draw_recognition(results: Results) -> Drawing:
-    """The drawing; each panel's title is its dataset's, the models stand in the order of their means."""
+    """The drawing; each panel's title is its dataset's, models are in the order of their means."""
     from matplotlib.figure import Figure as Drawing
 
     models = [model for model, _ in _rows(results)]

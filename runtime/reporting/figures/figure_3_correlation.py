@@ -1,4 +1,4 @@
-"""Figure 3: does recognition go with grounding? AUC against pointing, with the line and how sure it is."""
+"""Figure 3: correlation of recognition and grounding, AUC against pointing, with the line and its intervals."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def draw_correlation(results: Results, per: Per = "model") -> Drawing:
 
 
 def _fit(found: Sequence[Spot], per: Per) -> Correlation:
-    """The line and its intervals. The points of one model are not independent: models are drawn and left out whole."""
+    """The line and its intervals. The points of one model are not independent, so whole models are resampled."""
     x, y = _values(found)
     if per == "model":
         return correlation(x, y)
     models = [spot.model for spot in found]
     fit = correlation(x, y, groups=models)
-    # Three models drawn from three are too few to say anything about others.
+    # Resamples of three models are too few for an interval.
     return fit if len(set(models)) > 3 else replace(fit, bootstrap_r2=None)
 
 
@@ -125,7 +125,7 @@ def _whiskers(axes: Axes, found: Sequence[Spot], colour: str) -> None:
 
 
 def _limits(axes: Axes, found: Sequence[Spot], per: Per) -> None:
-    """Room around the points for their names, but no ticks at percentages that do not exist."""
+    """Limits with room around the points for their names, but no ticks at impossible percentages."""
     for way in ("x", "y"):
         points = [spot.auc if way == "x" else spot.pointing for spot in found]
         ends = [
@@ -140,7 +140,7 @@ def _limits(axes: Axes, found: Sequence[Spot], per: Per) -> None:
 
 
 def _head(fit: Correlation, per: Per) -> str:
-    """The numbers, above the plot where they cover nothing."""
+    """The numbers, above the plot so that they cover no point."""
     if fit.r2 is None:
         return f"n = {fit.n}: no R² ({'three points are needed' if fit.n < 3 else 'no spread'})"
     one = "one left out" if per == "model" else "one model left out"
@@ -197,7 +197,7 @@ def _fit_words(fit: Correlation, per: Per) -> str:
 
 
 def _patient_words(results: Results, found: Sequence[Spot]) -> str:
-    """How far R² moves when patients are resampled and the models stay."""
+    """How much R² varies when patients are resampled and the models are kept, in words."""
     columns = []
     for field in ("auc", "pointing"):
         drawn = [values for spot in found if (values := _drawn(results, spot, field)) is not None]
@@ -220,7 +220,7 @@ def _name(results: Results, spot: Spot) -> str:
 
 
 def _left(results: Results, found: Sequence[Spot], per: Per) -> str:
-    """Which models are not drawn, and whose means rest on fewer datasets than others'."""
+    """Which models are not drawn, and which have means over fewer datasets than others."""
     shown = {spot.model for spot in found}
     missing = [model for model in results.models if model not in shown]
     words = f"Not drawn, for want of one of the two values: {', '.join(missing)}. " if missing else ""

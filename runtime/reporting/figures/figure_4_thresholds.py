@@ -1,4 +1,4 @@
-"""Figure 4: what a threshold of 0.5 costs, as bars of delta Dice and as mean Dice over all thresholds."""
+"""Figure 4: the Dice lost at threshold 0.5, as bars of delta Dice and as mean Dice over all thresholds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TAU = np.arange(LEVELS) / 100
 class Curve:
     """Mean Dice of a model in percent at thresholds 0, 0.01 .. 1; `best` is the mean of best values of each class.
 
-    fixed: whether threshold 0.5 means something in the protocol. first: level at which the search begins.
+    fixed: whether threshold 0.5 has a meaning in the protocol. first: level at which the search begins.
     """
 
     dice: tuple[float, ...]
@@ -62,7 +62,7 @@ def delta_figure(results: Results) -> Figure | None:
 
 
 def draw_delta(results: Results) -> Drawing:
-    """The drawing: a bar a model."""
+    """The drawing: one bar per model."""
     from matplotlib.figure import Figure as Drawing
 
     rows = _delta_rows(results)
@@ -111,7 +111,7 @@ def _delta_rows(results: Results) -> list[tuple[str, Point]]:
 
 
 def _paper(results: Results, rows: Sequence[tuple[str, Point]]) -> Mapping[str, float]:
-    """The paper's value of each model that is run here with its published weights."""
+    """The paper's value of each model that was run with its published weights."""
     values = {model: _paper_delta(results, model) for model, _ in rows}
     return {model: value for model, value in values.items() if value is not None}
 
@@ -141,7 +141,7 @@ def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
 
 
 def curves_figure(results: Results) -> Figure | None:
-    """One panel a model, the others' curves behind it in grey; None without any region."""
+    """One panel per model, with the curves of the others in grey behind; None without any region."""
     curves = _curves(results)
     if not curves:
         return None
@@ -190,7 +190,7 @@ def draw_curves(results: Results) -> Drawing:
 
 
 def _scale(cells: Sequence[CellValues]) -> float:
-    """What threshold 1 is in the protocol's own unit; 1 where protocols are mixed."""
+    """The value of threshold 1 in the protocol's unit; 1 if protocols are mixed."""
     scales = {cell.tau_scale for cell in cells}
     return scales.pop() if len(scales) == 1 else 1.0
 
@@ -267,7 +267,7 @@ def dice_curve(results: Results, model: str) -> Curve | None:
 
 
 def _paper_delta(results: Results, model: str) -> float | None:
-    """The paper's delta Dice in percentage points, for a model of its seven run with published weights, else None."""
+    """The paper's delta Dice in percentage points, for its seven models with published weights, else None."""
     families = {cell.family for cell in results.row(model) if cell.weights == "published"}
     printed = next((paper().delta_dice[name] for name in families if name in paper().delta_dice), None)
     return printed.value if printed else None

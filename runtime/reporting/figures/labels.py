@@ -1,4 +1,4 @@
-"""Names beside points, placed so that they cover neither points nor each other where there is room."""
+"""Names beside points, placed so that they cover neither points nor each other if there is room."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["name_points"]
 
-# Where a name may stand around its point: offset in points of the page, alignments. The first free place is taken.
+# Places of a name around its point: offset in points of the page, alignments. The first free place is used.
 _PLACES = (
     (6, 0, "left", "center"),
     (-6, 0, "right", "center"),
@@ -41,7 +41,7 @@ def name_points(axes: Axes, names: Sequence[str], x: Sequence[float], y: Sequenc
     spots = axes.transData.transform(list(zip(x, y, strict=True)))
     half = 4 * drawing.dpi / 72
     taken = [Bbox.from_extents(a - half, b - half, a + half, b + half) for a, b in spots]
-    for line in axes.lines:  # names stand beside lines too: a line is taken as a string of small boxes
+    for line in axes.lines:  # names avoid lines too: a line is treated as a row of small boxes
         ends = line.get_transform().transform(line.get_xydata())
         steps = np.linspace(ends[0], ends[-1], 60)
         taken += [Bbox.from_extents(a - 2, b - 2, a + 2, b + 2) for a, b in steps]

@@ -1,4 +1,4 @@
-"""Results -> the numbers that are drawn, in percent. The only file here that knows how a report keeps its numbers."""
+"""Results -> the numbers that are drawn, in percent. The only file here that reads the numbers of a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Point:
-    """A value in percent (points for differences), None with a `reason` where there is none; its interval if known.
+    """A value in percent (points for differences), None with a `reason` if there is none; its interval if known.
 
     datasets: how many it is a mean over.
     """
@@ -33,7 +33,7 @@ class Point:
 
     @property
     def text(self) -> str:
-        """The value as a caption says it."""
+        """The value as a caption prints it."""
         if self.value is None:
             return self.reason
         if self.low is None or self.high is None:
@@ -42,7 +42,7 @@ class Point:
 
 
 def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]:
-    """What a caption has to say last: protocols and choices that are not the defaults, and what numbers are worth."""
+    """The end of a caption: protocols and choices that are not the defaults, and warnings about the numbers."""
     cells = list(cells)
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
     lines = [*(f"protocol {name}" for name in protocols), *results.choices.told, *worth(cells)]

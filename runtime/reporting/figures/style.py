@@ -1,4 +1,4 @@
-"""Colours and marks of models. Every model has a mark of its own too, so that nothing is told by colour alone."""
+"""Colours and marks of models. Every model also has its own mark, so that no information is in the colour alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DARK", "GREY", "PALE", "WARN", "Look", "looks", "worth", "write_stam
 
 DARK, GREY, PALE, WARN = "#222222", "#6b6b6b", "#d4d4d4", "#a11212"
 
-# Okabe and Ito's colours without yellow, which is lost on white paper, ordered so that neighbours differ in grey too.
+# Okabe and Ito's colours without yellow, which is hard to see on white, ordered so that neighbours differ in grey too.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#000000", "#cc79a7", "#56b4e9", "#e69f00")
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 
@@ -38,13 +38,13 @@ def looks(models: Sequence[str]) -> dict[str, Look]:
 
 
 def worth(cells: Iterable[CellValues]) -> tuple[str, ...]:
-    """What must be known about numbers wherever they are shown: weights that mean nothing, cases left out by choice."""
+    """Warnings to show with the numbers everywhere: weights without meaning, cases left out by a limit."""
     cells = list(cells)
     return stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
 
 
 def write_stamps(drawing: Drawing, lines: Sequence[str]) -> None:
-    """Writes such lines above the drawing, which grows by them: a figure is often copied without its caption."""
+    """Writes these lines above the drawing and makes it higher: a figure is often copied without its caption."""
     if not lines:
         return
     wrapped = [part for line in lines for part in textwrap.wrap(line, int(drawing.get_figwidth() * 16))]

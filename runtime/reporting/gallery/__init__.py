@@ -1,4 +1,4 @@
-"""Overlays to look at: a few cases of every class, the same for all models, with what is needed to redraw the counts.
+"""The gallery of overlays: a few cases of every class, the same for all models, with the data to redraw the counts.
 
 model      what a gallery holds, and the same as plain data for the page
 choice     the pairs of a dataset in all models, and which are shown: the best, the median, the worst, hits, misses

@@ -1,4 +1,4 @@
-"""A run -> its gallery. Whatever is not at hand is said in a sentence; the rest of the report does not depend on it."""
+"""A run -> its gallery. A sentence reports each missing part; the rest of the report does not depend on it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .pictures import collect_pictures
 __all__ = ["BUDGET", "make_gallery", "run_lengths"]
 
 BUDGET = 20_000_000
-"""Characters the gallery may take in the page, of the 30 MB that a page may have."""
+"""Maximum characters of the gallery in the page; a page may have 30 MB."""
 
-_PICTURE = 16_000  # characters of a noisy picture, for the choice; the pictures themselves are weighed afterwards
+_PICTURE = 16_000  # characters of a noisy picture, to estimate sizes; actual sizes are checked afterwards
 
 
 def make_gallery(
@@ -37,10 +37,11 @@ def make_gallery(
     most: int = MOST,
     budget: int = BUDGET,
 ) -> tuple[Gallery | None, str]:
-    """The gallery of a run and "", or None and the sentence that says why there is none.
+    """The gallery of a run and "", or None and a sentence with the reason.
 
-    Up to `most` cases of every class, in rounds until `budget` characters are spent. `datasets`: where datasets are
-    now, before what the run's configuration says; a reader that is only named by a path is used from here alone.
+    Up to `most` cases of every class, in rounds until `budget` characters are spent. `datasets`: current
+    folders of datasets, used instead of those in the run's configuration; a reader given by a path is used only from
+    here.
     Raises RunError when a result file cannot be read.
     """
     pairs = _all_pairs(run, results)
@@ -61,7 +62,7 @@ def make_gallery(
 
 
 def _all_pairs(run: StoredRun, results: Results) -> dict[str, list[ModelPairs]]:
-    """Dataset -> the pairs of its models; baselines look at nothing and are left out."""
+    """Dataset -> the pairs of its models; baselines ignore the image and are left out."""
     found = {
         dataset: [
             model_pairs(run, results, cell.model, dataset)
@@ -104,7 +105,7 @@ def _cells(run: StoredRun, pairs: ModelPairs) -> int:
 def _collect(
     run: StoredRun, pairs: Mapping[str, Sequence[ModelPairs]], picked: Sequence[tuple[str, str, str, str]]
 ) -> tuple[list[GalleryCase], list[Overlay], list[str]]:
-    """Cases, overlays, and why a model has none; one that met another region of the same name is left out of a case."""
+    """Cases, overlays, and why a model has none; a model whose stored region differs is left out of a case."""
     numbers: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
     for number, (dataset, finding, case_id, _) in enumerate(picked):
         numbers[dataset][case_id, finding] = number
@@ -150,7 +151,7 @@ def _within(
 def _numbered(
     cases: Sequence[GalleryCase], pictures: Mapping[tuple[str, str], bytes]
 ) -> tuple[tuple[bytes, ...], list[GalleryCase]]:
-    """The pictures of `cases`, each once, and the cases with the number of theirs."""
+    """The pictures of `cases`, each once, and the cases with the numbers of their pictures."""
     numbers: dict[tuple[str, str], int] = {}
     for case in cases:
         key = (case.dataset, case.case_id)

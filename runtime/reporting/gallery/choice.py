@@ -1,4 +1,4 @@
-"""Which cases of a class are shown: a spread that is the same on every machine and for all models."""
+"""Which cases of a class the gallery shows: the same on every machine and for all models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...results.pairs import scored_pairs
 __all__ = ["MOST", "ModelPairs", "PairScore", "choose", "in_rounds", "model_pairs", "pair_scores"]
 
 MOST = 12
-"""Cases of one class of one dataset at most."""
+"""Maximum cases of one class of one dataset."""
 
 _QUANTILES = (0.75, 0.25, 0.9, 0.1, 0.6, 0.4, 0.83, 0.17)
 
@@ -47,11 +47,11 @@ class PairScore:
 
 
 def choose(pairs: Sequence[PairScore], most: int = MOST) -> list[tuple[str, str]]:
-    """Up to `most` cases as (case_id, why), the most telling first.
+    """Up to `most` cases as (case_id, why), the most informative first.
 
     Cases that more models have come before all others, so that models can be compared. Of those: the best, the worst
     and the median by mean Dice; the case in which the models disagree most about the maximum; the best case that was
-    missed and the worst that was hit, by most models; then quantiles of mean Dice. Equal cases go by their id.
+    missed and the worst that was hit, by most models; then quantiles of mean Dice. Equal cases are ordered by id.
     """
     if not pairs:
         return []
@@ -71,7 +71,7 @@ def _wanted(order: Sequence[PairScore]) -> Iterator[tuple[PairScore, str]]:
     yield order[(len(order) - 1) // 2], "median Dice"
     divided = [pair for pair in order if 0 < pair.share < 1]
     if divided:
-        # The closer to one half, the more models disagree; then the wider their Dice is apart.
+        # The closer to one half, the more models disagree; then by the range of their Dice.
         yield max(divided, key=lambda p: (-abs(p.share - 0.5), float(np.ptp(p.dice)))), "models disagree"
     missed = [pair for pair in order if pair.share < 0.5]
     if missed:
@@ -96,7 +96,7 @@ def in_rounds(choices: Mapping[tuple[str, str], Sequence[tuple[str, str]]]) -> I
 
 @dataclass(frozen=True, eq=False)
 class ModelPairs:
-    """The P pairs of one finished cell that the report counts, by its choices.
+    """The P pairs of one finished cell that the report counts with its choices.
 
     findings: in the dataset's order. hits: bool [P]. best: finding -> level of the threshold best for the class.
     """
@@ -120,7 +120,7 @@ class ModelPairs:
 
     @cached_property
     def index(self) -> dict[tuple[str, str], int]:
-        """(case_id, finding) -> which pair."""
+        """(case_id, finding) -> index of the pair."""
         return {key: number for number, key in enumerate(zip(self.case_id, self.finding, strict=True))}
 
 
@@ -163,8 +163,8 @@ def pair_scores(models: Sequence[ModelPairs]) -> dict[str, list[PairScore]]:
 def _best_levels(
     cell: CellValues | None, findings: Sequence[str], counts: Counts, class_of: NDArray[np.intp]
 ) -> dict[str, int]:
-    """Finding -> level of the threshold that the tables call best, or where they have no single one, the level of the
-    best mean Dice of those that the search tries."""
+    """Finding -> level of the best threshold in the tables; if they have no single one, the level of the best mean Dice
+    of those that the search tries."""
     levels: dict[str, int] = {}
     for index, name in enumerate(findings):
         members = class_of == index

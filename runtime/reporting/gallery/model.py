@@ -1,6 +1,6 @@
-"""What a gallery holds, and the same as plain data for the page.
+"""The contents of a gallery, and the same as plain data for the page.
 
-Everything lives on the evaluation grid of 224 x 224 pixels (docs/metrics.md §1).
+Everything is on the evaluation grid of 224 x 224 pixels (docs/metrics.md §1).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Gallery", "GalleryCase", "Overlay", "gallery_payload", "overlay_size
 class GalleryCase:
     """One (image, class) pair of a dataset, shown for every model that has it.
 
-    why: what it was chosen for, such as "best Dice". image: index into `Gallery.images`, None where the picture
-    is not at hand. truth: row-major run lengths of the region, 0 and 1 in turn, starting with 0.
+    why: the reason of the choice, such as "best Dice". image: index into `Gallery.images`, None if the picture
+    is not available. truth: row-major run lengths of the region, 0 and 1 in turn, starting with 0.
     """
 
     dataset: str
@@ -38,7 +38,7 @@ class GalleryCase:
 
 @dataclass(frozen=True, eq=False)
 class Overlay:
-    """What one model sees in one case.
+    """The map of one model in one case, with its counts.
 
     case: index into `Gallery.cases`. saliency: float32 [h, w], as swept, before normalisation. frame: (y0, x0, y1, x1),
     the part of the image that it covers. area, overlap: int32 [101], as stored. best: level of the threshold that is
@@ -93,7 +93,7 @@ def gallery_payload(gallery: Gallery) -> dict[str, Any]:
 
 
 def overlay_size(cells: int) -> int:
-    """Characters of an overlay whose map has so many cells."""
+    """Characters of an overlay whose map has this number of cells."""
     return 4 * -(-4 * cells // 3) + 4 * -(-404 // 3) + 260
 
 
@@ -103,7 +103,7 @@ def picture_size(image: bytes) -> int:
 
 
 def truth_size(runs: int) -> int:
-    """Characters of a case whose region has so many runs, about; a run is at most 5 digits and mostly 3."""
+    """Approximate characters of a case whose region has this number of runs; a run is at most 5 digits, mostly 3."""
     return 4 * runs + 200
 
 

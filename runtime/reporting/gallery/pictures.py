@@ -1,4 +1,4 @@
-"""Radiographs for the gallery: from the prepared images where they hold the whole frame, else from the files."""
+"""Radiographs for the gallery: from the prepared images if these hold the whole frame, else from the files."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _QUALITY = 80  # about 8 kB for a radiograph
 def collect_pictures(
     run: StoredRun, wanted: Mapping[str, Collection[str]], datasets: Mapping[str, DatasetConfig]
 ) -> tuple[dict[tuple[str, str], bytes], list[str]]:
-    """As `read_pictures`, of several datasets: (dataset, case_id) -> picture, and a sentence for each that lacks some.
+    """`read_pictures` for several datasets: (dataset, case_id) -> picture, and a sentence for each that lacks some.
 
-    wanted: dataset -> its case ids. datasets: where datasets are now, before what the run's configuration says.
+    wanted: dataset -> its case ids. datasets: current folders of datasets, used instead of the run's configuration.
     """
     config = run.data["config"]
     cache = Path(config["cache"]) if config.get("cache") else None
@@ -65,7 +65,7 @@ def collect_pictures(
 
 
 def _changed(run: StoredRun, loaded: LoadedDataset) -> bool:
-    """Whether the dataset's digest is not the one that results of this run were computed with."""
+    """Whether the dataset's digest differs from the one that results of this run were computed with."""
     for entry in run.data["cells"].values():
         ingredients = entry.get("ingredients", {})
         if entry["dataset"] == loaded.name and entry.get("state") == "done" and "dataset" in ingredients:
@@ -75,10 +75,10 @@ def _changed(run: StoredRun, loaded: LoadedDataset) -> bool:
 
 
 def stored_dataset(config: Mapping[str, Any], name: str) -> DatasetConfig:
-    """Where a dataset is and who reads it, as the run's configuration `config` (in run.json) names it.
+    """The folder and reader of a dataset, from the run's configuration `config` (in run.json).
 
-    Raises DataError when it is not named there, or its reader is not one of the known names: a run directory may come
-    from anywhere, and code that it names is not run.
+    Raises DataError when it is not named there, or its reader is not one of the known names: a run directory may be
+    untrusted, and code that it names is not run.
     """
     entry = config.get("datasets", {}).get(name)
     if not isinstance(entry, Mapping) or not {"root", "reader"} <= set(entry):
@@ -110,7 +110,7 @@ def read_pictures(loaded: LoadedDataset, wanted: Collection[str], cache: Path | 
 
 @contextmanager
 def _prepared(loaded: LoadedDataset, cache: Path | None) -> Iterator[PreparedStore | None]:
-    """The dataset's prepared images that show the whole frame; None where there are none, or they cannot be opened."""
+    """The dataset's prepared images that show the whole frame; None if there are none, or they cannot be opened."""
     store = None
     with suppress(XBenchError):
         store = _open_store(loaded, cache)

@@ -11,7 +11,7 @@ from ...tables.table import Cell, Item, Table, cell_of, plain
 __all__ = ["WIDEST", "Grid", "Group", "Head", "Row", "TableView", "sort_key", "table_view"]
 
 WIDEST = 12
-"""Columns of a table on paper; wider ones are broken into parts."""
+"""Maximum columns of a table on paper; wider tables are split into parts."""
 
 _NUMBER = re.compile(r"[+−-]?\d[\d,]*(\.\d+)?(?=$|[\s%†*(\[])")
 
@@ -28,7 +28,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Group:
-    """A heading above `span` columns, or with title None a column's own that is two rows high."""
+    """A heading above `span` columns, or with title None the heading of one column, two rows high."""
 
     title: str | None
     span: int
@@ -109,13 +109,13 @@ def _groups(table: Table, columns: Sequence[int], heads: Sequence[Head]) -> Iter
 
 
 def _numeric(items: Sequence[Item]) -> bool:
-    """Whether at least half of the texts that are there begin with a number."""
+    """Whether at least half of the texts that are not empty begin with a number."""
     texts = [text for text in map(plain, items) if text.strip() not in ("", "-", "–")]
     return not texts or 2 * sum(sort_key(text) is not None for text in texts) >= len(texts)
 
 
 def _pinned(table: Table, models: Sequence[str]) -> int:
-    """Number of leading rows that are not a model's."""
+    """Number of leading rows that do not belong to a model."""
     for number, row in enumerate(table.rows):
         if any(plain(row[0]) == name or plain(row[0]).startswith(f"{name} ") for name in models):
             return number

@@ -1,4 +1,4 @@
-"""What a page shows -> one HTML file with its style, scripts, figures and pictures inside."""
+"""The contents of a page -> one HTML file with its style, scripts, figures and pictures inside."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _HASH = re.compile(r"[0-9a-f]{16,}")
 
 @dataclass(frozen=True)
 class PageContent:
-    """stamps: what the numbers are worth, shown above everything. facts: a line of them under the title. provenance:
+    """stamps: warnings about the numbers, shown first. facts: one line of them under the title. provenance:
     name -> text, number, list, nested mapping, or list of mappings with the same keys (a small table).
 
-    gallery_reason: why there is no gallery, one sentence. coverage: tables that stand apart, behind the gallery.
+    gallery_reason: why there is no gallery, one sentence. coverage: tables that follow the gallery.
     models: their rows are sorted; the rows above the first of them (n, chance) describe the data and stay on top.
     """
 
@@ -80,8 +80,8 @@ class _Drawing:
 
 
 def write_page(path: Path, content: PageContent) -> None:
-    """Writes the page, whole or not at all. Raises RunError when the disk refuses, MissingExtraError without Jinja2."""
-    # A name from a file system may hold bytes that are no text; they must not lose the report.
+    """Writes the page atomically. Raises RunError when it cannot be written, MissingExtraError without Jinja2."""
+    # A file name may hold bytes that are not valid text; the report must not fail on them.
     write_bytes(path, page_text(content).encode("utf-8", "replace"))
 
 
@@ -124,7 +124,7 @@ def _asset(name: str) -> str:
 
 
 def _json(data: Mapping[str, Any]) -> str:
-    """JSON that cannot end the element it stands in, nor begin another."""
+    """JSON that can neither close the element that contains it nor open another."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -138,7 +138,7 @@ def _views(content: PageContent) -> tuple[list[TableView], list[TableView]]:
 
 
 def _drawings(content: PageContent) -> Iterator[_Drawing]:
-    """Figures as images: what is inside one can neither run nor reach the page's own names."""
+    """Figures as images: their contents can neither run nor use names of the page."""
     for number, figure in enumerate(content.figures, 1):
         data = base64.b64encode(figure.svg.encode("utf-8", "replace")).decode()
         sentences = _SENTENCE.split(figure.caption)

@@ -1,4 +1,4 @@
-"""The numbers XBench (arXiv 2510.19599) prints, as data with what is known against them.
+"""The numbers XBench (arXiv 2510.19599) prints, as data with their known problems.
 
 table1.csv    grounding of seven models on seven datasets
 classes.csv   pointing per class, the paper's Tables 2 to 5, with the pairs its percentages fit

@@ -1,4 +1,4 @@
-"""Reader of the paper's tables. Values are percent as printed; models go by family, datasets by the reader's name."""
+"""Reader of the paper's tables. Values are percent as printed; keys are model families and names of readers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Final
 __all__ = ["FIELDS", "MARK", "Paper", "Printed", "paper"]
 
 FIELDS: Final = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
-"""Numbers of a report that the paper prints too -> what its Table 1 calls them."""
+"""Numbers of a report that the paper also prints -> their names in its Table 1."""
 
 MARK = "\u2020"
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A number the paper prints: its digits, and what is known against it (empty: nothing).
+    """A number the paper prints: its digits, and its known problem (empty: none).
 
-    underlined: the paper marks it second best. pairs: the number of pairs its digits fit, None where none is known.
+    underlined: the paper marks it second best. pairs: the number of pairs that fits its digits, None if unknown.
     """
 
     digits: str
@@ -36,7 +36,7 @@ class Printed:
 
     @property
     def text(self) -> str:
-        """The digits, with a dagger where something is known against them."""
+        """The digits, with a dagger if they have a known problem."""
         return f"{self.digits}{MARK}" if self.flag else self.digits
 
 
@@ -51,7 +51,7 @@ class Paper:
     r2: Printed
 
     def in_table1(self, family: str, dataset: str, field: str) -> Printed | None:
-        """What Table 1 prints for a number of `FIELDS`, None where it prints nothing."""
+        """The value in Table 1 for a number of `FIELDS`, None if it has none."""
         return self.table1.get((family, dataset, FIELDS.get(field, "")))
 
     @staticmethod

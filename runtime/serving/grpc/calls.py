@@ -24,7 +24,7 @@ HEALTH: Final = frozenset({"ServerLive", "ServerReady"})
 """Methods that need neither a token nor a message."""
 
 M = TypeVar("M", bound="Message")
-_SHORT: Final = 1 << 18  # bytes that take about as long to parse as to hand to a thread
+_SHORT: Final = 1 << 18  # bytes whose parsing takes about as long as passing them to a thread
 
 
 @dataclasses.dataclass
@@ -55,13 +55,13 @@ class Calls:
         }
 
     def known(self, method: str) -> bool:
-        """Whether the method is offered."""
+        """Whether the method exists."""
         return method in self._methods
 
     def check_room(self, method: str) -> None:
         """Raises Draining or Overloaded if every model would refuse a request now.
 
-        For calls whose message, which names the model, is not read yet."""
+        For calls whose message, which names the model, has not been read yet."""
         if method != "ModelInfer":
             return
         refused: RequestError | None = None
@@ -91,7 +91,7 @@ class Calls:
         asked = _parse(self._messages.ModelReadyRequest, call.data)
         try:
             self._service.catalogue.get(asked.name, asked.version)
-        except NotFound:  # a question, not a mistake
+        except NotFound:  # no error here: an unknown model is not ready
             return self._messages.ModelReadyResponse(ready=False)
         return self._messages.ModelReadyResponse(ready=self._service.ready)
 
@@ -134,7 +134,7 @@ class Calls:
 
 
 def _parse(kind: type[M], data: bytes) -> M:
-    """The message of this kind in `data`. Raises BadRequest when there is none."""
+    """The message of type `kind` in `data`. Raises BadRequest if it cannot be parsed."""
     from google.protobuf.message import DecodeError
 
     try:

@@ -32,7 +32,7 @@ _CONTENTS: Final[Mapping[str, str]] = {
     "FP64": "fp64_contents",
     "BYTES": "bytes_contents",
 }
-"""Datatype -> the field of InferTensorContents that holds it; FP16 has none and comes as raw bytes."""
+"""Datatype -> the field of InferTensorContents that holds it; FP16 has none and is sent as raw bytes."""
 
 
 def decode_infer(message: ModelInferRequest) -> Request:
@@ -80,7 +80,7 @@ def _input(item: Any, raw: bytes | None) -> Tensor:
 
 
 def _typed(name: str, datatype: str, shape: tuple[int, ...], given: Mapping[str, Any]) -> NDArray[Any]:
-    """The array of typed contents; small integers travel as 32-bit ones and are checked."""
+    """The array of typed contents; small integers are sent as 32-bit ones and are checked."""
     field = _CONTENTS.get(datatype)
     if field is None:
         raise BadRequest(f"{datatype} has no typed contents; send '{name}' in raw_input_contents.")

@@ -1,4 +1,4 @@
-"""grpc.aio in the server's event loop: limits, the token, status codes, and an orderly end."""
+"""The gRPC listener (grpc.aio) in the server's event loop: limits, the token, status codes, and shutdown."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["GrpcTransport"]
 
 _LOG = logging.getLogger(__name__)
 _IDLE_MS: Final = 300_000
-_LONGEST_SENTENCE: Final = 2000  # a status travels in a header, and headers are limited
-_IDENTITY_ONLY: Final = 1  # the set of compressions that has none but "identity": unpacked messages have no limit
+_LONGEST_SENTENCE: Final = 2000  # a status is sent in a header, whose size is limited
+_IDENTITY_ONLY: Final = 1  # no compression is allowed: the size of a decompressed message has no limit
 
 
 class GrpcTransport:
@@ -36,7 +36,7 @@ class GrpcTransport:
 
     @asynccontextmanager
     async def __call__(self, service: Service) -> AsyncIterator[None]:
-        """Answers calls until it is left, then those it accepted.
+        """Answers calls until the context exits, then finishes the accepted ones.
 
         Raises MissingExtraError, and ServingError when the address cannot be used.
         """
@@ -49,7 +49,7 @@ class GrpcTransport:
                 ("grpc.max_connection_idle_ms", _IDLE_MS),
                 ("grpc.max_concurrent_streams", settings.calls),
                 ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
-                ("grpc.so_reuseport", 0),  # or a second server would share the port without a word
+                ("grpc.so_reuseport", 0),  # else a second server could share the port without an error
             )
         )
         server.add_generic_rpc_handlers((_handler(grpc, _Caller(grpc, service, settings, self._log)),))
@@ -69,8 +69,8 @@ class GrpcTransport:
 
 
 class _Caller:
-    """Takes calls. All are handled as streams, since a stream's message is read when this code says so: a call without
-    the token, or one too many, is refused before. To the client there is no difference."""
+    """Handles calls. All are handled as streams, since this code decides when the message of a stream is read: a call
+    without the token or above a limit is refused before that. A client sees no difference."""
 
     def __init__(self, grpc: Any, service: Service, settings: GrpcSettings, log: AccessLog) -> None:
         self._grpc = grpc
@@ -84,7 +84,7 @@ class _Caller:
         self._held = 0
 
     async def handle(self, method: str, context: Any) -> None:
-        """One call, to its end."""
+        """One call, from its start to its end."""
         start = time.perf_counter()
         call, sent = Call(), 0
         refused: RequestError | None = None
@@ -94,7 +94,7 @@ class _Caller:
             code = "OK"
         except RequestError as error:
             refused, code = error, error.code
-        # A fault of this code: the client gets a general message, the log the details.
+        # An error in this code: the client gets a general message, the log the details.
         except Exception:
             _LOG.exception("A gRPC call failed unexpectedly")
             refused, code = Internal(), Internal.code

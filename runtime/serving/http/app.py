@@ -25,7 +25,7 @@ __all__ = ["create_app", "create_health_app"]
 
 
 def create_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGIApp:
-    """The ASGI application for an entered service: the protocol, /metrics and, where it is wanted, the page."""
+    """The ASGI application for an entered service: the protocol, /metrics and, if enabled, the page."""
     from starlette.routing import Route
 
     bodies = BodyReader(limit=settings.max_body, budget=settings.budget, seconds=settings.body_timeout)
@@ -44,7 +44,7 @@ def create_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGI
 
 
 def create_health_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGIApp:
-    """The ASGI application of a second listener: health and /metrics alone, under the rules of the first."""
+    """The ASGI application of a second listener: health and /metrics alone, with the same checks as the first."""
     return _guarded(_Health(service).routes(), service, settings, log)
 
 
@@ -66,7 +66,7 @@ def _guarded(routes: Sequence[BaseRoute], service: Service, settings: HttpSettin
 
 
 class _Endpoints:
-    """The endpoints of the protocol but for the one that infers."""
+    """The endpoints of the protocol except inference."""
 
     def __init__(self, service: Service, bodies: BodyReader) -> None:
         self._service = service
@@ -130,12 +130,12 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _failed(request: Request, error: Exception) -> Response:
-    """A fault of this code, which the middleware logs."""
+    """The response to an error in this code, which the middleware logs."""
     return error_response(Internal())
 
 
 def _not_found(request: Request, error: Exception) -> Response:
-    """What Starlette refuses by itself: unknown addresses and methods."""
+    """The response to what Starlette itself refuses: unknown addresses and methods."""
     status = getattr(error, "status_code", 404)
     sentence = f"There is no {request.method} {request.url.path[:200]}."
     response = error_response(NotFound(sentence) if status == 404 else BadRequest(sentence, status=status))
@@ -144,7 +144,7 @@ def _not_found(request: Request, error: Exception) -> Response:
 
 
 def _gone(request: Request, error: Exception) -> Response:
-    """The client is gone; the status is only noted."""
+    """The client has disconnected; the status is only logged."""
     from starlette.responses import Response
 
     return Response(status_code=499)

@@ -15,8 +15,8 @@ __all__ = ["BodyReader"]
 
 
 class BodyReader:
-    """Reads bodies of at most `limit` bytes, each within `seconds`; those that are held at once take at most `budget`
-    bytes. Used from one event loop."""
+    """Reads bodies of at most `limit` bytes, each within `seconds`; all bodies in memory take at most `budget` bytes.
+    Used from one event loop."""
 
     def __init__(self, *, limit: int, budget: int, seconds: float) -> None:
         self._limit = limit
@@ -25,9 +25,9 @@ class BodyReader:
         self._held = 0
 
     async def read(self, request: Request) -> bytes:
-        """The whole body, which counts as held until it is given to `release`.
+        """The whole body, which counts as in memory until it is passed to `release`.
 
-        Raises BadRequest or TooLarge before a byte is read where the headers tell, TooLarge, Overloaded when all bodies
+        Raises BadRequest or TooLarge before a byte is read if the headers suffice, TooLarge, Overloaded when all bodies
         together take too much, an error of status 408 when the bytes come too slowly, and Starlette's ClientDisconnect.
         """
         self._check_headers(request)
@@ -36,7 +36,7 @@ class BodyReader:
         try:
             async with asyncio.timeout(self._seconds):
                 async for part in request.stream():
-                    # Memory is counted when it is filled, not when it is announced: announcing costs a client nothing.
+                    # Bytes are counted when they arrive: a large Content-Length alone costs a client nothing.
                     size += len(part)
                     self._held += len(part)
                     parts.append(part)
@@ -44,7 +44,7 @@ class BodyReader:
                     if self._held > self._budget:
                         raise Overloaded("Too much is being received at once; try again later.", retry_after=1)
             if size == 0 and "upgrade" in request.headers:
-                # httptools takes what follows for another protocol.
+                # httptools treats the following bytes as another protocol.
                 raise AmbiguousEnd(
                     "The body was not read: the request offers another protocol; send it without Upgrade."
                 )

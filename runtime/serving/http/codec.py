@@ -21,21 +21,21 @@ from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, che
 __all__ = ["HEADER_LENGTH", "DecodedRequest", "decode_infer", "encode_infer", "json_length"]
 
 HEADER_LENGTH: Final = "inference-header-content-length"
-_JSON_ELEMENTS: Final = 1 << 21  # JSON takes about ten bytes and a microsecond a number; beyond it is not for JSON
-_JSON_MARKS: Final = 1 << 21  # commas and brackets: each costs a parser time, which other requests wait for
+_JSON_ELEMENTS: Final = 1 << 21  # JSON takes about ten bytes and a microsecond per number; larger tensors use raw bytes
+_JSON_MARKS: Final = 1 << 21  # commas and brackets: parsing each takes time, and other requests wait for it
 _BASE64: Final = {"content_type": "base64"}
 
 
 @dataclass(frozen=True)
 class DecodedRequest:
-    """A request, and the outputs that are to be sent as raw bytes."""
+    """A request, and the outputs to send as raw bytes."""
 
     request: Request
     binary: frozenset[str]
 
 
 def json_length(value: str | None, size: int) -> int:
-    """How many bytes of a body of `size` are JSON, by Inference-Header-Content-Length if it came. Raises BadRequest."""
+    """How many bytes of a body of `size` are JSON, by Inference-Header-Content-Length if sent. Raises BadRequest."""
     if value is None:
         return size
     if not (value.isascii() and value.isdigit()) or len(value) > 18 or int(value) > size:
@@ -44,7 +44,7 @@ def json_length(value: str | None, size: int) -> int:
 
 
 def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedRequest:
-    """An inference request from its body; `header_length`: the value of Inference-Header-Content-Length, if it came.
+    """An inference request from its body; `header_length`: the value of that header, if it was sent.
 
     Raises BadRequest, and no other error, for any bytes.
     """
@@ -68,7 +68,7 @@ def decode_infer(model: str, body: bytes, header_length: str | None) -> DecodedR
 
 
 def encode_infer(answer: Answer, binary: frozenset[str]) -> tuple[bytes, int | None]:
-    """The body of an answer, and the length of its JSON part where raw bytes follow it.
+    """The body of an answer, and the length of its JSON part if raw bytes follow it.
 
     In JSON, numbers that are not finite are null, and BYTES other than names are base64, with the parameter
     content_type. Raises BadRequest for a tensor too large for JSON.
@@ -103,7 +103,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
     return found
 
 
-# Made once: json.loads and json.dumps make them anew at every call that has options.
+# Created once: json.loads and json.dumps create new ones in every call with options.
 _JSON_IN: Final = json.JSONDecoder(object_pairs_hook=distinct_keys, parse_constant=no_constant)
 _JSON_OUT: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -186,7 +186,7 @@ def _to_bytes(item: object, name: str, is_base64: bool) -> bytes:
 
 
 def _is_file_in_base64(text: str) -> bool:
-    """Whether a text begins as the base64 of a PNG, JPEG or DICOM file does, which no finding or prompt does."""
+    """Whether a text begins like the base64 of a PNG, JPEG or DICOM file; no finding or prompt does."""
     try:
         start = base64.b64decode(text[:176])
     except ValueError:
@@ -202,7 +202,7 @@ def _parameters(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wanted(content: Mapping[str, Any], parameters: Mapping[str, Any]) -> tuple[list[str], dict[str, bool]]:
-    """The outputs asked for, and for those that say so whether they are to be raw bytes."""
+    """The requested outputs, and whether to send them as raw bytes, for those with this parameter."""
     if content.get("outputs") in (None, []):
         return [], {}
     names: list[str] = []

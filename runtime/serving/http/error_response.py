@@ -13,7 +13,7 @@ __all__ = ["AmbiguousEnd", "error_response"]
 
 
 class AmbiguousEnd(BadRequest):
-    """It is not certain where the request ends, so the connection is closed after the answer."""
+    """The end of the request is not certain, so the connection is closed after the answer."""
 
 
 def error_response(error: RequestError) -> Response:

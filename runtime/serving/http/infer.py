@@ -1,4 +1,4 @@
-"""The endpoint that infers: a body in, the outputs of a model out."""
+"""The inference endpoint of HTTP: a body in, the outputs of a model out."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Infer"]
 
 T = TypeVar("T")
-_SHORT = 1 << 16  # bytes or numbers of JSON that take about as long as handing them to a thread
-_SMALL = 1 << 20  # the same of raw bytes
+_SHORT = 1 << 16  # bytes or numbers of JSON whose work takes about as long as passing them to a thread
+_SMALL = 1 << 20  # the same for raw bytes
 
 
 class Infer:
@@ -32,7 +32,7 @@ class Infer:
         self._bodies = bodies
 
     async def answer(self, request: Request) -> Response:
-        """The answer to a request. Raises RequestError, and Starlette's ClientDisconnect when the client goes away."""
+        """The answer to a request. Raises RequestError, and Starlette's ClientDisconnect if the client disconnects."""
         from starlette.responses import Response
 
         service, name = self._service, request.path_params["model"]
@@ -61,7 +61,7 @@ class Infer:
 
 
 async def _while_connected(request: Request, answering: Coroutine[Any, Any, T]) -> T:
-    """The result of `answering`, which is cancelled when the client goes away. Raises ClientDisconnect."""
+    """The result of `answering`, which is cancelled when the client disconnects. Raises ClientDisconnect."""
     from starlette.requests import ClientDisconnect
 
     this = asyncio.current_task()
@@ -78,7 +78,7 @@ async def _while_connected(request: Request, answering: Coroutine[Any, Any, T]) 
     try:
         return await answering
     except asyncio.CancelledError:
-        # Cancelled by `watch` alone, and by no other caller.
+        # The condition is true if `watch` alone cancelled the task.
         if gone and this.uncancel() == 0:
             raise ClientDisconnect from None
         raise

@@ -1,4 +1,4 @@
-"""An ASGI middleware: token, host names, access log and counters."""
+"""The ASGI middleware of the server: token, host names, access log and counters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Guard:
             await self._app(scope, receive, noted)
         except RequestError as error:
             await error_response(error)(scope, receive, noted)
-        # A fault of this code: the client gets a general message, the log the details.
+        # An error in this code: the client gets a general message, the log the details.
         except Exception:
             _LOG.exception("A request failed unexpectedly")
             if not status:

@@ -1,1 +1,1 @@
-"""Served models, and the service that answers requests with them."""
+"""Served models, and the service that runs requests on them."""

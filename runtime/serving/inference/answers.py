@@ -24,7 +24,7 @@ ANSWER_LIMIT: Final = 256 << 20
 
 
 def check_answer_size(outputs: frozenset[str], images: int, findings: int, grid: tuple[int, int]) -> None:
-    """BadRequest when the answer would not fit in memory beside the others."""
+    """Raises BadRequest when the answer would not fit in memory together with the others."""
     pixels = {"saliency_full": 4 * GRID * GRID, "mask": GRID * GRID, "saliency": 4 * grid[0] * grid[1]}
     pixels["overlay"] = DISPLAY_SIDE * DISPLAY_SIDE
     size = images * findings * sum(pixels.get(name, 0) for name in outputs)
@@ -57,9 +57,9 @@ def build_answer(
 
 
 class _Outputs:
-    """Each public method is the output of that name; what several need is computed once.
+    """Each public method is the output of that name; shared values are computed once.
 
-    BYTES are object arrays, as NumPy's own strings would drop zero bytes at the end.
+    BYTES are object arrays, as NumPy strings would drop zero bytes at the end.
     """
 
     def __init__(self, request: Request, selection: Selection, images: Sequence[Prepared], scores: Scores) -> None:

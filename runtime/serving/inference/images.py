@@ -1,4 +1,4 @@
-"""What a request brings -> what the engine takes, by the code an evaluation uses."""
+"""Images of a request -> inputs of the engine, with the same code as an evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..protocol.requests import Request
 __all__ = ["DISPLAY_SIDE", "Prepared", "prepare_file", "prepare_grey", "prepare_pixels", "prepare_request"]
 
 DISPLAY_SIDE: Final = 1024
-"""The longer side of an overlay or a preview, at most."""
+"""Maximum length of the longer side of an overlay or a preview."""
 
 WHOLE: Final = (0.0, 0.0, 1.0, 1.0)
 
@@ -23,7 +23,7 @@ WHOLE: Final = (0.0, 0.0, 1.0, 1.0)
 @dataclass(frozen=True)
 class Prepared:
     """One image: `pixels` uint8 [S, S] as the model reads them; `size`: native height and width; `frame`: y0, x0, y1,
-    x1, the part of the native image they show; `display`: uint8 grey to be drawn, None when it is not asked for."""
+    x1, the part of the native image they show; `display`: uint8 grey to be drawn, None if not requested."""
 
     pixels: NDArray[np.uint8]
     size: tuple[int, int]
@@ -32,7 +32,7 @@ class Prepared:
 
 
 def prepare_request(request: Request, geometry: Geometry) -> list[Prepared]:
-    """The images of a request whose pixels, if it has some, were checked. Raises ImageError, naming the image."""
+    """The images of a request whose pixels, if it has any, were checked. Raises ImageError, naming the image."""
     display = bool(request.outputs & DRAWN)
     if request.pixels is not None:
         return [prepare_pixels(pixels[0], display=display) for pixels in request.pixels]
@@ -59,7 +59,7 @@ def prepare_grey(grey: NDArray[np.uint8], geometry: Geometry, *, display: bool =
 
 
 def prepare_pixels(pixels: NDArray[np.uint8], *, display: bool = False) -> Prepared:
-    """An image that is in the model's geometry already, taken to be all there is."""
+    """An image that is already in the model's geometry; its pixels count as the whole image."""
     return Prepared(pixels, (pixels.shape[0], pixels.shape[1]), WHOLE, _display(pixels) if display else None)
 
 

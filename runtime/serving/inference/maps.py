@@ -21,8 +21,8 @@ _ONE = np.float32(1)
 def normalised_map(saliency: NDArray[np.float32], frame: Frame) -> NDArray[np.float32]:
     """float32 [224, 224] in 0..1 from a map float32 [h, w] that covers `frame` (y0, x0, y1, x1) of the image.
 
-    What the model did not see takes the smallest value. A map that is constant or not finite, or of which nothing is
-    seen, becomes zeros.
+    Pixels outside the frame have the smallest value. A map that is constant or not finite, or whose frame holds no
+    pixel, becomes zeros.
     """
     rows = axis(saliency.shape[0], GRID, frame[0], frame[2])
     columns = axis(saliency.shape[1], GRID, frame[1], frame[3])

@@ -1,4 +1,4 @@
-"""What the server says of itself and of its models, in the Open Inference Protocol's words."""
+"""Metadata of the server and of its models, as the Open Inference Protocol defines them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def repository_index(service: Service) -> list[dict[str, str]]:
 
 
 def model_metadata(model: ServedModel) -> dict[str, Any]:
-    """Inputs and outputs of a model; `parameters`, which the protocol leaves to the server, say what it is."""
+    """Inputs and outputs of a model; `parameters`, which the protocol does not define, describe the model."""
     size = model.geometry.size
     shapes = {"image": [-1], "pixels": [-1, 1, size, size], "findings": [-1]}
     rows, columns = model.grid
@@ -74,5 +74,5 @@ def model_metadata(model: ServedModel) -> dict[str, Any]:
 
 
 def weights_notice(model: ServedModel) -> str:
-    """What the answers of a model are worth, as far as its weights decide it."""
+    """A warning about the answers of a model, by the kind of its weights."""
     return stamp(model.bundle.manifest.weights) or "published weights"

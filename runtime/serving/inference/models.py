@@ -27,12 +27,12 @@ __all__ = ["VERSION", "Catalogue", "Selection", "ServedModel"]
 OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
 VERSION: Final = "1"
-"""A bundle is served as the one version of its model; the metadata give its digest."""
+"""A bundle is served as the only version of its model; the metadata give its digest."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a request asks of a model: the set that is run, and the queries of the findings to answer for."""
+    """The selection of a request: the prompt set to run, and the queries of the findings to answer for."""
 
     prompts: PromptSet
     queries: Queries
@@ -41,7 +41,7 @@ class Selection:
 class ServedModel:
     """A model as the server uses it; `engine` is run by one thread at a time.
 
-    `default_set` is what a request that names no set is answered from: the one given, else the one of most findings.
+    `default_set` is used for a request that names no set: the one given, else the one with most findings.
     Raises ConfigError when a set of that name is not in the bundle, or the bundle has none; BundleError when a set
     cannot be read.
     """
@@ -68,11 +68,11 @@ class ServedModel:
 
     @property
     def info(self) -> EngineInfo:
-        """What runs it; EngineError before the engine is opened."""
+        """The engine that runs it. Raises EngineError before the engine is opened."""
         return self.engine.info
 
     def select(self, request: Request) -> Selection:
-        """The set and the findings of a request; own prompts are encoded here, which may take a while.
+        """The set and the findings of a request; own prompts are encoded here, which may take long.
 
         Raises BadRequest for a set or finding that does not exist, and what `OwnPrompts.encode` raises.
         """
@@ -96,7 +96,7 @@ class ServedModel:
         return Selection(prompts, Queries.of(prompts, {finding: finding for finding in wanted}))
 
     def check_pixels(self, pixels: NDArray[np.uint8]) -> None:
-        """BadRequest unless `pixels` are uint8 [N, 1, S, S] of this model's geometry."""
+        """Raises BadRequest unless `pixels` are uint8 [N, 1, S, S] of this model's geometry."""
         size = self.geometry.size
         if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1:] != (1, size, size):
             raise BadRequest(
@@ -109,7 +109,7 @@ class Catalogue:
     """Opens the engines of bundles on entering and closes them on leaving.
 
     engine: a name `engines.select` knows, or "auto"; threads: those of each engine; options: how each runs;
-    default_set: prompt set that answers where a request names none. Entering raises BundleError, ConfigError,
+    default_set: prompt set of requests that name none. Entering raises BundleError, ConfigError,
     EngineError or MissingExtraError.
     """
 

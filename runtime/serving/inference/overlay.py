@@ -1,4 +1,4 @@
-"""Pictures to look at, as PNG: the image, alone or with the map in colour and the outline of the mask."""
+"""Pictures in answers, as PNG: the image, alone or with the map in colour and the outline of the mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 __all__ = ["draw_overlay", "draw_preview"]
 
-# Black, violet, red, orange, pale yellow: lightness rises with the value, so it reads in grey and for the colour-blind.
+# Black, violet, red, orange, pale yellow: lightness rises with the value, readable in grey and for the colour-blind.
 _ANCHORS: Final = np.array([(0, 0, 0), (86, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], np.float64)
 _OUTLINE: Final = np.array((64, 224, 255), np.uint8)
 _STRENGTH: Final = 0.55
@@ -19,7 +19,7 @@ _STRENGTH: Final = 0.55
 def draw_overlay(display: NDArray[np.uint8], normalised: NDArray[np.float32], mask: NDArray[np.uint8]) -> bytes:
     """PNG (RGB, as large as `display` uint8 [H, W]) with a map float32 [h, w] in 0..1 and a mask uint8 [h, w] of it.
 
-    The map is enlarged bilinearly and the mask by repetition, so that the outline encloses the very pixels of the mask.
+    The map is enlarged bilinearly and the mask by repetition, so the outline encloses exactly the pixels of the mask.
     """
     from PIL import Image
 
@@ -49,7 +49,7 @@ def _png(picture: NDArray[np.uint8]) -> bytes:
 
 
 def _outline(inside: NDArray[np.bool_], thickness: int) -> NDArray[np.bool_]:
-    """Pixels of the mask within `thickness` of one that is not; the picture's edge is no outline."""
+    """Pixels of the mask within `thickness` of a pixel outside it; the picture's edge is no outline."""
     core = inside
     for _ in range(thickness):
         padded = np.pad(core, 1, mode="edge")

@@ -1,4 +1,4 @@
-"""Own prompts -> a prompt set, through the text graph of a bundle."""
+"""Prompts of a request -> a prompt set, encoded by the text graph of a bundle."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Prompts = tuple[FindingPrompts, ...]
 
 
 class OwnPrompts:
-    """Encodes sets of own prompts and keeps the `sets` used last, at most `limit` bytes of features.
+    """Encodes sets of own prompts and caches the `sets` used last, at most `limit` bytes of features.
 
-    A set is encoded as one, as `xbench-fast prompts add` does it, so that a set answers the same whether it is in the
-    bundle or comes with a request. The text graph is opened when it is first needed. Safe to call from several threads.
+    A set is encoded as a whole, as `xbench-fast prompts add` does it, so that answers are the same for a set in the
+    bundle and in a request. The text graph is opened when it is first needed. Safe to call from several threads.
     """
 
     def __init__(self, bundle: Bundle, *, threads: int | None = None, sets: int = 64, limit: int = 64 << 20) -> None:
@@ -37,7 +37,7 @@ class OwnPrompts:
         self._parts: tuple[Tokenizer, TextEncoder] | None = None
 
     def encode(self, prompts: Prompts) -> PromptSet:
-        """The set of `prompts`, equal requests sharing one.
+        """The set of `prompts`; equal requests share one.
 
         Raises BundleError (no tokenizer or text graph), ConfigError (number of texts), EngineError, MissingExtraError.
         """
@@ -70,7 +70,7 @@ class OwnPrompts:
         return self._parts
 
     def _shrink(self) -> None:
-        """The set in use stays, however large it is."""
+        """Removes the oldest sets above the limits; the set in use stays, even if it is larger."""
         while len(self._kept) > 1 and (
             len(self._kept) > self._sets or sum(item.features.nbytes for item in self._kept.values()) > self._limit
         ):

@@ -82,13 +82,13 @@ class Service:
     def check_room(self, model: str) -> None:
         """Raises Draining or Overloaded if a request of one image for this model would be refused now.
 
-        For a transport that can tell before it has read the images.
+        For a transport that can refuse a request before it reads the images.
         """
         self._queues[model].check(1)
 
     @contextmanager
     def counted(self, model: str) -> Iterator[None]:
-        """Counts a request that is refused within, before `infer` is asked; `model`: the name that the client gave."""
+        """Counts a request that is refused within, before `infer` is called; `model`: the name that the client gave."""
         try:
             yield
         except RequestError as error:
@@ -109,7 +109,7 @@ class Service:
             refused = as_request_error(error)
             code = refused.code
             raise refused from error
-        # A fault of this code or of a third party's engine: the client gets a general message, the log the details.
+        # An error in this code or in an external engine: the client gets a general message, the log the details.
         except Exception as error:
             _LOG.exception("A request for %s failed unexpectedly", known)
             code = Internal.code
@@ -146,9 +146,9 @@ class Service:
         return await self.work(build, short=request.outputs <= _CHEAP and request.count <= 4)
 
     async def work(self, function: Callable[[], T], *, short: bool) -> T:
-        """Runs what takes longer than a thread costs in the pool, the rest at once.
+        """Runs `function` in the thread pool, or at once if it is `short`.
 
-        What waits for a thread waits here and not in the pool, which would keep a request's images after its time.
+        Work waits for a thread here and not in the pool, which would keep a request's images after its timeout.
         """
         if short:
             return function()
@@ -164,5 +164,5 @@ class Service:
         return await asyncio.wrap_future(future)
 
     def _known(self, model: str) -> str:
-        """The model's name as a label of metrics, which no client can make up."""
+        """The model's name as a label of metrics; names invented by clients do not become labels."""
         return model if model in self._queues else "unknown"

@@ -1,4 +1,4 @@
-"""The page as one answer: style and scripts inside, nothing else allowed but questions to this server."""
+"""The page as one HTML file: style and scripts inside; it may only send requests to this server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCRIPTS = ("protocol", "regions", "question", "bars", "card", "results", "shari
 
 
 def page_route() -> Route:
-    """The page at `/`, for an application that asks for no token there: the page asks for it itself."""
+    """The page at `/`, for an application that needs no token there: the page itself asks the user for it."""
     from starlette.responses import Response
     from starlette.routing import Route
 
@@ -52,7 +52,7 @@ def page_text() -> str:
 
 
 def page_policy() -> str:
-    """The policy it is sent with; scripts can neither load nor make others, nor turn text into elements."""
+    """The page's Content-Security-Policy; scripts can neither load nor create others, nor turn text into elements."""
     more = (
         "connect-src 'self'",
         "frame-ancestors 'none'",

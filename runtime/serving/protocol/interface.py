@@ -1,4 +1,4 @@
-"""What the server offers in the Open Inference Protocol's words: its name, extensions, inputs and outputs."""
+"""The server's interface in the Open Inference Protocol: its name, extensions, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ OUTPUTS: Final[Mapping[str, OutputSpec]] = {
         "FP64", ("N", 4), "y0, x0, y1, x1: the part of the image the model saw, as fractions of its height and width"
     ),
 }
-"""Every output there is; an answer holds those asked for, in this order."""
+"""All outputs; an answer holds the requested ones, in this order."""
 
 DRAWN: Final = frozenset({"overlay", "preview"})
 """Outputs that show the image itself."""

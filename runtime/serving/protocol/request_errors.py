@@ -1,4 +1,4 @@
-"""What a request can fail of; `code` is gRPC's name for it, `status` HTTP's number."""
+"""The errors of requests; `code` is gRPC's name of an error, `status` its HTTP number."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class NotFound(RequestError):
 
 
 class Unimplemented(RequestError):
-    """The protocol has such a call, this server has not."""
+    """The protocol defines this call, but the server does not implement it."""
 
     code, status = "UNIMPLEMENTED", 501
 
 
 class TooLarge(RequestError):
-    """The request is larger than the server takes."""
+    """The request is larger than the server's limit."""
 
     code, status = "OUT_OF_RANGE", 413
 
@@ -77,7 +77,7 @@ class Overloaded(RequestError):
 
 
 class Draining(RequestError):
-    """The server is shutting down and takes no more requests."""
+    """The server is shutting down and accepts no new requests."""
 
     code, status = "UNAVAILABLE", 503
 
@@ -89,7 +89,7 @@ class DeadlineExceeded(RequestError):
 
 
 class Internal(RequestError):
-    """The engine or this code failed; the request may be fine."""
+    """The engine or this code failed; the request may be valid."""
 
     code, status = "INTERNAL", 500
 

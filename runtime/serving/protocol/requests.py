@@ -35,13 +35,13 @@ __all__ = [
 Parameter = str | bool | int | float
 
 TEXT_LIMIT: Final = 8192
-"""Characters of one prompt or name; far above any model's context."""
+"""Maximum characters of one prompt or name; far above any model's context."""
 
 QUERY_LIMIT: Final = 256
-"""Texts in a set of own prompts."""
+"""Maximum texts in a set of own prompts."""
 
 OWN_SET: Final = "own"
-"""What an answer calls the set of a request's own prompts."""
+"""The name in an answer of the set of a request's own prompts."""
 
 _PARAMETERS: Final = ("prompt_set", "tau", "timeout")
 _IGNORED: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "binary_data_output")
@@ -53,8 +53,8 @@ class Request:
     """Images for one model. Either `images`, the bytes of N files (DICOM, PNG, JPEG), or `pixels` uint8 [N, 1, S, S]
     that fit the model's geometry, bright = radio-dense.
 
-    findings: those of the set to answer for, None for all. The set is run as a whole whatever is selected, since in
-    some models the queries see one another. prompt_set: name of an encoded set, None for the model's default. prompts:
+    findings: those of the set to answer for, None for all. The set is always run as a whole, since in some models
+    the queries influence one another. prompt_set: name of an encoded set, None for the model's default. prompts:
     own texts instead, a set of its own, not of more findings than are given. tau: threshold of mask, boxes and overlay.
     timeout: seconds, None for the server's. pixels are taken to be the whole image: their frame is (0, 0, 1, 1).
     """
@@ -72,7 +72,7 @@ class Request:
 
     @property
     def count(self) -> int:
-        """How many images it holds."""
+        """Number of images."""
         return len(self.images) if self.pixels is None else len(self.pixels)
 
 
@@ -117,8 +117,8 @@ def to_request(
     outputs: Sequence[str],
     request_id: str = "",
 ) -> Request:
-    """A request from its tensors; no `outputs`: the default ones. The parameters prompt_set, tau and timeout
-    (microseconds, 0 for none, as Triton has it) are read; those of sequences and priorities are ignored.
+    """A request from its tensors; without `outputs`, the default ones. The parameters prompt_set, tau and timeout
+    (microseconds, 0 for none, as in Triton) are read; those of sequences and priorities are ignored.
 
     Raises BadRequest, naming the tensor or parameter.
     """

@@ -31,7 +31,7 @@ DATATYPES: Final[dict[str, str]] = {
 """V2 datatype -> NumPy's; BYTES, whose elements differ in length, is not among them."""
 
 MOST_ITEMS: Final = 1 << 14
-"""Elements of a BYTES tensor: files, names, texts. Each costs time of its own, however short it is."""
+"""Maximum elements of a BYTES tensor: files, names, texts. Each takes some time, even a short one."""
 
 _MOST_AXES = 8
 _MOST_ELEMENTS = 1 << 31
@@ -51,7 +51,7 @@ class Tensor:
 
 
 def check_shape(name: str, shape: object) -> tuple[int, ...]:
-    """The shape as a tuple. BadRequest unless it is a list of at most 8 whole numbers, none negative."""
+    """The shape as a tuple. Raises BadRequest unless it is a list of at most 8 integers, none negative."""
     if not isinstance(shape, list | tuple) or len(shape) > _MOST_AXES:
         raise BadRequest(f"The shape of '{name}' must be a list of at most {_MOST_AXES} whole numbers.")
     sizes = tuple(shape)
@@ -64,7 +64,7 @@ def check_shape(name: str, shape: object) -> tuple[int, ...]:
 
 
 def check_items(name: str, count: int) -> None:
-    """BadRequest when a BYTES tensor has more elements than any request needs."""
+    """Raises BadRequest when a BYTES tensor has more elements than the limit."""
     if count > MOST_ITEMS:
         raise BadRequest(f"'{name}' has {count} elements; a BYTES tensor may have {MOST_ITEMS}.")
 

@@ -31,7 +31,7 @@ _MEMORY: Final = 0.1  # weight of the newest batch in the running mean
 
 @dataclass(eq=False)
 class _Waiting:
-    """One image that waits for the engine: pixels uint8 [1, S, S], the future of its scores, since when it waits."""
+    """One image that waits for the engine: pixels uint8 [1, S, S], the future of its scores, its arrival time."""
 
     pixels: NDArray[np.uint8]
     prompts: PromptSet
@@ -45,7 +45,7 @@ class ModelQueue:
 
     A request that does not fit is refused at once, as a whole. A batch starts as soon as it holds `settings.max_batch`
     images, or its oldest image has waited `settings.max_delay` seconds and the engine is free. The image that has
-    waited longest decides which prompt set is next, so none waits for ever. Used from one event loop.
+    waited longest decides which prompt set is next, so none waits forever. Used from one event loop.
     """
 
     def __init__(self, name: str, run: Run, settings: ServiceSettings, metrics: Metrics) -> None:
@@ -58,7 +58,7 @@ class ModelQueue:
         self._arrived = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._seconds: float | None = None  # of an image in the engine, the running mean
+        self._seconds: float | None = None  # running mean of an image's time in the engine
         self._idle = True
         self._refusing = False
         self._closing = False
@@ -78,7 +78,7 @@ class ModelQueue:
         self._refusing = True
 
     async def close(self) -> None:
-        """Refuses, answers what was accepted, then stops."""
+        """Refuses new images, answers the accepted ones, then stops."""
         self.refuse()
         await self._empty.wait()
         self._closing = True
@@ -89,12 +89,12 @@ class ModelQueue:
 
     @property
     def waiting(self) -> int:
-        """Images that are not in the engine yet."""
+        """Number of images that are not in the engine yet."""
         return sum(map(len, list(self._waiting.values())))
 
     @contextmanager
     def accept(self, images: int) -> Iterator[None]:
-        """Holds room for `images` while a request is worked on. Raises as `check`."""
+        """Reserves room for `images` while a request is processed. Raises the errors of `check`."""
         self.check(images)
         self.accepted += images
         self._empty.clear()
@@ -125,7 +125,7 @@ class ModelQueue:
         return min(_LONGEST_WAIT, max(1, math.ceil(seconds)))
 
     async def submit(self, pixels: NDArray[np.uint8], prompts: PromptSet) -> Scores:
-        """Scores of pixels uint8 [N, 1, S, S]. Raises what the engine raises. Cancelling takes the images out."""
+        """Scores of pixels uint8 [N, 1, S, S]. Raises what the engine raises. Cancelling removes the images."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         images = [_Waiting(image, prompts, loop.create_future(), now) for image in pixels]
@@ -180,7 +180,7 @@ class ModelQueue:
                     await self._arrived.wait()
 
     def _results(self, batch: Sequence[_Waiting]) -> list[Scores | Exception]:
-        """Scores of each image, or why there are none; one that the engine refuses does not harm its neighbours."""
+        """Scores of each image, or why there are none; an image that the engine refuses does not affect the others."""
         try:
             scores = self._run(np.stack([image.pixels for image in batch]), batch[0].prompts.features)
         # Any exception of an engine goes to the requests that wait for it; the thread continues.

@@ -1,4 +1,4 @@
-"""What every drawing of a study begins and ends with."""
+"""The canvas of every drawing of a study: panels, legend, and the finished figure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Canvas", "canvas", "span"]
 
 @dataclass(frozen=True)
 class Canvas:
-    """A drawing with its panels, at most three abreast."""
+    """A drawing with its panels, at most three in a row."""
 
     name: str
     drawing: Drawing
@@ -35,7 +35,7 @@ class Canvas:
         return axes
 
     def finished(self, title: str, caption: str, stamps: Sequence[str], legend: int = 0) -> Figure:
-        """The figure, its stamps above; legend: how many names stand in a line below the panels, 0 for no legend."""
+        """The figure, its stamps above; legend: number of names in a line below the panels, 0 for no legend."""
         if legend:
             self.drawing.legend(loc="outside lower center", ncols=legend, frameon=False, fontsize=7)
         write_stamps(self.drawing, stamps)
@@ -56,7 +56,7 @@ def canvas(name: str, width: float, height: float, panels: int = 1) -> Iterator[
 
 
 def span(axes: Axes, ends: Sequence[float] | None, place: float, *, upright: bool = False, **look: Any) -> None:
-    """The line of an interval at a `place` of the other axis; nothing where there is none."""
+    """The line of an interval at a `place` of the other axis; nothing if there is none."""
     if ends is not None:
         low_high, fixed = [ends[0], ends[1]], [place, place]
         axes.plot(*((fixed, low_high) if upright else (low_high, fixed)), **look)

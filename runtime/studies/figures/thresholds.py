@@ -18,7 +18,7 @@ __all__ = ["draw_thresholds"]
 
 @dataclass(frozen=True)
 class _Curve:
-    """A curve of the study: its rows, their columns along and up, and what it is called."""
+    """A curve of the study: its rows, their columns for the x and y axes, and its names."""
 
     name: str
     x: str
