@@ -1,1 +1,1 @@
-"""The bundle format and what runs one; depends on no other room."""
+"""The bundle format and the engines that run a bundle; imports no other package of the project."""

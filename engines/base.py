@@ -1,4 +1,4 @@
-"""What an engine is: it opens a bundle's image graph and turns pixels and text features into scores."""
+"""The base class of engines: an engine opens a bundle's image graph and turns pixels and text features into scores."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class EngineInfo:
 
 
 def _silent(line: str) -> None:
-    """Nobody listens."""
+    """Discards the message."""
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How a GPU backend runs; the CPU's needs none of it.
+    """Options of the GPU backends; the CPU backend ignores them.
 
-    max_batch: images of one submission at most, for which buffers are allocated. build: whether a TensorRT plan may
-    be built. tf32: let float32 products round their inputs to TF32. device: number of the GPU. say: told of what takes
-    long or went another way than asked.
+    max_batch: largest number of images in one submission, for which buffers are allocated. build: whether a TensorRT
+    plan may be built. tf32: let float32 products round their inputs to TF32. device: number of the GPU. say: receives
+    messages about slow steps and fallbacks.
     """
 
     max_batch: int = 64
@@ -65,7 +65,7 @@ class Scores:
 
 
 class Engine(ABC):
-    """Base of all backends: it owns life cycle and checks, a subclass fills `_open`, `_run` and `_close`.
+    """Base of all backends: it has the life cycle and the checks; a subclass implements `_open`, `_run` and `_close`.
 
     Use it as a context manager. `run` may be called from one thread at a time.
     """
@@ -123,12 +123,12 @@ class Engine(ABC):
     ) -> None:
         """Raises EngineError if one of the logits [B, Q] is not finite.
 
-        pixels: the model input uint8 [1, S, S] of an image of the batch; asked for only to find the layer whose numbers
-        leave the range of a half-precision graph.
+        pixels: the model input uint8 [1, S, S] of an image of the batch; called only to find the layer whose numbers
+        overflow in a half-precision graph.
         """
         if np.isfinite(logits).all():
             return
-        from .backends.overflow import explain_overflow  # loads ONNX Runtime, and only here
+        from .backends.overflow import explain_overflow  # imports ONNX Runtime, so only when needed
 
         image, query = (int(n) for n in np.argwhere(~np.isfinite(logits))[0])
         advice = "check the checkpoint, or use --engine onnxruntime-cpu"

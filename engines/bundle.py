@@ -21,7 +21,7 @@ from .replacing import put, sibling, turn
 __all__ = ["PLANS", "Bundle", "change_bundle", "check_place", "find_bundles", "sha256_of", "write_bundle"]
 
 PLANS = "plans"
-"""Folder of a bundle that the bundle does not list: TensorRT plans of its image graph."""
+"""Folder in a bundle for TensorRT plans of its image graph; bundle.json does not list its files."""
 
 _MANIFEST = "bundle.json"
 
@@ -46,8 +46,8 @@ class Bundle:
     def load(path: Path, *, check_hashes: bool = True) -> Bundle:
         """Opens the bundle at `path`.
 
-        With `check_hashes` (the default) every listed file is read and compared; without, only names and sizes are
-        (for listings). Raises BundleError with the reason when the bundle must not be used.
+        With `check_hashes` (the default) every listed file is read and its hash compared; without, only names and sizes
+        are (for listings). Raises BundleError with the reason when the bundle must not be used.
         """
         path = path.resolve()
         source = path / _MANIFEST
@@ -92,9 +92,9 @@ def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, Path], *, r
     """Writes a bundle at `path`, whole or not at all, and returns it verified.
 
     `files` maps names inside the bundle to existing files; they are copied into a directory beside `path`, hashed
-    (`manifest.files` is filled in here) and the directory is renamed. A bundle that it replaces leaves its plans to it
-    if both have the same image graph. Raises BundleError when `path` exists and `replace` is false, is no bundle, or
-    when the disk refuses.
+    (`manifest.files` is filled in here) and the directory is renamed. The plans of a replaced bundle are kept if both
+    have the same image graph. Raises BundleError when `path` exists and `replace` is false, when `path` is not a
+    bundle, or when writing fails.
     """
     path = path.resolve()
     check_place(path, replace)  # before anything slow
@@ -110,7 +110,7 @@ def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, Path], *, r
 def change_bundle(path: Path, change: Callable[[Bundle], tuple[Manifest, Mapping[str, Path]]]) -> Bundle:
     """Replaces the bundle at `path` by the manifest and files that `change` makes of it, as `write_bundle` does.
 
-    No other writer comes between the two. Raises BundleError, and whatever `change` raises.
+    No other writer can change the bundle in between. Raises BundleError, and the exceptions of `change`.
     """
     path = path.resolve()
     with _disk_reasons(path), turn(path):
@@ -182,14 +182,14 @@ def _put(draft: Bundle, path: Path) -> Bundle:
     """Moves the verified `draft` to `path`; the plans of a bundle there stay if both have one image graph."""
     same = False
     if path.exists():
-        with suppress(BundleError):  # what is there may be damaged
+        with suppress(BundleError):  # the bundle there may be damaged
             same = _image_hash(Bundle.load(path, check_hashes=False)) == _image_hash(draft)
     put(draft.path, path, keep=PLANS if same else None)
     return Bundle(path, draft.manifest, draft.digest)
 
 
 def _image_hash(bundle: Bundle) -> str:
-    """The sha256 of the image graph as bundle.json has it."""
+    """The sha256 of the image graph, from bundle.json."""
     return bundle.manifest.files[bundle.manifest.graphs["image"].file].sha256
 
 

@@ -1,4 +1,4 @@
-"""A group of commands, each imported when it is run or listed: what `xbench-fast` and `xbench-export` are made of."""
+"""The group class of the command lines `xbench-fast` and `xbench-export`: each command is imported when it is run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it; a name that is no command's ends with the one that was probably meant."""
+        """As in click; the error for an unknown name ends with the most similar command."""
         if args[0] not in self.targets and not args[0].startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"There is no command '{args[0]}': {did_you_mean(args[0], self.targets)}.")
         return super().resolve_command(ctx, args)

@@ -1,4 +1,4 @@
-"""Every error a user can meet.
+"""Every error that the project raises for a user.
 
 XBenchError
 ├── ConfigError         the configuration file or a flag
@@ -9,7 +9,7 @@ XBenchError
 ├── EngineError         an engine that cannot run here, or failed while running
 ├── DataError           a dataset's folder or annotation files
 │   └── ImageError      one image that cannot be read
-│       └── ImageAccessError    not because of what it holds: it may be readable another time
+│       └── ImageAccessError    the cause is not its content: a later run may read it
 ├── RunError            a run directory, its results, the disk under them
 ├── ServingError        a request to the server, or the server itself (runtime/serving/protocol/request_errors.py)
 └── MissingExtraError   an optional package that is not installed
@@ -73,13 +73,13 @@ class DataError(XBenchError):
 
 
 class ImageError(DataError):
-    """One image cannot be read; the case is recorded as unreadable and the run goes on."""
+    """One image cannot be read; the case is recorded as unreadable and the run continues."""
 
 
 class ImageAccessError(ImageError):
     """One image could not be read this time: no permission, a failing disk, too many open files, no memory.
 
-    Its content was not judged, so the failure must not be remembered beyond the present run.
+    Its content was not checked, so the failure must not be stored beyond the present run.
     """
 
 
@@ -92,11 +92,11 @@ class ServingError(XBenchError):
 
 
 class MissingExtraError(XBenchError):
-    """An optional package is needed for what was asked."""
+    """The request needs an optional package that is not installed."""
 
 
 def disk_reason(error: OSError) -> str:
-    """Why the disk refused, as the end of a sentence."""
+    """Why a file operation failed, as the end of a message."""
     if error.errno == errno.ENOSPC:
         return "the disk is full; free some space and run the same command again"
     return error.strerror or str(error)

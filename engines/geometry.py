@@ -1,4 +1,4 @@
-"""How a model sees an image: data in the bundle, used by whoever prepares pixels."""
+"""The geometry of a model's input (size, crop or padding, interpolation), which the bundle stores."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Geometry:
     def from_json(data: object) -> Geometry:
         """Reads what `to_json` wrote; sizes may also be the words of a command line.
 
-        Raises BundleError when a key is missing or no size can be made of it.
+        Raises BundleError when a key is missing or a size is invalid.
         """
         if not isinstance(data, dict):
             raise BundleError("The key 'geometry' of bundle.json is not an object; export the bundle again.")

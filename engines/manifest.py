@@ -1,4 +1,4 @@
-"""What bundle.json says (format: engines/README.md); manifest_json reads it."""
+"""The content of bundle.json as dataclasses (format: engines/README.md); manifest_json reads it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GraphSpec:
 
 @dataclass(frozen=True)
 class PromptRecord:
-    """What bundle.json says of a prompt set; the features are in `file`.
+    """The entry of a prompt set in bundle.json; the features are in `file`.
 
     `texts[q]` is asked for finding `findings[finding_of[q]]`, with polarity +1 (present) or -1 (absent).
     `status[f]` says where the words of a finding come from ("official", "adapted", "own", ...).

@@ -1,4 +1,4 @@
-"""bundle.json -> Manifest, without trusting the file (format: engines/README.md)."""
+"""Reads bundle.json into a Manifest; the file is untrusted input (format: engines/README.md)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _geometry(value: Any) -> Geometry:
 
 
 def _parity(value: Any) -> dict[str, Any]:
-    """The parity report. Only what is read from it later is looked at, and only where it is there."""
+    """The parity report. Only the entries that are read later are checked, and only if they are present."""
     if not isinstance(value, dict):
         raise BundleError("the key 'parity' must be an object.")
     if not isinstance(value.get("passed", False), bool):
@@ -185,7 +185,7 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
 
 
 def _check_image_graph(manifest: Manifest) -> None:
-    """The promise every engine keeps: uint8 pixels and text features in, logits and saliency out."""
+    """Checks the interface of every image graph: uint8 pixels and text features in, logits and saliency out."""
     graph = manifest.graphs.get("image")
     if graph is None:
         raise BundleError("graphs.image is missing.")
@@ -208,7 +208,7 @@ def _check_image_graph(manifest: Manifest) -> None:
 
 
 def _check_text_graph(graph: GraphSpec) -> None:
-    """The promise of the text tower: token ids, and a mask where it takes one, in; features of known size out."""
+    """Checks the interface of the text graph: token ids and an optional mask in, features of known size out."""
     names = ([t.name for t in graph.inputs], [t.name for t in graph.outputs])
     if names[0] not in (["input_ids"], ["input_ids", "attention_mask"]) or names[1] != ["features"]:
         raise BundleError(

@@ -1,4 +1,4 @@
-"""What an export found when it compared a bundle with the authors' model, in words."""
+"""Summarizes a bundle's parity report in words: the comparison of the exported graphs with the authors' model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["parity_summary"]
 
 
 def parity_summary(parity: Mapping[str, Any]) -> str:
-    """A parity report in a few words: what was compared, and the largest error beside what is allowed."""
+    """A parity report in a few words: what was compared, the largest error and the allowed error."""
     if not {"compared", "needed", "tolerance", "passed"} <= parity.keys():
         return "none recorded"
     verdict = "passed" if parity["passed"] is True else "failed"

@@ -1,4 +1,4 @@
-"""Names that resolve late: a registry maps a name to a "module:Attribute" string and imports it when asked."""
+"""A registry of lazy names: it maps a name to a "module:Attribute" string, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Registry", "did_you_mean"]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a `name` that is not among the `known`: the closest one, if any, then all of them."""
+    """The end of a message about an unknown `name`: the most similar of the `known` names, if any, then all of them."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return (f"did you mean '{close[0]}'? " if close else "") + f"known are {', '.join(names) or 'none'}"
@@ -90,7 +90,7 @@ class Registry:
 
 @cache
 def _added(group: str, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Names and targets that installed packages add; finding them reads a file of every package on the path."""
+    """Names and targets that installed packages add; the search reads a file of every package on the path."""
     return tuple((point.name, point.value) for point in entry_points(group=group))
 
 

@@ -1,4 +1,4 @@
-"""A directory put in the place of another: whole or not at all, and by one writer at a time."""
+"""Replaces a directory by a new one: whole or not at all, and by one writer at a time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 @contextmanager
 def turn(path: Path) -> Iterator[None]:
-    """Held while `path` is looked at and replaced: a second writer waits. Not to be entered twice by one writer.
+    """A lock held while `path` is read and replaced: a second writer waits. The lock is not reentrant.
 
-    The lock is a hidden file beside `path`, which goes with its last holder; one that a killed process leaves locks
-    nobody out. On a file system without locks nobody waits. Raises OSError.
+    The lock is a hidden file beside `path`, which its last holder removes; a file left by a killed process does not
+    block other writers. On a file system without locks it does nothing. Raises OSError.
     """
     lock = path.parent / f".{path.name}.lock"
     held = _locked(lock)
     try:
         yield
     finally:
-        # Before it is let go, so that whoever waits for it finds it gone and makes another.
+        # Removed before the lock is released, so that a waiting writer finds no file and creates a new one.
         lock.unlink(missing_ok=True)
         held.close()
 
@@ -48,7 +48,7 @@ def _locked(lock: Path) -> IO[bytes]:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(held.fileno()), lock.stat()):
                 return held
-        held.close()  # its holder has removed it: what was locked here is no longer the file that others see
+        held.close()  # its holder has removed it: the locked file is no longer the one that other writers open
 
 
 @contextmanager
@@ -63,8 +63,8 @@ def sibling(path: Path) -> Iterator[Path]:
 
 
 def put(draft: Path, path: Path, keep: str | None = None) -> None:
-    """Renames `draft` to `path`. What was there is removed then, but for its folder `keep`, which moves to the new one;
-    it is put back if the renaming fails. Raises OSError, with the old directory's place where even that failed."""
+    """Renames `draft` to `path`. The old directory is then removed, but its folder `keep` moves to the new one. If the
+    renaming fails, the old directory is restored. Raises OSError, with the old directory's path if that fails too."""
     if not path.exists():
         draft.rename(path)
         return
@@ -79,7 +79,7 @@ def put(draft: Path, path: Path, keep: str | None = None) -> None:
         shutil.rmtree(aside, ignore_errors=True)
         raise
     if keep is not None:
-        # Not worth failing for: someone may have made a folder of that name in the meantime.
+        # Not an error: another process may have made a folder of that name in the meantime.
         with suppress(OSError):
             (old / keep).rename(path / keep)
     shutil.rmtree(aside, ignore_errors=True)

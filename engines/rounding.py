@@ -1,9 +1,9 @@
-"""Graphs of lower precision on a processor that has no arithmetic for it: float32 operations, their results rounded.
+"""Rewrites a graph of lower precision for a CPU without such arithmetic: float32 operations with rounded results.
 
-ONNX Runtime's CPU provider has next to no bfloat16 operations, and computes chains of float16 ones in float32 without
-rounding in between. Rewritten here, a graph keeps its types between operations: each operation gets its inputs widened
-to float32 and its result rounded to the type the graph states. That is what hardware with float32 accumulators
-computes, but for the order of sums.
+ONNX Runtime's CPU provider has almost no bfloat16 operations, and computes chains of float16 operations in float32
+without rounding in between. The rewritten graph keeps its types between operations: the inputs of each operation are
+widened to float32 and its result is rounded to the type the graph states. Hardware with float32 accumulators computes
+the same, except for the order of sums.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which engine runs a bundle here, and why not the others."""
+"""Chooses the engine that runs a bundle on this machine, with the reasons against the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REASONS = Registry(
         "onnxruntime-cpu": f"{_PACKAGE}.ort:cpu_reason",
     },
 )
-# Why `auto` passes over an engine that can be tried.
+# Why `auto` skips an engine that can be tried.
 _DOUBTS = Registry("engine", {"tensorrt-rtx": f"{_PACKAGE}.tensorrt:tensorrt_rtx_doubt"})
 PREFERENCE = ("tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu")
 

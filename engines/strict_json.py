@@ -1,4 +1,4 @@
-"""What JSON leaves open and nobody means: a key that stands twice, and numbers that are none."""
+"""Hooks for `json.loads` that refuse duplicate keys, NaN and Infinity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHOWN = 80
 
 
 def distinct_keys(pairs: list[tuple[K, Any]]) -> dict[K, Any]:
-    """For `object_pairs_hook`: of two values of one key the parser would silently keep the last.
+    """For `object_pairs_hook`: refuses a duplicate key, of which the parser would silently keep the last value.
 
     Raises ValueError, naming the key.
     """
@@ -26,5 +26,5 @@ def distinct_keys(pairs: list[tuple[K, Any]]) -> dict[K, Any]:
 
 
 def no_constant(text: str) -> NoReturn:
-    """For `parse_constant`: NaN and Infinity are no JSON. Raises ValueError."""
+    """For `parse_constant`: NaN and Infinity are not valid JSON. Raises ValueError."""
     raise ValueError(f"{text} is not a number")

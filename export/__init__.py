@@ -1,4 +1,4 @@
-"""From checkpoint to bundle: adapters, ONNX export, parity. The only package that imports torch."""
+"""Exports a checkpoint as a bundle: adapters, ONNX export, parity. The only package that imports torch."""
 
 from __future__ import annotations
 

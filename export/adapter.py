@@ -1,4 +1,4 @@
-"""The adapter: what the exporter needs to know about a model.
+"""The adapter base class: all facts that the exporter needs to know about a model.
 
 An adapter joins a loaded network with the facts that the bundle needs. The exporter, the parity check and the
 tokenizers know a model only through it. This module does not import torch, so that command lines can list models.
@@ -45,7 +45,7 @@ class CheckpointRecord:
 
 @dataclass(frozen=True)
 class Saliency:
-    """What the map is made of: `attention` to the image, shares of 1 (raw variants: the scores before the softmax), or
+    """The source of the map: `attention` to the image, shares of 1 (raw variants: the scores before the softmax), or
     `similarity` of patches and prompt, cosines (or their softmax); `description` says which."""
 
     kind: Literal["attention", "similarity"]
@@ -54,7 +54,7 @@ class Saliency:
 
 @dataclass(frozen=True)
 class TokenizerSpec:
-    """How prompts become ids.
+    """How prompts are converted to token ids.
 
     `sources` are the official Hugging Face names (or the package) to look for, best first. `vocabulary` holds the
     word pieces themselves, in the order of their ids, when the checkpoint carries them (demo models).
@@ -86,12 +86,12 @@ class Adapter(ABC):
     number of tokens; `probability = sigmoid(logits)` for every model, and `cosine = logits / logit_scale` where the
     model is CLIP-like (`logit_scale` is 1.0 elsewhere).
 
-    `texts_per_query` is above 1 where one prompt is several texts, each encoded for itself; `text_shape` then begins
-    with that number. `text_checkpoint` is the text encoder's file, where it is another one. `prompt_style` is the
-    model whose built-in prompts are asked, where it is not `name`.
+    `texts_per_query` is above 1 where one prompt is several texts, each encoded separately; `text_shape` then begins
+    with that number. `text_checkpoint` is the text encoder's file, if it is a separate one. `prompt_style` is the
+    model whose built-in prompts are used, if it is not `name`.
 
     `maps` are the saliency maps the model can be exported with, by name, each with its description; the first is the
-    official one. `map_name` is the one chosen, empty for the official one.
+    official one. `map_name` is the selected one, empty for the official one.
     """
 
     variants: ClassVar[tuple[str, ...]] = ()
@@ -134,7 +134,7 @@ class Adapter(ABC):
         return self.text_shape[1:] if self.texts_per_query > 1 else self.text_shape
 
     def choose_map(self, name: str) -> None:
-        """Takes the saliency map `name` of `maps`; another than the official one shows in the variant's name.
+        """Selects the saliency map `name` of `maps`; a map other than the official one is added to the variant's name.
 
         Raises ConfigError for a name the model does not have.
         """
@@ -145,11 +145,11 @@ class Adapter(ABC):
             self.saliency = Saliency(self.saliency.kind, self.maps[name])
 
     def rename(self, name: str) -> None:
-        """Gives the model the name its user chose; the built-in prompts stay those of the name it had."""
+        """Gives the model the name that the user chose; the built-in prompts stay those of the original name."""
         self.prompt_style, self.name = self.prompt_style or self.name, name
 
     def cautions(self) -> tuple[str, ...]:
-        """Warnings for the user: what the adapter had to assume about the weights."""
+        """Warnings for the user: the assumptions of the adapter about the weights."""
         return ()
 
     @abstractmethod

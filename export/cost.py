@@ -1,4 +1,4 @@
-"""What a model costs: parameters that take part, and multiply-accumulates.
+"""Measures the cost of a model: parameters in use, and multiply-accumulates.
 
 Counted in PyTorch by `torch.utils.flop_counter` (matrix products, convolutions and attention; two operations are one
 multiply-accumulate), on tensors without content, so that nothing is computed. Norms, activations and softmax do not
@@ -33,9 +33,9 @@ FINDINGS = 10
 class Cost:
     """Parameters each graph uses, and multiply-accumulates (MACs).
 
-    `image_macs` is for one more image of a batch asked about `findings` findings; `once_macs` is what a batch needs
-    besides, however large it is (work on the text alone); `text_macs` is for one text of `tokens` tokens, the most the
-    model takes.
+    `image_macs` is for one more image of a batch asked about `findings` findings; `once_macs` is the additional work
+    per batch, independent of its size (work on the text alone); `text_macs` is for one text of `tokens` tokens, the
+    most the model takes.
     """
 
     image_parameters: int
@@ -92,7 +92,7 @@ def _count(module: nn.Module, *inputs: Tensor) -> tuple[int, int]:
 
 
 class _Uses(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the tensors that operations are given, by `id`."""
+    """Records the tensors that operations are given, by `id`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

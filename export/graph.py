@@ -1,4 +1,4 @@
-"""Adapter to ONNX: the two graphs of a bundle, with uint8 grey pixels going in and fixed outputs coming out."""
+"""Exports an adapter as the two ONNX graphs of a bundle, with uint8 grey pixels as input and fixed outputs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _LIMIT = 2**31 - 2**20  # protobuf cannot hold 2 GiB; a margin is left for the g
 def opset_for(precision: str) -> int:
     """The opset of a graph: ONNX defines convolution for bfloat16 from opset 22 on.
 
-    ONNX Runtime's CUDA provider knows MaxPool up to opset 21 (microsoft/onnxruntime issue 26393), so that its CPU
-    provider pools in such a graph, until a release has it; TensorRT pools on the GPU.
+    ONNX Runtime's CUDA provider supports MaxPool up to opset 21 (microsoft/onnxruntime issue 26393), so its CPU
+    provider does the pooling in such a graph until a release supports it; TensorRT pools on the GPU.
     """
     return max(OPSET, 22) if precision == "bf16" else OPSET
 
@@ -142,7 +142,7 @@ def _export(module: nn.Module, example: tuple[Tensor, ...], spec: GraphSpec, pat
             )
             assert program is not None
             model = program.model_proto
-    except Exception as error:  # the exporter raises many classes of its own
+    except Exception as error:  # the exporter raises many classes
         raise ExportError(f"The {spec.file} graph cannot be exported: {' '.join(str(error).split())[:600]}") from error
     del program
     if model.ByteSize() > _LIMIT:
@@ -173,7 +173,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _clean(model: Any) -> None:
-    """Drops what the exporter notes about its own run: source lines and stack traces name files of this machine."""
+    """Removes the exporter's metadata: source lines and stack traces contain paths of this machine."""
     model.doc_string = ""
     model.graph.doc_string = ""
     del model.metadata_props[:]
@@ -188,7 +188,7 @@ def _clean(model: Any) -> None:
 
 
 def _check_axes(model: Any, spec: GraphSpec) -> None:
-    """The exporter may fix an axis that must stay free; that is reported here, not at run time."""
+    """Raises ExportError if the exporter fixed an axis that must stay dynamic; otherwise it would fail at run time."""
     for promised, found in zip((*spec.inputs, *spec.outputs), (*model.graph.input, *model.graph.output), strict=True):
         axes = found.type.tensor_type.shape.dim
         shape = tuple(axis.dim_param if axis.HasField("dim_param") else axis.dim_value for axis in axes)

@@ -1,13 +1,13 @@
-"""Graphs in fp16 and bf16. The graph states its types, as strongly typed builders (TensorRT 11) require.
+"""Lowers a graph to fp16 or bf16. The graph states its types, as strongly typed builders (TensorRT 11) require.
 
-Weights and matrix products are of the lower precision. In float32 stay softmax, norms, reductions and what those are
-made of where they are written out; the normalisation of the pixels; the last product before each output, so that
-neither a score nor a map is rounded to a few digits; and what ONNX does not define for the lower type. Operations
-without arithmetic of their own follow their inputs, and where both types meet the result is float32. Inputs and outputs
+Weights and matrix products are of the lower precision. These stay in float32: softmax, norms, reductions and their
+parts where they are written out; the normalisation of the pixels; the last product before each output, so that
+neither a score nor a map is rounded to a few digits; and operations that ONNX does not define for the lower type.
+Operations without arithmetic follow their inputs, and where both types meet the result is float32. Inputs and outputs
 keep their types.
 
-In bf16 an operation for which ONNX Runtime has no CUDA kernel in bf16 (pooling, PRelu) stands in float32 between casts:
-one operation without a kernel keeps the whole graph from opening there.
+In bf16 an operation for which ONNX Runtime has no CUDA kernel in bf16 (pooling, PRelu) is in float32 between casts: a
+single operation without a kernel would prevent the session from opening the graph.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _REDUCTIONS = {"CumSum", "GlobalAveragePool", "ReduceL1", "ReduceL2", "ReduceLog
 _REDUCTIONS |= {"ReduceSum", "ReduceSumSquare"}
 _WRITTEN_OUT = {"Erf", "Exp", "Log", "Pow", "Reciprocal", "Sqrt"}
 KEPT = frozenset({"Softmax", "LogSoftmax", *_NORMS, *_REDUCTIONS, *_WRITTEN_OUT})
-"""Operators that keep float32 wherever they stand."""
+"""Operators that keep float32 everywhere."""
 
 _MOVES = {"Cast", "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Shape"}
 _MOVES |= {"Slice", "Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"}
 _SIMPLE = {"Abs", "Add", "Div", "Gelu", "Max", "Min", "Mul", "Neg", "Relu", "Sigmoid", "Sub", "Sum", "Tanh"}
 _BF16_ON_CUDA = frozenset({"Conv", "Gemm", "MatMul", *_MOVES, *_SIMPLE})
-"""Those with a bfloat16 kernel in ONNX Runtime's table of CUDA kernels (its docs/OperatorKernels.md), as far as models
-need them. Pooling is not among them: average pooling has one in new versions only, maximum pooling in none."""
+"""Operators with a bfloat16 kernel in ONNX Runtime's table of CUDA kernels (its docs/OperatorKernels.md), as far as
+models need them. Pooling is not included: average pooling has one in new versions only, maximum pooling in none."""
 
 _FLOAT = 1
 _NAMES = {"fp16": "float16", "bf16": "bfloat16"}
@@ -55,7 +55,7 @@ def lower(source: Path, target: Path, precision: str) -> None:
         target.write_bytes(model.SerializeToString())
     except (OSError, ExportError):
         raise
-    except Exception as error:  # the checker and protobuf raise classes of their own
+    except Exception as error:  # the checker and protobuf raise their own classes
         reason = " ".join(str(error).split())[:300]
         raise ExportError(f"{source.name} cannot be written in {precision}: {reason}") from error
 
@@ -116,7 +116,7 @@ class _Lowering:
         self._graph.node.extend(nodes)
 
     def _heads(self) -> set[int]:
-        """Numbers of the nodes between each output and the last product or norm before it, those included."""
+        """Indices of the nodes between each output and the last product or norm before it, that one included."""
         made_by = {name: number for number, node in enumerate(self._graph.node) for name in node.output}
         found: set[int] = set()
         waiting = [value.name for value in self._graph.output]
@@ -142,7 +142,7 @@ class _Lowering:
         return _FLOAT if _FLOAT in flowing else self._low
 
     def _defined(self, node: Any) -> bool:
-        """Whether ONNX defines the operator for the lower type, in every place that is float32 now."""
+        """Whether ONNX defines the operator for the lower type, for all inputs and outputs that are float32 now."""
         import onnx
 
         version = self._versions.get(node.domain)
@@ -159,7 +159,7 @@ class _Lowering:
         return True
 
     def _add(self, node: Any, kind: int) -> None:
-        if node.op_type == "Cast":  # takes any type, and its attribute says what comes out
+        if node.op_type == "Cast":  # takes any type, and its attribute sets the result's type
             self._nodes.append(node)
             return
         for place, name in enumerate(node.input):
@@ -171,7 +171,7 @@ class _Lowering:
         self._nodes.append(node)
 
     def _add_between_casts(self, node: Any, kind: int) -> None:
-        """The node in float32; its results are rounded to `kind`, so that what follows stays in it."""
+        """Adds the node in float32; its results are rounded to `kind`, so that the following nodes stay in it."""
         from onnx import helper
 
         self._add(node, _FLOAT)
@@ -182,7 +182,7 @@ class _Lowering:
                 self._now[name] = kind
 
     def _as(self, name: str, kind: int) -> str:
-        """The name under which the tensor `name` is there in type `kind`."""
+        """The name of the tensor `name` in type `kind`; adds a cast or a converted weight if needed."""
         from onnx import helper
 
         if self._now[name] == kind:

@@ -1,4 +1,4 @@
-"""What an export needs of the machine: packages, threads, memory, and room on the disk for unfinished files."""
+"""Checks what an export needs of the machine: packages, threads, memory, and disk space for unfinished files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGES = ("xbench-fast", "torch", "onnx", "onnxscript", "onnxruntime", "token
 
 
 def require_packages() -> None:
-    """Raises MissingExtraError now, rather than after minutes of work, if a package of the export is not installed."""
+    """Raises MissingExtraError before any work starts, if a package of the export is not installed."""
     for name in ("torch", "onnx", "onnxscript", "onnxruntime"):
         try:
             missing = importlib.util.find_spec(name) is None
@@ -38,7 +38,7 @@ def require_packages() -> None:
 
 
 def versions() -> dict[str, str]:
-    """Package -> version, of what takes part in an export and is installed; and Python's."""
+    """Package -> version, of Python and of the installed packages that an export uses."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -55,16 +55,16 @@ def threads_to_use() -> int:
 
 
 def peak_memory_mib() -> float:
-    """The greatest resident memory this process has had so far, in MiB."""
+    """The peak resident memory of this process so far, in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 @contextmanager
 def workspace(target: Path, size: int) -> Iterator[Path]:
-    """A hidden folder beside the target for unfinished files, removed when the work is over, as is an unused `out`.
+    """A hidden folder beside the target for unfinished files, removed when the work is done, as is an unused `out`.
 
-    `size` is about the bytes of the float32 graphs. Raises ExportError when the disk has no room or refuses.
+    `size` is about the bytes of the float32 graphs. Raises ExportError when the disk is full or writing fails.
     """
     made = [folder for folder in (target.parent, *target.parent.parents) if not folder.exists()]
     try:
@@ -87,7 +87,7 @@ def workspace(target: Path, size: int) -> Iterator[Path]:
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Puts the seconds of wall time that the block takes into `seconds`."""
+    """Stores the seconds of wall time that the block takes in `seconds`."""
     start = time.perf_counter()
     yield
     seconds[name] = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""From a loaded model to a bundle: graphs, prompt sets, parity, all or nothing."""
+"""The export pipeline: from a model to a verified bundle with graphs, prompt sets and parity report, or no bundle."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ class BundleOptions:
     """How a bundle is made.
 
     `tokenizer` is a folder with the model's vocabulary; `prompts` replaces or adds prompt sets. With `precision` "fp16"
-    or "bf16" both graphs are of that type (export.lower), the variant's name says so, and the parity report says what
-    it does to tensors and to metrics: on the images and boxes in the folder `parity_data` (export.parity.user_images),
-    by default on probe pictures. `force` replaces a bundle; `progress` is told what is done.
+    or "bf16" both graphs are of that type (export.lower), the variant's name says so, and the parity report gives its
+    effect on tensors and metrics: on the images and boxes in the folder `parity_data` (export.parity.user_images), by
+    default on probe pictures. `force` replaces a bundle; `progress` receives a message for each step.
     """
 
     tokenizer: Path | None = None
@@ -89,7 +89,7 @@ class BundleOptions:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export made and what it took: seconds of wall time, the process's greatest memory in MiB."""
+    """The bundle of an export and its cost: seconds of wall time, the process's peak memory in MiB."""
 
     bundle: Bundle
     report: ParityReport
@@ -117,7 +117,7 @@ def export_adapter(
 ) -> ExportResult:
     """Exports a loaded model into `out`/<name>-<variant>; `loading` is how many seconds it took to load.
 
-    The bundle appears whole, after parity was proven, or not at all. Raises ConfigError (tokenizer, prompts,
+    The bundle appears only when it is complete and all parity checks passed. Raises ConfigError (tokenizer, prompts,
     precision), DataError (`parity_data`), ExportError, ParityError and BundleError (the target exists, the disk is
     full).
     """
@@ -176,7 +176,7 @@ def _trial_images(options: BundleOptions) -> ParityData | None:
 
 
 def _sets(adapter: Adapter, prompts: PromptSets | None) -> PromptSets:
-    """The built-in sets in the model's words (a demo model has none), with the user's in their place or added."""
+    """The built-in sets in the model's words (a demo model has none); the user's sets replace or add to them."""
     style = adapter.prompt_style or adapter.name
     sets = {} if adapter.weights == "demo" or style not in prompt_styles() else builtin_sets(style)
     sets = {**sets, **(prompts or {})}
@@ -244,7 +244,7 @@ def _manifest(
     report: ParityReport,
     precision: str,
 ) -> Manifest:
-    """Nothing of one run (times, paths) goes in: exporting a checkpoint again gives a bundle of equal digest."""
+    """The manifest, without times and paths of this run: a second export of a checkpoint gives the same digest."""
     from .graph import opset_for
 
     record, encoder = adapter.checkpoint, adapter.text_checkpoint

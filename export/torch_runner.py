@@ -1,4 +1,4 @@
-"""A model run by PyTorch, eager or compiled: what `xbench-fast bench --against` compares an engine with."""
+"""Runs a model in PyTorch, eager or compiled: the baseline of `xbench-fast bench --against`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TorchRunner:
         self.detail = f"torch {torch.__version__}, {precision}"
 
     def prepare(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> None:
-        """Puts the inputs on the device and runs them once; that is where compilation happens."""
+        """Copies the inputs to the device and runs them once, which includes compilation."""
         torch = self._torch
         self._inputs = (
             torch.from_numpy(np.ascontiguousarray(pixels)).to(self._device),
@@ -104,7 +104,7 @@ def _adapter(model: str, variant: str) -> Adapter:
 
 
 def _split(variant: str, variants: Collection[str], maps: Collection[str]) -> tuple[str, str]:
-    """The model's variant and its map; maps and variants have hyphens in their names, so each is tried."""
+    """The model's variant and its map; maps and variants have hyphens in their names, so each pair is tried."""
     for precision in ("", *PRECISIONS):
         for name in ("", *maps):
             ending = "".join(f"-{part}" for part in (name, precision) if part)

@@ -1,4 +1,4 @@
-"""A bundle from the user's ONNX file: its interface is checked, and that images of a batch do not affect each other."""
+"""Makes a bundle from the user's ONNX file; checks its interface and that images in a batch are independent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BATCHES = (2, 3, 8)
 
 @dataclass(frozen=True)
 class Facts:
-    """What a graph does not state; `geometry` fits the graph's pixels."""
+    """Facts that a graph does not state; `geometry` fits the graph's pixels."""
 
     name: str
     variant: str
@@ -59,8 +59,8 @@ def read_geometry(text: str) -> Geometry:
 
 
 def read_features(path: Path, sets: PromptSets) -> list[PromptSet]:
-    """Prompt sets with the features of an .npz file: one float32 array [Q, D...] per set, a row a text (a finding's
-    positive ones before its negative ones). Raises ConfigError."""
+    """Prompt sets with the features of an .npz file: one float32 array [Q, D...] per set, one row per text (a finding's
+    positive texts before its negative ones). Raises ConfigError."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
@@ -196,7 +196,7 @@ def _shape(value: Any) -> tuple[list[int], str]:
 
 
 def _consistent(graph: Path, size: int, sets: list[PromptSet], precision: str) -> ParityReport:
-    """Every slot of several batches against the same picture alone."""
+    """Compares every slot of several batches with the same picture alone."""
     session, images = Session(graph, threads_to_use(), rounding=precision == "bf16"), probe_images(size)
     report = ParityReport({"reference": "the graph itself, one picture at a time", "engine": "onnxruntime, CPU"})
     names = ("logits", "saliency")

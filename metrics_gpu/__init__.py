@@ -1,4 +1,4 @@
-"""Saliency and regions to counts, counts to metrics. Imports neither numba nor scikit-learn until they are needed."""
+"""Turns saliency and regions into counts, and counts into metrics. Imports numba and scikit-learn only when needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the loops of this package are compiled by numba: the options, the cache on disk, and types of arguments."""
+"""Compiles the loops of this package with numba: the options, the cache on disk, and types of arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 
 
 def compiled(function: Any, signature: Any = None) -> Any:
-    """njit with an on-disk cache; without one where neither the package nor the home directory can be written."""
+    """njit with an on-disk cache, or without it where neither the package nor the home directory is writable."""
     try:
         return numba.njit(signature, cache=True, **OPTIONS)(function)
     except RuntimeError:

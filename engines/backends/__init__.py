@@ -1,1 +1,1 @@
-"""What runs a bundle's graphs: ONNX Runtime on the CPU and through CUDA, TensorRT."""
+"""The backends that run a bundle's graphs: ONNX Runtime on the CPU and through CUDA, TensorRT."""

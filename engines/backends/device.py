@@ -1,7 +1,7 @@
-"""Engines on an NVIDIA GPU: device buffers allocated once, two slots, and one stream for everything.
+"""Base class of the engines on an NVIDIA GPU: device buffers allocated once, two slots, and one stream for all work.
 
 `submit` leaves scores on the device, so that the sweep reads the engine's own output buffer and only counts and logits
-return to the host; `run`, as of every engine, copies them back.
+return to the host; `run`, as in every engine, copies them back.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 SLOTS: Final = 2
-"""Batches that may be under way at once: one computing, one being filled or read."""
+"""Batches that may be in flight at once: one is computed, one is filled or read."""
 
 Result = TypeVar("Result")
 
 
 class OutOfMemory(Exception):
-    """The device has too little memory for this batch size; never leaves this package."""
+    """The device has too little memory for this batch size; internal to this package."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class DeviceScores:
 
 
 def does_not_fit(bundle: Bundle) -> EngineError:
-    """For a model that runs out of memory even with the smallest batch."""
+    """The error for a model that runs out of memory even with the smallest batch."""
     return EngineError(
         f"{bundle.name} does not fit the memory of the GPU, not even one image at a time; free the GPU, or use "
         "--engine onnxruntime-cpu."
@@ -59,10 +59,10 @@ def does_not_fit(bundle: Bundle) -> EngineError:
 
 
 class DeviceEngine(Engine):
-    """Base of the GPU backends: memory, slots and out-of-memory handling; a subclass fills `_load` and `_enqueue`.
+    """Base of the GPU backends: memory, slots and out-of-memory handling; a subclass implements `_load` and `_enqueue`.
 
-    `stream` is the cupy.cuda.Stream all work is enqueued in. `max_batch` is what one submission may hold; it is halved,
-    with a line to `options.say`, when the device has too little memory.
+    `stream` is the cupy.cuda.Stream all work is enqueued in. `max_batch` is the largest batch of one submission; it is
+    halved, with a message to `options.say`, when the device has too little memory.
     """
 
     stream: Any
@@ -98,7 +98,7 @@ class DeviceEngine(Engine):
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
-        """In the device; what CUDA refuses there is an EngineError."""
+        """Makes the device current; a CUDA error inside becomes an EngineError."""
         try:
             with self._device:
                 yield
@@ -111,14 +111,15 @@ class DeviceEngine(Engine):
 
     @property
     def device(self) -> Any:
-        """The cupy.cuda.Device, to be entered before anything else of CuPy is used for this engine."""
+        """The cupy.cuda.Device; enter it before any other use of CuPy for this engine."""
         return self._device
 
     def input(self, slot: int, queries: int) -> Any:
         """The slot's own pixel buffer, cupy uint8 [max_batch, 1, S, S], for batches of `queries` queries.
 
-        Filled by the caller, in `stream` or ordered before it by an event, and given to `submit` from its first image
-        on, it saves a copy and lets the launch be captured. It moves when memory runs out: ask for it each time.
+        The caller may fill it, in `stream` or ordered before it by an event, and give it to `submit` from its first
+        image on: this saves a copy and allows the launch to be captured. The buffer moves when memory runs out: call
+        this method before each batch.
         """
 
         def reserved() -> Any:
@@ -131,10 +132,10 @@ class DeviceEngine(Engine):
     def submit(self, pixels: Any, text: NDArray[np.float32], slot: int) -> DeviceScores:
         """Enqueues one batch and returns at once.
 
-        pixels: uint8 [B, 1, S, S], a NumPy array or a CuPy array of this device, which must stay as it is until the
-        stream has got there. text: float32 [Q, D...]; uploaded when it is another array than before. slot: 0 or 1.
-        When memory runs out only the first `max_batch` images are taken: the scores say how many. Raises EngineError,
-        also for what CUDA refuses.
+        pixels: uint8 [B, 1, S, S], a NumPy array or a CuPy array of this device, which must not change until the
+        stream has reached this batch. text: float32 [Q, D...]; uploaded when it is not the array of the last call.
+        slot: 0 or 1. When memory runs out, only the first `max_batch` images are taken: the shape of the scores says
+        how many. Raises EngineError, also for CUDA errors.
         """
         with self._entered():
             return self.within_memory(lambda: self._submit(pixels[: self.max_batch], text, slot))
@@ -180,16 +181,16 @@ class DeviceEngine(Engine):
 
     def _features(self, text: NDArray[np.float32]) -> Any:
         if self._text is None or self._text[0] is not text:
-            # A copy of its own: the caller's array may change or go away, the device's must not.
+            # A copy, because the caller may change or release its array.
             with self.stream:
                 self._text = (text, self._cupy.asarray(np.ascontiguousarray(text)))
             self._moved()
         return self._text[1]
 
     def within_memory(self, attempt: Callable[[], Result]) -> Result:
-        """`attempt()`, again with half of `max_batch` while the device has too little memory for it.
+        """The result of `attempt()`, which is repeated with half of `max_batch` while the device has too little memory.
 
-        Raises EngineError when there is nothing left to halve.
+        Raises EngineError when `max_batch` cannot be halved any more.
         """
         while True:
             try:
@@ -199,7 +200,7 @@ class DeviceEngine(Engine):
                     raise does_not_fit(self.bundle) from error
                 self.max_batch //= 2
                 self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self.max_batch}")
-                # What is under way still uses the memory that is given back here.
+                # Work in flight still uses the memory that is released here.
                 self.stream.synchronize()
                 self._buffers.clear()
                 self._cupy.get_default_memory_pool().free_all_blocks()
@@ -222,7 +223,7 @@ class DeviceEngine(Engine):
         """Enqueues the graph in `stream`, its outputs into `scores`; raises OutOfMemory or EngineError."""
 
     def _moved(self) -> None:
-        """Buffers have moved: whatever remembers their addresses must forget them."""
+        """Called after buffers have moved: a subclass drops everything that holds their addresses."""
 
     @abstractmethod
     def _unload(self) -> None:

@@ -30,8 +30,8 @@ class CpuEngine(Engine):
 
     backend = "onnxruntime-cpu"
     device = "cpu"
-    # The library multiplies a matrix of one row by code of its own, which adds in another order. As one of two, an
-    # image gets the same bits in a batch of any size, so that a server's answer equals an evaluation's.
+    # The library multiplies a matrix of one row with special code, which adds in another order. A single image runs in
+    # a batch of two, so that it gets the same bits in a batch of any size: a server's answer equals an evaluation's.
     _least = 2
 
     def _open(self) -> EngineInfo:

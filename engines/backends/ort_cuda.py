@@ -1,7 +1,7 @@
 """ONNX Runtime's CUDA provider: inputs and outputs bound by device pointer, all work in the engine's own stream.
 
-Nothing is copied by the library. Where CuPy cannot be used, which owns the buffers and the stream, a plain session with
-copies from and to the host takes its place.
+The library copies nothing. CuPy owns the buffers and the stream; where CuPy cannot be used, a plain session that copies
+from and to the host is used instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OUT_OF_MEMORY = re.compile(
     r"failed to allocate memory|out of memory|smaller than requested bytes|_ALLOC_FAILED|cudaErrorMemoryAllocation",
     re.I,
 )
-# The provider leaves arithmetic on shapes to the CPU on purpose; of other operations it has no kernel.
+# The provider leaves arithmetic on shapes to the CPU on purpose; any other operation on the CPU has no CUDA kernel.
 _SHAPES = frozenset(
     {"Add", "Cast", "Concat", "Constant", "ConstantOfShape", "Div", "Equal", "Expand", "Gather", "Identity", "Mul"}
     | {"Range", "Reshape", "Shape", "Size", "Slice", "Squeeze", "Sub", "Unsqueeze", "Where"}
@@ -44,8 +44,8 @@ def cuda_engine(bundle: Bundle, *, threads: int | None = None, options: EngineOp
 def cuda_reason() -> str | None:
     """None if ONNX Runtime really starts its CUDA provider here, else why not.
 
-    The list of available providers proves nothing: it names CUDA even where no driver exists, and the session then
-    falls back to the CPU without an exception. So one is opened and asked.
+    The list of available providers is not enough: it names CUDA even where no driver exists, and the session then
+    falls back to the CPU without an exception. So a session is opened and its providers are checked.
     """
     try:
         ort = load_onnxruntime()
@@ -163,7 +163,7 @@ class HostCudaEngine(Engine):
 
 
 def _cuda_info(engine: Engine, backend: str) -> EngineInfo:
-    """What the engine will be. Raises EngineError when the provider does not start, or for TF32 with another type."""
+    """The engine's description. Raises EngineError when the provider does not start, or for TF32 with another type."""
     reason = cuda_reason()
     if reason is not None:
         raise EngineError(f"onnxruntime-cuda cannot run here: {reason}.")
@@ -173,12 +173,12 @@ def _cuda_info(engine: Engine, backend: str) -> EngineInfo:
 
 
 def _cuda_session(engine: Engine, **more: str) -> Any:
-    """A session of the image graph that really is on the GPU. Raises OutOfMemory or EngineError."""
+    """A session of the image graph that really runs on the GPU. Raises OutOfMemory or EngineError."""
     bundle, options = engine.bundle, engine.options
     settings = {
         "device_id": str(options.device),
         "use_tf32": "1" if options.tf32 else "0",
-        # By powers of two the arena would take memory that CuPy needs.
+        # An arena that grows by powers of two would take memory that CuPy needs.
         "arena_extend_strategy": "kSameAsRequested",
         **more,
     }
@@ -202,7 +202,7 @@ def _cuda_session(engine: Engine, **more: str) -> Any:
 
 
 def _on_cpu(session: Any) -> Counter[str]:
-    """Operations the session runs on the CPU, but for arithmetic on shapes; none where the library cannot tell."""
+    """Operations the session runs on the CPU, except arithmetic on shapes; empty where the library cannot tell."""
     ask = getattr(session, "get_provider_graph_assignment_info", None)
     if ask is None:
         return Counter()

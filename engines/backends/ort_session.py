@@ -1,4 +1,4 @@
-"""Sessions of ONNX Runtime: opened with its words translated, and checked against what a bundle promises."""
+"""Opens ONNX Runtime sessions, with its errors as EngineError, and compares a graph's interface with its bundle."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def open_session(
 ) -> Any:
     """A session of the graph in a file, or of its bytes.
 
-    providers: as onnxruntime takes them, best first. entries: session configuration. optimise: may it rewrite it.
-    arena: whether memory is kept between runs.
-    A provider that fails is an error, at creation and while running: by itself the library would print a banner and go
-    on on the CPU. Raises MissingExtraError, and EngineError with the library's reason.
+    providers: as onnxruntime takes them, best first. entries: session configuration. optimise: whether the library may
+    rewrite the graph. arena: whether memory is kept between runs.
+    A provider that fails is an error, at creation and while running: by default the library would print a banner and
+    continue on the CPU. Raises MissingExtraError, and EngineError with the library's reason.
     """
     ort = load_onnxruntime()
     options = ort.SessionOptions()
@@ -73,7 +73,7 @@ def open_session(
 
 
 def check_interface(session: Any, spec: GraphSpec, bundle: Bundle) -> None:
-    """The file must have the tensors bundle.json promises; dynamic axes may carry any name. Raises EngineError."""
+    """Raises EngineError unless the file has the tensors that bundle.json states; dynamic axes may have any name."""
     for kind, promised, found in (
         ("input", spec.inputs, session.get_inputs()),
         ("output", spec.outputs, session.get_outputs()),
@@ -87,5 +87,5 @@ def check_interface(session: Any, spec: GraphSpec, bundle: Bundle) -> None:
 
 
 def graph_for_cpu(graph: Path, precision: str) -> Path | bytes:
-    """What the CPU provider can open: it has no bfloat16, so a bf16 graph gets float32 operations that round."""
+    """The graph for the CPU provider, which has no bfloat16: a bf16 graph gets float32 operations that round."""
     return with_rounding(graph) if precision == "bf16" else graph

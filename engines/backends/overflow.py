@@ -1,4 +1,4 @@
-"""Where the numbers of a half-precision graph leave their range: the graph once more on the CPU, layer by layer."""
+"""Finds the layer of a half-precision graph whose numbers overflow, by running the graph again on the CPU."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["LARGEST", "Overflow", "explain_overflow", "find_overflow"]
 LARGEST: Final = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
 """The largest finite number of each type."""
 
-_TOGETHER = 48  # outputs looked at in one run: all of a large model at once would not fit the memory of the host
+_TOGETHER = 48  # outputs read in one run: all of a large model at once would not fit into host memory
 _INSTEAD = {"fp16": "--precision bf16 or fp32", "bf16": "--precision fp32"}
 
 
 @dataclass(frozen=True)
 class Overflow:
-    """What was met. node, kind: name and operation of the first layer with a number out of range, empty if there is
-    none; value: its largest magnitude (NaN and infinity possible). before: the largest magnitude of all layers in
-    front of it, and `where` that was."""
+    """The first overflow. node, kind: name and operation of the first layer with a number out of range, empty if there
+    is none; value: its largest magnitude (NaN and infinity possible). before: the largest magnitude of the
+    half-precision layers before it; where: the name of the layer with that magnitude."""
 
     node: str
     kind: str
@@ -46,7 +46,7 @@ class _Tensor:
 
 
 def explain_overflow(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> str:
-    """The end of a sentence: which layer of a half-precision bundle overflows for an image uint8 [1, S, S] with `text`
+    """The end of a message: which layer of a half-precision bundle overflows for an image uint8 [1, S, S] with `text`
     float32 [Q, D...], and what to do."""
     precision = bundle.manifest.precision
     limit, instead = LARGEST[precision], f"export the model with {_INSTEAD[precision]}"
@@ -66,13 +66,13 @@ def explain_overflow(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np
 
 def find_overflow(graph: bytes, precision: str, inputs: Mapping[str, NDArray[Any]]) -> Overflow:
     """Runs a graph that `with_rounding` made, with all its layers as outputs. Raises EngineError."""
-    import onnx  # with_rounding has needed it already
+    import onnx  # installed: with_rounding needs it too
 
     model = onnx.load_from_string(graph)
     tensors = _tensors(model)
     have = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=t.name) for t in tensors if t.name not in have)
-    # As they are: a fused layer would have no name of its own.
+    # Not optimised: fusion would remove the names of single layers.
     session = open_session(model.SerializeToString(), [CPU_PROVIDER], None, optimise=False)
     before, where = 0.0, ""
     for tensor, values in _values(session, tensors, inputs):
@@ -85,7 +85,7 @@ def find_overflow(graph: bytes, precision: str, inputs: Mapping[str, NDArray[Any
 
 
 def _tensors(model: Any) -> list[_Tensor]:
-    """What the layers compute, in order, before it is rounded."""
+    """The outputs of the layers, in order, before they are rounded."""
     made = [(name, node) for node in model.graph.node for name in node.output if name]
     exact = {name for name, _ in made if name.endswith(":exact")}
     found = []
@@ -115,6 +115,6 @@ def _values(
 
 
 def _magnitude(values: NDArray[Any]) -> float:
-    """The largest magnitude; NaN if there is one. Minus infinity is left out: masks of attention are made of it."""
+    """The largest magnitude; NaN if there is one. Minus infinity is ignored: attention masks consist of it."""
     seen = values[values != -np.inf].astype(np.float64)
     return float(np.abs(seen).max()) if seen.size else 0.0

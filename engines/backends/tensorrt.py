@@ -20,7 +20,7 @@ _TENSORS = ("pixels", "text", "logits", "saliency")
 
 @dataclass
 class _Slot:
-    """An execution context, the batch, queries and addresses it was given last, and what was captured from it since."""
+    """An execution context, its last batch, queries and addresses, and the CUDA graph captured with them."""
 
     context: Any
     bound: tuple[int, ...] = ()
@@ -30,15 +30,15 @@ class _Slot:
 class TensorRtEngine(DeviceEngine):
     """The image graph as a TensorRT plan, in the graph's own types; `options.tf32` lets float32 products use TF32.
 
-    Each slot has an execution context of its own, since a captured CUDA graph is valid only while nothing changes the
-    context it was captured from. A context holds the plan's scratch memory for its largest batch, so two take twice as
-    much as one; the weights are there once.
+    Each slot has its own execution context, since a captured CUDA graph is valid only while nothing changes the context
+    it was captured from. A context holds the plan's scratch memory for its largest batch, so two contexts take twice as
+    much as one; the weights are stored once.
     """
 
     backend = "tensorrt"
 
     def _load(self) -> EngineInfo:
-        self._unload()  # what an attempt left that ran out of memory
+        self._unload()  # releases what a failed attempt left when it ran out of memory
         family = load_family(self.backend)
         gpu = current_gpu(self.options.device)
         key = plan_key(self.bundle, family, gpu, Profile.of(self.bundle, self.max_batch), tf32=self.options.tf32)
@@ -75,7 +75,7 @@ class TensorRtEngine(DeviceEngine):
             self._bind(own, bound, arrays)
             self._execute(own)
             return
-        # The same again: what comes twice comes often, and TensorRT wants a launch of its own before a capture.
+        # The second equal launch is captured: more are likely, and TensorRT needs one normal launch before a capture.
         if own.graph is None and self._capture:
             self._record(own)
         if own.graph is None:
@@ -85,7 +85,7 @@ class TensorRtEngine(DeviceEngine):
 
     def _bind(self, own: _Slot, bound: tuple[int, ...], arrays: tuple[Any, ...]) -> None:
         if own.graph is not None:
-            # It reads the context while it runs, and is worth nothing once that has changed.
+            # The CUDA graph reads the context while it runs, and is invalid once the context has changed.
             self.stream.synchronize()
             own.graph = None
         own.bound = ()
@@ -102,7 +102,7 @@ class TensorRtEngine(DeviceEngine):
             raise self._failure(f"failed on {self.bundle.name}")
 
     def _record(self, own: _Slot) -> None:
-        """Captures a launch, which is not made: the graph is for this one and those that follow."""
+        """Captures a launch without executing it; the CUDA graph is used for this launch and the following ones."""
         runtime_error = self._cupy.cuda.runtime.CUDARuntimeError
         try:
             self.stream.begin_capture()
@@ -146,7 +146,7 @@ class TensorRtEngine(DeviceEngine):
 
 
 class TensorRtRtxEngine(TensorRtEngine):
-    """As `TensorRtEngine`, by TensorRT for RTX, whose makers promise nothing for data-centre GPUs."""
+    """As `TensorRtEngine`, with TensorRT for RTX, whose makers do not claim support for data-centre GPUs."""
 
     backend = "tensorrt-rtx"
 
@@ -162,7 +162,7 @@ def tensorrt_rtx_reason() -> str | None:
 
 
 def tensorrt_rtx_doubt() -> str | None:
-    """Why TensorRT for RTX is not chosen unasked where it can be tried: it does not name this GPU. None if it does."""
+    """Why `auto` does not choose TensorRT for RTX: the library does not list this GPU. None if it does."""
     gpu = current_gpu()
     named = getattr(load_family("tensorrt-rtx").module, "ComputeCapability", None)
     if hasattr(named, f"SM{gpu.capability.replace('.', '')}"):

@@ -1,1 +1,1 @@
-"""TensorRT plans of a bundle: which library, what decides a plan, how it is built, where it is kept."""
+"""TensorRT plans of a bundle: the libraries, the key of a plan, building and storage."""

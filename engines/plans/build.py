@@ -1,7 +1,7 @@
-"""ONNX graph -> TensorRT plan, by one code path for TensorRT 10, TensorRT 11 and TensorRT for RTX.
+"""Builds a TensorRT plan from an ONNX graph, with one code path for TensorRT 10, TensorRT 11 and TensorRT for RTX.
 
-The types are those of the graph: every network is strongly typed, there is no precision flag to forget. TF32 is the one
-choice left, since it is a way to multiply float32 numbers and no type.
+The types are those of the graph: every network is strongly typed, and there is no precision flag. TF32 is the only
+choice, since it is a way to multiply float32 numbers and not a type.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LayerTypes:
 
 @dataclass(frozen=True)
 class BuiltPlan:
-    """A serialized plan, the timing cache it leaves (None without one) and the types of its layers."""
+    """A serialized plan, the timing cache of its build (None without one) and the types of its layers."""
 
     plan: bytes
     timing: bytes | None
@@ -73,9 +73,9 @@ def build_plan(
 ) -> BuiltPlan:
     """Builds the plan of an ONNX file.
 
-    precision: what the graph holds, "fp32", "fp16" or "bf16", which is checked layer by layer; or "tf32" for a float32
-    graph. timing: a timing cache from an earlier build. capability: build for this compute capability ("8.0") where
-    there is no GPU; only TensorRT for RTX can. Raises EngineError with the library's words.
+    precision: of the graph, "fp32", "fp16" or "bf16", which is checked layer by layer; or "tf32" for a float32 graph.
+    timing: a timing cache from an earlier build. capability: build for this compute capability ("8.0") without a GPU;
+    only TensorRT for RTX can do this. Raises EngineError with the library's message.
     """
     trt = family.module
     builder = trt.Builder(family.logger)
@@ -110,7 +110,7 @@ def build_plan(
 
 
 def layer_types(network: Any) -> LayerTypes:
-    """The types a parsed network computes in, told by the output of each layer."""
+    """The types a parsed network computes in, read from the output of each layer."""
     counts: Counter[tuple[str, str]] = Counter()
     for index in range(network.num_layers):
         layer = network.get_layer(index)

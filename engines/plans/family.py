@@ -1,4 +1,4 @@
-"""TensorRT 10, TensorRT 11 and TensorRT for RTX as one: three installs of one API family."""
+"""Imports TensorRT 10, TensorRT 11 or TensorRT for RTX, and hides the differences of their Python APIs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAMILIES: Final = {"tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rtx"}
 """Backend name -> Python module."""
 
 BATCH: Final = 16
-"""Largest batch of a plan that is built ahead, unless another is asked for; an evaluation's batches have as many."""
+"""Default for the largest batch of a plan that is built ahead; an evaluation's batches have the same size."""
 
 _EXTRAS: Final = {
     "tensorrt": "install xbench-fast[tensorrt] (CUDA 12) or xbench-fast[tensorrt-cuda13] (CUDA 13)",
@@ -24,7 +24,7 @@ _EXTRAS: Final = {
 
 @dataclass
 class Family:
-    """One of `FAMILIES`, imported. `logger` keeps what the library says in `messages`, newest last."""
+    """One of `FAMILIES`, imported. `logger` keeps the library's messages in `messages`, newest last."""
 
     name: str
     module: Any
@@ -34,7 +34,7 @@ class Family:
 
     @property
     def strongly_typed_flag(self) -> int:
-        """Flags of `create_network`: before version 11 a network is strongly typed only if it is asked for."""
+        """Flags of `create_network`: before version 11 a network is strongly typed only with this flag."""
         flags = self.module.NetworkDefinitionCreationFlag
         if self.name == "tensorrt" and int(self.version.split(".")[0]) < 11:
             return int(1 << int(flags.STRONGLY_TYPED))
@@ -42,11 +42,11 @@ class Family:
 
     @property
     def keeps_timings(self) -> bool:
-        """Whether it has timing caches; those of TensorRT for RTX do nothing but warn that they are deprecated."""
+        """Whether it has timing caches; those of TensorRT for RTX only print a deprecation warning."""
         return self.name == "tensorrt"
 
     def explain(self) -> str:
-        """The library's last words as one line, and forgets them."""
+        """Returns the library's last messages as one line, and deletes them."""
         said = " ".join(" ".join(self.messages[-3:]).split())
         self.messages.clear()
         return said[:600] or "it gave no reason"

@@ -1,4 +1,4 @@
-"""What decides the content of a plan."""
+"""The key of a TensorRT plan: everything that determines its content."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Profile:
 
     @staticmethod
     def of(bundle: Bundle, batch: int) -> Profile:
-        """Up to `batch` images and the queries of the largest prompt set of the bundle, best for its typical one."""
+        """Up to `batch` images and the queries of the bundle's largest prompt set, optimised for its typical set."""
         sizes = sorted(len(record.texts) for record in bundle.manifest.prompt_sets.values()) or [16]
         return Profile((1, batch, batch), (1, sizes[len(sizes) // 2], max(sizes[-1], 2)))
 
 
 @dataclass(frozen=True)
 class PlanKey:
-    """Everything that decides a plan.
+    """Everything that determines a plan.
 
     graph: sha256 of the ONNX file. precision: of that graph, "fp32" also meaning no TF32; "tf32" for a float32 graph
     whose products may round their inputs to TF32. library, version: family and version of TensorRT.
@@ -59,7 +59,7 @@ class PlanKey:
 
     @property
     def stem(self) -> str:
-        """Name of the plan's files, which two plans share only if one replaces the other."""
+        """Name of the plan's files; two plans have the same name only if one replaces the other."""
         parts = (self.gpu.name, f"{self.library}-{self.version}", self.precision, f"batch{self.profile.batch[2]}")
         return "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", part).strip("_").lower() for part in parts)
 
@@ -77,7 +77,7 @@ class PlanKey:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: tuples are lists there."""
+    """The value as JSON stores it: tuples become lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""The plan for a bundle on this machine: the kept one if it fits, else a new one."""
+"""Returns the plan for a bundle on this machine: the stored one if it fits, else a new one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def provide_plan(
     capability: str | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> bytes:
-    """The plan of `key`: as it is kept, or built now and kept.
+    """The plan of `key`: the stored one, or a new one, which is then stored.
 
-    A plan that was built for something else, or is damaged, is replaced, and `say` is told why; without `build` it is
-    refused. Two processes build it once. Raises EngineError.
+    A plan with another key, or a damaged one, is replaced, and `say` receives the reason; without `build` it is an
+    error. Two processes build the plan only once. Raises EngineError.
     """
     store = PlanStore.of(bundle)
     found = store.load(key)

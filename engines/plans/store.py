@@ -1,8 +1,8 @@
-"""Where plans are kept: beside the graph, in the bundle's `plans/`, or in the user's cache when that is read-only.
+"""Stores plans: beside the graph, in the bundle's `plans/`, or in the user's cache when the bundle is read-only.
 
-A plan never stands alone: `<stem>.json` says what it was made for and its sha256. Nothing is glued to the plan itself.
-That finds damage, and plans made for something else; it does not find a plan that somebody put there with a description
-of his own, since bundle.json lists neither.
+Every plan has a description, `<stem>.json`, with its key and its sha256. Nothing is added to the plan itself. This
+detects damaged plans and plans with another key; it does not detect a plan that was replaced together with its
+description, since bundle.json lists neither.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Stored:
-    """What is known of a plan on disk: its bytes, or why they must not be used."""
+    """A plan on disk: its bytes, or the reason why they must not be used."""
 
     plan: bytes | None
     reason: str
@@ -72,9 +72,9 @@ class PlanStore:
         return Stored(plan, "")
 
     def save(self, key: PlanKey, built: BuiltPlan) -> Path:
-        """Keeps a plan, whole or not at all: the description is written last. Raises EngineError.
+        """Stores a plan, whole or not at all: the description is written last. Raises EngineError.
 
-        A reader that meets the new plan with the old description finds that the sha256 does not match.
+        A reader that finds the new plan with the old description sees that the sha256 does not match.
         """
         record = {
             "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""New prompt sets for a bundle that exists, through its own tokenizer and text graph."""
+"""Adds prompt sets to an existing bundle, with the bundle's own tokenizer and text graph."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def encode_for(bundle: Bundle, sets: PromptSets, *, threads: int | None = None) 
 def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = False) -> Bundle:
     """Writes `bundle` again with `sets`, encoded for it, and returns it with its new digest; whole or not at all.
 
-    Sets that came to the bundle since it was loaded stay, as does everything else byte for byte. Raises BundleError
-    when a set of that name is there and `replace` is false, or when the bundle is no longer the one that was loaded.
+    Sets that were added since the bundle was loaded stay, and all other files stay byte for byte. Raises BundleError
+    when a set of that name exists and `replace` is false, or when the bundle is no longer the one that was loaded.
     """
     with tempfile.TemporaryDirectory(prefix="xbench-prompts-") as folder:
 

@@ -1,4 +1,4 @@
-"""Prompts to text features, through a bundle's own text graph.
+"""Encodes prompts as text features with a bundle's own text graph.
 
 A set is encoded and run as one: in a model with self-attention over the queries, the scores of a finding depend on
 which others are asked with it (docs/parity.md §3.4).
@@ -56,7 +56,7 @@ class TextEncoder:
 
 
 def texts_per_query(image: GraphSpec, text: GraphSpec) -> int:
-    """How many texts make one query: the image graph's features of a query hold so many of the text graph's.
+    """How many texts make one query: the image graph's features of a query hold this many of the text graph's.
 
     Raises ConfigError when the two do not fit.
     """
@@ -86,7 +86,7 @@ def encode_sets(
 ) -> list[PromptSet]:
     """Encodes every distinct text once through the exported text graph; returns one PromptSet per set, in order.
 
-    Features are [Q, D...], or [Q, per_query, D...] where a query is several texts. Queries stand in the order of the
+    Features are [Q, D...], or [Q, per_query, D...] where a query is several texts. Queries are in the order of the
     findings, the positive texts of a finding before its negative ones. Raises ConfigError (number of texts).
     """
     split: dict[str, list[str]] = {}

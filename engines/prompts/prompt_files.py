@@ -1,4 +1,4 @@
-"""Prompts as a user writes them: a YAML or JSON file of sets, findings and texts."""
+"""Reads a user's prompt file: YAML or JSON with sets, findings and texts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..strict_json import distinct_keys
 __all__ = ["SEPARATOR", "FindingPrompts", "PromptSets", "parse_prompt_file", "prompt_sets", "read_prompt_file"]
 
 SEPARATOR = "\n"
-"""Stands between the texts of one query, in models whose query is several (MAVL: a description, eight aspects)."""
+"""Separates the texts of one query, in models whose query is several texts (MAVL: a description, eight aspects)."""
 
 _SET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)
 class FindingPrompts:
-    """What to ask for one finding: texts that mean present, texts that mean absent, and where they come from."""
+    """The prompts of one finding: texts that mean present, texts that mean absent, and where they come from."""
 
     finding: str
     positive: tuple[str, ...]
@@ -40,7 +40,7 @@ PromptSets = dict[str, tuple[FindingPrompts, ...]]
 def read_prompt_file(path: Path) -> PromptSets:
     """Sets from a YAML or JSON file `{set: {finding: [texts] or {positive: [...], negative: [...]}}}`.
 
-    A text may itself be a list of texts, for a model that is asked several in one query; they are joined by
+    A text may itself be a list of texts, for a model whose query is several texts; they are joined by
     `SEPARATOR`. The order of findings and texts is kept; every status is "user". Raises ConfigError with file and key.
     """
     return prompt_sets(parse_prompt_file(path), path)
@@ -59,7 +59,7 @@ def prompt_sets(content: object, path: Path) -> PromptSets:
 
 
 def parse_prompt_file(path: Path) -> object:
-    """The plain content of a YAML or JSON file, no key twice. Raises ConfigError; MissingExtraError (YAML reader)."""
+    """The plain content of a YAML or JSON file, no duplicate keys. Raises ConfigError; MissingExtraError (YAML)."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -88,7 +88,7 @@ def parse_prompt_file(path: Path) -> object:
 
 def _yaml_loader(yaml: Any) -> Any:
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Plain data only, and no key twice."""
+        """Plain data only, and no duplicate keys."""
 
     def mapping(loader: Any, node: Any) -> dict[Any, Any]:
         return distinct_keys(loader.construct_pairs(node, deep=True))
@@ -128,7 +128,7 @@ def _texts(value: object, where: str, side: str) -> tuple[str, ...]:
 
 
 def _query(value: object, where: str, side: str) -> list[str]:
-    """The texts of one query; a line break within a text means no more than a space."""
+    """The texts of one query; a line break within a text is the same as a space."""
     texts = value if isinstance(value, list) and value else [value]
     plain = [text for text in texts if isinstance(text, str) and text.strip()]
     if len(plain) != len(texts):

@@ -1,4 +1,4 @@
-"""A prompt set: the texts a model is asked about one dataset, already turned into features."""
+"""A prompt set: the texts a model is asked about one dataset, with their features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PromptSet:
     """Q texts for F findings, encoded and run as one set (in some models queries attend to one another).
 
     finding_of: int32 [Q], index into `findings`; polarity: int8 [Q], +1 asks for the finding, -1 for its absence;
-    features: float32 [Q, D...]; status: one word a finding on where its wording comes from.
+    features: float32 [Q, D...]; status: one word per finding that says where its wording comes from.
     """
 
     name: str
@@ -57,14 +57,14 @@ class PromptSet:
     def load(name: str, record: PromptRecord, path: Path, feature_shape: tuple[int, ...]) -> PromptSet:
         """Reads `path`; `feature_shape` is [D...] as the image graph takes it.
 
-        Raises BundleError when the file holds anything but one float32 array of the promised shape.
+        Raises BundleError unless the file holds exactly one float32 array of the stated shape.
         """
         wanted = (len(record.texts), *feature_shape)
         size = int(np.prod(wanted)) * 4
         try:
             with zipfile.ZipFile(path) as archive:
                 members = archive.infolist()
-                # The size is checked before anything is inflated: a small archive can claim to hold terabytes.
+                # The size is checked before decompression: a small archive can claim to hold terabytes.
                 if [m.filename for m in members] != ["features.npy"] or not size <= members[0].file_size <= size + 4096:
                     raise BundleError(
                         f"{path.name} does not hold {len(record.texts)} text features of {feature_shape}."

@@ -1,4 +1,4 @@
-"""Texts to token ids, as every model's authors do it, without torch."""
+"""Tokenizers: texts to token ids, as each model's authors do it, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenizers of the package `tokenizers`: BERT's WordPiece from a vocabulary, and any that a bundle carries."""
+"""Tokenizers of the package `tokenizers`: BERT's WordPiece from a vocabulary, and those stored in a bundle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def require_tokenizers() -> None:
 
 
 class BackendTokenizer:
-    """A `tokenizers.Tokenizer` (`backend`), which also frames a text and cuts it at the context."""
+    """A `tokenizers.Tokenizer` (`backend`), which also adds the special tokens and cuts a text at the context."""
 
     def __init__(self, backend: Any, record: Mapping[str, Any], padding: int) -> None:
         self.backend = backend
@@ -52,8 +52,8 @@ class WordPieceTokenizer(BackendTokenizer):
     """BERT's WordPiece: clean, lower-case, strip accents, split, [CLS] pieces [SEP], cut at `context` tokens.
 
     `vocabulary` maps pieces to ids. Only the vocabulary is taken from a file, never the rules, which belong to the
-    model: `lower_case` (with it accents go as well), `separator` (whether a text ends in [SEP]) and `special_words`
-    (whether "[SEP]" written out in a text is that token, or a bracket, letters and a bracket like any other).
+    model: `lower_case` (also strips accents), `separator` (whether a text ends in [SEP]) and `special_words`
+    (whether "[SEP]" written out in a text is that token, or an ordinary bracket, letters and a bracket).
     Raises ConfigError for a vocabulary without the special tokens, and MissingExtraError.
     """
 

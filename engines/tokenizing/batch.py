@@ -1,4 +1,4 @@
-"""What every tokenizer is asked for and returns."""
+"""The protocol that every tokenizer implements, and the batch of token ids it returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TokenBatch:
 
 
 class Tokenizer(Protocol):
-    """Callable on a list of texts; `record` is what bundle.json says about it."""
+    """Callable on a list of texts; `record` is its entry in bundle.json."""
 
     @property
     def record(self) -> dict[str, Any]: ...

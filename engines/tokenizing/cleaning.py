@@ -1,4 +1,4 @@
-"""What official pipelines do to a prompt before its tokenizer sees it, and the marks CARZero needs after it."""
+"""Cleans prompts before the tokenizer as the official pipelines do, and adds the mask values that CARZero needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def clean_report(text: str) -> str:
 
 
 def clean_web(text: str) -> str:
-    """open_clip's cleaning (docs/parity.md §3.2): broken Unicode mended, HTML entities
+    """open_clip's cleaning (docs/parity.md §3.2): broken Unicode repaired, HTML entities
     resolved twice, white space collapsed. Raises MissingExtraError."""
     try:
         import ftfy
@@ -48,11 +48,11 @@ def clean_clip(text: str) -> str:
 
 
 CLEANINGS: dict[str, Callable[[str], str]] = {"carzero": clean_report, "open_clip": clean_web, "clip": clean_clip}
-"""The steps by the names bundle.json has for them."""
+"""The cleaning steps by their names in bundle.json."""
 
 
 class CleanedTokenizer:
-    """A tokenizer behind the cleaning step `name`, one of `CLEANINGS`.
+    """A tokenizer after the cleaning step `name`, one of `CLEANINGS`.
 
     Word pieces that continue a word (`continuations`, their ids) get the mask 2 instead of 1: CARZero sums the vectors
     of a word's pieces, and the ids alone do not say which belong together.

@@ -1,4 +1,4 @@
-"""The tokenizer a bundle carries: what goes into the bundle, and how it is made again from there."""
+"""The tokenizer in a bundle: the files that store it, and how it is loaded from them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ TOKENIZER_FILE = "tokenizer/tokenizer.json"
 
 
 def stored_files(tokenizer: Tokenizer) -> dict[str, bytes]:
-    """Path in the bundle -> content, of all that `bundle_tokenizer` needs beside the tokenizer's record."""
+    """Path in the bundle -> content, of all files that `bundle_tokenizer` needs besides the tokenizer's record."""
     inner = tokenizer.inner if isinstance(tokenizer, CleanedTokenizer) else tokenizer
     return {TOKENIZER_FILE: inner.backend.to_str().encode()} if isinstance(inner, BackendTokenizer) else {}
 
 
 def bundle_tokenizer(bundle: Bundle) -> Tokenizer:
-    """The tokenizer the bundle's prompts went through.
+    """The tokenizer that encoded the bundle's prompts.
 
-    Raises BundleError when the bundle carries none (it was made by hand or by an older version) or a damaged one, and
+    Raises BundleError when the bundle has none (it was made by hand or by an older version) or a damaged one, and
     MissingExtraError.
     """
     record = bundle.manifest.text.get("tokenizer")

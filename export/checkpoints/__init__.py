@@ -1,1 +1,1 @@
-"""Checkpoint files, read without running their content and matched with a network; and stand-in weights."""
+"""Checkpoint files: reading without running their content, and matching with a network; and stand-in weights."""

@@ -1,8 +1,8 @@
-"""Reads `torch.save` archives that hold objects of other programs, without looking those programs up.
+"""Reads `torch.save` archives that hold objects of other programs, without importing those programs.
 
 Lightning's checkpoints carry a configuration, callbacks and optimiser states beside the tensors (docs/parity.md §3.6).
-Here every class and function that is not part of a tensor becomes an inert record: nothing of the
-file's choosing is imported or called, installed or not.
+Here every class and function that is not part of a tensor becomes an inert record: no class or function that the file
+names is imported or called, installed or not.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _LOCAL_HEADER = 30  # bytes before the name in a zip entry's local header
 
 
 class Record:
-    """Stands for an object, a class or a function that was not looked up: keeps its state, does nothing.
+    """Represents an object, a class or a function that was not imported: keeps its state, does nothing.
 
-    `attributes` holds the state and the items it was given; what it was called with is dropped.
+    `attributes` holds the state and the items it was given; the arguments of calls are dropped.
     """
 
     attributes: dict[Any, Any]
@@ -49,7 +49,7 @@ class Record:
         self.attributes[key] = value
 
     def append(self, item: Any) -> None:
-        """Takes what the pickle would add to a list or set; it is not kept."""
+        """Discards an item that the pickle would add to a list or set."""
 
     extend = add = append
 
@@ -76,7 +76,7 @@ def _items(value: Any) -> Any:
 
 
 class _InertReader(ArchiveReader):
-    """Maps the file instead of reading storages, so that optimiser states, often twice the weights, cost nothing."""
+    """Maps the file instead of reading storages, so that optimiser states (often twice the weights) use no memory."""
 
     def __init__(self, stream: Any, archive: zipfile.ZipFile, root: str, path: Path) -> None:
         super().__init__(stream, archive, root)

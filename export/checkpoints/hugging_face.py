@@ -1,4 +1,4 @@
-"""Files that the Hugging Face cache of this machine already holds; nothing is fetched."""
+"""Finds files in the local Hugging Face cache; nothing is downloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares what a checkpoint holds with what a model needs, and gives its tensors the model's names."""
+"""Compares a checkpoint's tensors with those a model needs, and gives them the model's names."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
     if tensor.layout is not torch.strided or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
         raise CheckpointError(f"The tensor {name} of {path} is not stored as plain values; save the checkpoint again.")
     if tensor.is_floating_point() and not wanted.is_floating_point() and bool((tensor == tensor.trunc()).all()):
-        # Counters and positions, cast along with the weights; infinity does not survive the way back.
+        # Counters and positions, cast together with the weights; infinity is lost when they are cast back.
         whole = tensor.to(wanted.dtype)
         if bool((whole == tensor).all()):
             return whole
@@ -139,7 +139,7 @@ def _first(items: list[str]) -> str:
 def renamed(tensors: Mapping[str, Tensor], rename: Callable[[str], str], *, path: Path) -> dict[str, Tensor]:
     """`tensors` under the names `rename` gives them; `path` is the file they are from.
 
-    Raises CheckpointError when two get the same name, because it is not known which of them belongs to the model.
+    Raises CheckpointError when two get the same name, because it is unknown which of them belongs to the model.
     """
     origin: dict[str, str] = {}
     for name in tensors:

@@ -1,4 +1,4 @@
-"""Reads checkpoint files without running what is in them.
+"""Reads checkpoint files without running code in them.
 
 Three containers are known: `torch.save` files (read with `weights_only=True`, memory-mapped where the file allows it,
 or with inert records for the objects of other programs, see `foreign_objects`), TorchScript archives (see
@@ -28,7 +28,7 @@ from .matching import identify, renamed
 __all__ = ["Checkpoint", "read_checkpoint"]
 
 ZIP_MAGIC = b"PK\x03\x04"
-WRAPPERS = ("state_dict", "model_state_dict")  # what training scripts put around a flat state dict
+WRAPPERS = ("state_dict", "model_state_dict")  # keys under which training scripts put a flat state dict
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Checkpoint:
     def tensors(self) -> dict[str, Tensor]:
         """A flat checkpoint's tensors by name, out of a `state_dict` wrapper and without a `module.` prefix.
 
-        Raises CheckpointError for a name that is there with the prefix and without.
+        Raises CheckpointError for a name that occurs both with the prefix and without it.
         """
         content = self.content
         for wrapper in WRAPPERS:
@@ -83,7 +83,7 @@ class Checkpoint:
 def read_checkpoint(path: Path, *, inert: bool = False) -> Checkpoint:
     """Reads the file. Raises CheckpointError when it is missing, empty, damaged, holds code, or is no checkpoint.
 
-    With `inert`, pickled objects do not make it refuse a `torch.save` archive: they become records that do nothing.
+    With `inert`, a `torch.save` archive may hold pickled objects: they become records that do nothing.
     """
     if not path.exists():
         raise CheckpointError(f"The checkpoint {path} does not exist.")
@@ -101,7 +101,7 @@ def read_checkpoint(path: Path, *, inert: bool = False) -> Checkpoint:
 
 
 def _read(path: Path, inert: bool) -> Any:
-    """Every exception of a parser becomes a CheckpointError; only OSError passes."""
+    """Converts every exception of a parser to a CheckpointError, except OSError."""
     try:
         if path.suffix == ".safetensors":
             return _read_safetensors(path)
@@ -121,7 +121,7 @@ def _read(path: Path, inert: bool) -> Any:
     except (OSError, CheckpointError):
         raise
     except pickle.UnpicklingError as error:
-        if "GLOBAL" in str(error):  # torch's word, and ours, for a class or function by its name
+        if "GLOBAL" in str(error):  # the word in torch's messages, and ours, for a class or function by name
             raise CheckpointError(
                 f"The checkpoint {path} holds pickled code or objects, which this program never runs, and was refused; "
                 "save it again with only dictionaries of tensors and plain values."
@@ -152,7 +152,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_torch(path: Path, *, mmap: bool) -> Any:
     with warnings.catch_warnings(), torch.serialization.safe_globals(_harmless_globals()):
-        warnings.simplefilter("ignore")  # about pickle protocols; what cannot be read is refused anyway
+        warnings.simplefilter("ignore")  # about pickle protocols; an unreadable file is refused anyway
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
 
 

@@ -54,14 +54,14 @@ def fill(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[Any]:
 
 
 def image(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[np.float32]:
-    """A batch of already normalised input [B, C, H, W], about unit variance (also used for made-up text features)."""
+    """A batch of already normalised input [B, C, H, W], about unit variance (also used for random text features)."""
     return _noise(name, tuple(shape), seed)
 
 
 def fill_all(
     shapes: Mapping[str, tuple[int, ...]], seed: int = 0, aliases: Mapping[str, str] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """A whole state dict; a name in `aliases` takes the value of the tensor it is another name of."""
+    """A whole state dict; a name in `aliases` takes the value of the tensor that it is an alias of."""
     canonical = aliases or {}
     return {name: fill(canonical.get(name, name), shape, seed) for name, shape in shapes.items()}
 

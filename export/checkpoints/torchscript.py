@@ -36,7 +36,7 @@ DTYPES = {
 
 
 class _Record:
-    """Stands for any scripted module: keeps its attributes, has no methods."""
+    """Represents any scripted module: keeps its attributes, has no methods."""
 
     def __setstate__(self, state: Any) -> None:
         self.attributes = state if isinstance(state, dict) else {}
@@ -45,7 +45,7 @@ class _Record:
 def read_torchscript(path: Path) -> dict[str, Tensor]:
     """The tensors of the archive under their dotted names.
 
-    Raises UnpicklingError (GLOBAL) when the pickle names anything else than its own modules and tensors; any other
+    Raises UnpicklingError (GLOBAL) when the pickle names anything other than its own modules and tensors; any other
     exception means that the archive is damaged.
     """
     with zipfile.ZipFile(path) as archive:
@@ -94,7 +94,7 @@ class ArchiveReader(pickle.Unpickler):
         return self.foreign(module, name)
 
     def foreign(self, module: str, name: str) -> Any:
-        """What a class or function that is no part of a tensor becomes; here the file is refused."""
+        """The replacement for a class or function that is not part of a tensor; this class refuses the file."""
         raise pickle.UnpicklingError(f"GLOBAL {module}.{name} is no part of a plain model")
 
     def persistent_load(self, pid: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""The models: one file each, found by name.
+"""The built-in models, one file each, and their registry.
 
 Other packages add models through the entry point group `xbench_fast.models`; a target is an `Adapter` subclass.
 """

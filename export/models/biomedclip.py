@@ -33,7 +33,7 @@ TOKENIZERS = (
     "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract",
 )
 VARIANT, CONTEXT, WIDTH = "vit-b-16", 256, 512
-# Written by some versions of the libraries and read by none: an index buffer and a pooling layer that is not used.
+# Tensors that some versions of the libraries write and none reads: an index buffer and an unused pooling layer.
 UNUSED = ("text.transformer.embeddings.position_ids", "text.transformer.pooler.")
 WORD_TABLE = "text.transformer.embeddings.word_embeddings.weight"
 

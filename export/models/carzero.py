@@ -1,7 +1,7 @@
 """CARZero (Lai et al. 2024, CVPR) as its authors published it (docs/parity.md §3.6).
 
-A prompt's sentence vector looks at the image and the image's vector looks at the prompt's words, both through the same
-decoder; the score is the mean of the two logits. The map is the first direction's attention to the patches.
+A prompt's sentence vector attends to the image and the image's vector attends to the prompt's words, both through the
+same decoder; the score is the mean of the two logits. The map is the first direction's attention to the patches.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def merge_words(states: Tensor, mask: Tensor, words: int) -> Tensor:
 
 
 class Fusion(nn.Module):
-    """Vectors that question a memory, each for itself. One LayerNorm serves three times, as in KAD."""
+    """Decoder in which each query attends to a memory separately. One LayerNorm is used three times, as in KAD."""
 
     def __init__(self, config: DecoderConfig, head: tuple[int, ...]) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Fusion(nn.Module):
 
 
 class Carzero(nn.Module):
-    """The three parts, named as in a published checkpoint after its prefix, without the tensors no output uses."""
+    """The three parts, named as in a published checkpoint after its prefix, without tensors that no output uses."""
 
     def __init__(self, config: CarzeroConfig) -> None:
         super().__init__()
@@ -90,8 +90,8 @@ class Carzero(nn.Module):
         return torch.cat([words.mean(dim=1, keepdim=True), words], dim=1)
 
     def forward(self, image: Tensor, text: Tensor, reading: Reading = PLAIN) -> tuple[Answer, Answer]:
-        """Encoded image [B, 1 + N, C] and text [Q, 1 + words, C] -> what the sentences find in the image (logits
-        [B, Q]) and the images in the words, empty places included (logits [Q, B])."""
+        """Encoded image [B, 1 + N, C] and text [Q, 1 + words, C] -> the sentences' answers from the image (logits
+        [B, Q]) and the images' answers from the words, empty places included (logits [Q, B])."""
         return self.fusion_module(text[:, 0], image, reading), self.fusion_module(image[:, 0], text)
 
 
@@ -104,7 +104,7 @@ class CarzeroAdapter(Adapter):
 
     @classmethod
     def load(cls, checkpoint: Path) -> Self:
-        """Reads the authors' Lightning file, whose other classes are never looked up. Raises CheckpointError."""
+        """Reads the authors' Lightning file; its other classes are never imported. Raises CheckpointError."""
         source = read_checkpoint(checkpoint, inert=True)
         config = read_config(source)
         with torch.device("meta"):
@@ -146,8 +146,8 @@ class CarzeroAdapter(Adapter):
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N <= 97] -> float32 [T, 98, 768]: row 0 is the sentence, row 1 + i the i-th word.
 
-        Which tokens are `##` pieces is not in the ids: `mask` is 1 where a word begins, 2 where it goes on and 0 on the
-        padding. Without a mask every token is a word.
+        The ids do not say which tokens are `##` pieces: `mask` is 1 where a word begins, 2 where it continues and 0 on
+        the padding. Without a mask every token is a word.
         """
         return self.module.encode_text(ids, torch.ones_like(ids) if mask is None else mask)
 

@@ -22,7 +22,7 @@ PREFIX = "CARZero."
 VARIANT = "vit-b-16"
 WORD_TABLE = "text_encoder.model.embeddings.word_embeddings.weight"
 
-# What the training configuration may state and this adapter computes; tensors cannot tell it.
+# Settings of the training configuration that this adapter supports; tensors do not show them.
 STATED: dict[str, object] = {
     "model.norm": False,
     "model.text.last_n_layers": 4,
@@ -50,8 +50,8 @@ class CarzeroConfig:
 
 
 def read_config(source: Checkpoint) -> CarzeroConfig:
-    """The published sizes with the vocabulary of the file. Raises CheckpointError for a training configuration that
-    asks for something else, and for a file without a vocabulary."""
+    """The published sizes with the vocabulary of the file. Raises CheckpointError for a training configuration with
+    other settings, and for a file without a vocabulary."""
     stated = _plain(source.content.get("hyper_parameters"))
     for name, expected in STATED.items():
         value = _look_up(stated, name.split("."))
@@ -66,7 +66,7 @@ def read_config(source: Checkpoint) -> CarzeroConfig:
 def read_tensors(source: Checkpoint, needed: Iterable[str]) -> dict[str, Tensor]:
     """The tensors `needed` under the names after the prefix; as in the official loader, others are ignored."""
     found = _short_names(source)
-    for kind in ("weight", "bias"):  # one norm under two names; the official loading order lets the second win
+    for kind in ("weight", "bias"):  # one norm under two names; in the official loading order the second wins
         alias = found.get(f"fusion_module.decoder_norm.{kind}")
         if alias is not None:
             found.setdefault(f"fusion_module.decoder.norm.{kind}", alias)

@@ -1,5 +1,5 @@
-"""What MedKLIP and MAVL share: Bio_ClinicalBERT as it is on Hugging Face, which neither checkpoint contains, and the
-way an image and a text enter the model (docs/parity.md §3.3)."""
+"""Base adapter of MedKLIP and MAVL: Bio_ClinicalBERT from Hugging Face, which neither checkpoint contains, and the
+preparation of image and text (docs/parity.md §3.3)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Published(nn.Module):
 
 
 class ClinicalBertAdapter(Adapter):
-    """The common part; a subclass gives its network, what to drop from its file, and the outputs.
+    """The common part; a subclass gives its network, the tensors it reads from its file, and the outputs.
 
     `queries` is (n,) where one prompt is n texts.
     """
@@ -121,7 +121,7 @@ class ClinicalBertAdapter(Adapter):
 
     @property
     def net(self) -> Any:
-        """The network inside `module`."""
+        """The network in `module`."""
         return self.module.model["module"]
 
     @property
@@ -136,14 +136,14 @@ class ClinicalBertAdapter(Adapter):
 
 
 def _plain(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Names without `module.`, wherever a wrapper of the training script put it."""
+    """Names without `module.`, anywhere in the name, which wrappers in the training script add."""
     return renamed(tensors, lambda name: name.replace("module.", ""), path=path)
 
 
 def _read_text_encoder(
     source: Checkpoint, given: Path | None, model: str
 ) -> tuple[tuple[Path, dict[str, Tensor]], CheckpointRecord]:
-    """Path and tensors (BertModel's names) of the text encoder, and which file it is."""
+    """Path, tensors (BertModel's names) and file record of the text encoder."""
     own = source.content.get("text_encoder")
     if given is None and isinstance(own, Mapping):
         return (source.path, _bert_names(source.part("text_encoder", model), source.path)), source.record

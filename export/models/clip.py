@@ -39,7 +39,7 @@ SIZE = 224
 
 
 class _BlockAttention(PackedAttention):
-    """Takes the place of `nn.MultiheadAttention` in open_clip's blocks."""
+    """Replaces `nn.MultiheadAttention` in open_clip's blocks."""
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Self-attention: query, key and value are one tensor [B, N, C]; `attn_mask` [N, N] is added to the scores."""
@@ -118,7 +118,7 @@ class ClipAdapter(Adapter):
         )
 
     def cautions(self) -> tuple[str, ...]:
-        """That QuickGELU is assumed, unless the file is one of OpenAI's own."""
+        """A warning that QuickGELU is assumed, unless the file is one of OpenAI's own."""
         if self.checkpoint is None or self.checkpoint.sha256 in PUBLISHED["clip"].sha256.values():
             return ()
         return (
@@ -130,8 +130,8 @@ class ClipAdapter(Adapter):
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """int64 [T, N], padded with 0 -> float32 [T, 512], not normalised.
 
-        A position sees only itself and those before it, so what follows the end token never matters and no mask is
-        used. The end token has the largest id; the first one counts.
+        A position attends only to itself and those before it, so the tokens after the end token have no effect and no
+        mask is used. The end token has the largest id; the first one counts.
         """
         model = self.module
         places = torch.arange(ids.shape[1], device=ids.device)

@@ -11,7 +11,7 @@ from ..checkpoints.matching import renamed
 
 __all__ = ["canonical_tensors"]
 
-# Scalars of the TorchScript archives and index buffers of old transformers releases: no weights.
+# Scalars of the TorchScript archives and index buffers of old transformers releases; they are not weights.
 NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "position_ids")
 # In order; each is replaced where it occurs.
 RENAMES = (
@@ -37,7 +37,7 @@ TRANSPOSED = {"visual_projection.weight": "visual.proj", "text_projection.weight
 def canonical_tensors(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """The tensors of any published CLIP file under OpenAI's names; unknown names pass unchanged.
 
-    Raises CheckpointError when the file at `path` has one under two names.
+    Raises CheckpointError when the file at `path` has one tensor under two names.
     """
     weights = {name: tensor for name, tensor in found.items() if name.rpartition(".")[2] not in NO_WEIGHTS}
     if any(name.startswith(("vision_model.", "text_model.")) for name in weights):

@@ -1,7 +1,7 @@
 """DeViDe (Luo et al. 2024, arXiv 2404.03618) as an assumed architecture.
 
-The authors published neither code nor weights, so nothing here can claim parity with them. The parts are those that the
-paper names: a ViT-B/16, KAD's text encoder (Med-KEBERT) and a query decoder like KAD's (docs/parity.md §3.7).
+The authors published neither code nor weights, so parity cannot be checked. The parts are those that the paper names: a
+ViT-B/16, KAD's text encoder (Med-KEBERT) and a query decoder like KAD's (docs/parity.md §3.7).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class DevideAdapter(Adapter):
         )
 
     def cautions(self) -> tuple[str, ...]:
-        """Every export of this model rests on assumptions."""
+        """A warning that every export of this model depends on assumptions."""
         return ("DeViDe's code and weights are not public: the architecture is assumed, and results are marked so",)
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:

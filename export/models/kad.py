@@ -1,6 +1,6 @@
 """KAD (Zhang et al. 2023, Nature Communications 14:4542) as its authors published it (docs/parity.md §3.4).
 
-An image becomes a grid of patch features, a prompt becomes one vector, and a small decoder lets the prompts look at
+An image becomes a grid of patch features, a prompt becomes one vector, and in a small decoder the prompts attend to
 the patches: its last attention is the saliency map, its two outputs per prompt are "absent" and "present".
 """
 
@@ -51,7 +51,7 @@ class KadText(nn.Module):
 
 
 class QueryNetwork(nn.Module):
-    """Prompts query the patches. One LayerNorm serves three times: on both inputs and after the last layer."""
+    """Prompts query the patches. One LayerNorm is used three times: on both inputs and after the last layer."""
 
     def __init__(self, config: KadConfig) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ class KadAdapter(Adapter):
 
     @classmethod
     def load(cls, checkpoint: Path, *, resolution: int | None = None) -> Self:
-        """Reads `best_valid.pt`. `resolution` (pixels) overrides what the file says; KAD-512 and KAD-1024 have the same
-        tensors, so a file that does not say is taken for KAD-512. Raises CheckpointError and ConfigError."""
+        """Reads `best_valid.pt`. `resolution` (pixels) overrides the file's; KAD-512 and KAD-1024 have the same
+        tensors, so a file without a resolution is read as KAD-512. Raises CheckpointError and ConfigError."""
         source = read_checkpoint(checkpoint)
         parts = read_parts(source, resolution)
         with torch.device("meta"):

@@ -57,7 +57,7 @@ CONFIGS = {
 
 @dataclass(frozen=True)
 class KadParts:
-    """What a checkpoint says: sizes, variant, kind of weights, word pieces if it carries them, canonical tensors."""
+    """The content of a checkpoint: sizes, variant, kind of weights, word pieces if it has them, canonical tensors."""
 
     config: KadConfig
     variant: str
@@ -69,9 +69,9 @@ class KadParts:
 def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     """Sorts a checkpoint's tensors under their canonical names and reads the sizes from their shapes.
 
-    A model of other sizes than the published ones says what shapes cannot, in `config["xbench"]`: `weights`, `img_res`,
-    `decoder_heads`, `text_heads` and, if it wants, `vocabulary`. Raises CheckpointError, and ConfigError for a
-    `resolution` the weights are not made for.
+    A model of other sizes than the published ones states in `config["xbench"]` what shapes do not show: `weights`,
+    `img_res`, `decoder_heads`, `text_heads` and optionally `vocabulary`. Raises CheckpointError, and ConfigError for a
+    `resolution` that does not fit the weights.
     """
     parts = {part: source.part(part, "KAD") for part in PARTS}
     tensors = joined_parts({**parts, "image_encoder": _one_resnet(parts["image_encoder"])})
@@ -92,7 +92,7 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
 
 
 def joined_parts(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The tensors of the three parts under one name each, without those that no output uses."""
+    """The tensors of the three parts, each under one name, without those that no output uses."""
     tensors = {f"{part}.{name}": tensor for part in PARTS for name, tensor in parts[part].items()}
     for kind in ("weight", "bias"):  # one norm under two names
         if (alias := tensors.pop(f"model.decoder_norm.{kind}", None)) is not None:
@@ -125,8 +125,8 @@ def as_checkpoint(
 def _one_resnet(image: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The image encoder under its canonical names.
 
-    `resnet.*` is the same network as `res_features.*` under torchvision's names; the latter win. Its stages behind the
-    last one in use and its classifier are dropped.
+    `resnet.*` is the same network as `res_features.*` under torchvision's names; the latter win. Its stages after the
+    last used one and its classifier are dropped.
     """
     direct = {name: tensor for name, tensor in image.items() if not TORCHVISION.match(name)}
     aliases: dict[str, Tensor] = {}
@@ -138,7 +138,7 @@ def _one_resnet(image: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _stages(direct: Mapping[str, Tensor], aliases: Mapping[str, Tensor]) -> set[str]:
-    """In a file with torchvision's names only, the linear layer after the network tells which stage is its last."""
+    """The used stages. With torchvision's names only, the linear layer after the network shows which is the last."""
     after = direct.get("res_l1.weight")
     ends = [k for k in range(4, 8) if _rows(aliases.get(f"res_features.{k}.0.conv3.weight")) == _rows(after)]
     return {str(k) for k in (0, 1, *range(4, max(ends, default=7) + 1))}
@@ -189,7 +189,7 @@ def _heads(path: Path, settings: Mapping[str, Any], key: str, width: int, publis
 
 
 def _published(source: Checkpoint, sizes: TensorSizes, resolution: int | None) -> KadConfig:
-    """One of the published models: the encoder's depth tells 224 from the others, only the vocabulary may differ."""
+    """One of the published models: the encoder's depth identifies 224; only the vocabulary may differ."""
     layer3 = sizes("image_encoder.res_l1.weight")[0] == CONFIGS["224"].resnet.channels
     settings = source.settings()
     stated = settings.get("img_res", settings.get("image_res", 224 if layer3 else 512))

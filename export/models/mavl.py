@@ -27,7 +27,7 @@ POOL_HEADS = 8
 
 
 class AttentionPool(nn.Module):
-    """CLIP's attention pooling: the mean token asks the grid. The table of positions fixes the grid at 14 x 14."""
+    """CLIP's attention pooling: the mean token queries the grid. The table of positions fixes the grid at 14 x 14."""
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class MavlAdapter(ClinicalBertAdapter):
 
     @classmethod
     def select(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """As the official loader: tensors with `temp` (training's temperatures) in the name are dropped."""
+        """As in the official loader, tensors with `temp` (training's temperatures) in the name are dropped."""
         return {name: tensor for name, tensor in tensors.items() if "temp" not in name}
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,7 +51,7 @@ class MedKlipAdapter(ClinicalBertAdapter):
 
     @classmethod
     def select(cls, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All but the head that only training used."""
+        """All tensors except the head that only training used."""
         return {name: tensor for name, tensor in tensors.items() if not name.startswith(UNUSED)}
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:

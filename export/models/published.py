@@ -1,4 +1,4 @@
-"""Where the authors publish the checkpoints of the built-in models; read by `xbench-export --list`, without torch."""
+"""Facts about the built-in models' published checkpoints; read by `xbench-export --list`, without torch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["PUBLISHED", "Published"]
 
 @dataclass(frozen=True)
 class Published:
-    """Facts of one model: its variants as named by --variant, the file each comes in, and under what terms.
+    """Facts about one model: its variants as named by --variant, the file of each, and the licence terms.
 
-    `files` are the places below a folder of checkpoints where a variant is looked for, best first; `sha256` maps a
-    file's name to its digest, where one is known.
+    `files` are the paths below a folder of checkpoints where a variant is searched, best first; `sha256` maps a
+    file's name to its digest, if known.
     """
 
     title: str
@@ -37,7 +37,7 @@ class Published:
 
 
 def _places(model: str, variant: str, *names: str) -> tuple[str, ...]:
-    """Below the variant's own folder, the model's, or, for names that are only this variant's, the folder itself."""
+    """Paths in the variant's own folder, in the model's, or, for names unique to this variant, in the folder itself."""
     generic = ("open_clip_model.safetensors", "model.safetensors")
     inside = [f"{folder}/{name}" for folder in (f"{model}-{variant}", f"{model}/{variant}") for name in names]
     plain = [name for name in names if name not in generic]

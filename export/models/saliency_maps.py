@@ -1,7 +1,7 @@
 """The saliency maps each model can be exported with, by name, the official one first; without torch, for listings.
 
-Of an attention the layers (the last, or the mean of all), the heads (mean, or maximum) and the values (softmax, or the
-raw scores before it) can be chosen. Of a similarity the patches can be compared with the prompt as they are, by a
+The variants of an attention map differ in the layers (the last, or the mean of all), the heads (mean, or maximum) and
+the values (softmax, or the raw scores before it). A similarity map compares the patches with the prompt directly, by a
 softmax over the patches, or after value-value attention in the last block.
 """
 

@@ -1,1 +1,1 @@
-"""Does the exported graph compute what the model computes: probes, comparisons, the report."""
+"""Checks that the exported graph computes what the model computes: probes, comparisons, the report."""

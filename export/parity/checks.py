@@ -28,7 +28,7 @@ of range; the metrics show what the precision costs."""
 class Place:
     """What is compared in one run.
 
-    compares: what the reference is; batch: images (or texts) in the run; slot: the position that is compared, None for
+    compares: the reference; batch: images (or texts) in the run; slot: the position that is compared, None for
     all; findings: queries (or tokens, for the text graph).
     """
 
@@ -78,10 +78,10 @@ class TensorCheck(Place):
 def compare(
     output: str, place: Place, got: Floats, reference: Floats, tolerance: float = TOLERANCE, full_scale: float = 0.0
 ) -> TensorCheck:
-    """Largest absolute difference of two arrays of one shape; other shapes and values that are not finite fail.
+    """Largest absolute difference of two arrays of one shape; different shapes and values that are not finite fail.
 
-    `full_scale` is the largest value this output takes elsewhere: a reference of a single score that happens to lie
-    near zero is measured against it.
+    `full_scale` is the largest value of this output elsewhere: the scale for a reference of a single score that
+    happens to be near zero.
     """
     error, scale = float("inf"), 0.0
     if got.shape == reference.shape and got.dtype == reference.dtype and reference.size:
@@ -97,7 +97,7 @@ def compare(
 class ParityReport:
     """All checks of one export. False when one fails, or when nothing was compared.
 
-    `conditions` says what ran on both sides (versions, threads); `metrics` what lower precision does to the metrics.
+    `conditions` holds the versions and threads of both sides; `metrics` the effect of lower precision on the metrics.
     """
 
     conditions: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Runs the exported graphs against the model they came from, on the same inputs."""
+"""Compares the exported graphs with the model they came from, on the same inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["OUTPUTS", "Session", "check_parity", "queries_of", "text_inputs"]
 
 Scores = dict[str, Floats]
 OUTPUTS = ("logits", "saliency")
-_EAGER_SLICE = 2  # images the model is given at a time; keeps the reference's memory small at 512 and 1024 pixels
+_EAGER_SLICE = 2  # images per call of the model; keeps the reference's memory small at 512 and 1024 pixels
 
 
 def check_parity(
@@ -63,7 +63,7 @@ def check_parity(
 
 
 class Session:
-    """ONNX Runtime on the CPU with fixed threads; memory is given back after each run.
+    """ONNX Runtime on the CPU with fixed threads; memory is released after each run.
 
     With `rounding` every result is rounded to the type the graph states (engines.rounding).
     """
@@ -87,7 +87,7 @@ class Session:
 
 
 class _ImageTrial:
-    """The probe pictures through model and graph. `text` are the features [22, D...] the batches are run with."""
+    """Runs the probe pictures through model and graph. `text` are the features [22, D...] of the batches."""
 
     def __init__(self, adapter: Adapter, session: Session, text: Floats) -> None:
         from ..graph import ImageGraph
@@ -101,7 +101,7 @@ class _ImageTrial:
         self._scale = {"logits": float(np.abs(logits).max()), "saliency": 0.0}
 
     def batches(self, sizes: Sequence[int]) -> Iterator[TensorCheck]:
-        """Every slot against the model, and the probe's results in all slots of all batches against each other."""
+        """Compares every slot with the model, and the probe's results in all slots of all batches with each other."""
         probe: dict[str, Floats] = {}
         for size in sizes:
             for order in arrangements(size, len(self._images)):
@@ -150,13 +150,13 @@ class _ImageTrial:
 
 
 def _distinct(sets: Iterable[Floats]) -> list[Floats]:
-    """One of the sets with the same queries in any order: with a book of sentences every set asks all of them."""
+    """Keeps one of the sets with the same queries in any order: with a book of sentences every set has all of them."""
     found = {(features.shape, tuple(sorted(row.tobytes() for row in features))): features for features in sets}
     return list(found.values())
 
 
 def _row(output: Floats, slot: int) -> Floats:
-    """One image's part of an output; empty (and so different from any reference) when the batch came out short."""
+    """One image's part of an output; empty (and so different from any reference) when the output batch is too short."""
     return output[slot] if slot < len(output) else np.zeros(0, np.float32)
 
 
@@ -180,13 +180,13 @@ def queries_of(features: Floats, per_query: int) -> Floats:
 
 
 def _text_checks(adapter: Adapter, tokenizer: Tokenizer, reference: Floats, session: Session) -> list[TensorCheck]:
-    """1, 2, 3 and all texts, at their natural width and padded by one and up to the context, and one that fills it."""
+    """1, 2, 3 and all texts, at their own width, padded by one and padded to the context, and one that fills it."""
     long = tokenizer([LONG_TEXT])
     cases = [(long, 0, _eager_text(adapter, long))]
     for count, padding in ((1, 0), (2, 0), (3, 0), (len(PROBE_TEXTS), 0), (3, 1), (2, adapter.context)):
         batch = tokenizer(PROBE_TEXTS[:count])
         cases.append((batch, min(padding, adapter.context - batch.ids.shape[1]), reference[:count]))
-    if adapter.tokenizer.marks_continuations:  # even where this vocabulary does not split these words
+    if adapter.tokenizer.marks_continuations:  # even if this vocabulary does not split these words
         marked = _marked(long)
         cases.append((marked, 0, _eager_text(adapter, marked)))
     checks = []
@@ -201,7 +201,7 @@ def _text_checks(adapter: Adapter, tokenizer: Tokenizer, reference: Floats, sess
 
 
 def _marked(batch: TokenBatch) -> TokenBatch:
-    """The same tokens, some of which continue the word before them: words of one, two and three pieces."""
+    """The same tokens, some marked as continuations of the word before: words of one, two and three pieces."""
     places = np.arange(batch.mask.shape[1])
     continues = (places > 1) & np.isin(places % 6, (2, 4, 5)) & (places < places[-1])
     return replace(batch, mask=np.where(continues & (batch.mask > 0), 2, batch.mask))

@@ -1,4 +1,4 @@
-"""A lowered graph against the float32 graph it was made from: at the level of tensors and at that of metrics."""
+"""Compares a lowered graph with the float32 graph it was made from, by tensors and by metrics."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PrecisionTrial:
         )
 
     def conditions(self) -> dict[str, Any]:
-        """What ran, for the report."""
+        """The versions and settings of the comparison, for the report."""
         import onnxruntime
 
         how = f"operations in float32, each result rounded to {_TYPES[self.precision]}"
@@ -74,7 +74,7 @@ class PrecisionTrial:
         return {"precision": self.precision, "precision_engine": engine}
 
     def checks(self, sets: Sequence[PromptSet]) -> Iterator[TensorCheck]:
-        """Every output for probe pictures and texts, and for the features of `sets`, which both graphs are given."""
+        """Compares every output for probe pictures and texts, and for the features of `sets`, equal for both graphs."""
         allowed = LOW_TOLERANCE[self.precision]
         features = self._features(self.full, PROBE_TEXTS, rounding=False)
         long = self._features(self.full, [LONG_TEXT], rounding=False)
@@ -100,7 +100,7 @@ class PrecisionTrial:
         data: ParityData | None,
         progress: Callable[[str], None],
     ) -> dict[str, Any]:
-        """Both bundles end to end, each with the features of its own text graph: on `data`, or on probe pictures."""
+        """Compares both bundles end to end, each with features of its own text graph, on `data` or probe pictures."""
         asked = {key: prompt_set.findings for key, prompt_set in before.items()}
         name = max(asked, key=lambda key: len(asked[key])) if data is None else data.choose(asked)
         findings, geometry = before[name].findings, self.adapter.geometry

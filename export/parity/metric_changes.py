@@ -1,6 +1,6 @@
-"""What lower precision does to the metrics: pointing hits that flip, and the change of Dice and AUC.
+"""The effect of lower precision on the metrics: pointing hits that flip, and the change of Dice and AUC.
 
-Maps are enlarged bilinearly to 224 x 224, the frame the regions stand in. A hit is a maximum inside the region; Dice is
+Maps are enlarged bilinearly to 224 x 224, the grid of the regions. A hit is a maximum inside the region; Dice is
 that of the map at half of its range; AUC is that of a finding's logits over the images.
 """
 
@@ -63,7 +63,7 @@ class Tally:
     def summary(self) -> dict[str, Any]:
         """Numbers for the report: pairs [float32, lowered] of counts and means, largest changes, the worst pairs.
 
-        AUC is null where no finding has both positive and negative images, hits and Dice where nothing is drawn.
+        AUC is null where no finding has both positive and negative images, hits and Dice where there are no regions.
         """
         hits = np.array([pair["hit"] for pair in self._pairs], bool).reshape(-1, 2)
         dice = np.array([pair["dice"] for pair in self._pairs], float).reshape(-1, 2)
@@ -90,9 +90,9 @@ class Tally:
 
 
 def probe_cases(size: int, findings: int) -> list[TrialImage]:
-    """The ten probe pictures with fixed made-up rectangles for every finding; every other picture is positive.
+    """The ten probe pictures with fixed artificial rectangles for every finding; every other picture is positive.
 
-    They say how much the precision changes, not how good the model is.
+    They measure how much the precision changes the results, not how good the model is.
     """
     random = np.random.Generator(np.random.PCG64(0))
     cases = []

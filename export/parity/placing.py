@@ -1,6 +1,6 @@
-"""An image as the model's geometry wants it (engines.geometry), for comparing two graphs on the same pixels.
+"""Resizes an image to the model's geometry (engines.geometry), to compare two graphs on the same pixels.
 
-An evaluation prepares its images itself, by the same rules; where pad_crop enlarges, the two differ.
+An evaluation has its own preparation with the same rules; the two differ where pad_crop enlarges.
 """
 
 from __future__ import annotations

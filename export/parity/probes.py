@@ -1,4 +1,4 @@
-"""Inputs that an exported graph is tested with: probe pictures, their places in batches, and texts."""
+"""Test inputs for an exported graph: probe pictures, their positions in batches, and texts."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ PROBE_TEXTS = (
 """Twenty-two texts of different length, not taken from any model's prompts."""
 
 LONG_TEXT = ", ".join(PROBE_TEXTS * 6)
-"""More tokens than any model's context: it is cut there, so every position is used once."""
+"""More tokens than any model's context: the text is cut there, so every position is used once."""
 
 
 def probe_images(size: int) -> NDArray[np.uint8]:
     """Ten different pictures uint8 [10, 1, size, size]; the first is the probe.
 
-    Smooth ones with the grey range of a radiograph and noise of all grey values alternate. A graph is not tried on
-    zeros: a lost normalisation or a swapped axis would not show.
+    Smooth pictures with the grey range of a radiograph alternate with noise of all grey values. Zeros are not used:
+    they would not show a missing normalisation or a swapped axis.
     """
     rows, columns = np.mgrid[0:size, 0:size] / size
     pictures = []
@@ -72,9 +72,9 @@ def probe_images(size: int) -> NDArray[np.uint8]:
 def arrangements(batch: int, pictures: int) -> Iterator[list[int]]:
     """Orders of pictures, as lists of their numbers, that put picture 0 into every slot of a batch.
 
-    Two orders do it: the probe in all even slots, then in all odd ones, with pictures that change from slot to slot
-    and from order to order between them. A slot that repeats, mixes or shifts its neighbours then shows up against the
-    reference of the picture that stands there.
+    Two orders are enough: the probe in all even slots, then in all odd ones; the pictures between them change from slot
+    to slot and from order to order. A slot that repeats, mixes or shifts its neighbours then differs from the reference
+    of its own picture.
     """
     for parity in range(min(batch, 2)):
         neighbours = 1 + (np.arange(batch) // 2 + 4 * parity) % (pictures - 1)

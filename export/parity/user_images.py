@@ -3,7 +3,7 @@
 A folder as the dataset `csv` of xbench-fast reads it: `annotations.csv` beside `images/`, one row per box, columns
 `image`, `class` and `x_min, y_min, x_max, y_max` or `x, y, width, height` in pixels from the top left corner. A row
 without a class is an image without finding, a class without a box is positive without a region, and every class counts
-as looked for on every image. PNG, JPEG and what else Pillow reads.
+as annotated on every image. Formats: PNG, JPEG and all others that Pillow reads.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Box = tuple[float, float, float, float]
 @dataclass
 class _Image:
     path: Path
-    row: int  # the first that names it
+    row: int  # the first row that names it
     classes: dict[str, list[Box]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ParityData:
-    """What the file says; pixels are read one image at a time. `sha256` is that of the file."""
+    """The content of the file; pixels are read one image at a time. `sha256` is that of the file."""
 
     source: Path
     sha256: str
@@ -47,9 +47,9 @@ class ParityData:
     classes: tuple[str, ...]
 
     def choose(self, sets: Mapping[str, Sequence[str]]) -> str:
-        """The prompt set (name -> findings) that asks for most of the classes; of equals the one with fewest others.
+        """The prompt set (name -> findings) with most of the classes; of equal sets the one with fewest other findings.
 
-        Raises ConfigError when none asks for any of them.
+        Raises ConfigError when no set has any of them.
         """
         shared = {name: len(set(findings) & set(self.classes)) for name, findings in sets.items()}
         best = max(shared, key=lambda name: (shared[name], -len(sets[name])))
@@ -61,9 +61,9 @@ class ParityData:
         return best
 
     def cases(self, geometry: Geometry, findings: Sequence[str]) -> Iterator[TrialImage]:
-        """Every image as the model takes it; `findings` gives the classes their numbers, others are left out.
+        """Every image as the model takes it; `findings` gives the classes their indices, others are left out.
 
-        Images are named by their row, since a bundle may be passed on and file names can be a patient's. Raises
+        Images are named by their row, since a bundle may be shared and file names can identify a patient. Raises
         ImageError.
         """
         for image in self.images:
@@ -75,7 +75,7 @@ class ParityData:
 
 
 def read_parity_data(folder: Path) -> ParityData:
-    """Reads `folder`/annotations.csv and looks for every image. Raises DataError with file and row."""
+    """Reads `folder`/annotations.csv and checks that every image exists. Raises DataError with file and row."""
     source = folder / ANNOTATIONS
     try:
         data = source.read_bytes()

@@ -1,1 +1,1 @@
-"""Which texts a model is asked: the built-in sets, the authors' books, and the user's files."""
+"""The prompts of a model: the built-in sets, the authors' books, and the user's files."""

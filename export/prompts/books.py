@@ -1,9 +1,9 @@
 """Sentences for MedKLIP and MAVL: the authors' books, read from the user's copy, or this project's own words.
 
 The repositories of MedKLIP and MAVL carry no licence, so their sentences are not part of this package. In both models
-the queries attend to one another, and the official result needs the whole book in the set: with a book every set asks
-all of its entries, those of the dataset's findings under the findings' names (docs/parity.md §7).
-Order does not matter to the models; the dataset's findings come first.
+the queries attend to one another, and the official result needs the whole book in the set: with a book every set
+contains all of its entries, those of the dataset's findings under the findings' names (docs/parity.md §7).
+The models do not depend on the order; the dataset's findings come first.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ...engines.prompts.prompt_files import SEPARATOR, FindingPrompts, PromptSet
 __all__ = ["Book", "book_sets", "is_book", "own_wording"]
 
 ALIASES = {"eumonia": "pneumonia"}  # MedKLIP's file counts by position; at 20 it misspells the key, not the text
-COVID_KEY, COVID_SET = "covid19", "covid_rural"  # MAVL asks it only about COVID sets, as one class more
+COVID_KEY, COVID_SET = "covid19", "covid_rural"  # MAVL uses it only for COVID sets, as an additional class
 ASPECTS = 8
 
 
 @dataclass
 class Book:
-    """What was found in the user's copy: key -> description, key -> eight aspects, and aspects for COVID sets only.
+    """The content of the user's copy: key -> description, key -> eight aspects, and aspects for COVID sets only.
 
-    `rare` are the keys of the files of rare diseases, which are asked for a finding but are not part of the book.
+    `rare` are the keys of the files of rare diseases, which are used for a finding but are not part of the book.
     """
 
     descriptions: dict[str, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Book:
         return bool(self.descriptions or self.aspects)
 
     def add(self, content: Mapping[str, Any], path: Path) -> None:
-        """Takes in one published file. Raises ConfigError for two texts under one key and for a wrong shape."""
+        """Adds one published file. Raises ConfigError for two texts under one key and for a wrong shape."""
         if _is_descriptions(content):
             target: dict[str, Any] = self.descriptions
         else:
@@ -95,8 +95,8 @@ def own_wording(style: str, label: str) -> FindingPrompts:
 def book_sets(style: str, book: Book, findings: Mapping[str, tuple[str, ...]]) -> PromptSets:
     """Every dataset's set with the whole book in it; `findings` are the datasets' by set name.
 
-    A finding the book has no entry for gets the project's own words and the status "own"; entries no finding stands
-    for are asked under their keys, with the status "official". Raises ConfigError for an incomplete book.
+    A finding without an entry in the book gets the project's own words and the status "own"; entries without a finding
+    are added under their keys, with the status "official". Raises ConfigError for an incomplete book.
     """
     if not book.descriptions or (style == "mavl" and not book.aspects):
         missing = (
@@ -124,7 +124,7 @@ def _set(style: str, book: Book, name: str, labels: tuple[str, ...]) -> tuple[Fi
 
 
 def _queries(style: str, book: Book, *, covid: bool) -> dict[str, str]:
-    """Key -> query, for all keys that can be asked."""
+    """Key -> query, for all keys that can be used."""
     if style == "medklip":
         return dict(book.descriptions)
     aspects = {**book.aspects, **(book.covid_aspects if covid else {})}

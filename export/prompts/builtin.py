@@ -1,8 +1,8 @@
-"""The built-in prompt sets: which findings a dataset asks for, and each model's words for them.
+"""The built-in prompt sets: the findings of each dataset, and each model's words for them.
 
 `prompt_table.json` holds, for each dataset, the ordered findings, and for each prompt style the strings of every
-finding with their status (official | adapted | own | ..., docs/parity.md §7). MedKLIP and MAVL ask whole
-sentences; theirs are in `books`.
+finding with their status (official | adapted | own | ..., docs/parity.md §7). MedKLIP and MAVL use whole
+sentences, which are in `books`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BOOKS = ("mavl", "medklip")
 """Styles of whole sentences, see `books`."""
 
 _LIKE = {"devide": ("kad", "assumed_as_kad")}
-"""Style -> the style whose words it takes, and the status they then have (docs/parity.md §7)."""
+"""Style -> the style whose words it uses, and the status they then have (docs/parity.md §7)."""
 
 
 def _table() -> dict[str, Any]:
@@ -32,7 +32,7 @@ def _table() -> dict[str, Any]:
 
 
 def prompt_styles() -> list[str]:
-    """The models there are built-in strings for ("kad", "clip", ...)."""
+    """The models with built-in strings ("kad", "clip", ...)."""
     return sorted([*_table()["prompts"], *_LIKE, *BOOKS])
 
 

@@ -1,4 +1,4 @@
-"""The files given with `--prompts`: the user's own sets, and the published files of MedKLIP and MAVL."""
+"""Reads the files given with `--prompts`: the user's own sets, and the published files of MedKLIP and MAVL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACES = {
         (f"Pretrain/concept_gen/gpt4_mimic{RARE}",),
     ),
 }
-"""Model -> for each file the places in a checkout of the repository, best first."""
+"""Model -> for each file its possible paths in a checkout of the repository, best first."""
 
 
 def read_prompts(model: str, paths: Sequence[Path]) -> PromptSets:

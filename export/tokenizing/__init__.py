@@ -1,1 +1,1 @@
-"""The tokenizer of a model's text encoder: its vocabulary on this machine, and its rules."""
+"""Tokenizers for an export: finds a model's vocabulary on this machine and applies the model's rules."""

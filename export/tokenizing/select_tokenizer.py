@@ -1,6 +1,6 @@
-"""Which tokenizer a model's prompts go through on this machine, and where its vocabulary comes from.
+"""Selects the tokenizer of a model and finds its vocabulary on this machine.
 
-Nothing is fetched from the network. A WordPiece vocabulary comes from `--tokenizer DIR` (vocab.txt or
+Nothing is downloaded. A WordPiece vocabulary comes from `--tokenizer DIR` (vocab.txt or
 tokenizer.json) or from the local Hugging Face cache (HF_HOME and HF_HUB_CACHE are honoured). Every tokenizer pads on
 the right to the longest text of a call, which does not change the features: padding is
 masked (docs/parity.md §3.4), or the causal mask hides what follows the end token (§3.1).
@@ -26,10 +26,10 @@ __all__ = ["find_wordpiece", "read_vocabulary", "select_tokenizer"]
 def select_tokenizer(
     adapter: Adapter, folder: Path | None = None, progress: Callable[[str], None] = lambda line: None
 ) -> Tokenizer:
-    """The model's tokenizer: bundled (CLIP), carried by the checkpoint (demo), from `folder`, or from the local cache.
+    """The model's tokenizer: bundled (CLIP), in the checkpoint (demo), from `folder`, or from the local cache.
 
-    It has the model's rules and cleaning step. Stand-in weights fall back to a stand-in tokenizer, which is said and
-    recorded. Raises ConfigError when there is none, when `folder` is not there, or when its vocabulary is not the
+    It has the model's rules and cleaning step. Stand-in weights fall back to a stand-in tokenizer, which is reported
+    and recorded. Raises ConfigError when there is none, when `folder` does not exist, or when its vocabulary is not the
     model's.
     """
     spec = adapter.tokenizer
@@ -71,7 +71,7 @@ def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]
 
 
 def _check(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
-    """Every id has a row in the embedding table, and the special tokens are the model's."""
+    """Checks that every id has a row in the embedding table, and that the special tokens are the model's."""
     size = tokenizer.record["vocabulary_size"]
     if size > adapter.vocabulary_size:
         raise ConfigError(

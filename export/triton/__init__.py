@@ -1,1 +1,1 @@
-"""Bundles as a model repository for NVIDIA Triton."""
+"""Writes bundles as a model repository for NVIDIA Triton."""

@@ -1,7 +1,7 @@
-"""A bundle's image graph for one prompt set: the text features become a constant, queries become findings.
+"""Makes a bundle's image graph for one prompt set: the text features become a constant, queries become findings.
 
-Triton forms batches by joining requests along the first axis of every input, and text features have no axis of images.
-With one set inside, the graph has one input, pixels, and its outputs are those a server gives for that set.
+Triton forms batches by joining requests along the first axis of every input, and text features have no batch axis.
+With one set inside, the graph has one input, pixels, and its outputs are those of `xbench-fast serve` for that set.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...engines.prompts.prompt_set import PromptSet
 
 __all__ = ["bake_set", "load_graph"]
 
-_LEAST: Final = 13  # the forms of the operators that are added here are those of this opset and of later ones
+_LEAST: Final = 13  # the operators that are added here have this form from this opset on
 
 _PREFIX: Final = "xbench_"
 _OUTPUTS: Final = ("logits", "saliency")
 
 
 def load_graph(path: Path) -> Any:
-    """The ONNX model in a file. Raises MissingExtraError without the package onnx, ExportError for no such model."""
+    """The ONNX model in a file. Raises MissingExtraError without the package onnx, ExportError for an invalid file."""
     try:
         import onnx
     except ImportError as error:
@@ -37,18 +37,18 @@ def load_graph(path: Path) -> Any:
 
 
 def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
-    """Changes the image graph in `model`, pixels and text -> logits and saliency, into one for a set alone.
+    """Changes the image graph in `model`, pixels and text -> logits and saliency, into one for a single prompt set.
 
-    The new outputs have one entry a finding: logits float32 [batch, F] and saliency float32 [batch, F, h, w], means
+    The new outputs have one entry per finding: logits float32 [batch, F] and saliency float32 [batch, F, h, w], means
     over its positive prompts; and, when the set has negative prompts, logits_negative float32 [batch, F], NaN for a
-    finding without.
+    finding without negative prompts.
 
-    exact: give what the engine onnxruntime-cpu and an evaluation give, to the bit, where ONNX Runtime runs it on a CPU.
-    The features are then an input with a default value, since the library computes ahead what depends on constants
-    alone, and rounds otherwise; a single image is run as two, as that engine does; means are taken in float64. Without
-    it the features are a constant and all is float32: faster, and what TensorRT can read.
+    exact: the results equal those of the engine onnxruntime-cpu and of an evaluation, to the bit, where ONNX Runtime
+    runs the graph on a CPU. The features are then an input with a default value, since the library computes constant
+    expressions in advance and rounds them differently; a single image is run as two, as in that engine; means are
+    computed in float64. Otherwise the features are a constant and all is float32: faster, and readable by TensorRT.
 
-    Raises ExportError for a graph with another interface or an old opset, and when the result is no valid graph.
+    Raises ExportError for a graph with another interface or an old opset, and when the result is not a valid graph.
     """
     graph = model.graph
     if [item.name for item in graph.input] != ["pixels", "text"] or [i.name for i in graph.output] != list(_OUTPUTS):
@@ -72,7 +72,7 @@ def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
     if (prompts.polarity < 0).any():
         outputs["logits_negative"] = []
         nodes += writer.by_finding(answers["logits"], "logits_negative", _places(prompts, -1), exact)
-    inferred = [*graph.value_info, *known] if exact else []  # they name the axis of queries, which is gone
+    inferred = [*graph.value_info, *known] if exact else []  # they name the axis of queries, which no longer exists
     for part in (graph.node, graph.value_info, graph.input, graph.output):
         del part[:]
     graph.node.extend(nodes)
@@ -109,14 +109,14 @@ def _check(model: Any, prompts: PromptSet) -> None:
 
 
 def _places(prompts: PromptSet, polarity: int) -> list[list[int]]:
-    """For each finding the queries that ask for it with this polarity."""
+    """For each finding, its queries with this polarity."""
     asked = zip(prompts.finding_of.tolist(), prompts.polarity.tolist(), strict=True)
     pairs = list(enumerate(asked))
     return [[q for q, (f, p) in pairs if f == finding and p == polarity] for finding in range(len(prompts.findings))]
 
 
 class _Writer:
-    """Makes nodes with names of their own, and the constants they need."""
+    """Makes nodes with unique names, and the constants they need."""
 
     def __init__(self, opset: int) -> None:
         import onnx

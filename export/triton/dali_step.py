@@ -53,14 +53,14 @@ def middle(longer):
 
 
 def refusal(geometry: Geometry) -> str | None:
-    """Why DALI cannot prepare images for a geometry, None if it can."""
+    """The reason why DALI cannot prepare images for a geometry, None if it can."""
     if geometry.interpolation == "area":
         return f"DALI has no resize by area averaging, which the geometry {geometry.key} needs"
     return None
 
 
 def dali_source(geometry: Geometry, batch: int, *, gpu: bool) -> str:
-    """The content of `1/dali.py` for a geometry DALI has (see `refusal`); `batch`: images of a batch at most."""
+    """The content of `1/dali.py` for a geometry that DALI supports (see `refusal`); `batch`: largest batch."""
     values = {
         "size": geometry.size,
         "resize": geometry.resize,

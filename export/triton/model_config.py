@@ -1,4 +1,4 @@
-"""config.pbtxt: what Triton is told of a model, in protobuf's text form."""
+"""Writes config.pbtxt, Triton's description of a model, in protobuf's text form."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = [
 
 
 class Word(str):
-    """A name of an enumeration, which is written without quotes."""
+    """The name of an enumeration value, which is written without quotes."""
 
 
 @dataclass(frozen=True)
 class TritonLimits:
-    """batch: images of an engine call at most; delay: microseconds the first of a batch waits for others; queue:
-    requests that may wait; timeout: microseconds a request may wait; instances: copies of the engine; kind: KIND_GPU or
-    KIND_CPU."""
+    """batch: largest number of images in an engine call; delay: microseconds the first request of a batch waits for
+    others; queue: requests that may wait; timeout: microseconds a request may wait; instances: copies of the engine;
+    kind: KIND_GPU or KIND_CPU."""
 
     batch: int = BATCH
     delay: int = 2000
@@ -40,7 +40,7 @@ class TritonLimits:
     kind: str = "KIND_GPU"
 
     def scheduling(self) -> dict[str, Any]:
-        """Batches, and the queue before them."""
+        """The settings for batches and for the queue before them."""
         preferred = sorted({size for size in (self.batch // 4, self.batch // 2, self.batch) if size > 1})
         return {
             "dynamic_batching": {
@@ -56,14 +56,14 @@ class TritonLimits:
         }
 
     def instance_group(self, profile: str | None = None) -> dict[str, Any]:
-        """How many copies run where; `profile`: the plan's optimisation profile."""
+        """The number of copies and their device; `profile`: the plan's optimisation profile."""
         group: dict[str, Any] = {"count": self.instances, "kind": Word(self.kind)}
         return {"instance_group": [{**group, **({"profile": [profile]} if profile is not None else {})}]}
 
 
 @dataclass(frozen=True)
 class Served:
-    """A model as clients of Triton see it; `about`: what they can read in its configuration."""
+    """A model as clients of Triton see it; `about`: parameters that they can read in its configuration."""
 
     name: str
     size: int
@@ -85,7 +85,7 @@ class Served:
 
 
 def set_config(model: Served, limits: TritonLimits, *, plan: bool) -> str:
-    """A model of one prompt set: pixels uint8 [batch, 1, S, S] in, a row of outputs an image."""
+    """The configuration of a model of one prompt set: pixels uint8 [batch, 1, S, S] in, a row of outputs per image."""
     zeros = {"data_type": Word("TYPE_UINT8"), "dims": [1, model.size, model.size], "zero_data": True}
     return render(
         {
@@ -104,7 +104,7 @@ def set_config(model: Served, limits: TritonLimits, *, plan: bool) -> str:
 
 
 def text_input_config(model: Served, text: Sequence[int], limits: TritonLimits) -> str:
-    """The bundle's own graph, whose text features come with the request; Triton cannot join such requests."""
+    """The configuration of the bundle's own graph: requests contain text features, so Triton cannot batch them."""
     outputs = [
         {"name": "logits", "data_type": Word("TYPE_FP32"), "dims": [-1, -1]},
         {"name": "saliency", "data_type": Word("TYPE_FP32"), "dims": [-1, -1, *model.grid]},
@@ -125,7 +125,7 @@ def text_input_config(model: Served, text: Sequence[int], limits: TritonLimits) 
 
 
 def dali_config(name: str, geometry: Geometry, limits: TritonLimits) -> str:
-    """The step that decodes and resizes: the bytes of JPEG files in, pixels out."""
+    """The configuration of the step that decodes and resizes: the bytes of JPEG files in, pixels out."""
     return render(
         {
             "name": name,
@@ -141,7 +141,7 @@ def dali_config(name: str, geometry: Geometry, limits: TritonLimits) -> str:
 
 
 def ensemble_config(name: str, prepare: str, model: Served, limits: TritonLimits) -> str:
-    """`prepare`, then the model."""
+    """The configuration of an ensemble: `prepare`, then the model."""
     outputs = [{key: value for key, value in item.items() if key != "label_filename"} for item in model.outputs]
     steps = [
         {"model_name": prepare, "model_version": -1, **_maps({"image": "image"}, {"pixels": "pixels"})},
@@ -183,7 +183,7 @@ def render(fields: Mapping[str, Any], indent: int = 0) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, Word):
         return str(value)
-    return json.dumps(value)  # quotes, escapes, true and false are alike in both
+    return json.dumps(value)  # quotes, escapes, true and false are the same in both
 
 
 def _image() -> dict[str, Any]:

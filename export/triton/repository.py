@@ -1,4 +1,4 @@
-"""Bundles -> a Triton model repository: one model a bundle and prompt set, whole or not at all."""
+"""Writes a Triton model repository from bundles: one model per bundle and prompt set, each whole or not at all."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RepositoryChoices:
-    """What the repository is to hold.
+    """What the repository contains.
 
     sets: names of prompt sets, none for all of a bundle. tensorrt: plans instead of graphs; plans: folder with
     <model>--<set>.plan files, None to build them here. cpu: for Triton without a GPU. jpeg: ensembles that take JPEG
-    files. text_input: also the bundle's own graph. force: replace models that are there.
+    files. text_input: also the bundle's own graph. force: replace existing models.
     """
 
     sets: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class RepositoryChoices:
 def write_repository(bundles: Sequence[Bundle], out: Path, choices: RepositoryChoices, say: Say) -> list[str]:
     """Writes the models of `bundles` into the folder `out` and returns their names.
 
-    Raises BundleError, ConfigError, EngineError, ExportError or MissingExtraError. Models that were finished stay.
+    Raises BundleError, ConfigError, EngineError, ExportError or MissingExtraError. Finished models are kept.
     """
     writer = _Repository(out, choices, say)
     for bundle in bundles:
@@ -63,7 +63,7 @@ class _Repository:
         self._prepared: set[str] = set()
 
     def check(self, bundle: Bundle) -> None:
-        """Raises before anything is written what can be told before."""
+        """Raises errors that can be detected before anything is written."""
         have = bundle.manifest.prompt_sets
         for name in self._choices.sets:
             if name not in have:
@@ -78,7 +78,7 @@ class _Repository:
             self._check_plan(f"{bundle.name}--{name}", bundle)
 
     def add(self, bundle: Bundle) -> None:
-        """Every model of a bundle."""
+        """Writes every model of a bundle."""
         for name in self._set_names(bundle):
             prompts = bundle.prompt_set(name)
             model = _served(f"{bundle.name}--{name}", bundle, prompts)
@@ -160,7 +160,7 @@ class _Repository:
 
     @contextmanager
     def _model(self, name: str) -> Iterator[Path]:
-        """The folder of a model while it is written, with a folder "1"; it is moved to its place at the end."""
+        """A temporary folder for a model, with a folder "1"; it is moved to its final path at the end."""
         target = self._out / name
         if target.exists() and not (self._choices.force and (target / "config.pbtxt").is_file()):
             raise ConfigError(f"{target} already exists; choose another --out, or replace the models with --force.")

@@ -1,12 +1,12 @@
-"""Post-hoc calibration of saliency: how much of delta Dice comes back without looking at the test pairs.
+"""Post-hoc calibration of saliency: how much of delta Dice can be recovered without using the test pairs.
 
-A map is calibrated by what other patients teach: a threshold per class, or a monotone map from normalised saliency to
-the share of pixels inside the region. A monotone map only renames the levels of the sweep: g(Mn) >= t marks the pixels
-of Mn >= tau_k for the first level k with g_k >= t. So counts suffice, and a calibrated mask is one level per pair.
+The calibration of a map is fitted on other patients: a threshold per class, or a monotone map from normalised saliency
+to the share of pixels inside the region. A monotone map only renames the levels of the sweep: g(Mn) >= t marks the
+pixels of Mn >= tau_k for the first level k with g_k >= t. So counts are enough: a calibrated mask is a level per pair.
 
 A probability cut at 0.5 is right for the most pixels, not for Dice. For calibrated probabilities the cut that is best
 for Dice is half of the best Dice (Z. C. Lipton, C. Elkan, B. Naryanaswamy, ECML PKDD 2014), which is known from the
-fitting half alone; both cuts are offered.
+fitting half alone; both cuts are available.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def isotonic_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> ND
     """Share of pixels inside the region by level, made monotone: float32 [101], never falling.
 
     pixels, inside: integers [101], sums of `level_histogram` over the fitting pairs. Levels without pixels are
-    interpolated. Raises ValueError without any pixel, or with more inside than there are.
+    interpolated. Raises ValueError without any pixel, or if `inside` exceeds `pixels`.
     """
     from sklearn.isotonic import IsotonicRegression
 
@@ -53,8 +53,8 @@ def isotonic_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> ND
 def beta_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> NDArray[np.float32]:
     """Beta calibration of the levels: float32 [101], never falling (M. Kull, T. Silva Filho, P. Flach, AISTATS 2017).
 
-    logit g = a log v - b log(1 - v) + c with a, b >= 0, by logistic regression weighted with pixels; a coefficient
-    that comes out negative is set to 0 and the rest fitted again. Constant where all pixels agree, or if both would be
+    logit g = a log v - b log(1 - v) + c with a, b >= 0, by logistic regression weighted with pixels; a negative
+    coefficient is set to 0 and the rest is fitted again. Constant if all pixels agree, or if both coefficients would be
     negative. Arguments and errors as `isotonic_map`.
     """
     from sklearn.linear_model import LogisticRegression
@@ -66,7 +66,7 @@ def beta_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> NDArra
         return constant
     features = np.column_stack([np.log(LEVEL_VALUES), -np.log1p(-LEVEL_VALUES)])
     rows, target = np.vstack([features, features]), np.repeat([1, 0], LEVELS)
-    weight = np.concatenate([within, every - within]) / every.sum() * 1e4  # near no penalty, and well conditioned
+    weight = np.concatenate([within, every - within]) / every.sum() * 1e4  # almost no penalty, and well conditioned
     used = [0, 1]
     while used:
         model = LogisticRegression(C=1e6, max_iter=1000, tol=1e-8)
@@ -98,12 +98,12 @@ def calibrated_levels(
     methods: Sequence[Method] = METHODS,
     options: GroundingOptions | None = None,
 ) -> dict[Method, NDArray[np.intp]]:
-    """By method the level that cuts each pair, intp [P] in 0..101, fitted per class on the other half of the patients.
+    """Method -> the level that cuts each pair, intp [P] in 0..101, fitted per class on the other half of the patients.
 
     class_of, half_of: integers [P]; halves as `search.patient_halves` gives them. `none` is tau = 0.5; `best` is the
     best threshold on these very pairs, so in-sample; the others are cross-fitted. A class whose pairs all lie in one
     half stays at 0.5. options: of `grounding`, whose scores `best` and (with `cross_fit`) `held_out` then agree with:
-    no level lies below `tau_from`, and `unit`, per_class or per_dataset, says what `best` is sought for. Raises
+    no level lies below `tau_from`, and `unit`, per_class or per_dataset, is the unit of the search for `best`. Raises
     ValueError for another method or unit, shapes that do not fit, and, for methods with a map, as `level_histogram`.
     """
     options = options or GroundingOptions()

@@ -22,8 +22,8 @@ def _level_values() -> NDArray[np.float64]:
 
 
 LEVEL_VALUES: Final[NDArray[np.float64]] = _level_values()
-"""float64 [101]: what stands for the normalised values of a level, the middle of [k/100, (k+1)/100). The last level
-holds 1 itself and stands halfway between its neighbour and 1, so that log(1 - v) exists."""
+"""float64 [101]: the value that represents a level, the middle of its interval [k/100, (k+1)/100). The last level
+holds 1 itself and is represented by the value halfway between its neighbour and 1, so that log(1 - v) exists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,9 @@ def near_best(curves: NDArray[np.float64], within: float = 0.05, tau_from: float
     """Where curves float64 [..., 101] stay near their maximum (the smallest of equal ones).
 
     within: the share of the best score that may be lost. tau_from: the first threshold of the search, as in
-    `GroundingOptions`. A narrow range means that the threshold must be tuned well; a range from 0 that the best is
-    hardly above the all-ones mask. Raises ValueError unless 0 <= within < 1 and `tau_from` is a threshold.
+    `GroundingOptions`. A narrow range means that the threshold must be tuned well; a range that starts at 0 means that
+    the best score is hardly above the all-ones mask. Raises ValueError unless 0 <= within < 1 and `tau_from` is a
+    threshold.
     """
     if not 0 <= within < 1:
         raise ValueError(f"the share of the best score that may be lost lies in [0, 1), got {within}")
@@ -78,7 +79,7 @@ def level_histogram(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64
 def map_entropy(counts: Counts) -> NDArray[np.float64]:
     """Entropy of each normalised map read as a distribution over pixels, over its maximum: float64 [P] in [0, 1].
 
-    1: the same everywhere, as a degenerate map; towards 0: all in one pixel. From levels, so exact to their width.
+    1: a constant map, as a degenerate one; near 0: all in one pixel. Computed from levels, so exact to their width.
     Raises ValueError as `level_histogram`.
     """
     pixels, _ = level_histogram(counts)

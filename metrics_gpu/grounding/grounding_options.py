@@ -1,4 +1,4 @@
-"""Choices about grounding scores, as one value (docs/metrics.md §14)."""
+"""The options of grounding scores, as one dataclass (docs/metrics.md §14)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ IouAt = Literal["joint", "independent"]
 
 @dataclass(frozen=True)
 class GroundingOptions:
-    """Choices with their defaults (docs/metrics.md §14).
+    """Options with their defaults (docs/metrics.md §14).
 
     tau_from: first threshold of the search, 0.0 or 0.01 (parity with the paper's Table 1).
     ties: pointing at tied maxima: the `first` in row-major order; a hit if `any` lies in the region (MedKLIP, MAVL); or
         the `expected` hit, the share of them in the region. Maxima tie if they pass the last threshold, tau = 1.
-    unit: what a best threshold is sought for: each class, the whole dataset (by the macro mean), all datasets of a
-        model, each pair alone; or `cross_fit`, for each class on one half of the patients and applied to the other.
+    unit: what shares one best threshold: each class, the whole dataset (by the macro mean), all datasets of a model,
+        each pair alone; or `cross_fit`, for each class on one half of the patients and applied to the other.
     iou_at: IoU at the threshold found for Dice (`joint`) or at its own (`independent`).
     """
 
@@ -38,6 +38,6 @@ class GroundingOptions:
 
     @property
     def label(self) -> str:
-        """What a reader must know about the best threshold: `cross_fitted` if it was chosen on other patients than it
-        is scored on, `in_sample` if on the same."""
+        """How the best threshold was chosen: `cross_fitted` if on other patients than it is scored on, `in_sample` if
+        on the same."""
         return "cross_fitted" if self.unit == "cross_fit" else "in_sample"

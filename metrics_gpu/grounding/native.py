@@ -1,9 +1,9 @@
 """The evaluation protocol of the CheXlocalize benchmark, which differs from ours (docs/metrics.md §11.1).
 
 Maps are compared with the regions at the image's native size. A map is resized bilinearly with half-pixel centres, then
-scaled by its minimum and maximum over the full-resolution map, and cut by a threshold of its class with `>`, or, where
-there is none, by Otsu's method on the map scaled to 0..255 and truncated to 8 bits, of which the filled contours are
-taken: holes belong to the segmentation, and single pixels, which have no contour, do not. Values of an image count only
+scaled by its minimum and maximum over the full-resolution map, and cut with `>` at the threshold of its class. A class
+without a threshold uses Otsu's method on the map scaled to 0..255 and truncated to 8 bits; its filled contours are the
+segmentation: holes belong to it, and single pixels, which have no contour, do not. Values of an image count only
 where the region is not empty and, on the true positive slice, the cut map is not empty either.
 """
 
@@ -74,10 +74,10 @@ def segment(native: NDArray[np.float32], threshold: float | None = None) -> NDAr
 
 
 def with_filled_holes(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """bool [H, W]: the mask as its filled contours have it: with everything that it encloses, without single pixels.
+    """bool [H, W]: the mask as drawn by its filled contours: with all enclosed pixels, without single pixels.
 
-    Enclosed is a pixel from which no path over pixels that share a side, none of them of the mask, leads to the border.
-    A single pixel has none of its eight neighbours in the mask.
+    A pixel is enclosed if no path of side-connected pixels outside the mask leads from it to the border. A single pixel
+    has none of its eight neighbours in the mask.
     """
     from scipy import ndimage
 

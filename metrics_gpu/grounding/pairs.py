@@ -1,4 +1,4 @@
-"""What grounding is scored on and how its best thresholds are sought, as two values."""
+"""The inputs of grounding scores besides counts: the pairs, and the search for best thresholds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pairs:
     half_of: integers [P] of 0 and 1, which half each pair's patient is in (`patient_halves`); `cross_fit` needs it.
     hits: float [P], pointing hits to use instead of the counts' own, as those within a tolerance
         (`tolerance.tolerant_hits`).
-    pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark them all
+    pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark all pixels
         (another normalisation or comparison than the default's).
     draws: of the patients of the dataset, for replicates; patient_of: integers [P], the patient of each pair.
     Raises ValueError if they do not fit together.
@@ -56,10 +56,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Search:
-    """One way to seek best thresholds: its options, and for `per_model` the levels of Dice and IoU.
+    """One search for best thresholds: its options, and for `per_model` the levels of Dice and IoU.
 
-    `model_levels` finds those over all datasets. Raises ValueError for levels without `per_model`, or the other way
-    round.
+    `model_levels` finds those levels over all datasets. Raises ValueError for levels without `per_model`, and for
+    `per_model` without levels.
     """
 
     options: GroundingOptions

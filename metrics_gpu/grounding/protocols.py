@@ -1,7 +1,7 @@
 """Evaluation protocols by name, as data (docs/metrics.md §11 and §14).
 
-A protocol says how maps are swept and how counts are scored. What this benchmark cannot reproduce of a source is said
-in the notes, which belong beside every number made with it.
+A protocol says how maps are swept and how counts are scored. The notes say which parts of a source this benchmark
+cannot reproduce; they must be shown with every number of that protocol.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Protocol:
     fixed_tau: the source's fixed threshold, which is level 50 of the sweep; None if it has none.
     options: of `grounding.grounding`, which also needs the grid's number of pixels where normalise or comparison differ
         from the default.
-    pointing_from_default: only the default normalisation's counts tell tied maxima, so pointing takes a second sweep:
+    pointing_from_default: only the default normalisation's counts show tied maxima, so pointing needs a second sweep:
         `grounding(..., hits=pointing_hits(default_counts, options.ties))`.
     true_positives_only: pairs count only if the model predicts the finding too.
     native_size: the source compares at the image's own size; see `chexlocalize`.
@@ -118,7 +118,7 @@ PROTOCOLS: Final[tuple[str, ...]] = tuple(item.name for item in _ALL)
 
 
 def protocol(name: str) -> Protocol:
-    """The protocol of that name, one of `PROTOCOLS`; ValueError with the nearest name for another."""
+    """The protocol of that name, one of `PROTOCOLS`; an unknown name raises ValueError with the most similar one."""
     for item in _ALL:
         if item.name == name:
             return item

@@ -2,14 +2,14 @@
 
 Definitions: docs/metrics.md §4 (Dice, IoU, best threshold, floor), §5 (pointing game), §8 (means, bootstrap). Every
 value is a fraction in [0, 1], only `delta_dice` is in percentage points. All searches but `cross_fit` choose the
-threshold on the same pairs they are scored on, so the `best` values are in-sample and stand beside their floor, the
-all-ones mask.
+threshold on the same pairs they are scored on, so the `best` values are in-sample and are reported with their floor,
+the all-ones mask.
 
-Every number is computed in rows: row 0 is the estimate, in which every patient counts once, the others are bootstrap
-replicates, in which a patient counts as often as he was drawn. Per class one product of these weights with sums per
-patient gives the mean curves of all rows. The best threshold is then either chosen anew in each row (`rechosen`: the
-interval covers the choice too) or kept as the estimate's (`fixed`: the interval of the score at that threshold). Means
-over classes leave out, per row, the classes that have no pair in it.
+Every number is computed in rows: row 0 is the estimate, in which every patient counts once; the others are bootstrap
+replicates, weighted by how often each patient was drawn. Per class one product of these weights with sums per
+patient gives the mean curves of all rows. The best threshold is either chosen again in each row (`rechosen`: the
+interval includes the choice) or taken from the estimate (`fixed`: the interval of the score at that threshold). Means
+over classes leave out, per row, the classes without a pair in it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Class:
-    """Sums of a class, of all its pairs and of those in each half of the patients; of no halves if nobody asks."""
+    """Sums of a class, of all its pairs and of those in each half of the patients; no halves where not needed."""
 
     whole: _Sums
     halves: tuple[_Sums, ...]
@@ -133,9 +133,9 @@ def grounding(
 
 
 def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") -> list[Grounding]:
-    """`grounding` for several searches, for little more than the price of one: the sums are shared.
+    """`grounding` for several searches, at little more than the cost of one: the sums are shared.
 
-    The searches differ in `unit` and levels only. Raises ValueError as `grounding`, and if they differ more.
+    The searches may differ only in `unit` and levels. Raises ValueError as `grounding`, and for other differences.
     """
     if tau not in get_args(Tau):
         raise ValueError(f"tau is one of {', '.join(get_args(Tau))}, got {tau!r}")
@@ -169,7 +169,7 @@ def _sums(pairs: Pairs, options: GroundingOptions, halved: bool) -> list[_Class]
             continue
         halves = [drawn(own & (np.asarray(pairs.half_of) == half)) for half in (0, 1)]
         whole = halves[0] + halves[1]
-        whole[0] = table[own].sum(axis=0)  # the estimate is the same to the last bit whether or not halves are asked
+        whole[0] = table[own].sum(axis=0)  # the estimate is the same to the last bit with and without halves
         classes.append(_Class(_split(whole), tuple(map(_split, halves))))
     return classes
 

@@ -1,7 +1,7 @@
 """The search for a best threshold (docs/metrics.md §4.2).
 
 Curves hold a mean score per threshold in their last axis, float64 [..., 101]; the leading axes are classes or bootstrap
-replicates. A level is the index of a threshold; ties go to the smallest. Where nothing can be searched (all pairs of a
+replicates. A level is the index of a threshold; ties go to the smallest. Where no search is possible (all pairs of a
 class lie in one half of the patients) the untuned threshold 0.5 is used.
 """
 
@@ -28,7 +28,7 @@ FIXED: Final = level(0.5)
 def best_levels(
     dice: NDArray[np.float64], iou: NDArray[np.float64], options: GroundingOptions
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Best level for Dice and the one its IoU is read at, intp [...]; 0.5 where a curve is not defined (NaN)."""
+    """Best level for Dice and the level at which IoU is read, intp [...]; 0.5 where a curve is not defined (NaN)."""
     first = level(options.tau_from)
 
     def search(curve: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -51,8 +51,8 @@ def model_levels(
 ) -> tuple[int, int] | None:
     """One threshold for all datasets of a model, best for the mean over datasets of the mean over classes.
 
-    datasets: of each its counts and the class of each pair. Returns the levels of Dice and IoU for `grounding`, None if
-    there is no pair at all. Raises ValueError if a pair has no region.
+    datasets: the counts and the class of each pair, per dataset. Returns the levels of Dice and IoU for `grounding`,
+    None if there is no pair at all. Raises ValueError if a pair has no region.
     """
     options = options or GroundingOptions(unit="per_model")
     dice, iou = [], []

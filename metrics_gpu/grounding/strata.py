@@ -17,7 +17,7 @@ __all__ = ["EDGES", "STRATA", "TERTILES", "Strata", "Stratum", "size_strata", "s
 
 STRATA: Final = ("tiny", "small", "medium", "large")
 EDGES: Final = (0.005, 0.02, 0.08)
-"""Region fractions at which the next of `STRATA` begins. A cell of a 14 x 14 grid is 0.51 % of the image."""
+"""Region fractions at which the next stratum of `STRATA` begins. A cell of a 14 x 14 grid is 0.51 % of the image."""
 TERTILES: Final = ("lower third", "middle third", "upper third")
 
 
@@ -64,7 +64,7 @@ def size_strata(
 ) -> Strata:
     """Grounding of one (model, dataset) per size stratum; a stratum may have no pair.
 
-    pairs: those of all classes, which are divided anew. pixels: of the evaluation grid. Raises ValueError as
+    pairs: those of all classes, which are divided into strata. pixels: of the evaluation grid. Raises ValueError as
     `strata_of` and `grounding`, and for thresholds of a whole model (`per_model`).
     """
     index, names = strata_of(pairs.counts.region, pixels, tertiles=tertiles)

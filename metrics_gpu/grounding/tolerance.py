@@ -1,7 +1,7 @@
 """Pointing with a tolerance (docs/metrics.md §5.3, `tolerance_px`).
 
-Counts do not hold how far a miss is from its region, but they hold the maximum's pixel: with the regions the distance
-follows in one look, and one distance per pair serves every tolerance.
+Counts do not hold the distance of a miss from its region, but they hold the maximum's pixel. The regions then give the
+distance, and one distance per pair serves every tolerance.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def region_distance(counts: Counts, masks: NDArray[np.bool_] | NDArray[np.uint8]
 def tolerant_hits(distance: NDArray[np.float64], tolerance_px: float) -> NDArray[np.float64]:
     """Pointing hits float64 [P] for `grounding(..., hits=)`: 1 where the distance is at most `tolerance_px`.
 
-    The classical game's 15 pixels on images of about 500 pixels are 7 on the 224 grid. Raises ValueError for a negative
-    or infinite tolerance.
+    The original pointing game's 15 pixels on images of about 500 pixels are 7 on the 224 grid. Raises ValueError for a
+    negative or infinite tolerance.
     """
     _check_tolerance(tolerance_px)
     return (distance <= tolerance_px).astype(np.float64)

@@ -79,7 +79,7 @@ def auc_estimate(score: NDArray[np.floating], label: NDArray[np.integer], level:
 def auc_differences(
     scores: Sequence[NDArray[np.floating]], label: NDArray[np.integer], level: float = 0.95
 ) -> dict[tuple[int, int], AucDifference]:
-    """Paired comparison of every two of several scores [N] of the same images, by their places (i, j), i < j.
+    """Paired comparison of every two of several scores [N] of the same images, by their indices (i, j), i < j.
 
     Raises ValueError as `auc_estimate`, and if a label value has fewer than two images.
     """

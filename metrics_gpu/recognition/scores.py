@@ -30,7 +30,7 @@ class ClassRecognition:
     n, positives: known labels and how many are 1; prevalence: positives / n.
     auc: area under the ROC curve, half credit for ties; None unless both label values occur.
     auprc: average precision; None without a positive. auprc_trapezoid: area under the linearly joined precision-recall
-        curve, which is too kind to few positives (CARZero's scripts).
+        curve, which is too high for few positives (CARZero's scripts).
     f1, accuracy: at p >= 0.5; F1 is 0 where it would divide by zero. None where n = 0.
     f1_best: F1 at the threshold that is best for these very images, so in-sample; f1_logit: that threshold as a logit,
         the largest of equally good ones (MedKLIP, MAVL); None where n = 0.
@@ -56,7 +56,7 @@ class Recognition:
     auc, auprc, f1, accuracy: unweighted means over the classes where they are defined.
     hamming: share of known (image, class) cells predicted right.
     excluded: for each of the four means, the classes it leaves out.
-    drawn: bootstrap replicates of `FIELDS`, None where none were asked for: of each class, in `macro` of the means over
+    drawn: bootstrap replicates of `FIELDS`, None without draws: of each class, in `macro` of the means over
         the classes that are defined in a replicate, and in `micro` of hamming under the field `accuracy`.
     """
 
@@ -115,13 +115,13 @@ def recognition(
 def _walked(
     logits: NDArray[np.floating], labels: NDArray[np.integer], patient: NDArray[np.int64], weights: NDArray[np.uint16]
 ) -> tuple[Float, Float, Float, Float]:
-    """Of each row of weights [R, G] the fields float64 [F, R, C], and over all classes the cells predicted right and
+    """For each row of weights [R, G] the fields float64 [F, R, C], and over all classes the cells predicted right and
     those known, both [R]; and the logit of the best F1 of each class [C].
 
-    The images of a class are sorted by their score once; a row then is one walk along them, which gives AUC, average
+    The images of a class are sorted by their score once; a row is then one pass over them, which gives AUC, average
     precision, F1 and accuracy exactly, ties included.
     """
-    from .walk import walk  # compiles, so only where it is run
+    from .walk import walk  # compiles on import, so only when needed
 
     values = np.full((len(FIELDS), len(weights), labels.shape[1]), np.nan)
     right, known = np.zeros(len(weights)), np.zeros(len(weights))
@@ -156,7 +156,7 @@ def _defined(value: float) -> float | None:
 def _checked(
     logits: NDArray[np.floating], labels: NDArray[np.integer], names: Sequence[str]
 ) -> tuple[NDArray[np.floating], NDArray[np.integer]]:
-    """Both as arrays; ValueError unless they are what `recognition` wants."""
+    """Both as arrays; raises ValueError unless they are valid arguments of `recognition`."""
     logits, labels = np.asarray(logits), np.asarray(labels)
     if logits.ndim != 2 or logits.shape[1] != len(names) or labels.shape != logits.shape:
         raise ValueError(

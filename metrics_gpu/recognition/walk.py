@@ -1,4 +1,4 @@
-"""The compiled walk behind `recognition`: one class, the estimate and all replicates."""
+"""The compiled loop of `recognition`: scores of one class, for the estimate and all replicates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _walk(
             if last[i]:
                 new_hits, new_alarms = hits - hits_before, alarms - alarms_before
                 pairs += new_alarms * (hits_before + 0.5 * new_hits)
-                # Without a new positive recall stands still, so neither area grows and F1 falls.
+                # Without a new positive recall does not change, so neither area grows and F1 falls.
                 if new_hits > 0:
                     precision = hits / (hits + alarms)
                     seen = hits_before + alarms_before

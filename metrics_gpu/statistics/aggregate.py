@@ -1,4 +1,4 @@
-"""Means over classes and how a number is printed (docs/metrics.md §8)."""
+"""Means over classes, and percentages as printed text (docs/metrics.md §8)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ def macro_curve(curves: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 def mean_over_classes(values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """float64 [R]: mean of [R, C] over the classes whose value is defined, NaN where none is.
 
-    weights: float64 [R, C], pairs of each class; without them every class counts alike. Row 0 is the estimate, which is
-    printed: it is `macro_mean` or `micro_mean`, summed without rounding, so that ties at the last digit stay ties.
+    weights: float64 [R, C], pairs of each class; without them all classes have equal weight. Row 0 is the estimate,
+    which is printed: it is `macro_mean` or `micro_mean`, summed without rounding, so that ties at the last digit stay
+    ties.
     """
     rows, classes = values.shape
     if not classes:
@@ -59,7 +60,7 @@ def percent(value: float | None, decimals: int = 2, missing: str = "n/a") -> str
     """`value` (a fraction, 0.5 = 50 %) as per cent without the sign, rounded once, half to even.
 
     Ties are those of the shortest decimal that denotes the float: 161/800 = 0.20125 prints as 20.12 and 163/800 =
-    0.20375 as 20.38, whatever lies in the last bit. `missing` is printed for None and NaN.
+    0.20375 as 20.38, independent of the last bit. `missing` is printed for None and NaN.
     """
     if value is None or math.isnan(value):
         return missing

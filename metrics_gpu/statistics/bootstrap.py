@@ -1,9 +1,10 @@
-"""Patients drawn with replacement, as counts (docs/metrics.md §8.2).
+"""Bootstrap over patients: draws with replacement, replicates and percentile intervals (docs/metrics.md §8.2).
 
 A replicate is a row of weights, how often each patient was drawn; a sum over the drawn pairs is then a product of the
 weights with sums per patient, and all replicates of all cells are a few matrix products instead of loops. The estimate
-is the row in which everybody counts once, so that one function gives a metric and its replicates. All classes, images
-and models of one dataset share the weights: they are resampled together, and differences between two models are paired.
+is the row in which every patient counts once, so that one function gives a metric and its replicates. All classes,
+images and models of one dataset share the weights: they are resampled together, and differences between two models are
+paired.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ SEED: Final = 20251022
 class Interval:
     """A two-sided interval `low` to `high` at confidence `level`.
 
-    method: how it was made, for the reader: `bootstrap`, `wilson`, `delong` or `fisher`.
-    used: number of replicates it rests on; less than were drawn where a replicate left the value undefined. 0 for the
-        methods that draw none.
+    method: how it was computed: `bootstrap`, `wilson`, `delong` or `fisher`.
+    used: number of replicates it is computed from; fewer than were drawn where a replicate left the value undefined. 0
+        for the methods without replicates.
     """
 
     low: float
@@ -68,7 +69,7 @@ class Draws:
 
     @property
     def weights(self) -> NDArray[np.uint16]:
-        """uint16 [1 + B, G]: how often everybody counts in the estimate, which is once, and in each replicate."""
+        """uint16 [1 + B, G]: how often each patient counts, in the estimate (once) and in each replicate."""
         return np.vstack([np.ones((1, self.patients), np.uint16), self.counts])
 
     def sums(self, patient_of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -76,7 +77,7 @@ class Draws:
 
         patient_of: integers [N], the patient of each item, 0..G-1. values: float64 [N, K].
         The first row adds the items up in their order, so that equal columns have equal sums and the best of equal
-        thresholds does not hang on rounding. Raises ValueError if they do not fit together or a patient is out of
+        thresholds does not depend on rounding. Raises ValueError if they do not fit together or a patient is out of
         range.
         """
         patient_of = self.check(patient_of, len(values))
@@ -109,7 +110,7 @@ class Draws:
 
 
 def patient_index(ids: Sequence[Hashable]) -> tuple[NDArray[np.intp], int]:
-    """Number of each item's patient, in order of first appearance, intp [N], and how many patients there are."""
+    """Index of each item's patient, in order of first appearance, intp [N], and the number of patients."""
     known: dict[Hashable, int] = {}
     index = [known.setdefault(name, len(known)) for name in ids]
     return np.array(index, np.intp), len(known)
@@ -136,7 +137,7 @@ def draw_patients(patients: int, replicates: int = REPLICATES, seed: int = SEED)
 def drawn_or_not(
     draws: Draws | None, patient_of: NDArray[np.intp] | None, items: int
 ) -> tuple[Draws, NDArray[np.intp]]:
-    """Draws and the patient of each item, checked; without draws no replicate of one patient who has all items.
+    """Checked draws and the patient of each item; without draws, zero replicates and one patient who has all items.
 
     Raises ValueError for draws without patients, and as `Draws.check`.
     """

@@ -1,6 +1,6 @@
-"""Any mean over pairs, per class and over classes, with its bootstrap replicates (docs/metrics.md §8).
+"""Means of any values over pairs, per class and over classes, with bootstrap replicates (docs/metrics.md §8).
 
-For statistics that `grounding` does not have: whole curves, shares of pixels, a calibrated Dice.
+Used for statistics that `grounding` does not have: whole curves, shares of pixels, a calibrated Dice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Does recognition predict grounding? Correlation of mean AUC and mean pointing over models (docs/metrics.md §9).
+"""Correlation of recognition and grounding: mean AUC and mean pointing over models (docs/metrics.md §9).
 
-With seven models R² has a wide interval, so it never stands alone: Fisher's interval, a bootstrap interval over the
-points, Spearman's rank correlation and the range over leaving one point out come with it.
+With seven models R² has a wide interval, so it is always given with Fisher's interval, a bootstrap interval over the
+points, Spearman's rank correlation and the range over leaving one point out.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def paired_difference(
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p values adjusted for their number by Holm's step-down method (S. Holm, Scand. J. Statistics 6, 1979).
+    """p values adjusted for multiple tests by Holm's step-down method (S. Holm, Scand. J. Statistics 6, 1979).
 
     None stays None and does not count. Raises ValueError for a value outside [0, 1].
     """

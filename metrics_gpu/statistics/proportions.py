@@ -10,7 +10,7 @@ from .bootstrap import Interval
 __all__ = ["SMALL", "wilson_interval"]
 
 SMALL = 30
-"""Below this number of pairs the Wilson interval stands beside the bootstrap interval."""
+"""Below this number of pairs the Wilson interval is given in addition to the bootstrap interval."""
 
 
 def wilson_interval(hits: float, n: int, level: float = 0.95) -> Interval:

@@ -1,4 +1,4 @@
-"""Checks of what a sweep is called with, for NumPy and CuPy arrays alike; each failure is one sentence."""
+"""Checks the arguments of a sweep, NumPy and CuPy arrays alike; each error message is one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_frames", "check_maps", "grid_size", "kind_of"]
 
 
 def kind_of(value: object) -> str:
-    """What a value is, for an error: the dtype of an array, else the type."""
+    """The kind of a value for an error message: the dtype of an array, else the type."""
     return f"{value.dtype} array" if hasattr(value, "dtype") else type(value).__name__
 
 

@@ -1,4 +1,4 @@
-"""The fused sweep on a CPU: saliency grid and bit mask to counts, without ever writing the full-size map.
+"""The fused sweep on a CPU: saliency grid and bit mask to counts, without storing the full-size map.
 
 Per pair: (1) the grid's rows are interpolated horizontally, once; (2) exact minimum and maximum over all seen pixels;
 (3) per output row the bin of each pixel, and one histogram over (bin, inside the region); (4) suffix sums.
@@ -36,7 +36,7 @@ Int = NDArray[np.int32]
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _SPREAD: Final = (_BITS * np.uint8(128)).view(np.uint64).reshape(256)  # bit i of a byte -> top bit of byte i
 _ONES: Final = _BITS.sum(axis=1, dtype=np.int64)  # set bits of a byte
-_PRIVATE: Final = 8  # histograms filled in turn: neighbours share a bin, and one counter would wait for its own store
+_PRIVATE: Final = 8  # histograms used in turn: neighbours share a bin, and a single one would wait for its last store
 _UNUSED: Final = np.uint8(127)  # code of the pixels that fill a row up to whole words; bins are 0..100 and 128..228
 _ONE, _HUNDRED = np.float32(1), np.float32(100)
 _BIAS: Final = np.float32(128)  # in [128, 256) a float32 has 7 integer and 16 fraction bits behind a fixed exponent

@@ -22,8 +22,8 @@ from .thresholds import LEVELS
 __all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]
 
 OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true")
-"""Compiler options of NVRTC and nvcc alike, wherever the source is compiled: nothing fused, subnormals kept, true
-division. The kernel's intrinsics ask for the same."""
+"""Compiler options of NVRTC and nvcc alike, for every compilation of the source: nothing fused, subnormals kept, true
+division. The kernel's intrinsics do the same."""
 
 THREADS: Final = 256
 
@@ -59,7 +59,7 @@ def sweep_on_gpu(
     sweeping: Sweeping,
     stream: Any = None,
 ) -> Counts:
-    """`sweep.sweep` of CuPy arrays; the counts are CuPy arrays on the same device, ready when the stream has got there.
+    """`sweep.sweep` of CuPy arrays; the counts are CuPy arrays on the same device, ready once the stream reaches them.
 
     saliency: cupy float32 [P, h, w]. masks: cupy bool [P, H, W], or packed uint8 with `size`. frames: NumPy or CuPy
     float64 [P, 4] or None.

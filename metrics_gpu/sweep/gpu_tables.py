@@ -1,4 +1,4 @@
-"""What the sweep's kernel reads besides maps and masks, on the GPU: uploaded once where all pairs share one frame."""
+"""Axis tables and thresholds of the sweep's kernel on the GPU: uploaded once where all pairs share one frame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Int = NDArray[np.int32]
 
 
 class DeviceTables:
-    """Axis tables and thresholds on the GPU. What all pairs of a call share is kept, the latest of it."""
+    """Axis tables and thresholds on the GPU. The latest tables that all pairs of a call share are kept."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -29,8 +29,8 @@ class DeviceTables:
     ) -> tuple[Any, ...]:
         """The kernel's arguments for fields of view [P, 4] or [1, 4] for all, for work in the current stream.
 
-        In its order: int32 used [P, 2] or [2] and its step (2 or 0); then for each axis cells int32 [T, 3, length],
-        shares float32 [T, length, 2] and seen int32 [T, 2].
+        In the kernel's order: int32 used [P, 2] or [2] and its step (2 or 0); then for each axis cells int32
+        [T, 3, length], shares float32 [T, length, 2] and seen int32 [T, 2].
         """
         if (spans == spans[0]).all():
             y0, x0, y1, x1 = (float(value) for value in spans[0])
@@ -41,7 +41,7 @@ class DeviceTables:
         """The thresholds float32 [101], for work in the current stream."""
         return self._thresholds(self._device(), thresholds.tobytes())
 
-    # What is kept may be used in another stream than it was uploaded in, so the upload is waited for.
+    # Kept tables may be used in another stream than that of their upload, so wait until the upload is done.
 
     def _make_shared(
         self, device: int, span: tuple[float, ...], cells: tuple[int, int], size: tuple[int, int], upsample: Mode

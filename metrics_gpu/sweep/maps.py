@@ -1,4 +1,4 @@
-"""Maps on the evaluation grid, pixel by pixel, for what counts cannot tell: overlays, and maps to transform.
+"""Full-size maps on the evaluation grid, for uses where counts are not enough: overlays and transformed maps.
 
 The arithmetic is the sweep's to the last bit (docs/metrics.md §2), so `scaled_map(...) >= threshold` marks
 exactly the pixels that the sweep counts.
@@ -24,8 +24,8 @@ WHOLE: Final[Frame] = (0.0, 0.0, 1.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Upsampled:
-    """A map on the evaluation grid: values float32 [n, m] of the pixels that the model sees, and which rows and columns
-    these are, bool [H] and [W]."""
+    """A map on the evaluation grid: values float32 [n, m] of the pixels that the model sees, and the rows and columns
+    of these pixels, bool [H] and [W]."""
 
     values: NDArray[np.float32]
     rows: NDArray[np.bool_]
@@ -89,10 +89,10 @@ def scaled_map(
 
 
 def quantile_map(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float32, the shape of `values`: the share of pixels that are smaller, over that of the maximum.
+    """float32, the shape of `values`: the share of pixels that are smaller, divided by that share for the maximum.
 
-    Every map has the same distribution then, up to ties, so a threshold t marks about the largest 1 - t of the pixels
-    in each. Equal pixels stay equal; a constant map is 0.
+    All results have the same distribution, except for ties, so a threshold t marks about the largest 1 - t of the
+    pixels in each. Equal pixels stay equal; a constant map is 0.
     """
     flat = values.reshape(-1)
     order = np.argsort(flat)

@@ -1,4 +1,4 @@
-"""Regions as the sweep takes them: the evaluation grid, and masks packed to bits."""
+"""Masks for the sweep: the size of the evaluation grid, and packing of masks to bits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The sweep of protocols other than the default's, on a CPU: any normalisation and any rising thresholds.
+"""The sweep of protocols other than the default, on a CPU: any normalisation and any rising thresholds.
 
-A pixel at a time: division, then a binary search among the thresholds. About twenty times slower than `cpu`,
-which knows that values lie in [0, 1] and thresholds 0.01 apart.
+One pixel at a time: division, then a binary search among the thresholds. About twenty times slower than `cpu`, which
+requires values in [0, 1] and thresholds 0.01 apart.
 """
 
 from __future__ import annotations

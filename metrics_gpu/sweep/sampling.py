@@ -1,4 +1,4 @@
-"""Where each pixel of the evaluation grid reads the saliency grid.
+"""Sampling tables: the saliency cells and the weight from which each pixel of the evaluation grid is interpolated.
 
 Every upsampling variant and every field of view is a table of two cell indices and a weight per pixel and axis, so that
 one kernel serves all of them (docs/metrics.md §1 and §14 rows 2 and 3, docs/datasets.md §0.3). Tables are

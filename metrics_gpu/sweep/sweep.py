@@ -62,7 +62,7 @@ def sweep(
     tables = Tables.of(check_frames(frames, pairs), pairs, saliency.shape[1:], (height, width), sweeping.upsample)
     common = (np.ascontiguousarray(saliency), _as_words(masks), width, tables.arrays)
     if sweeping.unit_range:
-        from .cpu import sweep_batch  # compiles, so only where a sweep is run
+        from .cpu import sweep_batch  # compiles on import, so only when a sweep is run
 
         levels, single, flags = sweep_batch(*common)
     else:

@@ -1,4 +1,4 @@
-"""How a sweep reads maps: upsampling, normalisation, comparison and the range of thresholds, as one value."""
+"""The options of a sweep: upsampling, normalisation, comparison and the range of thresholds, as one dataclass."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Sweeping:
 
     @property
     def kind(self) -> int:
-        """The normalisation as the kernels take it: 0 minmax, 1 max, 2 none."""
+        """The normalisation as a number for the kernels: 0 minmax, 1 max, 2 none."""
         return get_args(Normalise).index(self.normalise)
 
     @property
     def unit_range(self) -> bool:
-        """Whether values lie in [0, 1] and thresholds are k/100, whatever the upsampling, as the fast kernel needs."""
+        """Whether values lie in [0, 1] and thresholds are k/100, for any upsampling, as the fast kernel needs."""
         return (self.normalise, self.comparison, self.tau_scale) == ("minmax", ">=", 1.0)
 
 

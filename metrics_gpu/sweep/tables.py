@@ -1,4 +1,4 @@
-"""What the sweep's kernels read besides maps and masks: axis tables, and which ones each pair uses."""
+"""Axis tables of a batch for the sweep's kernels, and the tables that each pair uses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tables:
     def arrays(
         self,
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
-        """Those the kernels on the CPU take, in their order."""
+        """The arrays for the kernels on the CPU, in their order."""
         return self.used, self.y_cells, self.y_weights, self.x_cells, self.x_weights
 
     @staticmethod

@@ -12,7 +12,7 @@ __all__ = ["Attended", "PackedAttention", "attend", "split_heads"]
 
 
 class Attended(NamedTuple):
-    """What attention gives [B, Q, H * d], its softmax weights [B, H, Q, N] and the scores before the softmax."""
+    """The output of attention [B, Q, H * d], its softmax weights [B, H, Q, N] and the scores before the softmax."""
 
     out: Tensor
     weights: Tensor
@@ -65,7 +65,7 @@ class PackedAttention(nn.Module):
         return Attended(self.out_proj(out), weights, scores)
 
     def values(self, x: Tensor) -> Tensor:
-        """Self-attention of x [B, N, C] with the values in the place of queries and keys -> [B, N, C]."""
+        """Self-attention of x [B, N, C] with the values as queries and keys -> [B, N, C]."""
         start = 2 * self.out_proj.in_features
         v = split_heads(F.linear(x, self.in_proj_weight[start:], self.in_proj_bias[start:]), self.heads)
         projected: Tensor = self.out_proj(attend(v, v, v)[0])

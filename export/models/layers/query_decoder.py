@@ -1,4 +1,4 @@
-"""Pre-norm transformer decoder that asks an image about a set of prompts (docs/parity.md §3.3-§3.5)."""
+"""Pre-norm transformer decoder in which prompts query an image's patches (docs/parity.md §3.3-§3.5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DecoderConfig", "DecoderLayer", "QueryDecoder", "join_layers"]
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Sizes; the defaults are KAD's. Without `self_attention` the prompts do not see each other."""
+    """Sizes; the defaults are KAD's. Without `self_attention` the prompts do not attend to each other."""
 
     width: int = 768
     layers: int = 4

@@ -78,7 +78,7 @@ class VisionTransformer(nn.Module):
         return tokens
 
     def value_value(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """The same tokens, and those with value-value attention in the last block."""
+        """The tokens of `forward`, and those with value-value attention in the last block."""
         x = self.blocks[:-1](self._embed(image))
         return self.norm(self.blocks[-1](x)), self.norm(self.blocks[-1](x, values_only=True))
 
