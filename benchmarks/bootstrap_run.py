@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/bootstrap_run.py [--cases 12601] [--json FILE]
 
-Simulated: one patient per 1.2 images, 14 classes, 0.8 regions per image, scores with ties of 1 %. Printed are seconds
-of process CPU time, after one small warming run that loads the compiled walk. A loop that resamples and recomputes is
+Simulated: one patient per 1.2 images, 14 classes, 0.8 regions per image, scores with ties of 1 %. It prints seconds
+of process CPU time, after one small warm-up run that loads the compiled walk. A loop that resamples and recomputes is
 timed on a few replicates and scaled up, and must give the same numbers.
 """
 

@@ -5,9 +5,9 @@
 FOLDER holds radiographs and FILE is their ChestX-Det10 list. Both sides run KAD-224 with stand-in weights (speed does
 not depend on the weights' values) on the ten findings of ChestX-Det10, with the same number of threads.
 
-The usual pipeline, as research code has it: PIL to RGB, bicubic to 224, torch eager in batches of 8, each map resized
+The usual pipeline, as in research code: PIL to RGB, bicubic to 224, torch eager in batches of 8, each map resized
 to the image grid, then Dice and IoU by a loop over 101 thresholds with logical_and and logical_or. Ours is the command
-a user runs, first with nothing prepared and then again, into a new run directory, with the images of the first run.
+a user runs: first without prepared images, then again into a new run directory with the images of the first run.
 """
 
 from __future__ import annotations

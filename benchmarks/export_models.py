@@ -1,14 +1,14 @@
-"""What an export takes: every model with stand-in weights, each in a process of its own, with its parity report.
+"""Measures exports: every model with stand-in weights, each in its own process, with its parity report.
 
     python benchmarks/export_models.py [--models kad,clip] [--prompts FOLDER] [--json FILE]
 
 Stand-in weights have the true shapes, so time, memory and size are those of the published weights; only reading a
-checkpoint differs. `--prompts` is a folder with the published sentences of MedKLIP and MAVL, whose sets then ask the
-whole book. Models that are not named keep their figures in FILE. CPU seconds are those of all threads; on a machine
-with other work (see the load average) they tell more than wall time does.
+checkpoint differs. `--prompts` is a folder with the published sentences of MedKLIP and MAVL, whose sets then contain
+the whole book. Models that are not named keep their figures in FILE. CPU seconds are those of all threads; on a machine
+with other work (see the load average) they are more reliable than wall time.
 
-Parameters, multiply-accumulates (`xbench_fast.export.cost`), size, seconds by step, the greatest resident memory of the
-process, and the worst comparison of graph and model, in parts of the largest value.
+Reported: parameters, multiply-accumulates (`xbench_fast.export.cost`), size, seconds by step, the peak resident memory
+of the process, and the worst comparison of graph and model, as a fraction of the largest value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BOOKS = ("medklip", "mavl")
 
 
 def export_one(model: str, prompts: Path | None, out: Path) -> dict[str, Any]:
-    """One export in this process, and what it took."""
+    """One export in this process, and its measurements."""
     start = time.perf_counter()
     from xbench_fast.export.pipeline import BundleOptions, ModelSource, export_bundle
     from xbench_fast.export.prompts.from_files import read_prompts
@@ -60,7 +60,7 @@ def export_one(model: str, prompts: Path | None, out: Path) -> dict[str, Any]:
 
 
 def run(models: list[str], prompts: Path | None) -> dict[str, Any]:
-    """Every model in a process of its own, one after another."""
+    """Every model in its own process, one after another."""
     found = {}
     for model in models:
         with tempfile.TemporaryDirectory(prefix="xbench-export-") as folder:
@@ -74,7 +74,7 @@ def run(models: list[str], prompts: Path | None) -> dict[str, Any]:
 
 
 def describe(entry: dict[str, Any]) -> str:
-    """One line."""
+    """One line of text for a model."""
     worst = max(entry["parity"]["worst"].values())
     return (
         f"{entry['cpu_s']:.0f} CPU s, {entry['wall_s']:.0f} s, {entry['peak_memory_mib']} MiB, "

@@ -3,8 +3,8 @@
     python benchmarks/gpu_check.py [--out FILE.json] [--bundles DIR] [--seconds 480] [--only PART]
 
 Parts: the kernel (compiled, compared with a loop over pixels, timed, watched by compute-sanitizer), tests marked gpu,
-PyTorch eager and compiled, each engine that is installed, and DALI. Every part runs in a process of its own with a
-budget of its own, so one that fails, hangs or lacks a package becomes a row with its reason and the others still run.
+PyTorch eager and compiled, each engine that is installed, and DALI. Every part runs in its own process with its own
+time budget: a part that fails, hangs or lacks a package becomes a row with its reason, and the others still run.
 The kernel's parts need this repository, NumPy and CuPy; nothing has to be installed for the repository itself.
 
 Exit status 0 if no row failed (rows that could not run have not failed), else 1.
@@ -62,7 +62,7 @@ def use_checkout() -> None:
 
 
 def gpu_count() -> int:
-    """GPUs the driver finds; 0 without a driver."""
+    """Number of GPUs the driver finds; 0 without a driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -74,7 +74,7 @@ def gpu_count() -> int:
 
 
 def rows_of(name: str, bundles: Path | None, seconds: float) -> Iterator[dict[str, Any]]:
-    """The rows of a part, as they come."""
+    """The rows of a part, one by one."""
     import gpu_parts
 
     functions: dict[str, Callable[[float], Iterator[dict[str, Any]]]] = {
@@ -93,7 +93,7 @@ def rows_of(name: str, bundles: Path | None, seconds: float) -> Iterator[dict[st
 
 
 def child(name: str, bundles: Path | None, seconds: float) -> int:
-    """Runs one part here; its rows go to standard output, one JSON object behind a mark each."""
+    """Runs one part in this process; writes each row to standard output as a JSON object after a marker."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     use_checkout()
     failed = False
@@ -101,7 +101,7 @@ def child(name: str, bundles: Path | None, seconds: float) -> int:
         for found in rows_of(name, bundles, seconds):
             failed = failed or found["status"] == "failed"
             print("ROW " + json.dumps(found), flush=True)
-    except Exception as error:  # whatever a part meets is its result
+    except Exception as error:  # any error of a part is its result
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:400]
         print("ROW " + json.dumps({"name": name, "status": "failed", "note": reason}), flush=True)
         return 1
@@ -119,7 +119,7 @@ def run_part(part: Part, bundles: Path | None, seconds: float) -> list[dict[str,
         said, _ = process.communicate(timeout=seconds)
         ended = None
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # its own session: what it started goes with it
+        os.killpg(process.pid, signal.SIGKILL)  # its own session: also ends the processes it started
         said, _ = process.communicate()
         ended = f"not done in {seconds:.0f} s"
     rows = [json.loads(line[4:]) for line in said.splitlines() if line.startswith("ROW ")]
@@ -143,7 +143,7 @@ def check(parts: tuple[Part, ...], bundles: Path | None, seconds: float) -> list
         else:
             reason = lacking
         left = seconds - (time.monotonic() - begun)
-        # What earlier parts did not use is shared out among those that are left.
+        # The time that earlier parts did not use is divided among the remaining parts.
         share = left * part.share / sum(other.share for other in parts[number:])
         if reason is None and share < 1:
             reason = "no time was left"

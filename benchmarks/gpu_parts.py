@@ -1,6 +1,6 @@
-"""The parts of the GPU check; `gpu_check.py` runs each in a process of its own. A part yields rows as it goes.
+"""The parts of the GPU check; `gpu_check.py` runs each in its own process. A part yields its rows one by one.
 
-The kernel's parts need the repository, NumPy and CuPy, nothing else; the others need what their rows name.
+The kernel's parts need only the repository, NumPy and CuPy; the others need the packages that their rows name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def missing(*modules: str) -> str | None:
 
 
 def compiler(seconds: float) -> Iterator[Row]:
-    """What nvcc says about the kernel's registers and spills."""
+    """The kernel's registers and spills, as nvcc reports them."""
     from xbench_fast.metrics_gpu.sweep.gpu import OPTIONS, source
 
     nvcc = shutil.which("nvcc")
@@ -56,7 +56,7 @@ def compiler(seconds: float) -> Iterator[Row]:
 
 
 def kernel(seconds: float) -> Iterator[Row]:
-    """The sweep against a loop over pixels, then its speed against the card's copy bandwidth."""
+    """Compares the sweep with a loop over pixels, then its speed with the card's copy bandwidth."""
     from xbench_fast.runtime.benching.ceilings import gpu_ceilings
     from xbench_fast.runtime.benching.gpu_state import gpu_state, throttling
     from xbench_fast.runtime.benching.parts import gpu_sweep
@@ -88,7 +88,7 @@ def kernel(seconds: float) -> Iterator[Row]:
 
 
 def sweep_is_right(seed: int, sizes: tuple[int, ...] = (224, 97)) -> Row:
-    """Random maps, flat, tied, huge and broken ones too, on two grids; a row."""
+    """Compares random maps, also flat, tied, huge and invalid ones, on two grids; returns a row."""
     import cupy
     import numpy as np
     from xbench_fast.metrics_gpu.sweep.masks import pack_masks
@@ -113,7 +113,7 @@ def sweep_is_right(seed: int, sizes: tuple[int, ...] = (224, 97)) -> Row:
 
 
 def sanitizer(seconds: float) -> Iterator[Row]:
-    """compute-sanitizer over the same small sweep: bad addresses, races, barriers, reads of what nobody wrote."""
+    """compute-sanitizer over a small sweep: bad addresses, races, barriers, reads of uninitialised memory."""
     program = shutil.which("compute-sanitizer")
     for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
         if program is None:
@@ -134,12 +134,12 @@ def sanitizer(seconds: float) -> Iterator[Row]:
 
 
 def small_sweep(seconds: float) -> Iterator[Row]:
-    """What the sanitizer watches."""
+    """The sweep that the sanitizer checks."""
     yield sweep_is_right(2, (40,))
 
 
 def marked_tests(seconds: float) -> Iterator[Row]:
-    """Tests marked gpu."""
+    """Runs the tests marked gpu."""
     import pytest
 
     class Tally:
@@ -164,7 +164,7 @@ def marked_tests(seconds: float) -> Iterator[Row]:
 
 
 def torch_models(seconds: float) -> Iterator[Row]:
-    """The model as PyTorch runs it, which the engines are held against."""
+    """Measures the model in PyTorch, the baseline of the engines."""
     import numpy as np
     from xbench_fast.export.torch_runner import compiled_runner, eager_runner
     from xbench_fast.runtime.benching.spread import RepeatSpread, timed
@@ -211,7 +211,7 @@ def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
 
 
 def dali(seconds: float) -> Iterator[Row]:
-    """DALI's decoder on the GPU against the exact one."""
+    """Compares DALI's decoder on the GPU with the exact one."""
     from xbench_fast.runtime.images.decoders import dali_difference
 
     yield row("DALI decoder", "ok", str(dali_difference()))

@@ -2,8 +2,8 @@
 
     python benchmarks/prepare.py --png FOLDER [--dicom FOLDER] [--threads 2] [--rounds 5] [--json FILE]
 
-The usual loop is what research code does, image by image in one thread: Pillow (for DICOM: pydicom's `pixel_array`),
-convert to RGB, bicubic to 224. Ours is the code of the command, with its files on the disk, in `--threads` threads.
+The usual loop is that of research code, image by image in one thread: Pillow (for DICOM: pydicom's `pixel_array`),
+convert to RGB, bicubic to 224. Ours is the code of the command, which also writes its files, in `--threads` threads.
 Rounds alternate, so that a busy machine slows both; the wall-clock ratio needs idle cores, the ratio of processor time
 does not. Memory is the peak of a process that prepares the same images under N and 8 N names.
 """
@@ -59,7 +59,7 @@ def fill(cache: Path, cases: list[Case], threads: int) -> None:
 
 
 def read(cache: Path, cases: list[Case]) -> Pixels:
-    """All prepared images, copied into one array as a batch would be."""
+    """All prepared images, copied into one array like a batch."""
     with PreparedSet.open(cache, "bench", cases, [GEOMETRY]) as images:
         source = images.source(GEOMETRY)
         return np.stack([source(case)[0] for case in cases])
@@ -74,10 +74,10 @@ def compare(paths: list[Path], threads: int, rounds: int) -> dict[str, Any]:
             ours = clocked(lambda place=Path(folder): fill(place, cases, threads))
             again = clocked(lambda place=Path(folder): read(place, cases))
         for pixels, kept in zip(usual.result, again.result, strict=True):
-            # A colour film's luminance is rounded before the resize here, after it there.
+            # One side rounds a colour image's luminance before the resize, the other after it, hence the tolerance.
             if np.abs(pixels[..., 1].astype(int) - kept).max() > 3:
                 raise SystemExit("the prepared pixels are not those of the usual loop")
-        if number:  # the first round warms files and imports
+        if number:  # the first round is a warm-up for files and imports
             for name, once in zip(rounds_of, (usual, ours, again), strict=True):
                 rounds_of[name].append(replace(once, result=None))  # not the pixels of every round
 
@@ -106,7 +106,7 @@ def compare(paths: list[Path], threads: int, rounds: int) -> dict[str, Any]:
 
 
 def peak(paths: list[Path], count: int, threads: int) -> float:
-    """MB that a process takes at most while it prepares `count` images (the given ones, under other names)."""
+    """Peak memory in MB of a process that prepares `count` images (the given ones, under other names)."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
             source = paths[number % len(paths)]

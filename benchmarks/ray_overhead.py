@@ -2,10 +2,10 @@
 
     python benchmarks/ray_overhead.py [--cases 8192] [--chunk 256] [--rounds 3] [--json benchmarks/results/ray-cpu.json]
 
-The model is tiny and the images are small, so that what remains is the cost of handing work out and back. Both sides
-have one thread, and their rows must be equal. Of Ray's, the seconds until the first chunk is back are told apart (a
-worker starts and opens its engine), and so are those of starting the cluster; the rest is what the other cases cost.
-Medians over the rounds.
+The model is tiny and the images are small, so that most of the time is the cost of distributing the work. Both sides
+have one thread, and their rows must be equal. For Ray, the seconds until the first chunk is back (a worker starts and
+opens its engine) and those of starting the cluster are reported separately; the rest is the cost of the other cases.
+All values are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def plain_turn(folder: Path, bundle: Path, data: DatasetConfig, chunk: int) -> t
 def ray_turn(
     folder: Path, bundle: Path, data: DatasetConfig, chunk: int, workers: RayWorkers
 ) -> tuple[Evaluation, float, float]:
-    """The evaluation, seconds until its first part was back, and seconds from then to the last."""
+    """The evaluation, seconds until its first part was back, and seconds from then until the last part."""
     world, times = Evaluation(folder), [time.monotonic()]
 
     def look(number: int, part: Part) -> None:

@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/report_run.py [--keep DIR] [--json FILE]
 
-Written first, and not timed, is a run of simulated rows: datasets with the paper's numbers of cases, classes and pairs
+The script first writes, untimed, a run of simulated rows: datasets with the paper's numbers of cases, classes and pairs
 per class, counts, logits, 14 x 14 maps and regions. There are no radiographs, so the gallery holds maps and contours
-only. Timed is what `xbench-fast report` does, in its order, after one small run that loads the compiled code; wall and
-CPU seconds, and the size of every kind of file.
+only. It then times the steps of `xbench-fast report`, in their order, after one small run that loads the compiled code:
+wall and CPU seconds, and the size of every kind of file.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def regions(pairs, rng):
 
 
 def maps(inside, strength, rng):
-    """14 x 14 maps that see the region by `strength`, and what a sweep of them finds."""
+    """14 x 14 maps that show the region with `strength`, and the counts of their sweep."""
     from xbench_fast.metrics_gpu.sweep.sweep import sweep
 
     share = inside.reshape(len(inside), CELLS, SIDE // CELLS, CELLS, SIDE // CELLS).mean(axis=(2, 4))
@@ -159,7 +159,7 @@ def timed_report(path):
 
 
 def sizes(folder):
-    """Bytes of the report's files by ending."""
+    """Bytes of the report's files by file extension."""
     found = {}
     for file in folder.rglob("*"):
         if file.is_file():
@@ -203,7 +203,7 @@ def main():
         document |= {"replicates": 1000, "stages_s": {name: s for name, (s, _) in stages.items()}}
         document |= {"stages_cpu_s": {name: c for name, (_, c) in stages.items()}, "together_s": wall}
         document |= {"together_cpu_s": cpu, "bytes": bytes_of, "not_made": said}
-        document |= {"load_average_before": load}  # of other processes: above 0 the wall seconds are too many
+        document |= {"load_average_before": load}  # of other processes: above 0 the wall seconds are too high
         write_record(options.json, document)
 
 

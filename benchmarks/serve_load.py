@@ -5,15 +5,14 @@
     python benchmarks/serve_load.py --url http://127.0.0.1:8000
 
 First the capacity: requests a second with --connections in a closed loop. Then an open loop (Poisson arrivals from a
-seed, as MLPerf's server scenario) at 0.5, 1 and 4 times that. A latency runs from the moment a request was due, so one
-that had to wait for the generator counts in full. A run is VALID if nothing that was accepted was lost, every refusal
-is a 429 or 503 with Retry-After and came at once, the generator kept its times, and there are enough answers for the
-99th percentile; otherwise INVALID, with the reasons. --compare-batching measures the closed loop against a server with
-and one without micro-batching, in turns. With --bundles the server is started here, on the loopback, and stopped in
-the end.
+seed, as MLPerf's server scenario) at 0.5, 1 and 4 times that. A latency starts at the scheduled time of the request, so
+a delay in the generator counts in full. A run is VALID if no accepted request was lost, every refusal is an immediate
+429 or 503 with Retry-After, the generator kept its schedule, and there are enough answers for the 99th percentile;
+otherwise INVALID, with the reasons. --compare-batching measures the closed loop against a server with micro-batching
+and one without, in turns. With --bundles the server is started here, on the loopback, and stopped at the end.
 
-It knows no model: the request is made from the metadata (the first input of numbers, one image, 224 x 224 for a model
-of that size).
+It works with any model: the request is made from the metadata (the first input of numbers, one image, 224 x 224 for a
+model of that size).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from typing import Any
 import numpy as np
 from v2_client import Connections, Reply, Work, prepare
 
-FEWEST = 459  # 0.99 ** 459 < 0.01: with fewer answers the 99th percentile cannot be told from their largest
+FEWEST = 459  # 0.99 ** 459 < 0.01: with fewer answers the 99th percentile may be above the largest
 MOST_REQUESTS = 200_000
 MOST_CONNECTIONS = 400  # a server takes 512
 
@@ -50,7 +49,7 @@ def arrivals(rate: float, seconds: float, seed: int) -> np.ndarray:
 
 
 async def closed_loop(pool: Connections, work: Work, connections: int, seconds: float) -> dict[str, Any]:
-    """Each connection asks again as soon as it is answered."""
+    """Each connection sends its next request as soon as it has an answer."""
     replies: list[tuple[float, Reply]] = []
     start = time.perf_counter()
 
@@ -68,7 +67,7 @@ async def closed_loop(pool: Connections, work: Work, connections: int, seconds: 
 
 
 async def open_loop(pool: Connections, work: Work, times: np.ndarray) -> dict[str, Any]:
-    """Every request goes out when it is due, whatever became of those before."""
+    """Sends every request at its scheduled time, independent of the earlier answers."""
     replies: list[tuple[float, Reply]] = []
     late = np.zeros(len(times))
     start = time.perf_counter()
@@ -89,7 +88,7 @@ async def open_loop(pool: Connections, work: Work, times: np.ndarray) -> dict[st
 
 
 def summary(replies: list[tuple[float, Reply]], seconds: float) -> dict[str, Any]:
-    """Counts and latencies in ms; "lost" is what got neither an answer nor a refusal."""
+    """Counts and latencies in ms; "lost" counts requests with neither an answer nor a refusal."""
     statuses = Counter(reply.status for _, reply in replies)
     answered = np.array([reply.finished - due for due, reply in replies if reply.status == 200])
     refused = [(due, reply) for due, reply in replies if reply.status in (429, 503)]
@@ -138,7 +137,7 @@ def verdict(found: dict[str, Any], options: argparse.Namespace) -> dict[str, Any
 
 @contextmanager
 def served(options: argparse.Namespace, *more: str) -> Iterator[str]:
-    """The address of a server of --bundles, which is stopped in the end; or simply that of --url."""
+    """The address of a server of --bundles, which is stopped at the end; or the address of --url."""
     if options.url:
         yield options.url.rstrip("/")
         return

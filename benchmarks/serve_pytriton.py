@@ -3,9 +3,9 @@
     python3 -m venv pytriton && pytriton/bin/pip install "nvidia-pytriton==0.7.0" "numpy<2"
     python benchmarks/serve_pytriton.py --pytriton pytriton/bin/python [--json FILE]
 
-Both are asked by one client (benchmarks/v2_client.py) over HTTP in binary: one image of 224 x 224 bytes, the logits of
-three findings back, 16 persistent connections in a closed loop. Both join requests, at most 16 images or 2 ms. Behind
-serve is ONNX Runtime with a graph that takes three pixels, behind PyTriton a NumPy function that does the same. Client
+One client (benchmarks/v2_client.py) measures both over HTTP with binary bodies: one image of 224 x 224 bytes, the
+logits of three findings back, 16 persistent connections in a closed loop. Both batch requests, at most 16 images or
+2 ms. serve runs ONNX Runtime with a graph that takes three pixels, PyTriton a NumPy function that does the same. Client
 and servers share the machine; the ratio is the median over rounds of the ratio within a round. CPU time is that of all
 processes of a server.
 """
@@ -65,7 +65,7 @@ with Triton(config=config) as triton:
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: where it listens, and its process, which leads a group of its own."""
+    """A running server: its address, and its process, which leads its own process group."""
 
     name: str
     url: str
@@ -163,7 +163,7 @@ def save_bundle(folder: Path) -> Path:
 
 @contextmanager
 def started(name: str, line: list[str], url: str, variables: dict[str, str], log: Path) -> Iterator[Server]:
-    """A server that is ready, and stopped in the end with all its processes."""
+    """A server that is ready; it is stopped at the end with all its processes."""
     with log.open("wb") as stream:
         process = subprocess.Popen(
             line, stdout=stream, stderr=stream, env={**os.environ, **variables}, start_new_session=True
@@ -198,7 +198,7 @@ def _ready(url: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now."""
+    """Ports that are free now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [item.getsockname()[1] for item in sockets]
     for item in sockets:
@@ -208,14 +208,14 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def both(folder: Path, python: Path) -> Iterator[list[Server]]:
-    """serve and PyTriton, up together; the one that is not asked idles."""
+    """serve and PyTriton, running together; the one that is not measured is idle."""
     ports = free_ports(4)
     serve = [sys.executable, "-m", "xbench_fast.runtime.cli", "serve", "--bundles", str(save_bundle(folder))]
     serve += ["--port", str(ports[0]), "--engine", "onnxruntime-cpu", "--no-access-log", "--threads", "1"]
     serve += ["--max-batch", str(BATCH), "--max-delay-ms", str(DELAY_MS)]
     (folder / "binding.py").write_text(BINDING)
     other = [str(python), str(folder / "binding.py"), *map(str, ports[1:])]
-    # PyTriton's backend must find the libpython its environment was made with before the system's.
+    # PyTriton's backend must find the libpython of its own environment before the system's.
     where = subprocess.run(
         [str(python), "-c", "import sysconfig; print(sysconfig.get_config_var('LIBDIR'))"],
         capture_output=True,

@@ -23,7 +23,7 @@ CELLS, FLOOR_US = 14, 25.0
 
 
 def numpy_loop(normal, mask):
-    """As research code does it: a comparison, an `and`, an `or` and the sums for Dice and IoU per threshold."""
+    """As in research code: a comparison, an `and`, an `or` and the sums for Dice and IoU per threshold."""
     overlap, area, scores = np.empty(101, np.int64), np.empty(101, np.int64), np.empty((101, 2))
     for k, tau in enumerate(THRESHOLDS):
         marked = normal >= tau

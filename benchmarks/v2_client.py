@@ -1,6 +1,6 @@
-"""A small Open Inference Protocol client for load: raw asyncio, persistent connections, bodies prepared before.
+"""An Open Inference Protocol client for load tests: raw asyncio, persistent connections, prepared request bodies.
 
-It knows no model: what is sent follows from the metadata the server gives.
+It works with any model: the requests are made from the server's metadata.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VARIANTS = 8  # different contents, so that no cache can answer for the model
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked: a path, and request bodies with their JSON length."""
+    """The requests: a path, and request bodies with their JSON length."""
 
     path: str
     model: str
@@ -42,9 +42,9 @@ def fetch(url: str, path: str, token: str = "") -> Any:
 
 
 def prepare(url: str, *, model: str, name: str, file: Path | None, output: str, seed: int, token: str = "") -> Work:
-    """Bodies for a model. Empty `model`: the first that is ready. Empty `name`: the first input of numbers of which
-    only the first dimension is free; one of that is sent, filled at random. A BYTES input needs a file. Empty
-    `output`: the first output of numbers whose elements are the fewest."""
+    """Request bodies for a model. Empty `model`: the first that is ready. Empty `name`: the first input of numbers of
+    which only the first dimension is dynamic; one item is sent, filled with random values. A BYTES input needs a file.
+    Empty `output`: the first output of numbers with the fewest elements."""
     if not model:
         ready = [item["name"] for item in fetch(url, "/v2/repository/index", token) if item.get("state") == "READY"]
         if not ready:
@@ -97,7 +97,7 @@ def _body(
 
 @dataclass
 class Reply:
-    """status 0: none came, `reason` says why. `retry`: whether Retry-After was sent. `finished`: when it was there."""
+    """status 0: no answer, `reason` says why. `retry`: whether Retry-After was sent. `finished`: time of completion."""
 
     status: int
     finished: float
@@ -119,7 +119,7 @@ class Connections:
         self.opened = 0
 
     async def ask(self, work: Work, number: int) -> Reply:
-        """One request, and its complete answer or what became of it."""
+        """Sends one request; returns its complete answer, or the reason why there is none."""
         body, length = work.bodies[number % len(work.bodies)]
         head = f"POST {work.path} HTTP/1.1\r\n{self._lines}Inference-Header-Content-Length: {length}\r\n"
         request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -1,4 +1,4 @@
-"""A normal frontal chest as fields on the pixel grid: what the findings are then drawn into."""
+"""Draws a normal frontal chest as fields on the pixel grid; `lesions.py` adds the findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Chest:
     lungs        signed distance in pixels to the border of each lung, keyed -1 (left in the picture) and +1
     outlines     the same without the diaphragm
     heart        signed distance to the outline of the heart
-    air          how much air a ray meets, 0 .. 1 (findings take air away)
+    air          amount of air along a ray, 0 .. 1 (findings reduce it)
     dense        attenuation added by bones, vessels and findings
     taken        pixels already used by a focal finding
     domes        height v of the diaphragm as a field, per side
@@ -107,7 +107,7 @@ def _heart(draws: Draws, u: Field, v: Field, outer: float, ratio: float, floor: 
 
 
 def _soft_tissue(draws: Draws, chest: Chest, outer: float) -> None:
-    """Chest wall, shoulders, neck, mediastinum and what lies under the diaphragm."""
+    """Chest wall, shoulders, neck, mediastinum and the tissue below the diaphragm."""
     u, v = chest.u, chest.v
     shoulder = np.minimum(np.maximum((-0.55 - v) * 2.2, 0.0), 1.0)
     wall = outer + draws.between(0.12, 0.20) + 0.5 * shoulder

@@ -1,4 +1,4 @@
-"""Training material in memory: phantoms once drawn, shifted and re-exposed at each use."""
+"""Training batches: phantoms drawn once and kept in memory, shifted and re-exposed at each use."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _window(shift: int) -> slice:
 
 
 def _target(mask: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Where the attention should lie: cells by covered area, those whose centre is covered three times as much."""
+    """The target of the attention: cells weighted by covered area, three times as much if their centre is covered."""
     blocks = mask.reshape(GRID, CELL, GRID, CELL)
     area = blocks.mean(axis=(1, 3), dtype=np.float32)
     middle = blocks[:, 7:9, :, 7:9].mean(axis=(1, 3), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Draws, distances and soft shapes on the 224-pixel grid of the phantoms.
+"""Drawing functions of the phantoms: random draws, distances and soft shapes on the 224-pixel grid.
 
 Only additions, multiplications, divisions, square roots and comparisons are used, and all chance comes from raw
 PCG64 words: these are exact in IEEE 754, so one seed gives the same pixels on every machine. (Sines, exponentials

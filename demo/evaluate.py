@@ -1,6 +1,6 @@
 """Recognition and grounding of maps against masks, in plain NumPy (docs/metrics.md §2-§5, §7).
 
-Written apart from `metrics_gpu`: the demo model is judged in training by code that shares nothing with the engine.
+Independent of `metrics_gpu`: the demo model is evaluated in training by code that shares nothing with the engine.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def judge(
     maps: NDArray[np.float32],
     masks: Sequence[dict[str, NDArray[np.bool_]]],
 ) -> list[ClassResult]:
-    """logits [N, Q], maps [N, Q, h, w], and per image the masks [S, S] of what is present."""
+    """logits [N, Q], maps [N, Q, h, w], and per image the masks [S, S] of the findings that are present."""
     results = []
     for q, name in enumerate(names):
         labels = np.array([name in present for present in masks])

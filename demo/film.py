@@ -1,4 +1,4 @@
-"""From a chest to a grey picture: attenuation, things that are not findings, exposure and noise."""
+"""Renders a chest as a grey picture: attenuation, markers and devices, exposure and noise."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _line(canvas: Field, points: list[tuple[float, float]], width: float, streng
 
 
 def _devices(draws: Draws, chest: Chest) -> Field:
-    """Electrodes with wires, a tube in the windpipe, or a central line: bright things that are no finding."""
+    """Electrodes with wires, a tube in the windpipe, or a central line: bright objects that are not findings."""
     canvas = np.zeros((SIZE, SIZE))
     kind = draws.pick(("electrodes", "tube", "line", "electrodes"))
     if kind == "electrodes":

@@ -1,4 +1,4 @@
-"""The findings: each function draws one into a chest and returns the exact mask of what it drew.
+"""Draws the findings: each function draws one into a chest and returns its exact mask.
 
 A mask holds the pixels whose centre lies inside the drawn border. A function returns None when the chest leaves no
 room for a finding of sensible size; the phantom then goes without it.
@@ -61,7 +61,7 @@ def _cardiomegaly(draws: Draws, chest: Chest) -> Mask | None:
 
 
 def _effusion(draws: Draws, chest: Chest) -> Mask | None:
-    """Fluid at the foot of one lung (at times of both), its surface rising towards the chest wall."""
+    """Fluid at the base of one lung (sometimes of both), its surface rising towards the chest wall."""
     total = np.zeros((SIZE, SIZE), dtype=np.bool_)
     sides = list(SIDES) if draws.chance(0.25) else [draws.side()]
     for side in sides:

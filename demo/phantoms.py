@@ -1,7 +1,7 @@
 """Generated chest phantoms with exact finding masks: `python demo/phantoms.py --out demo/out/phantoms --split test`.
 
 A phantom is a 224 x 224 grey picture of a frontal chest with none to four of eight findings, every one drawn with its
-binary mask. Its seed decides everything; the pixels are the same on every machine. Seeds of the splits do not meet.
+binary mask. It depends only on its seed; the pixels are the same on every machine. Splits have no common seeds.
 The folder written holds `images/*.png` and `annotations.json` in COCO's instance layout with uncompressed run lengths
 (column-major, first run counts zeros).
 """
@@ -32,7 +32,7 @@ SPAN = 1_000_000
 
 @dataclass(frozen=True)
 class Phantom:
-    """image uint8 [SIZE, SIZE] (bright = dense); masks: finding -> bool [SIZE, SIZE], only of what is present."""
+    """image uint8 [SIZE, SIZE] (bright = dense); masks: finding -> bool [SIZE, SIZE], only of present findings."""
 
     seed: int
     image: NDArray[np.uint8]

@@ -4,7 +4,7 @@
 
 IMAGES holds the 1024 x 1024 PNGs under their ChestX-Det10 names, ANNOTATIONS.json is in ChestX-Det10's layout. OUT gets
 `test_data/*.png`, one grey channel at half the side, each pixel the mean of 2 x 2 (so nothing aliases), and `test.json`
-with the boxes halved and rounded outward: a box keeps every pixel it touches. The reader is told with `frame = 512`.
+with the boxes halved and rounded outward: a box keeps every pixel it touches. The dataset then needs `frame = 512`.
 """
 
 from __future__ import annotations

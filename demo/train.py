@@ -1,11 +1,11 @@
-"""Trains the demo model: KAD's architecture in small, on generated phantoms only.
+"""Trains the demo model: a small version of KAD's architecture, on generated phantoms only.
 
     python demo/train.py --out demo/kad-demo.pt
 
-One seed, two threads whatever the number of cores, and deterministic kernels: on one kind of processor and one version
-of torch, the same weights again. The model learns to answer (binary cross-entropy on present - absent) and to look
-(cross-entropy between the mask on the 14 x 14 grid and the last layer's attention). Prompts change from step to step in
-wording, number and order, because queries see each other.
+One seed, two threads for any number of cores, and deterministic kernels: the weights are the same again on one kind of
+processor and one version of torch. The model is trained for recognition (binary cross-entropy on present - absent) and
+for grounding (cross-entropy between the mask on the 14 x 14 grid and the last layer's attention). Prompts change from
+step to step in wording, number and order, because queries attend to each other.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ CONFIG = KadConfig(
 BATCH = 32
 RATE = 3e-3
 LOOK = 0.12
-"""Weight of the attention's cross-entropy beside the answers' cross-entropy."""
+"""Weight of the attention's cross-entropy relative to the answers' cross-entropy."""
 
 
 def build(seed: int) -> Kad:
-    """A fresh model; convolutions drawn as for ReLU networks (He et al. 2015)."""
+    """An untrained model; convolutions initialised for ReLU networks (He et al. 2015)."""
     torch.manual_seed(seed)
     module = Kad(CONFIG)
     for part in module.modules():
@@ -112,7 +112,7 @@ def loss_of(module: Kad, batch: Batch, prompts: tuple[Tensor, Tensor, list[int]]
 
 
 def train(module: Kad, material: Material, steps: int, seed: int, log: int = 0) -> None:
-    """`steps` batches in place; the rate rises, then falls to zero."""
+    """Trains on `steps` batches, in place; the learning rate rises, then falls to zero."""
     chance = np.random.Generator(np.random.PCG64(seed))
     prompts = Prompts(seed)
     slow = [value for name, value in module.named_parameters() if value.ndim < 2 or "embeddings" in name]
@@ -141,7 +141,7 @@ def train(module: Kad, material: Material, steps: int, seed: int, log: int = 0) 
 
 
 def settle(module: Kad, material: Material, count: int) -> None:
-    """Batch-norm statistics of the finished weights: plain means over the first `count` phantoms, not running ones."""
+    """Sets the batch-norm statistics of the final weights: means over the first `count` phantoms, not running means."""
     norms = [part for part in module.modules() if isinstance(part, torch.nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
@@ -157,7 +157,7 @@ def settle(module: Kad, material: Material, count: int) -> None:
 
 
 def evaluate(module: Kad, count: int) -> None:
-    """Prints how the model does on the first `count` held-out phantoms."""
+    """Prints the model's results on the first `count` held-out phantoms."""
     ids, mask, _ = Prompts(0).plain()
     items = list(phantoms("test", count))
     logits, maps = [], []
@@ -173,7 +173,7 @@ def evaluate(module: Kad, count: int) -> None:
 
 
 def published_layout(module: Kad, epoch: int) -> dict[str, object]:
-    """The content of a published KAD file: three state dicts, with the names that stand for the same tensor twice."""
+    """The content of a published KAD file: three state dicts, including the duplicate names of one tensor."""
     module = module.to(memory_format=torch.contiguous_format)
     content = as_checkpoint(module, CONFIG, vocabulary=vocabulary(), epoch=epoch)
     image = content["image_encoder"]

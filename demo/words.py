@@ -1,4 +1,4 @@
-"""The words the demo model knows: names of the drawn findings, names it must answer with "no", and its vocabulary.
+"""The vocabulary of the demo model: names of the drawn findings, and names it must answer with "no".
 
 `python demo/words.py` writes demo/tokenizer/vocab.txt.
 """
