@@ -92,7 +92,7 @@ class StoreFiles:
 
     @staticmethod
     def open(folder: Path, about: Mapping[str, object], count: int, side: int, hold: Hold) -> StoreFiles | None:
-        """Opens the files; creates them anew when they are damaged or their index differs from `about`.
+        """Opens the files; creates them again when they are damaged or their index differs from `about`.
 
         A hold that only reads creates nothing: None when there is nothing to read. Raises OSError.
         """

@@ -84,7 +84,7 @@ class PreparedSet:
         return [store for store in self._stores.values() if wanted(store.geometry)]
 
     def source(self, geometry: Geometry) -> Callable[[Case], Prepared]:
-        """A case's pixels uint8 [S, S], native height and width in one geometry; a decoded image is stored in all.
+        """A function: case -> pixels uint8 [S, S], native height and width. Stores a decoded image in all geometries.
 
         The function raises FileNotFoundError, ImageError and RunError as `PreparedStore.load` does.
         """
@@ -92,7 +92,7 @@ class PreparedSet:
         return partial(wanted.read, others=[store for store in self._stores.values() if store is not wanted])
 
     def fill(self, index: int) -> Filled:
-        """Prepares one case in all geometries, and returns how it went. Raises RunError."""
+        """Prepares one case in all geometries, and returns the outcome. Raises RunError."""
         stores = list(self._stores.values())
         index = stores[0].slot(index)
         try:

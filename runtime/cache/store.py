@@ -34,8 +34,8 @@ Identity = tuple[int, int]
 
 
 class PreparedStore:
-    """uint8 [S, S] per case, kept on disk. Use as a context manager; `get`, `put` and `load` are
-    thread-safe, unless two threads write the same case at the same time.
+    """uint8 [S, S] per case, kept on disk. Use as a context manager; `get`, `put` and `load` are thread-safe,
+    unless two threads write the same case at the same time.
 
     One process writes at a time. Another process that opens the store can read the images that are ready, also those
     that become ready later. It does not store images that it decodes itself; `note` says so. Memory use does not grow

@@ -44,8 +44,8 @@ class Audit:
     images_expected = images_present + images_missing. unreadable and constant are None unless images were decoded.
     pairs: (image, class) pairs with a region, in total and per class; positives, negatives, unknown: image labels per
     class. boxes_per_class counts boxes of box annotations. degenerate: regions that cover no pixel of the image, plus
-    boxes without area; sub_pixel: regions that meet no pixel of the 224 grid. regions_unchecked: regions
-    whose grid is unknown because no size is stated and the image was not decoded. misfits: regions of which a box
+    boxes without area; sub_pixel: regions that meet no pixel of the 224 grid. regions_unchecked: regions whose
+    grid is unknown because no size is stated and the image was not decoded. misfits: regions of which a box
     reaches beyond its image by more than rounding, so that it was probably drawn on an image of another size; not
     counted where the annotation states a size. size_differs: images whose size is not that of their regions' grid.
     notes: kind -> number. checks: empty unless official counts are known; is_official: the number of cases is

@@ -15,7 +15,7 @@ __all__ = ["PixelSource", "direct_source"]
 
 
 class PixelSource(Protocol):
-    """Returns a case's model input, uint8 [S, S], its native height and width. Raises ImageError, FileNotFoundError."""
+    """Returns a case's model input, uint8 [S, S], native height and width. Raises ImageError, FileNotFoundError."""
 
     def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]: ...
 

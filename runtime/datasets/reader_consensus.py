@@ -20,7 +20,7 @@ _MAX_FUSED = 1_000
 
 
 def needed(readers: int) -> int:
-    """The number of readers that is more than half of `readers`: 2 of 3, 2 of 2, 1 of 1."""
+    """The smallest number that is more than half of `readers`: 2 of 3, 2 of 2, 1 of 1."""
     return readers // 2 + 1
 
 

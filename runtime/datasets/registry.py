@@ -1,4 +1,4 @@
-"""Names of the datasets: `DATASETS.load("rsna")` is the reader's class."""
+"""The dataset readers by name: `DATASETS.load("rsna")` is the reader's class."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _NOTHING = "No finding"
 _BOX = ("x_min", "y_min", "x_max", "y_max")
 _SUFFIXES = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
 _COPIES = (".png", ".jpg", ".jpeg")
-_SIZES = (("dim0", "dim1"), ("image_height", "image_width"))  # height and width: names in Kaggle copies, or in csv
+_SIZES = (("dim0", "dim1"), ("image_height", "image_width"))  # height, width: names in Kaggle copies, and in CSV files
 
 
 @dataclass

@@ -31,7 +31,8 @@ class Options:
 
     def ingredients(self, *, batch: bool) -> dict[str, Any]:
         """The options that rows depend on, for a cell's key. `batch`: whether there is an engine; the last bits of its
-        outputs depend on the batch size. The shard is included only if there is one: merged shards have no shard key.
+        outputs depend on the batch size. The shard is included only if there is one, so that merged shards have the
+        key of an undivided evaluation.
         """
         found: dict[str, Any] = {"chunk": self.chunk, "limit": self.limit}
         if batch:

@@ -61,8 +61,8 @@ class Asked:
     """The request for an evaluation.
 
     models: names or paths of bundles, baseline:..., maps:FOLDER; datasets: names of configured
-    ones. Without both and without a `live` model: every bundle found on every dataset. With one of them: all of the
-    other. limit, chunk, shard: as `Options`. decoder: "auto", "cpu" or "dali".
+    ones. Without models, datasets and a `live` model: every bundle found on every dataset. With only one of models and
+    datasets: all of the other. limit, chunk, shard: as `Options`. decoder: "auto", "cpu" or "dali".
     """
 
     models: Sequence[str] = ()

@@ -54,7 +54,7 @@ class LiveEngine(Engine):
     """Calls a live model for one list of findings, and checks what it returns. It has no real bundle: its `bundle`
     holds the geometry and the grid, and no file.
 
-    The model is first called with one black image, to find its grid, and errors before any image is decoded.
+    The model is first called with one black image: this gives its grid, and shows errors before images are decoded.
     Raises EngineError.
     """
 

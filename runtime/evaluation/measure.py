@@ -90,7 +90,7 @@ class Measure:
 
     @property
     def _arguments(self) -> dict[str, Any]:
-        """Arguments of the sweep; empty where the defaults are equal."""
+        """Additional arguments of the sweep; empty if they equal the defaults."""
         return {} if self.protocol.sweeping == DEFAULT else {"sweeping": self.protocol.sweeping}
 
     def _native(self, pair: Pair) -> dict[str, Any] | None:

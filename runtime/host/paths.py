@@ -1,4 +1,4 @@
-"""Whether a file or folder can be reached."""
+"""Checks whether a file or folder exists and can be reached, without exceptions."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ SYNTAXES = {
 }
 """Name -> UID of the transfer syntax."""
 
-# `sample_pixels`, encoded once by imagecodecs (CharLS, its own lossless JPEG, OpenJPEG): no core package can.
+# `sample_pixels`, encoded once by imagecodecs (CharLS, its own lossless JPEG, OpenJPEG) and stored, because this
+# module cannot write these formats.
 _STREAMS = {
     "JPEG lossless": "/9j/xAAVAAEBAAAAAAAAAAAAAAAAAAAACP/DAAsIABAAEAEAEQD/2gAIAQAABgAAn8BZAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     "AAAAAAAAAAAAAAAD/2Q==",

@@ -73,7 +73,7 @@ def _part(path: Path) -> _Part:
 
 
 def _complete(parts: Sequence[_Part]) -> list[_Part]:
-    """The parts in the order of their numbers. Raises RunError for a missing, duplicate or other shard."""
+    """The parts by number. Raises RunError when one is missing, duplicate, or of another evaluation."""
     if not parts:
         raise RunError("Name the shards' folders to merge, such as run/shard-*.")
     of = parts[0].shard.of

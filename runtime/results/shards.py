@@ -19,7 +19,7 @@ __all__ = ["Shard", "is_shard_folder", "shard_folder"]
 
 @dataclass(frozen=True)
 class Shard:
-    """Part number `index`, from 1, of `of` parts."""
+    """Part `index` of `of` parts, counted from 1."""
 
     index: int
     of: int
@@ -58,5 +58,5 @@ def shard_folder(out: Path, shard: Shard) -> Path:
 
 
 def is_shard_folder(name: str) -> bool:
-    """Whether a folder has the form of the names of `shard_folder`."""
+    """Whether a folder's name has the form that `shard_folder` gives."""
     return re.fullmatch(r"shard-\d+-of-\d+", name) is not None

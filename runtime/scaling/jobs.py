@@ -59,7 +59,7 @@ class ChunkJob:
 @dataclass(frozen=True)
 class Part:
     """The result of job number `job`: the bytes of a part file, or the error (`error`, and for a program error a
-    traceback). `worker` is the process that computed it."""
+    traceback). `worker` is the process that returned it."""
 
     job: int
     content: bytes

@@ -40,7 +40,7 @@ class CellValues:
     """All numbers of one cell.
 
     `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on the other half of the
-    patients, for all choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the
+    patients, under any choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the
     negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases
     after which the evaluation stopped, None when it covered the whole dataset; `shard`: the evaluated part of the
     dataset, "2 of 4", empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and
