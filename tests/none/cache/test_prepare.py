@@ -312,7 +312,7 @@ def test_a_store_deleted_while_it_is_opened_is_begun_again(tmp_path: Path, data:
         """
         import sys
         from pathlib import Path
-        from xbench_fast.runtime.cache.maintenance import clear
+        from xbench_fast.runtime.cache.eviction import clear
         print("ready", flush=True)
         while True:
             clear(Path(sys.argv[1]))
