@@ -1,4 +1,4 @@
-"""The top of the command line: its commands by name, and what becomes of an error."""
+"""The top of the command line: its commands by name, and how errors become messages and exit codes."""
 
 from __future__ import annotations
 

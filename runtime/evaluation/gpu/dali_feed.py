@@ -26,7 +26,7 @@ _BUFFERS: Final = 2
 
 @dataclass(frozen=True)
 class DaliSource:
-    """A placeholder for a source of pixels: an engine on the GPU then uses a `DaliFeed`.
+    """The source of a dataset whose images DALI decodes on the GPU: the engine uses a `DaliFeed` instead of calling it.
 
     A call raises RunError: an engine that needs pixels on the host can only use prepared images.
     """

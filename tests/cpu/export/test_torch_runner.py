@@ -1,4 +1,4 @@
-"""The PyTorch runner that stands beside an engine: what it feeds the model, and what becomes of its failures."""
+"""The PyTorch runner that stands beside an engine: what it feeds the model, and how its failures are reported."""
 
 from __future__ import annotations
 

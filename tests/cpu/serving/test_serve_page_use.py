@@ -112,7 +112,7 @@ def test_a_file_that_is_no_radiograph(visit: Visit, folder: Path) -> None:
 
 def test_a_busy_server_can_be_asked_again(visit: Visit, folder: Path) -> None:
     page = visit()
-    sentence = "whole-32 has 64 of 64 images on their way; try again later."
+    sentence = "whole-32 is working on 64 of 64 images; try again later."
     body = json.dumps({"error": sentence, "code": "RESOURCE_EXHAUSTED"})
     page.route("**/whole-32/infer", lambda route: route.fulfill(status=429, body=body, headers={"Retry-After": "3"}))
     drop(page, film(folder))

@@ -1,4 +1,4 @@
-"""`xbench-fast study` of one run: its numbers against loops over the stored rows, and what becomes of odd runs."""
+"""`xbench-fast study` of one run: its numbers against loops over the stored rows, and how odd runs are handled."""
 
 from __future__ import annotations
 
