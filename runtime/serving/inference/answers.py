@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.base import Scores
+from ....metrics_gpu.sweep.maps import scaled_map
 from ...evaluation.scoring import Queries, prompt_mean
 from ...results.schema import GRID
 from ..protocol.interface import OUTPUTS
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import Answer, Request
 from .images import DISPLAY_SIDE, Prepared
-from .maps import binary_mask, normalised_map, regions
+from .maps import binary_mask, regions
 from .models import Selection, ServedModel
 
 __all__ = ["build_answer", "check_answer_size"]
@@ -146,7 +147,7 @@ class _Outputs:
             maps = _saliency(self._scores, self._queries)
             count = self._shape[1]
             frames = (self._images[index // count].frame for index in range(len(maps)))
-            self._maps = [normalised_map(saliency, frame) for saliency, frame in zip(maps, frames, strict=True)]
+            self._maps = [scaled_map(saliency, frame=frame) for saliency, frame in zip(maps, frames, strict=True)]
         return self._maps
 
     def _binary(self) -> list[NDArray[np.uint8]]:

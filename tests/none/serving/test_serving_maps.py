@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 from synthetic import reference_sweep
+from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
 from xbench_fast.runtime.serving.inference.images import prepare_pixels
-from xbench_fast.runtime.serving.inference.maps import binary_mask, normalised_map, regions
+from xbench_fast.runtime.serving.inference.maps import binary_mask, regions
 from xbench_fast.runtime.serving.inference.overlay import draw_overlay
 
 EXAMPLES = 10 * int(os.environ.get("XBENCH_FUZZ", "1"))
-WHOLE = (0.0, 0.0, 1.0, 1.0)
-FRAMES = [WHOLE, (0.125, 0.0, 0.875, 1.0), (-0.2, 0.1, 1.2, 0.9)]
+FRAMES = [(0.0, 0.0, 1.0, 1.0), (0.125, 0.0, 0.875, 1.0), (-0.2, 0.1, 1.2, 0.9)]
 
 
 def saliency(seed: int, rows: int, columns: int) -> NDArray[np.float32]:
@@ -33,7 +33,7 @@ def test_masks_have_the_pixels_the_evaluation_counts(
     seed: int, rows: int, columns: int, frame: tuple[float, ...]
 ) -> None:
     grid = saliency(seed, rows, columns)
-    full = normalised_map(grid, frame)  # type: ignore[arg-type]
+    full = scaled_map(grid, frame=frame)  # type: ignore[arg-type]
     assert full.shape == (224, 224) and full.dtype == np.float32
     region = np.zeros((1, 224, 224), np.bool_)
     region[0, 20:90, 100:] = True
@@ -48,7 +48,7 @@ def test_masks_have_the_pixels_the_evaluation_counts(
 
 @pytest.mark.parametrize("frame", [(0.3, 0.4, 0.30001, 0.40001), (2.0, 2.0, 3.0, 3.0)])
 def test_a_map_of_which_nothing_is_seen_is_empty(frame: tuple[float, float, float, float]) -> None:
-    full = normalised_map(saliency(1, 4, 4), frame)
+    full = scaled_map(saliency(1, 4, 4), frame=frame)
     counts = sweep(saliency(1, 4, 4)[None], np.ones((1, 224, 224), np.bool_), frames=np.array([frame]))
     assert counts.degenerate[0] and (full == 0).all()
     assert [int(binary_mask(full, tau).sum()) for tau in (0.0, 0.01)] == counts.area[0, :2].tolist() == [224 * 224, 0]
@@ -58,7 +58,7 @@ def test_a_map_of_which_nothing_is_seen_is_empty(frame: tuple[float, float, floa
 def test_a_map_that_is_not_finite_is_empty(bad: float) -> None:
     grid = saliency(1, 4, 4)
     grid[2, 2] = bad
-    full = normalised_map(grid, WHOLE)
+    full = scaled_map(grid)
     assert (full == 0).all() and binary_mask(full, 0.01).sum() == 0
     assert regions(full, binary_mask(full, 0.5)) == []
 
