@@ -13,14 +13,12 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from xbench_fast.metrics_gpu import (
-    Counts,
-    Pairs,
-    auc_estimate,
-    draw_patients,
-    grounding,
-    recognition,
-)
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.scores import grounding
+from xbench_fast.metrics_gpu.recognition.delong import auc_estimate
+from xbench_fast.metrics_gpu.recognition.scores import recognition
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.benching.spread import clocked
 

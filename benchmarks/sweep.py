@@ -15,7 +15,9 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from xbench_fast.metrics_gpu import THRESHOLDS, pack_masks, sweep
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
 from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.benching.spread import clocked, median_ratio
 

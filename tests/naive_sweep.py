@@ -11,7 +11,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from xbench_fast.metrics_gpu import Counts
+from xbench_fast.metrics_gpu.sweep.counts import Counts
 
 F = np.float32
 TAUS = [F(k / 100) for k in range(101)]

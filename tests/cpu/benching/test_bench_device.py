@@ -11,7 +11,7 @@ from synthetic import SIZE, make_bundle
 from xbench_fast.engines.backends.tensorrt import TensorRtEngine
 from xbench_fast.engines.base import EngineOptions, Scores
 from xbench_fast.engines.errors import EngineError
-from xbench_fast.metrics_gpu import sweep
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.benching import models, parts
 from xbench_fast.runtime.benching.ceilings import Ceilings
 from xbench_fast.runtime.benching.models import Subject, offline, single_stream

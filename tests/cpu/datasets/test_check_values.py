@@ -12,7 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu import Counts, Pairs, grounding, percent, sweep
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.scores import grounding
+from xbench_fast.metrics_gpu.statistics.aggregate import percent
+from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons

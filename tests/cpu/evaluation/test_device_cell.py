@@ -26,7 +26,7 @@ from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.errors import ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.prompts.prompt_set import PromptSet
-from xbench_fast.metrics_gpu import sweep
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.evaluation.gpu import dali_feed
 from xbench_fast.runtime.evaluation.gpu.device_sweep import mean_maps
 from xbench_fast.runtime.evaluation.scoring import Queries, prompt_mean

@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.metrics_gpu import (
-    THRESHOLDS,
-    Counts,
-    GroundingOptions,
-    Pairs,
-    Sweeping,
-    grounding,
-    percent,
-    recognition,
-    sweep,
-)
+from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.scores import grounding
+from xbench_fast.metrics_gpu.recognition.scores import recognition
+from xbench_fast.metrics_gpu.statistics.aggregate import percent
+from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
+from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
 
 NATIVE, GRID = 1024, 224
 FLOOR = np.array([i * NATIVE // GRID for i in range(GRID)])  # floor-nearest, docs/datasets.md §0.3

@@ -13,8 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_sweep import F, any_case, assert_equal, frames_of, naive_map, random_masks
-from xbench_fast.metrics_gpu import Counts, Sweeping, pack_masks, sweep, threshold_table
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
+from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
+from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
 
 FIELDS = ("area", "overlap", "region", "argmax", "hit", "degenerate")
 MODES = ("bilinear", "align_corners", "nearest")

@@ -14,7 +14,7 @@ from evaluation_world import World
 from scipy import stats
 from study_world import PIXELS, answer, dice, make_runs, mean, pairs_of, stored, study
 from synthetic import _axis, make_bundle, make_dataset
-from xbench_fast.metrics_gpu import sweep
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.patients import dataset_patients

@@ -11,7 +11,7 @@ import pytest
 from evaluation_world import World
 from study_world import answer, dice, mean, pairs_of, stored, study
 from synthetic import make_bundle, make_dataset
-from xbench_fast.metrics_gpu import sweep
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices

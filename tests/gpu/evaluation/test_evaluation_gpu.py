@@ -17,7 +17,7 @@ from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.select import open_engine
-from xbench_fast.metrics_gpu import sweep
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
 
 pytestmark = pytest.mark.gpu

@@ -6,7 +6,10 @@ import importlib.util
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu import Counts, Sweeping, pack_masks, sweep
+from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 
 pytestmark = pytest.mark.gpu
 F = np.float32

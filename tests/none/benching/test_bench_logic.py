@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from naive_sweep import assert_equal
 from xbench_fast.engines.base import Scores
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.metrics_gpu import Counts, sweep
+from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.benching.bench import BenchReport
 from xbench_fast.runtime.benching.ceilings import Ceilings, CeilingSizes, cpu_ceilings
 from xbench_fast.runtime.benching.cost import _macs

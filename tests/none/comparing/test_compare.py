@@ -13,7 +13,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 from stored_counts import CLASSES, add_cell, random_rows
 from xbench_fast.engines.errors import RunError
-from xbench_fast.metrics_gpu import draw_patients
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.runtime.comparing.comparison import Comparison, compare_runs
 from xbench_fast.runtime.comparing.gate import measures
 from xbench_fast.runtime.comparing.layout import comparison_facts, comparison_tables

@@ -12,8 +12,10 @@ from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.metrics_gpu import PROTOCOLS, protocol, sweep, unpack_masks
 from xbench_fast.metrics_gpu.grounding.native import native_map
+from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, protocol
+from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.measure import Measure

@@ -14,7 +14,7 @@ from evaluation_world import World
 from make_images import encode
 from synthetic import make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError, DataError, ImageError
-from xbench_fast.metrics_gpu import unpack_masks
+from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder, split_maps
 from xbench_fast.runtime.host.config import DatasetConfig

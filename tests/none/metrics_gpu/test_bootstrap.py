@@ -8,21 +8,19 @@ import numpy as np
 import pytest
 from sklearn.metrics import auc, precision_recall_curve
 from test_grounding import random_counts
-from xbench_fast.metrics_gpu import (
+from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs, Search
+from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding, groundings
+from xbench_fast.metrics_gpu.grounding.search import patient_halves
+from xbench_fast.metrics_gpu.recognition.scores import FIELDS as RECOGNITION_FIELDS
+from xbench_fast.metrics_gpu.recognition.scores import recognition
+from xbench_fast.metrics_gpu.statistics.bootstrap import (
     Draws,
-    GroundingOptions,
-    Pairs,
     draw_patients,
-    grounding,
-    patient_halves,
     patient_index,
     percentile_interval,
-    recognition,
+    percentile_intervals,
 )
-from xbench_fast.metrics_gpu.grounding.pairs import Search
-from xbench_fast.metrics_gpu.grounding.scores import FIELDS, groundings
-from xbench_fast.metrics_gpu.recognition.scores import FIELDS as RECOGNITION_FIELDS
-from xbench_fast.metrics_gpu.statistics.bootstrap import percentile_intervals
 
 NAMES = ["a", "b", "empty", "c"]
 

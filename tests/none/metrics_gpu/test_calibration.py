@@ -7,16 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
-from xbench_fast.metrics_gpu import (
-    Counts,
-    GroundingOptions,
-    Pairs,
-    Sweeping,
-    draw_patients,
-    grounding,
-    patient_halves,
-    sweep,
-)
 from xbench_fast.metrics_gpu.grounding.calibration import (
     EMPTY,
     METHODS,
@@ -28,8 +18,16 @@ from xbench_fast.metrics_gpu.grounding.calibration import (
     isotonic_map,
 )
 from xbench_fast.metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
+from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.scores import grounding
+from xbench_fast.metrics_gpu.grounding.search import patient_halves
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import band, class_means
+from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.maps import quantile_map, scaled_map
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
 
 SIZE = (24, 29)

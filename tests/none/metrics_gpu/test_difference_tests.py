@@ -10,15 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
-from xbench_fast.metrics_gpu import (
-    auc_differences,
-    auc_estimate,
-    draw_patients,
-    holm,
-    paired_difference,
-    recognition,
-    wilson_interval,
-)
+from xbench_fast.metrics_gpu.recognition.delong import auc_differences, auc_estimate
+from xbench_fast.metrics_gpu.recognition.scores import recognition
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.statistics.paired import holm, paired_difference
+from xbench_fast.metrics_gpu.statistics.proportions import wilson_interval
 
 
 def kernel(x, y):

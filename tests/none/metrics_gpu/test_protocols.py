@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu import (
-    PROTOCOLS,
-    GroundingOptions,
-    Pairs,
-    Sweeping,
-    grounding,
-    pointing_hits,
-    protocol,
-    sweep,
-    threshold_table,
-)
+from xbench_fast.metrics_gpu.grounding.curves import pointing_hits
+from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, protocol
+from xbench_fast.metrics_gpu.grounding.scores import grounding
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
+from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
 
 F = np.float32
 

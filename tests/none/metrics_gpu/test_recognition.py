@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.metrics_gpu import probability, recognition
+from xbench_fast.metrics_gpu.recognition.scores import probability, recognition
 
 
 def naive_auc(score, truth):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xbench_fast.metrics_gpu import MODES, THRESHOLDS, axis, level
+from xbench_fast.metrics_gpu.sweep.sampling import MODES, axis
+from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS, level
 
 
 def test_thresholds_are_rounded_once():

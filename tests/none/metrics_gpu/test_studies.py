@@ -8,22 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 from test_grounding import random_counts
-from xbench_fast.metrics_gpu import (
-    GroundingOptions,
-    Pairs,
-    correlation,
-    draw_patients,
-    grounding,
-    model_levels,
-    pack_masks,
-    patient_halves,
-    region_distance,
-    size_strata,
-    strata_of,
-    sweep,
-    tolerant_hits,
-)
-from xbench_fast.metrics_gpu.statistics.correlation import replicated_r2, without_group_means
+from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.scores import grounding
+from xbench_fast.metrics_gpu.grounding.search import model_levels, patient_halves
+from xbench_fast.metrics_gpu.grounding.strata import size_strata, strata_of
+from xbench_fast.metrics_gpu.grounding.tolerance import region_distance, tolerant_hits
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.statistics.correlation import correlation, replicated_r2, without_group_means
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 
 
 def test_correlation_against_scipy():
@@ -52,7 +46,7 @@ def test_the_papers_r2_is_wide():
 
 
 def test_bootstrap_r2_equals_resampled_points():
-    from xbench_fast.metrics_gpu import draw_patients
+    from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
     from xbench_fast.metrics_gpu.statistics.correlation import _weighted_r2
 
     rng = np.random.default_rng(4)

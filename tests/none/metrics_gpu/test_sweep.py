@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_sweep import TAUS, F, any_case, assert_equal, frames_of, naive_source, random_masks
-from xbench_fast.metrics_gpu import Counts, Sweeping, pack_masks, sweep, unpack_masks
+from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks, unpack_masks
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 
 
 def test_equals_a_double_loop_over_pixels():

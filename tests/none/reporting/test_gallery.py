@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.metrics_gpu import Sweeping
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.gallery import pictures

@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report, rows_of
-from xbench_fast.metrics_gpu import (
-    GroundingOptions,
-    Pairs,
-    auc_differences,
-    grounding,
-    holm,
-    paired_difference,
-    recognition,
-    wilson_interval,
-)
+from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.scores import grounding
+from xbench_fast.metrics_gpu.recognition.delong import auc_differences
+from xbench_fast.metrics_gpu.recognition.scores import recognition
+from xbench_fast.metrics_gpu.statistics.paired import holm, paired_difference
+from xbench_fast.metrics_gpu.statistics.proportions import wilson_interval
 from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run

@@ -13,7 +13,11 @@ from scipy.ndimage import distance_transform_edt
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from test_report import rows_of
 from xbench_fast.engines.errors import ConfigError, RunError
-from xbench_fast.metrics_gpu import PROTOCOLS, Sweeping, pack_masks, protocol, sweep, tolerant_share
+from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, protocol
+from xbench_fast.metrics_gpu.grounding.tolerance import tolerant_share
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report import report as command
 from xbench_fast.runtime.evaluation.scoring import ResultRow

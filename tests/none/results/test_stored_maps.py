@@ -12,7 +12,7 @@ from evaluation_world import World
 from synthetic import make_bundle, make_dataset, model, prompt_set, reference_sweep
 from xbench_fast.engines.errors import RunError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.metrics_gpu import unpack_masks
+from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps
