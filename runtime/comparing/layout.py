@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..tables.metrics import METRICS
-from ..tables.printed import NONE, p_value, percent, signed
+from ..tables.printed import NONE, difference_of, p_value, value_of
 from ..tables.table import Column, Table
 from .align import OnlyIn
 from .comparison import Comparison
@@ -52,7 +52,7 @@ def _overview(comparison: Comparison) -> Table:
                 cell.match.models,
                 cell.title,
                 *map(str, (cell.images, cell.pairs, found.lost, found.gained, found.moved, found.dice_changed)),
-                percent(found.dice[0].size) if found.dice else NONE,
+                value_of("dice_fixed", found.dice[0].size) if found.dice else NONE,
                 f"{logits.largest:.3g}" if logits else NONE,
                 f"{logits.mean:.3g}" if logits else NONE,
                 *map(str, (cell.only_a.total, cell.only_b.total)),
@@ -98,10 +98,10 @@ def _change(change: Difference) -> tuple[str, ...]:
     return (
         METRICS[change.field].words,
         str(change.n),
-        percent(change.reference),
-        percent(change.value),
-        signed(change.difference),
-        _range(interval),
+        value_of(change.field, change.reference),
+        value_of(change.field, change.value),
+        difference_of(change.field, change.difference),
+        _range(change.field, interval),
         p_value(change.tested),
         p_value(change.p_holm),
     )
@@ -146,8 +146,11 @@ def _dice(comparison: Comparison, show: int | None) -> Table:
 
 
 def _dice_texts(change: DiceChange) -> Iterator[str]:
-    for a, b in ((change.fixed_a, change.fixed_b), (change.best_a, change.best_b)):
-        yield from (percent(a), percent(b), signed(None if a is None or b is None else b - a))
+    for key, a, b in (
+        ("dice_fixed", change.fixed_a, change.fixed_b),
+        ("dice_best", change.best_a, change.best_b),
+    ):
+        yield from (value_of(key, a), value_of(key, b), difference_of(key, None if a is None or b is None else b - a))
 
 
 def _one_sided(comparison: Comparison) -> Table:
@@ -192,5 +195,5 @@ def _hit(value: float) -> str:
     return {0.0: "miss", 1.0: "hit"}.get(value, f"{value:.2f} of a hit")
 
 
-def _range(interval: Interval | None) -> str:
-    return NONE if interval is None else f"[{signed(interval.low)}, {signed(interval.high)}]"
+def _range(key: str, interval: Interval | None) -> str:
+    return NONE if interval is None else f"[{difference_of(key, interval.low)}, {difference_of(key, interval.high)}]"

@@ -9,7 +9,7 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
 from ..tables.metrics import METRICS
-from ..tables.printed import percent, signed
+from ..tables.printed import difference_of, value_of
 from ..tables.table import BEST, SECOND, Cell, Mark
 from .paper import Printed
 
@@ -25,22 +25,20 @@ __all__ = [
 
 def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
     """A number of `METRICS` with its interval, ranked among those of the same basis; for few pairs also Wilson's."""
-    metric = METRICS[key]
-    value = None if number.value is None else number.value * metric.scale / 100.0
     return Cell(
-        percent(value, metric.digits),
-        interval_text(number.interval, metric.scale),
-        note=f"Wilson {interval_text(number.beside, metric.scale)}" if number.beside else "",
-        rank=number.value if metric.better else None,
+        value_of(key, number.value),
+        interval_text(number.interval, key),
+        note=f"Wilson {interval_text(number.beside, key)}" if number.beside else "",
+        rank=number.value if METRICS[key].better else None,
         basis=basis,
     )
 
 
-def interval_text(interval: Interval | None, scale: float = 100.0) -> str:
-    """The ends of the interval with one decimal, times `scale`; empty for None."""
+def interval_text(interval: Interval | None, key: str) -> str:
+    """The ends of an interval of the metric `key`, with the decimals of its intervals; empty for None."""
     if interval is None:
         return ""
-    low, high = (percent(end * scale / 100.0, 1) for end in (interval.low, interval.high))
+    low, high = (value_of(key, end, METRICS[key].interval_digits) for end in (interval.low, interval.high))
     return f"[{low}, {high}]"
 
 
@@ -55,7 +53,8 @@ def compared(found: Cell, number: Number, key: str, printed: Printed | None, mea
         return found
     difference = ""
     if means and number.value is not None:
-        difference = signed(number.value * METRICS[key].scale - printed.value, points=True)
+        metric = METRICS[key]
+        difference = difference_of(key, (number.value * metric.scale - printed.value) / metric.scale)
     return replace(found, paper=printed.text, difference=difference)
 
 

@@ -9,7 +9,7 @@ from ..comparing.model_differences import COMPARED, Differences, ModelDifference
 from ..comparing.overlaps import Extent, Overlap
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import heading
-from ..tables.printed import NONE, p_value, signed
+from ..tables.printed import NONE, difference_of, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text
@@ -72,7 +72,11 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
 
 
 def _cell(found: ModelDifference | None) -> Cell:
-    return Cell(NONE) if found is None else Cell(signed(found.difference), interval_text(found.interval))
+    return (
+        Cell(NONE)
+        if found is None
+        else Cell(difference_of(found.field, found.difference), interval_text(found.interval, found.field))
+    )
 
 
 def _met(differences: Differences, dataset: str) -> Iterator[Overlap]:

@@ -16,7 +16,7 @@ from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
 from ..results.load import StoredRun
 from ..tables.metrics import IN_SAMPLE
-from ..tables.printed import NONE, percent
+from ..tables.printed import NONE, value_of
 from ..tables.stamps import stamps
 from ..tables.table import Column, Item, Table
 
@@ -184,17 +184,17 @@ def _row(model: str, sliced: NativeScores, whole: NativeScores) -> tuple[Item, .
         model,
         sliced.name,
         str(sliced.n),
-        percent(sliced.hit),
-        percent(sliced.floor),
+        value_of("pointing", sliced.hit),
+        value_of("floor_iou", sliced.floor),
         str(sliced.counted),
-        percent(sliced.otsu),
-        percent(sliced.tuned),
+        value_of("iou_fixed", sliced.otsu),
+        value_of("iou_fixed", sliced.tuned),
         _tau(sliced.tuned_tau),
-        percent(sliced.best),
+        value_of("iou_best", sliced.best),
         _tau(sliced.best_tau),
-        percent(whole.otsu),
-        percent(whole.tuned),
-        percent(whole.best),
+        value_of("iou_fixed", whole.otsu),
+        value_of("iou_fixed", whole.tuned),
+        value_of("iou_best", whole.best),
     )
 
 

@@ -19,7 +19,7 @@ from .figures.calibration import draw_calibration
 from .material import Material, StudyCell
 from .outcome import Rows, StudyOutcome, drawn
 from .quantiles import quantile_counts
-from .writing import between, clean, limits, percent_cell, points_cell, share_cell
+from .writing import between, clean, limits, metric_cell, share_cell
 
 __all__ = ["study_calibration"]
 
@@ -166,8 +166,8 @@ def _model_table(rows: Rows, material: Material) -> Table:
             *(str(row[name]) for name in ("model", "datasets", "n")),
             _LABELS[row["method"]][0],
             str(row["label"]).replace("_", "-"),
-            percent_cell(row["dice"], between(row, "dice")),
-            points_cell(row["gain_points"], between(row, "gain_points")),
+            metric_cell("dice_fixed", row["dice"], between(row, "dice")),
+            metric_cell("delta_dice", row["gain_points"], between(row, "gain_points")),
             share_cell(clean(row["recovered"]), between(row, "recovered")),
         )
         for row in rows
@@ -197,7 +197,7 @@ def _cell_table(rows: Rows, methods: Sequence[str], material: Material) -> Table
         line: list[Item] = [str(model), material.title(dataset), str(n)]
         for method in methods:
             row = found.get((model, dataset, method))
-            line.append(percent_cell(row["dice"], between(row, "dice")) if row else "-")
+            line.append(metric_cell("dice_fixed", row["dice"], between(row, "dice")) if row else "-")
             if method not in ("none", "best"):
                 line.append(share_cell(row["recovered"], between(row, "recovered")) if row else "-")
         body.append(tuple(line))

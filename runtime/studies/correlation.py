@@ -17,7 +17,7 @@ from ..tables.table import Column, Item, Table
 from .figures.correlation import draw_correlation
 from .material import Material, StudyCell
 from .outcome import Rows, StudyOutcome, drawn
-from .writing import between, limits, number_cell, percent_cell
+from .writing import between, limits, metric_cell, number_cell
 
 __all__ = ["study_correlation"]
 
@@ -250,8 +250,8 @@ def _points_table(points: Rows, material: Material) -> Table:
             str(row["datasets"]),
             str(row["images"]),
             str(row["pairs"]),
-            percent_cell(row["auc"], between(row, "auc")),
-            percent_cell(row["pointing"], between(row, "pointing")),
+            metric_cell("auc", row["auc"], between(row, "auc")),
+            metric_cell("pointing", row["pointing"], between(row, "pointing")),
         )
         for row in points
     )

@@ -20,7 +20,7 @@ from .kept_maps import kept_maps
 from .material import PIXELS, Material, StudyCell
 from .outcome import Rows, StudyOutcome
 from .overlays import draw_overlay
-from .writing import IN_SAMPLE, between, limits, percent_cell
+from .writing import IN_SAMPLE, between, limits, metric_cell, percent_cell
 
 __all__ = ["study_failures"]
 
@@ -201,10 +201,10 @@ def _class_table(rows: Rows, material: Material) -> Table:
                     str(row["end"]),
                     str(row["class"]),
                     str(row["n"]),
-                    percent_cell(row["pointing"], between(row, "pointing"), note),
-                    percent_cell(row["chance"]),
-                    *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best")),
-                    percent_cell(row["floor_dice"]),
+                    metric_cell("pointing", row["pointing"], between(row, "pointing"), note),
+                    metric_cell("chance", row["chance"]),
+                    *(metric_cell(f, row[f], between(row, f)) for f in ("dice_fixed", "dice_best")),
+                    metric_cell("floor_dice", row["floor_dice"]),
                 )
             )
     notes = (
@@ -228,7 +228,9 @@ def _case_table(rows: Rows, material: Material) -> Table:
             str(row["class"]),
             "constant map" if row["degenerate"] else _hit(row["hit"]),
             f"{row['tau']:.2f}",
-            *(percent_cell(row[field]) for field in ("dice", "dice_fixed", "marked", "region")),
+            metric_cell("dice_best", row["dice"]),
+            metric_cell("dice_fixed", row["dice_fixed"]),
+            *(percent_cell(row[field]) for field in ("marked", "region")),
             str(row["overlay"] or "-"),
         )
         for row in rows

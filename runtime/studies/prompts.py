@@ -16,7 +16,7 @@ from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
 from .side_by_side import all_stamps, difference_table, value_table
 from .variants import beside, group_variants
-from .writing import percent_cell
+from .writing import metric_cell
 
 __all__ = ["study_prompts"]
 
@@ -118,7 +118,7 @@ def _spread_table(rows: Rows, stamps: tuple[str, ...]) -> Table:
             str(row["model"]),
             heading(row["measure"], True),
             str(row["classes"]),
-            *(percent_cell(row[name]) for name in ("spread_mean", "deviation_mean", "spread_largest")),
+            *(metric_cell(row["measure"], row[f]) for f in ("spread_mean", "deviation_mean", "spread_largest")),
             str(row["largest_in"]),
         )
         for row in rows

@@ -10,7 +10,7 @@ from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .differences import MEASURES
 from .outcome import Rows
-from .writing import CROSS_FITTED, IN_SAMPLE, between, number_cell, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell, number_cell
 
 __all__ = ["all_stamps", "difference_table", "value_table"]
 
@@ -34,8 +34,8 @@ def value_table(group: Variants, rows: Rows, kind: str, title: str, stamps: tupl
         line: list[Item] = [str(name), str(next(row["pairs"] for row in rows if row[kind] == name))]
         for measure in measures:
             row = found.get((name, measure))
-            line += [percent_cell(row[label], between(row, label)) if row else "-" for label in labels]
-            line.append(percent_cell(row["spread"]) if row else "-")
+            line += [metric_cell(measure, row[label], between(row, label)) if row else "-" for label in labels]
+            line.append(metric_cell(measure, row["spread"]) if row else "-")
         body.append(tuple(line))
     lost = [f"{label}: {count}" for label, count in zip(labels, group.left_out, strict=True) if count]
     notes = (
@@ -56,7 +56,7 @@ def difference_table(rows: Rows, kind: str, title: str, stamps: tuple[str, ...],
             *(str(row[name]) for name in ("model", "dataset", kind)),
             heading(row["measure"], True),
             *(str(row[name]) for name in ("variant", "reference", "n")),
-            percent_cell(row["difference"], between(row, "difference")),
+            metric_cell(row["measure"], row["difference"], between(row, "difference")),
             number_cell(row["p"], decimals=3),
             number_cell(row["p_holm"], decimals=3),
         )

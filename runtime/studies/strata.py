@@ -18,7 +18,7 @@ from ..tables.table import Cell, Column, Item, Table
 from .figures.strata import draw_strata
 from .material import PIXELS, Material, StudyCell
 from .outcome import Rows, StudyOutcome, drawn
-from .writing import CROSS_FITTED, IN_SAMPLE, between, limits, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, limits, metric_cell, percent_cell
 
 __all__ = ["study_strata"]
 
@@ -151,7 +151,7 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
     )
     body: list[tuple[Item, ...]] = []
     for row in rows:
-        pointing = percent_cell(row["pointing"], between(row, "pointing"))
+        pointing = metric_cell("pointing", row["pointing"], between(row, "pointing"))
         if row["pointing_interval"] == "wilson":
             pointing = Cell(pointing.text, pointing.interval, note="Wilson")
         body.append(
@@ -162,10 +162,10 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
                 str(row["n"]),
                 percent_cell(row["size_mean"]),
                 pointing,
-                percent_cell(row["chance"]),
-                percent_cell(row["above_chance"], between(row, "above_chance")),
-                *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_cross_fitted")),
-                percent_cell(row["floor_dice"]),
+                metric_cell("chance", row["chance"]),
+                metric_cell("pointing", row["above_chance"], between(row, "above_chance")),
+                *(metric_cell(f, row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_cross_fitted")),
+                metric_cell("floor_dice", row["floor_dice"]),
             )
         )
     notes = (

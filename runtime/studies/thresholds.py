@@ -9,9 +9,12 @@ from .figures.thresholds import draw_thresholds
 from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas
-from .writing import CROSS_FITTED, IN_SAMPLE, between, number_cell, percent_cell, points_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell, number_cell, percent_cell
 
 __all__ = ["study_thresholds"]
+
+_DELTAS = (("delta_dice", "delta_best_points"), ("delta_cross_fitted", "delta_cross_fitted_points"))
+"""The metric and the columns of each delta Dice."""
 
 
 def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
@@ -59,10 +62,7 @@ def _deltas(rows: Rows, material: Material) -> Table:
             str(row["model"]),
             str(row["datasets"]),
             str(row["n"]),
-            *(
-                points_cell(row[f"delta_{mark}_points"], between(row, f"delta_{mark}_points"))
-                for mark in ("best", "cross_fitted")
-            ),
+            *(metric_cell(key, row[field], between(row, field)) for key, field in _DELTAS),
         )
         for row in rows
     )
@@ -94,9 +94,9 @@ def _sensitivity(rows: Rows, material: Material) -> Table:
                 str(row["model"]),
                 material.title(row["dataset"]),
                 str(row["n"]),
-                *(percent_cell(row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_cross_fitted")),
-                percent_cell(row["floor"]),
-                *(points_cell(row[f], between(row, f)) for f in ("delta_best_points", "delta_cross_fitted_points")),
+                *(metric_cell(f, row[f], between(row, f)) for f in ("dice_fixed", "dice_best", "dice_cross_fitted")),
+                metric_cell("floor_dice", row["floor"]),
+                *(metric_cell(key, row[field], between(row, field)) for key, field in _DELTAS),
                 *(number_cell(row[f]) for f in ("tau_best", "near_low", "near_high")),
                 number_cell(row["near_width"], between(row, "near_width")),
                 percent_cell(row["area_fixed"], between(row, "area_fixed")),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..tables import metrics
-from ..tables.printed import NONE, percent
+from ..tables.printed import NONE, percent, value_of
 from ..tables.table import Cell
 
 __all__ = [
@@ -19,9 +20,9 @@ __all__ = [
     "between",
     "clean",
     "limits",
+    "metric_cell",
     "number_cell",
     "percent_cell",
-    "points_cell",
     "share_cell",
 ]
 
@@ -31,14 +32,14 @@ IN_SAMPLE = f"* {metrics.IN_SAMPLE}"
 CROSS_FITTED = f"cross-fitted: {metrics.CROSS_FITTED}"
 
 
+def metric_cell(key: str, value: float | None, interval: Limits | None = None, note: str = "") -> Cell:
+    """A value of the metric `key`, or a difference or spread of such values, with its interval."""
+    return _cell(value, interval, partial(value_of, key), note)
+
+
 def percent_cell(value: float | None, interval: Limits | None = None, note: str = "") -> Cell:
     """A fraction in percent with its interval."""
     return _cell(value, interval, percent, note)
-
-
-def points_cell(value: float | None, interval: Limits | None = None) -> Cell:
-    """A number that is already in percentage points, with its interval."""
-    return _cell(value, interval, lambda points: percent(points / 100))
 
 
 def number_cell(value: float | None, interval: Limits | None = None, decimals: int = 2) -> Cell:

@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["CROSS_FITTED", "IN_SAMPLE", "METRICS", "Metric", "heading"]
+__all__ = ["CROSS_FITTED", "DIGITS", "IN_SAMPLE", "METRICS", "Metric", "heading"]
 
 IN_SAMPLE: Final = "in-sample: threshold chosen on the same data"
 CROSS_FITTED: Final = "threshold chosen on one half of the patients, applied to the other, both ways"
+
+DIGITS: Final = 2
+"""Decimals of percentages and percentage points in tables, unless a metric has its own."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,8 @@ class Metric:
     """A number.
 
     key: its name in CSV, JSON and Python. title: the heading of its column; words: its name in a list of numbers.
-    unit: "percent" of a fraction, or "points", percentage points that are stored as such. digits: decimals in tables.
+    unit: "percent" of a fraction, or "points", percentage points that are stored as such. digits: decimals in tables;
+    interval_digits: of its interval in a report (comparisons and studies print intervals with `digits`).
     better: "higher", or "" if higher is not better: floors, and differences of two numbers. best: whether it uses a
     best threshold, which is in-sample unless the search is cross-fitted; such a heading has a star.
     """
@@ -30,7 +34,8 @@ class Metric:
     title: str
     words: str
     unit: Literal["percent", "points"] = "percent"
-    digits: int = 2
+    digits: int = DIGITS
+    interval_digits: int = 1
     better: Literal["higher", ""] = "higher"
     best: bool = False
 

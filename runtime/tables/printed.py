@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from ...metrics_gpu.statistics.aggregate import percent as exact_percent
+from .metrics import DIGITS, METRICS
 
-__all__ = ["NONE", "p_value", "percent", "signed"]
+__all__ = ["NONE", "difference_of", "p_value", "percent", "value_of"]
 
 NONE = "-"
 
 
-def percent(value: float | None, decimals: int = 2) -> str:
+def percent(value: float | None, decimals: int = DIGITS) -> str:
     """Percent, half to even of the unrounded value (docs/metrics.md §8); "-" for None."""
     return exact_percent(value, decimals, missing=NONE)
 
 
-def signed(value: float | None, *, points: bool = False) -> str:
-    """A difference in percentage points with its sign; `points`: it is already in points."""
-    if value is None:
-        return NONE
-    text = percent(value / 100.0 if points else value)
-    return text if text.startswith("-") or text == "0.00" else f"+{text}"
+def value_of(key: str, value: float | None, decimals: int | None = None) -> str:
+    """A stored value of the metric `key` in its unit, with its digits or `decimals`; "-" for None."""
+    metric = METRICS[key]
+    fraction = value if value is None or metric.unit == "percent" else value / 100.0
+    return percent(fraction, metric.digits if decimals is None else decimals)
+
+
+def difference_of(key: str, value: float | None) -> str:
+    """A difference of two stored values of the metric `key`, in percentage points with its sign; "-" for None."""
+    text = value_of(key, value)
+    return text if text.startswith(NONE) or not float(text) else f"+{text}"
 
 
 def p_value(value: float | None) -> str:

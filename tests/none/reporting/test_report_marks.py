@@ -13,7 +13,7 @@ from xbench_fast.runtime.reporting.cells import marked
 from xbench_fast.runtime.reporting.paper import Paper
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.printed import signed
+from xbench_fast.runtime.tables.printed import difference_of
 from xbench_fast.runtime.tables.table import Cell, Column, Table
 
 VINDR = ["Other lesion", "Pleural effusion", "Edema"]
@@ -47,7 +47,7 @@ def test_baselines_do_not_compete() -> None:
 
 
 def test_signed_differences() -> None:
-    assert [signed(value) for value in (0.0123, -0.0123, 0.0, -0.00001, None)] == [
+    assert [difference_of("pointing", value) for value in (0.0123, -0.0123, 0.0, -0.00001, None)] == [
         "+1.23",
         "-1.23",
         "0.00",

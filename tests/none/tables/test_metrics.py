@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+from xbench_fast.metrics_gpu.statistics.bootstrap import Interval
 from xbench_fast.runtime.comparing.changes import COMPARED
-from xbench_fast.runtime.results.numbers.fields import FIELDS
+from xbench_fast.runtime.comparing.difference import Difference
+from xbench_fast.runtime.comparing.flips import DiceChange
+from xbench_fast.runtime.comparing.layout import _change, _dice_texts
+from xbench_fast.runtime.comparing.model_differences import ModelDifference
+from xbench_fast.runtime.reporting.cells import compared, number_cell
+from xbench_fast.runtime.reporting.difference_tables import _cell
+from xbench_fast.runtime.reporting.native_tables import NativeScores, _row
+from xbench_fast.runtime.reporting.paper import Printed
+from xbench_fast.runtime.results.numbers.fields import FIELDS, Number
+from xbench_fast.runtime.studies.writing import metric_cell
 from xbench_fast.runtime.tables.metrics import METRICS, heading
+from xbench_fast.runtime.tables.printed import difference_of, value_of
+
+PAIR = {"first": "a", "second": "b"}
 
 
 def test_every_number_of_a_cell_has_its_words() -> None:
@@ -19,3 +35,38 @@ def test_units_and_stars() -> None:
     assert METRICS["dice_best"].scale == 100
     assert heading("dice_best", in_sample=True) == "Dice*" and heading("dice_best") == "Dice"
     assert heading("dice_cross_fitted", in_sample=True) == "Dice cross-fitted"
+
+
+def test_every_table_takes_the_digits_from_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each metric gets its own number of digits; every printer of metrics follows, value and interval."""
+    digits = {key: count for count, key in enumerate(METRICS)}
+    for key, metric in list(METRICS.items()):
+        monkeypatch.setitem(METRICS, key, replace(metric, digits=digits[key], interval_digits=digits[key] + 1))
+
+    def decimals(text: str) -> int:
+        return len(text.strip("[]").split(",")[0].partition(".")[2])
+
+    around = Interval(0.1, 0.3, 0.95, "percentile")
+    for key, count in digits.items():
+        cell = number_cell(Number(0.2, around, around), key)
+        assert (decimals(cell.text), decimals(cell.interval)) == (count, count + 1)
+        assert decimals(cell.note.removeprefix("Wilson ")) == count + 1
+        assert decimals(compared(cell, Number(0.2), key, Printed("3.00"), True).difference) == count
+        study = metric_cell(key, 0.2, (0.1, 0.3))
+        assert (decimals(study.text), decimals(study.interval)) == (count, count)
+        change = Difference(field=key, n=1, value=0.3, reference=0.2, interval=around)
+        assert [decimals(text) for text in _change(change)[2:6]] == [count] * 4
+        between = _cell(ModelDifference(field=key, value=0.3, reference=0.2, interval=around, dataset="", **PAIR))
+        assert (decimals(between.text), decimals(between.interval)) == (count, count + 1)
+    fixed, best = digits["dice_fixed"], digits["dice_best"]
+    assert [decimals(text) for text in _dice_texts(DiceChange("", "", 0.2, 0.3, 0.2, 0.3))] == [fixed] * 3 + [best] * 3
+    scores = NativeScores("", 1, 1, hit=0.2, otsu=0.2, tuned=0.2, best=0.2, floor=0.2)
+    native = [decimals(str(item)) for item in _row("", scores, scores)[3:]]
+    point, floor, iou, searched = (digits[key] for key in ("pointing", "floor_iou", "iou_fixed", "iou_best"))
+    assert native == [point, floor, 0, iou, iou, 0, searched, 0, iou, iou, searched]
+
+
+def test_units_of_printed_values() -> None:
+    assert (value_of("auc", 0.12345), value_of("delta_dice", 0.12345), value_of("auc", None)) == ("12.34", "0.12", "-")
+    assert (difference_of("auc", 0.02), difference_of("delta_dice", 0.02)) == ("+2.00", "+0.02")
+    assert [difference_of("auc", value) for value in (-0.02, 0.0, -1e-9, None)] == ["-2.00", "0.00", "0.00", "-"]
