@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .engines.geometry import Geometry
     from .evaluation import evaluate
     from .metrics_gpu.sweep.counts import Counts
+    from .metrics_gpu.sweep.sweep_options import Sweeping
     from .prediction import Prediction, Predictor, open_engine
     from .runs import Run, load_run, report
 
@@ -32,6 +33,7 @@ __all__ = [
     "Radiographs",
     "Run",
     "RunComparison",
+    "Sweeping",
     "XBenchError",
     "__version__",
     "best_threshold",
@@ -57,6 +59,7 @@ _HOME = {
     "Radiographs": ".cases",
     "Run": ".runs",
     "RunComparison": ".comparing",
+    "Sweeping": ".metrics_gpu.sweep.sweep_options",
     "XBenchError": ".engines.errors",
     "best_threshold": ".counting",
     "compare": ".comparing",

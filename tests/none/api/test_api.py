@@ -21,6 +21,7 @@ NAMES = {
     "Radiographs",
     "Run",
     "RunComparison",
+    "Sweeping",
     "XBenchError",
     "__version__",
     "best_threshold",
@@ -110,6 +111,10 @@ def test_counts_give_the_numbers_of_a_plain_loop() -> None:
     best = int(dice.mean(axis=0).argmax())
     assert xb.best_threshold(counts) == best / 100
     assert xb.best_threshold(counts, tau_from=0.9) == (90 + int(dice.mean(axis=0)[90:].argmax())) / 100
+    raw = xb.Sweeping(upsample="nearest", normalise="none", comparison=">")
+    marked = np.repeat(np.repeat(maps[:, :4, :4], 56, 1), 56, 2)
+    counts_raw = xb.sweep(maps[:, :4, :4], masks, sweeping=raw)
+    np.testing.assert_array_equal(counts_raw.area[:, 50], (marked > 0.5).sum((1, 2)))
     with pytest.raises(ValueError, match="no pair"):
         xb.best_threshold(counts.take(slice(0, 0)))
     with pytest.raises(ValueError, match="not one of the thresholds"):
