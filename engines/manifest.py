@@ -1,11 +1,17 @@
-"""The content of bundle.json as dataclasses (format: engines/README.md); manifest_json reads it."""
+"""The content of bundle.json as dataclasses (format: engines/README.md); manifest_json reads it.
+
+msgspec checks the types and the limits of the fields when a file is read, not when Python code makes an object.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from .errors import BundleError
 from .geometry import Geometry
@@ -14,15 +20,18 @@ __all__ = ["SCHEMA", "FileRecord", "GraphSpec", "Manifest", "PromptRecord", "Ten
 
 SCHEMA = 1
 Weights = Literal["published", "stand-in", "demo"]
+Text = Annotated[str, Meta(min_length=1)]
+Size = Annotated[int, Meta(ge=1, le=2**31)]
+Side = Annotated[int, Meta(ge=1, le=1024)]
 
 
 @dataclass(frozen=True)
 class TensorSpec:
     """One graph input or output; a string in `shape` is a dynamic axis of that name."""
 
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
+    name: Text
+    dtype: Annotated[str, Meta(pattern=r"^(uint8|int64|float16|float32)\Z")]
+    shape: tuple[Size | Text, ...]
 
 
 @dataclass(frozen=True)
@@ -43,19 +52,19 @@ class PromptRecord:
     """
 
     file: str
-    findings: tuple[str, ...]
-    texts: tuple[str, ...]
-    finding_of: tuple[int, ...]
-    polarity: tuple[int, ...]
-    status: tuple[str, ...]
+    findings: tuple[Text, ...]
+    texts: tuple[Text, ...]
+    finding_of: tuple[Annotated[int, Meta(ge=0)], ...]
+    polarity: tuple[Annotated[int, Meta(ge=-1, le=1)], ...]
+    status: tuple[Text, ...]
 
 
 @dataclass(frozen=True)
 class FileRecord:
     """Hash and size of one file."""
 
-    sha256: str
-    bytes: int
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    bytes: Annotated[int, Meta(ge=0, le=2**40)]
 
 
 @dataclass(frozen=True)
@@ -68,18 +77,18 @@ class Manifest:
     type of the graphs' weights and products.
     """
 
-    model: str
-    variant: str
+    model: Text
+    variant: Text
     weights: Weights
     checkpoint: Mapping[str, str] | None
     geometry: Geometry
-    grid: tuple[int, int]
+    grid: tuple[Side, Side]
     saliency: Mapping[str, str]
-    logit_scale: float
+    logit_scale: Annotated[float, Meta(gt=0, le=sys.float_info.max)]
     text: Mapping[str, Any]
     graphs: Mapping[str, GraphSpec]
     prompt_sets: Mapping[str, PromptRecord]
-    opset: int
+    opset: Annotated[int, Meta(ge=1, le=1000)]
     exporter: Mapping[str, str]
     parity: Mapping[str, Any]
     files: Mapping[str, FileRecord] = field(default_factory=dict)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from typing import Any, cast, get_args
+import sys
+from typing import Annotated, Any
+
+import msgspec
 
 from .errors import BundleError
-from .geometry import Geometry
-from .manifest import SCHEMA, FileRecord, GraphSpec, Manifest, PromptRecord, TensorSpec, Weights
+from .manifest import SCHEMA, FileRecord, GraphSpec, Manifest, PromptRecord
 from .rounding import PRECISIONS
 from .strict_json import distinct_keys, no_constant
 
 __all__ = ["MAX_JSON_BYTES", "parse_manifest", "safe_relative"]
 
 MAX_JSON_BYTES = 16 * 2**20
-_DTYPES = frozenset({"uint8", "int64", "float16", "float32"})
 _SAFE_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 
 
@@ -40,8 +40,6 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         return _manifest(raw)
     except BundleError as error:
         raise BundleError(f"{where}: {error}") from error
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise BundleError(f"{where}: bundle.json does not follow the format ({error!r}); export it again.") from error
 
 
 def safe_relative(name: str) -> str:
@@ -51,137 +49,66 @@ def safe_relative(name: str) -> str:
     return name
 
 
-def _strings(value: Any, key: str) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-        raise BundleError(f"the key '{key}' must map names to strings.")
-    return value
+class _Parity(msgspec.Struct):
+    """The entries of the parity report that are read later; each may be absent."""
+
+    passed: bool = False
+    compared: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+    needed: Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)] = 0.0
+    tolerance: Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)] = 0.0
 
 
-def _string(value: Any, key: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise BundleError(f"the key '{key}' must be a non-empty string.")
-    return value
+_ENTRIES = {"graphs": GraphSpec, "prompt_sets": PromptRecord, "files": FileRecord}
 
 
-def _integer(value: Any, key: str, low: int, high: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise BundleError(f"the key '{key}' must be a whole number from {low} to {high}, it is {value!r}.")
-    return value
-
-
-def _positive(value: Any, key: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-        raise BundleError(f"the key '{key}' must be a number above 0, it is {value!r}.")
-    return float(value)
-
-
-def _geometry(value: Any) -> Geometry:
-    if not isinstance(value, dict):
-        raise BundleError("the key 'geometry' must be an object.")
-    for key in ("mode", "interpolation"):
-        _string(value[key], f"geometry.{key}")
-    for key in ("size", "resize"):
-        _integer(value[key], f"geometry.{key}", 1, 8192)
-    return Geometry.from_json(value)
-
-
-def _parity(value: Any) -> dict[str, Any]:
-    """The parity report. Only the entries that are read later are checked, and only if they are present."""
-    if not isinstance(value, dict):
-        raise BundleError("the key 'parity' must be an object.")
-    if not isinstance(value.get("passed", False), bool):
-        raise BundleError(f"the key 'parity.passed' must be true or false, it is {value['passed']!r}.")
-    if "compared" in value:
-        _integer(value["compared"], "parity.compared", 0, 2**31)
-    for key in {"needed", "tolerance"} & value.keys():
-        if value[key] != 0 or isinstance(value[key], bool):
-            _positive(value[key], f"parity.{key}")
-    return value
-
-
-def _tensor(value: Any, graph: str) -> TensorSpec:
-    name, dtype = _string(value["name"], f"graphs.{graph}"), _string(value["dtype"], f"graphs.{graph}")
-    if dtype not in _DTYPES:
-        raise BundleError(f"tensor '{name}' of graph '{graph}' has the unknown type {dtype!r}.")
-    shape: list[int | str] = [
-        _string(size, f"graphs.{graph}.{name}")
-        if isinstance(size, str)
-        else _integer(size, f"{graph}.{name}", 1, 2**31)
-        for size in value["shape"]
-    ]
-    return TensorSpec(name, dtype, tuple(shape))
-
-
-def _graph(value: Any, name: str) -> GraphSpec:
-    return GraphSpec(
-        file=safe_relative(value["file"]),
-        inputs=tuple(_tensor(t, name) for t in value["inputs"]),
-        outputs=tuple(_tensor(t, name) for t in value["outputs"]),
-    )
-
-
-def _prompts(value: Any, name: str) -> PromptRecord:
-    def texts(key: str) -> tuple[str, ...]:
-        return tuple(_string(item, f"prompt_sets.{name}.{key}") for item in value[key])
-
-    findings, words, status = texts("findings"), texts("texts"), texts("status")
-    finding_of = tuple(_integer(i, f"prompt_sets.{name}.finding_of", 0, len(findings) - 1) for i in value["finding_of"])
-    polarity = tuple(_integer(p, f"prompt_sets.{name}.polarity", -1, 1) for p in value["polarity"])
-    if not findings or len(set(findings)) != len(findings) or len(status) != len(findings):
-        raise BundleError(f"prompt set '{name}': findings must be distinct, at least one, with one status each.")
-    if not len(words) == len(finding_of) == len(polarity) or 0 in polarity:
-        raise BundleError(
-            f"prompt set '{name}': texts, finding_of and polarity (+1 or -1) must have one entry a query."
-        )
-    if {f for f, p in zip(finding_of, polarity, strict=True) if p == 1} != set(range(len(findings))):
-        raise BundleError(f"prompt set '{name}': every finding needs at least one positive prompt.")
-    return PromptRecord(safe_relative(value["file"]), findings, words, finding_of, polarity, status)
-
-
-def _file(value: Any, name: str) -> FileRecord:
-    digest = value["sha256"]
-    if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise BundleError(f"the sha256 of '{name}' is not 64 lower-case hexadecimal digits.")
-    return FileRecord(digest, _integer(value["bytes"], f"files.{name}.bytes", 0, 2**40))
+def _convert(value: Any, kind: Any, key: str = "") -> Any:
+    """`value`, which stands at `key` of bundle.json, as `kind`. Raises BundleError, naming the key inside it."""
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, UnicodeError) as error:  # UnicodeError for half of a surrogate pair
+        fault, _, inside = str(error).partition(" - at `$")
+        where = f"{key}{inside}".strip("`.")
+        place = f" at '{where}'" if where else ""
+        raise BundleError(f"bundle.json is not valid{place}: {fault}; export the bundle again.") from error
 
 
 def _manifest(raw: dict[str, Any]) -> Manifest:
-    weights = raw["weights"]
-    if weights not in get_args(Weights):
-        raise BundleError(f"the key 'weights' is {weights!r}, not one of {', '.join(get_args(Weights))}.")
-    grid = raw["grid"]
-    if not isinstance(grid, list) or len(grid) != 2:
-        raise BundleError("the key 'grid' must be [rows, columns].")
-    graphs = {name: _graph(value, name) for name, value in raw["graphs"].items()}
-    prompt_sets = {safe_relative(name): _prompts(value, name) for name, value in raw["prompt_sets"].items()}
-    files = {safe_relative(name): _file(value, name) for name, value in raw["files"].items()}
-    manifest = Manifest(
-        model=_string(raw["model"], "model"),
-        variant=_string(raw["variant"], "variant"),
-        weights=cast(Weights, weights),
-        checkpoint=None if raw["checkpoint"] is None else _strings(raw["checkpoint"], "checkpoint"),
-        geometry=_geometry(raw["geometry"]),
-        grid=(_integer(grid[0], "grid", 1, 1024), _integer(grid[1], "grid", 1, 1024)),
-        saliency=_strings(raw["saliency"], "saliency"),
-        logit_scale=_positive(raw["logit_scale"], "logit_scale"),
-        text=dict(raw["text"]),
-        graphs=graphs,
-        prompt_sets=prompt_sets,
-        opset=_integer(raw["opset"], "opset", 1, 1000),
-        exporter=_strings(raw["exporter"], "exporter"),
-        parity=_parity(raw["parity"]),
-        files=files,
-        precision=raw.get("precision", "fp32"),
-    )
+    # One by one, because msgspec does not say which entry of a mapping is invalid.
+    entries = {
+        key: {name: _convert(entry, kind, f"{key}.{name}") for name, entry in _convert(raw.get(key), dict, key).items()}
+        for key, kind in _ENTRIES.items()
+    }
+    manifest: Manifest = _convert({**raw, **entries}, Manifest)
+    _convert(manifest.parity, _Parity, "parity")
     if manifest.precision not in PRECISIONS:
         raise BundleError(f"the key 'precision' is {manifest.precision!r}, not one of {', '.join(PRECISIONS)}.")
     _check_image_graph(manifest)
-    if "text" in graphs:
-        _check_text_graph(graphs["text"])
-    for name in [g.file for g in graphs.values()] + [p.file for p in prompt_sets.values()]:
-        if name not in files:
+    if "text" in manifest.graphs:
+        _check_text_graph(manifest.graphs["text"])
+    for name, prompts in manifest.prompt_sets.items():
+        _check_prompts(name, prompts)
+    used = [graph.file for graph in manifest.graphs.values()] + [entry.file for entry in manifest.prompt_sets.values()]
+    for name in (*manifest.prompt_sets, *manifest.files, *used):
+        safe_relative(name)
+    for name in used:
+        if name not in manifest.files:
             raise BundleError(f"'{name}' is used but not listed under 'files', so it cannot be verified.")
     return manifest
+
+
+def _check_prompts(name: str, record: PromptRecord) -> None:
+    """Checks that the lists of a prompt set fit each other."""
+    findings, queries = len(record.findings), list(zip(record.finding_of, record.polarity, strict=False))
+    if not findings or len(set(record.findings)) != findings or len(record.status) != findings:
+        raise BundleError(f"prompt set '{name}': findings must be distinct, at least one, with one status each.")
+    if not len(record.texts) == len(record.finding_of) == len(record.polarity) or 0 in record.polarity:
+        raise BundleError(
+            f"prompt set '{name}': texts, finding_of and polarity (+1 or -1) must have one entry a query."
+        )
+    if max(record.finding_of, default=0) >= findings:
+        raise BundleError(f"prompt set '{name}': finding_of must hold whole numbers from 0 to {findings - 1}.")
+    if {finding for finding, polarity in queries if polarity == 1} != set(range(findings)):
+        raise BundleError(f"prompt set '{name}': every finding needs at least one positive prompt.")
 
 
 def _check_image_graph(manifest: Manifest) -> None:
