@@ -10,8 +10,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Final
 
-from ..sweep.sampling import Mode
-from ..sweep.sweep_options import Normalise, Sweeping
+from ..sweep.sweep_options import Mode, Normalise, Sweeping
 from ..sweep.thresholds import Comparison
 from .grounding_options import GroundingOptions
 

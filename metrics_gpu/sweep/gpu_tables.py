@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .sampling import Mode
+from .sweep_options import Mode
 from .tables import Tables
 
 __all__ = ["DeviceTables"]

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .masks import GRID
-from .sampling import Mode, axis
-from .sweep_options import DEFAULT, Sweeping
+from .sampling import axis
+from .sweep_options import DEFAULT, Mode, Sweeping
 
 __all__ = ["Upsampled", "quantile_map", "scaled_map", "upsampled"]
 

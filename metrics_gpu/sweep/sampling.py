@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MODES", "Axis", "Mode", "axis"]
+from .sweep_options import MODES, Mode
 
-Mode = Literal["bilinear", "align_corners", "nearest"]
-MODES: Final[tuple[str, ...]] = get_args(Mode)
+__all__ = ["Axis", "axis"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,12 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .sampling import MODES, Mode
 from .thresholds import Comparison, threshold_table
 
-__all__ = ["DEFAULT", "Normalise", "Sweeping"]
+__all__ = ["DEFAULT", "MODES", "Mode", "Normalise", "Sweeping"]
 
+Mode = Literal["bilinear", "align_corners", "nearest"]
+MODES: Final[tuple[str, ...]] = get_args(Mode)
 Normalise = Literal["minmax", "max", "none"]
 
 

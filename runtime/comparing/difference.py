@@ -5,19 +5,20 @@ No other module of `runtime` subtracts or tests two results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as field_of
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.recognition.delong import AucDifference, auc_differences
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ...metrics_gpu.statistics.paired import holm, paired_difference
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues
+
+if TYPE_CHECKING:
+    from ...metrics_gpu.recognition.delong import AucDifference
 
 __all__ = ["Difference", "corrected", "delong", "subtract", "tested"]
 
@@ -76,6 +77,8 @@ def tested(
     found = Difference(value=value, reference=reference, **fields)
     if a is None or b is None:
         return found
+    from ...metrics_gpu.statistics.paired import paired_difference
+
     paired = paired_difference(value, reference, a, b, level)
     return replace(found, interval=paired.interval, p=paired.p, replicates=a - b)
 
@@ -85,6 +88,8 @@ def delong(cells: Sequence[CellRows], finding: str, level: float = 0.95) -> dict
 
     Empty if one of the label values has fewer than two images.
     """
+    from ...metrics_gpu.recognition.delong import auc_differences
+
     column = cells[0].findings.index(finding)
     known = cells[0].labels[:, column] >= 0
     truth = cells[0].labels[known, column]
@@ -98,15 +103,14 @@ _Tested = TypeVar("_Tested", bound=Difference)
 
 def corrected(found: Sequence[_Tested], family: Callable[[_Tested], Hashable] = lambda item: None) -> list[_Tested]:
     """The same with Holm's p values; `family`: the key of those that are corrected together, by default all."""
+    if not found:
+        return []
+    from ...metrics_gpu.statistics.paired import holm
+
     members: dict[Hashable, list[int]] = {}
     for place, item in enumerate(found):
         members.setdefault(family(item), []).append(place)
-    adjusted: Mapping[int, float | None] = dict(_adjusted(found, members))
-    return [replace(item, p_holm=adjusted[place]) for place, item in enumerate(found)]
-
-
-def _adjusted(
-    found: Sequence[Difference], members: Mapping[Hashable, Sequence[int]]
-) -> Iterator[tuple[int, float | None]]:
+    adjusted: dict[int, float | None] = {}
     for places in members.values():
-        yield from zip(places, holm([found[place].tested for place in places]), strict=True)
+        adjusted |= zip(places, holm([found[place].tested for place in places]), strict=True)
+    return [replace(item, p_holm=adjusted[place]) for place, item in enumerate(found)]

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.grounding.native import SEARCHED, TUNED
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
@@ -108,6 +107,8 @@ def native_scores(rows: NativeRows, *, true_positives_only: bool = True) -> list
     true_positives_only: a pair counts at a threshold only if its cut map is not empty there, the benchmark's default;
     otherwise an empty one has an IoU of 0.
     """
+    from ...metrics_gpu.grounding.native import SEARCHED, TUNED
+
     region = rows.region
     otsu = _iou(rows.otsu_area, rows.otsu_overlap, region, true_positives_only)
     curves = _iou(rows.area, rows.overlap, region[:, None], true_positives_only)

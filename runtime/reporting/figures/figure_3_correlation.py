@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
-from ....metrics_gpu.statistics.correlation import Correlation, correlation, replicated_r2, without_group_means
 from ...results.numbers.run_numbers import Results
 from .figure import Figure, drawing_style, finish
 from .labels import name_points
@@ -19,6 +18,8 @@ from .style import GREY, looks, worth, write_stamps
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
+
+    from ....metrics_gpu.statistics.correlation import Correlation
 
 __all__ = ["Per", "Spot", "correlation_figure", "draw_correlation", "spots"]
 
@@ -98,6 +99,8 @@ def draw_correlation(results: Results, per: Per = "model") -> Drawing:
 
 def _fit(found: Sequence[Spot], per: Per) -> Correlation:
     """The line and its intervals. The points of one model are not independent, so whole models are resampled."""
+    from ....metrics_gpu.statistics.correlation import correlation
+
     x, y = _values(found)
     if per == "model":
         return correlation(x, y)
@@ -165,6 +168,8 @@ def _caption(results: Results, found: Sequence[Spot], per: Per) -> str:
     said.append(_fit_words(fit, per))
     said.append(_patient_words(results, found))
     if per == "cell" and fit.r2 is not None:
+        from ....metrics_gpu.statistics.correlation import correlation, without_group_means
+
         groups = [spot.dataset for spot in found]
         within = correlation(without_group_means(x, groups), without_group_means(y, groups), replicates=1)
         if within.r2 is not None:
@@ -198,6 +203,8 @@ def _fit_words(fit: Correlation, per: Per) -> str:
 
 def _patient_words(results: Results, found: Sequence[Spot]) -> str:
     """How much R² varies when patients are resampled and the models are kept, in words."""
+    from ....metrics_gpu.statistics.correlation import replicated_r2
+
     columns = []
     for field in ("auc", "pointing"):
         drawn = [values for spot in found if (values := _drawn(results, spot, field)) is not None]

@@ -22,7 +22,7 @@ from xbench_fast.metrics_gpu.grounding.grounding_options import Ties, Unit
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from xbench_fast.metrics_gpu.grounding.strata import EDGES, STRATA
 from xbench_fast.metrics_gpu.statistics.bootstrap import SEED
-from xbench_fast.metrics_gpu.sweep.sampling import MODES
+from xbench_fast.metrics_gpu.sweep.sweep_options import MODES
 from xbench_fast.runtime.cache.layout import _FORMAT, RECORD
 from xbench_fast.runtime.cache.locks import STORE_FILES
 from xbench_fast.runtime.cli.app import app as fast

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from naive_sweep import F, naive_map
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map, upsampled
-from xbench_fast.metrics_gpu.sweep.sampling import MODES
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
+from xbench_fast.metrics_gpu.sweep.sweep_options import MODES, Sweeping
 from xbench_fast.runtime.viewing.assets import shared_asset
 
 SIZE = 48
