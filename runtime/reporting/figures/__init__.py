@@ -1,7 +1,7 @@
 """Numbers of a report -> figures 2 to 4.
 
-figure                what a figure is, and how a drawing is written with reproducible bytes
-style, labels         colours and marks; names beside points
+figure                what a figure is, how models look, and how a drawing is written with reproducible bytes
+labels                names beside points
 points                results -> the numbers that are drawn
 figure_2_recognition  AUC per model and dataset
 figure_3_correlation  AUC against pointing

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...results.numbers.run_numbers import Results
-from .figure import Figure, drawing_style, finish
+from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, looks, worth, write_stamps
 from .points import Point, conditions, point_of
-from .style import DARK, GREY, PALE, Look, looks, worth, write_stamps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

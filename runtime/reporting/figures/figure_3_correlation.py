@@ -10,10 +10,9 @@ import numpy as np
 
 from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...results.numbers.run_numbers import Results
-from .figure import Figure, drawing_style, finish
+from .figure import GREY, Figure, drawing_style, finish, looks, worth, write_stamps
 from .labels import name_points
 from .points import Point, conditions, point_of
-from .style import GREY, looks, worth, write_stamps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

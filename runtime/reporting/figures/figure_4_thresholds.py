@@ -15,9 +15,8 @@ from ...results.numbers.run_numbers import Results
 from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, never_negative, search_of
 from ..paper import paper
-from .figure import Figure, drawing_style, finish
+from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, looks, worth, write_stamps
 from .points import Point, conditions, point_of
-from .style import DARK, GREY, PALE, Look, looks, worth, write_stamps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

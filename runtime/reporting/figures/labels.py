@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .figure import settle
-from .style import DARK
+from .figure import DARK, settle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import GROUNDING
 from ...results.numbers.run_numbers import Results
 from ...tables.metrics import METRICS
-from .style import worth
+from .figure import worth
 
 __all__ = [
     "Point",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...reporting.figures.figure import Figure
-from ...reporting.figures.style import looks
+from ...reporting.figures.figure import Figure, looks
 from ..material import Material
 from ..outcome import Rows
 from ..writing import between

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...reporting.figures.figure import Figure, drawing_style, finish
-from ...reporting.figures.style import GREY, write_stamps
+from ...reporting.figures.figure import GREY, Figure, drawing_style, finish, write_stamps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

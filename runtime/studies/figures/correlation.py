@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...reporting.figures.figure import Figure
-from ...reporting.figures.style import GREY, looks
+from ...reporting.figures.figure import GREY, Figure, looks
 from ..material import Material
 from ..outcome import Rows
 from ..writing import between

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ....metrics_gpu.grounding.strata import STRATA
-from ...reporting.figures.figure import Figure
-from ...reporting.figures.style import GREY, looks
+from ...reporting.figures.figure import GREY, Figure, looks
 from ..material import Material
 from ..outcome import Rows
 from ..writing import between

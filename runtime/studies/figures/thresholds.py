@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...reporting.figures.figure import Figure
-from ...reporting.figures.style import looks
+from ...reporting.figures.figure import Figure, looks
 from ..material import Material
 from ..outcome import Rows
 from ..writing import between
