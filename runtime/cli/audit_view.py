@@ -26,7 +26,7 @@ def _print(audit: Audit) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from .terminal import make_console
+    from ..tables.console import make_console
 
     console = make_console()
     console.print(Text(f"{audit.title} ({audit.dataset})", style="bold"))

@@ -181,8 +181,7 @@ def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: boo
 def _show(report: BenchReport, json_file: Path | None) -> None:
     from ..benching.layout import report_facts, report_table, to_record
     from ..results.storage import write_json
-    from ..tables.console import print_table
-    from .terminal import make_console
+    from ..tables.console import make_console, print_table
 
     print_table(make_console(), report_table(report))
     if json_file is not None:

@@ -126,7 +126,7 @@ def _print(folder: Path, stores: list[StoreInfo]) -> None:
     from rich.text import Text
 
     from ..host.sizes import format_bytes
-    from .terminal import make_console
+    from ..tables.console import make_console
 
     console = make_console()
     total = format_bytes(sum(store.bytes for store in stores))

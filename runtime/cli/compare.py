@@ -110,8 +110,7 @@ def _models(run_b: Path | None, model_a: str | None, model_b: str | None) -> tup
 
 def _show(found: Comparison, show: int, classes: bool) -> None:
     from ..comparing.layout import comparison_facts, comparison_tables
-    from ..tables.console import print_table
-    from .terminal import make_console
+    from ..tables.console import make_console, print_table
 
     console = make_console()
     for line in comparison_facts(found):

@@ -97,7 +97,7 @@ def _print(readers: list[str], rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from .terminal import make_console
+    from ..tables.console import make_console
 
     console = make_console()
     console.print(Text(f"readers: {', '.join(readers)}, or module:Class, or file.py:Class"), soft_wrap=True)

@@ -39,7 +39,7 @@ def doctor(as_json: bool) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from .terminal import make_console
+    from ..tables.console import make_console
 
     console = make_console()
     console.print(

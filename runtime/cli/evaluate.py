@@ -159,8 +159,8 @@ def evaluate(
 def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack) -> RunOutcome:
     from ...engines.select import ENGINES
     from ..evaluation.progress import progress_for
+    from ..tables.console import make_console
     from .scaling import on_cluster, work_plan
-    from .terminal import make_console
 
     workers = None
     if evaluation.bundles and scale.cluster is not None:

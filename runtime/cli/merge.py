@@ -21,7 +21,7 @@ def merge(shards: tuple[Path, ...], out: Path) -> int:
     """
     from ..evaluation.progress import progress_for
     from ..results.merging import merge_shards
-    from .terminal import make_console
+    from ..tables.console import make_console
 
     progress = progress_for(make_console())
     outcome = merge_shards(shards, out, progress.say)

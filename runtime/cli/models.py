@@ -63,7 +63,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from .terminal import make_console
+    from ..tables.console import make_console
 
     console = make_console()
     table = Table()

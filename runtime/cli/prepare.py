@@ -81,7 +81,7 @@ def prepare(
     from ..host.paths import has_folder
     from ..images.decoders import choose_decoder
     from ..results.loaded_dataset import load_dataset
-    from .terminal import make_console
+    from ..tables.console import make_console
 
     fixed = [_geometry(text) for text in geometry_texts]
     bundles = [] if fixed else select_bundles(config, models)

@@ -76,8 +76,7 @@ def report(run: Path | None, config_file: Path | None, quiet: bool, no_page: boo
     """
     from ..reporting.report import make_report, write_report
     from ..results.choices import Choices
-    from ..tables.console import print_table
-    from .terminal import make_console
+    from ..tables.console import make_console, print_table
 
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
     config = resolve_config(config_file) if run is None or config_file is not None else None

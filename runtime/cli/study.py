@@ -186,8 +186,7 @@ def _several(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list
     from ..results.patients import Resampling
     from ..studies.material import load_materials
     from ..studies.outcome import study_folder, write_outcome
-    from ..tables.console import print_table
-    from .terminal import make_console
+    from ..tables.console import make_console, print_table
 
     sampling = Resampling(common["replicates"], common["seed"], common["level"])
     outcome = ask(load_materials(runs, common["models"], common["datasets"], sampling))

@@ -1,7 +1,9 @@
-"""Tables -> text in the terminal."""
+"""Tables -> text in the terminal, or in the file or pipe that takes its place."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,9 +13,21 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["print_table"]
+__all__ = ["make_console", "print_table"]
 
 _STYLES = {"best": "bold", "second": "underline", "": ""}
+_WIDTH_OF_A_FILE = 200
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console as wide as the terminal; wide enough not to break tables where the output is a file or a pipe.
+
+    `stderr`: for what is told on the way while the output itself is data.
+    """
+    from rich.console import Console
+
+    plain = not (sys.stderr if stderr else sys.stdout).isatty() and "COLUMNS" not in os.environ
+    return Console(width=_WIDTH_OF_A_FILE if plain else None, stderr=stderr)
 
 
 def print_table(console: Console, table: Table) -> None:
