@@ -17,7 +17,8 @@ from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.decoders import CPU, Decoder
 from xbench_fast.runtime.results.outcome import RunOutcome
-from xbench_fast.runtime.results.run_directory import RunDirectory, read_run
+from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.run_json import read_run
 
 
 class World:

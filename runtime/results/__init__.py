@@ -2,8 +2,8 @@
 
 schema          the row of a result, its version, and former names of columns
 storage         atomic files and part files; handles a full disk
-run_directory   run.json and the lock
-run_json        what run.json must hold
+run_directory   a run directory open for writing, and its lock
+run_json        run.json is read and checked
 cell_key        what a cell's result depends on, as one hash
 loaded_dataset  a dataset opened for an evaluation: its cases and digest
 shards          a part of every dataset for each of several processes

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
-from .run_directory import read_run
+from .run_json import read_run
 from .schema import THRESHOLD_COUNT, result_schema, stored_columns, under_new_names
 from .storage import stored_key
 

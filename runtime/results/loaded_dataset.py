@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import ConfigError, DataError
 from ..datasets.base import Case, Dataset
@@ -14,7 +14,9 @@ from ..datasets.registry import DATASETS
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
 from .cell_key import dataset_digest
-from .shards import Shard
+
+if TYPE_CHECKING:
+    from .shards import Shard
 
 __all__ = ["LoadedDataset", "load_dataset"]
 

@@ -11,7 +11,8 @@ from typing import Any
 from ...engines.errors import RunError
 from .cell_key import changed_ingredients, digest_of
 from .outcome import RunOutcome, kept_line
-from .run_directory import RunDirectory, read_run
+from .run_directory import RunDirectory
+from .run_json import read_run
 from .schema import result_schema, under_new_names
 from .shards import Shard
 from .storage import KEY_FIELD, CellFiles, stored_key, write_table

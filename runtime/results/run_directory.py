@@ -1,8 +1,7 @@
-"""The run directory: run.json (what was run, on what, and the state of every cell), cells/ and report/."""
+"""The run directory, open for writing: run.json (what was run, on what, and the state of every cell) and cells/."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,16 +11,13 @@ from typing import IO, Any, Self
 
 from ...engines.errors import RunError
 from ..host.machine import code_version, describe_machine
+from .run_json import RUN_FILE, RUN_SCHEMA, read_run
 from .shards import is_shard_folder
 from .storage import CellFiles, stored_key, write_json
 
-__all__ = ["RUN_FILE", "RUN_SCHEMA", "RunDirectory", "cell_id", "cell_stem", "read_run"]
-
-RUN_FILE = "run.json"
-RUN_SCHEMA = 1
+__all__ = ["RunDirectory", "cell_id", "cell_stem"]
 
 _OURS = (".lock", "cells", "prepared")
-_AGAIN = "delete that file and run eval again: results in cells/ are reused."
 _MADE_LATER = ("report", "studies", "errors")  # names that have a meaning only next to results
 
 
@@ -33,32 +29,6 @@ def cell_id(model: str, dataset: str) -> str:
 def cell_stem(model: str, dataset: str) -> str:
     """`cell_id`, safe as a part of a file name."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "_", cell_id(model, dataset))
-
-
-def read_run(path: Path) -> dict[str, Any]:
-    """The content of run.json in the run directory `path`. Raises RunError when there is none or it is damaged.
-
-    The returned content has passed the checks of `run_json`.
-    """
-    source = path / RUN_FILE
-    if not source.is_file():
-        raise RunError(
-            f"{path} is no run directory: it holds no {RUN_FILE}; make one with xbench-fast eval --out {path}."
-        )
-    try:
-        data = json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{source} cannot be read ({error}); {_AGAIN}") from error
-    if not isinstance(data, dict):
-        raise RunError(f"{source} is damaged: it is no object; {_AGAIN}")
-    if data.get("schema") != RUN_SCHEMA:
-        raise RunError(f"{source} was written by another version; use a new --out directory.")
-    from .run_json import fault_in_run
-
-    fault = fault_in_run(data)
-    if fault is not None:
-        raise RunError(f"{source} is damaged: {fault}; {_AGAIN}")
-    return data
 
 
 class RunDirectory:

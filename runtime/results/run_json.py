@@ -1,13 +1,22 @@
-"""Checks the content of run.json, so that its readers need no checks of their own."""
+"""Reads run.json and checks its content."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-__all__ = ["fault_in_run"]
+from ...engines.errors import RunError
+
+__all__ = ["RUN_FILE", "RUN_SCHEMA", "read_run"]
+
+RUN_FILE = "run.json"
+RUN_SCHEMA = 1
+
+_AGAIN = "delete that file and run eval again: results in cells/ are reused."
 
 _Side = Annotated[int, msgspec.Meta(gt=0)]
 
@@ -84,7 +93,31 @@ class _Result(msgspec.Struct):
     shard: _Shard | msgspec.UnsetType = msgspec.UNSET
 
 
-def fault_in_run(data: Mapping[str, Any]) -> str | None:
+def read_run(path: Path) -> dict[str, Any]:
+    """The content of run.json in the run directory `path`. Raises RunError when there is none or it is damaged.
+
+    The returned content is valid, so that its readers need no checks of their own.
+    """
+    source = path / RUN_FILE
+    if not source.is_file():
+        raise RunError(
+            f"{path} is no run directory: it holds no {RUN_FILE}; make one with xbench-fast eval --out {path}."
+        )
+    try:
+        data = json.loads(source.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{source} cannot be read ({error}); {_AGAIN}") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{source} is damaged: it is no object; {_AGAIN}")
+    if data.get("schema") != RUN_SCHEMA:
+        raise RunError(f"{source} was written by another version; use a new --out directory.")
+    fault = _fault(data)
+    if fault is not None:
+        raise RunError(f"{source} is damaged: {fault}; {_AGAIN}")
+    return data
+
+
+def _fault(data: Mapping[str, Any]) -> str | None:
     """The first fault in the content of a run.json, in words; None when it is valid."""
     where = ""
     try:

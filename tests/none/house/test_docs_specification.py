@@ -29,7 +29,7 @@ from xbench_fast.runtime.cli.app import app as fast
 from xbench_fast.runtime.datasets.base import OfficialCounts
 from xbench_fast.runtime.datasets.registry import DATASETS
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.results.run_directory import RUN_SCHEMA, read_run
+from xbench_fast.runtime.results.run_json import RUN_SCHEMA, read_run
 from xbench_fast.runtime.results.schema import RESULT_VERSION, result_schema
 
 TYPES = {

@@ -13,7 +13,8 @@ from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.merging import merge_shards
-from xbench_fast.runtime.results.run_directory import RUN_FILE, RunDirectory
+from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.run_json import RUN_FILE
 from xbench_fast.runtime.results.shards import Shard, shard_folder
 from xbench_fast.runtime.studies.material import load_material
 

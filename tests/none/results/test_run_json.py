@@ -19,7 +19,8 @@ from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.patients import Resampling
-from xbench_fast.runtime.results.run_directory import RunDirectory, read_run
+from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.run_json import read_run
 from xbench_fast.runtime.studies.material import load_material
 
 EXAMPLES = 40 * int(os.environ.get("XBENCH_FUZZ", "1"))
