@@ -26,6 +26,7 @@ PLANS = "plans"
 _MANIFEST = "bundle.json"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Bundle:
     """A verified bundle on disk.
 
@@ -33,10 +34,9 @@ class Bundle:
     plans: equal digests mean equal bundles.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, digest: str) -> None:
-        self.path = path
-        self.manifest = manifest
-        self.digest = digest
+    path: Path
+    manifest: Manifest
+    digest: str
 
     @property
     def name(self) -> str:

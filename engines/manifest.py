@@ -94,14 +94,15 @@ class Manifest:
     files: Mapping[str, FileRecord] = field(default_factory=dict)
     precision: str = "fp32"
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields by name, with the schema's number; JSON writes tuples as lists."""
-        return {"schema": SCHEMA, **asdict(self)}
-
     def dump(self) -> bytes:
-        """The bytes of bundle.json. Raises BundleError for values JSON cannot hold (NaN, infinity)."""
+        """The bytes of bundle.json: the fields by name, with the schema's number; JSON writes tuples as lists.
+
+        Raises BundleError for values JSON cannot hold (NaN, infinity).
+        """
         try:
-            text = json.dumps(self.to_json(), indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
+            text = json.dumps(
+                {"schema": SCHEMA, **asdict(self)}, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False
+            )
         except (TypeError, ValueError) as error:
             raise BundleError(f"bundle.json cannot be written: {error}.") from error
         return (text + "\n").encode()

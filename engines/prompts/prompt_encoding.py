@@ -22,7 +22,7 @@ from ..tokenizing.batch import Tokenizer
 from .prompt_files import SEPARATOR, FindingPrompts
 from .prompt_set import PromptSet
 
-__all__ = ["TextEncoder", "assemble", "encode_sets", "query_texts", "texts_per_query"]
+__all__ = ["TextEncoder", "assemble", "encode_sets", "texts_per_query"]
 
 _CHUNK = 32
 
@@ -67,32 +67,24 @@ def texts_per_query(image: GraphSpec, text: GraphSpec) -> int:
     raise ConfigError(f"The image graph takes text features {list(query)}, the text graph gives {list(one)}.")
 
 
-def query_texts(query: str, count: int) -> list[str]:
-    """The `count` texts of a query; a single text serves for all of them.
-
-    Raises ConfigError when the query has another number of texts.
-    """
-    texts = query.split(SEPARATOR)
-    if len(texts) not in (1, count):
-        raise ConfigError(
-            f"The prompt '{texts[0]}' has {len(texts)} texts, but this model takes {count} a query: give a list of "
-            f"{count}, or a single text."
-        )
-    return texts * count if len(texts) == 1 else texts
-
-
 def encode_sets(
     sets: Mapping[str, Sequence[FindingPrompts]], tokenizer: Tokenizer, encoder: TextEncoder, per_query: int = 1
 ) -> list[PromptSet]:
     """Encodes every distinct text once through the exported text graph; returns one PromptSet per set, in order.
 
     Features are [Q, D...], or [Q, per_query, D...] where a query is several texts. Queries are in the order of the
-    findings, the positive texts of a finding before its negative ones. Raises ConfigError (number of texts).
+    findings, the positive texts of a finding before its negative ones. A query of a single text has it `per_query`
+    times. Raises ConfigError (number of texts).
     """
     split: dict[str, list[str]] = {}
     for query in chain.from_iterable(entry.texts for entries in sets.values() for entry in entries):
-        if query not in split:
-            split[query] = query_texts(query, per_query)
+        texts = query.split(SEPARATOR)
+        if len(texts) not in (1, per_query):
+            raise ConfigError(
+                f"The prompt '{texts[0]}' has {len(texts)} texts, but this model takes {per_query} a query: give a "
+                f"list of {per_query}, or a single text."
+            )
+        split[query] = texts * per_query if len(texts) == 1 else texts
     # Texts of similar length go together: a text is padded to the longest of its batch, and a book has hundreds.
     distinct = sorted(dict.fromkeys(chain.from_iterable(split.values())), key=len)
     rows = []

@@ -122,15 +122,12 @@ def _entry(path: Path, name: str, finding: str, value: object) -> FindingPrompts
 
 
 def _texts(value: object, where: str, side: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ConfigError(f"{where}: the {side} prompts must be a list of non-empty texts; correct them.")
-    return tuple(SEPARATOR.join(_query(text, where, side)) for text in value)
-
-
-def _query(value: object, where: str, side: str) -> list[str]:
-    """The texts of one query; a line break within a text is the same as a space."""
-    texts = value if isinstance(value, list) and value else [value]
-    plain = [text for text in texts if isinstance(text, str) and text.strip()]
-    if len(plain) != len(texts):
-        raise ConfigError(f"{where}: the {side} prompts must be a list of non-empty texts; correct them.")
-    return [text.replace("\r\n", " ").replace("\n", " ") for text in plain]
+    """A query for each entry of the list; a line break within a text is the same as a space."""
+    found = []
+    for query in value if isinstance(value, list) else [None]:
+        texts = query if isinstance(query, list) and query else [query]
+        plain = [text for text in texts if isinstance(text, str) and text.strip()]
+        if len(plain) != len(texts):
+            raise ConfigError(f"{where}: the {side} prompts must be a list of non-empty texts; correct them.")
+        found.append(SEPARATOR.join(text.replace("\r\n", " ").replace("\n", " ") for text in plain))
+    return tuple(found)

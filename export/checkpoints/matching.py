@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,16 +36,19 @@ def identify(names: Iterable[str]) -> str | None:
     return next((model for model, marks in SIGNATURES if all(mark in text for mark in marks)), None)
 
 
+@dataclass(frozen=True)
 class TensorSizes:
-    """Reads a model's sizes from the shapes of a checkpoint's tensors."""
+    """Reads a model's sizes from the shapes of a checkpoint's tensors; `names` are the file's own tensor names."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], *, path: Path, model: str, names: Iterable[str]) -> None:
-        self.tensors, self.path, self.model, self._names = tensors, path, model, names
+    tensors: Mapping[str, Tensor]
+    path: Path
+    model: str
+    names: Iterable[str]
 
     def __call__(self, name: str, dimensions: int = 2) -> tuple[int, ...]:
         """The shape of the tensor `name`. Raises CheckpointError if it is missing or has other dimensions."""
         if name not in self.tensors:
-            other = identify(self._names)
+            other = identify(self.names)
             guess = f"; it looks like a checkpoint of {other}" if other and other != self.model else ""
             raise CheckpointError(
                 f"{self.path} is not a checkpoint of {self.model}: the tensor {name} is missing{guess}."
@@ -58,8 +62,8 @@ class TensorSizes:
 
     def count(self, prefix: str, start: int = 0) -> int:
         """How many numbered children, from `start`, the module `prefix` (with its dot) has."""
-        children = {name[len(prefix) :].split(".")[0] for name in self.tensors if name.startswith(prefix)}
-        return len({child for child in children if child.isdigit() and int(child) >= start})
+        children = {name.removeprefix(prefix).split(".")[0] for name in self.tensors if name.startswith(prefix)}
+        return sum(child.isdigit() and int(child) >= start for child in children)
 
 
 def match_tensors(

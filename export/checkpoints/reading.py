@@ -17,7 +17,9 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy import dtypes
 from torch import Tensor
 
 from ...engines.bundle import sha256_of
@@ -29,6 +31,11 @@ __all__ = ["Checkpoint", "read_checkpoint"]
 
 ZIP_MAGIC = b"PK\x03\x04"
 WRAPPERS = ("state_dict", "model_state_dict")  # keys under which training scripts put a flat state dict
+_SCALAR: Any = np.float64(0).__reduce__()[0]
+HARMLESS: list[Any] = [_SCALAR, (_SCALAR, "numpy.core.multiarray.scalar"), np.dtype, dtypes.BoolDType]
+HARMLESS += [dtypes.Float16DType, dtypes.Float32DType, dtypes.Float64DType]
+HARMLESS += [dtypes.Int32DType, dtypes.Int64DType, dtypes.UInt8DType]
+"""NumPy numbers, which learning-rate schedulers leave in official checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -151,18 +158,9 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_torch(path: Path, *, mmap: bool) -> Any:
-    with warnings.catch_warnings(), torch.serialization.safe_globals(_harmless_globals()):
+    with warnings.catch_warnings(), torch.serialization.safe_globals(HARMLESS):
         warnings.simplefilter("ignore")  # about pickle protocols; an unreadable file is refused anyway
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-
-
-def _harmless_globals() -> list[Any]:
-    """NumPy numbers, which learning-rate schedulers leave in official checkpoints."""
-    import numpy as np
-
-    scalar = np.float64(0).__reduce__()[0]
-    kinds = {type(np.dtype(code)) for code in ("f2", "f4", "f8", "i4", "i8", "u1", "?")}
-    return [scalar, (scalar, "numpy.core.multiarray.scalar"), np.dtype, *kinds]
 
 
 def _damaged(path: Path, reason: str) -> CheckpointError:

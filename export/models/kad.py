@@ -122,6 +122,7 @@ class KadAdapter(Adapter):
         record: CheckpointRecord | None,
     ) -> Self:
         size, bert = module.config.image_size, module.config.bert
+        side = module.config.resnet.grid(size)
         return cls(
             module=module,
             name="kad",
@@ -130,7 +131,7 @@ class KadAdapter(Adapter):
             geometry=Geometry("squash", size, size, "bicubic"),
             mean=IMAGENET_MEAN,
             std=IMAGENET_STD,
-            grid=(module.config.grid,) * 2,
+            grid=(side, side),
             saliency=Saliency("attention", cls.maps[LAST_LAYER]),
             logit_scale=1.0,
             text_shape=(module.config.decoder.width,),

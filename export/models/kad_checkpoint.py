@@ -36,11 +36,6 @@ class KadConfig:
     bert: BertConfig = field(default_factory=BertConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
 
-    @property
-    def grid(self) -> int:
-        """Side of the attention map."""
-        return self.resnet.grid(self.image_size)
-
 
 CONFIGS = {
     "224": KadConfig(image_size=224, resnet=ResNetConfig(widths=(64, 128, 256), blocks=(3, 4, 6))),
@@ -84,11 +79,10 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     weights = settings.get("weights", "demo")
     if weights not in get_args(Weights):
         raise CheckpointError(f"{source.path} states weights '{weights}'; known are {', '.join(get_args(Weights))}.")
-    bert = _bert(sizes, settings)
     size = _choose(source.path, resolution, settings.get("img_res"), range(32, 4097))
-    config = KadConfig(size, _resnet(sizes), bert, _decoder(sizes, settings))
+    config = _config(sizes, settings, size)
     variant = "demo" if weights == "demo" else str(size)
-    return KadParts(config, variant, cast(Weights, weights), _vocabulary(source.path, settings, bert), tensors)
+    return KadParts(config, variant, cast(Weights, weights), _vocabulary(source.path, settings, config.bert), tensors)
 
 
 def joined_parts(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -148,19 +142,11 @@ def _rows(tensor: Tensor | None) -> int:
     return 0 if tensor is None or tensor.ndim == 0 else tensor.shape[0]
 
 
-def _resnet(sizes: TensorSizes) -> ResNetConfig:
-    root = "image_encoder.res_features."
-    stages = range(4, 4 + sizes.count(root, start=4))
-    widths = tuple(sizes(f"{root}{k}.0.conv2.weight", 4)[0] for k in stages)
-    outputs = sizes(f"{root}4.0.conv3.weight", 4)[0]
-    blocks = tuple(sizes.count(f"{root}{k}.") for k in stages)
-    return ResNetConfig(sizes(f"{root}0.weight", 4)[0], widths, blocks, outputs // widths[0])
-
-
-def _bert(sizes: TensorSizes, settings: Mapping[str, Any]) -> BertConfig:
+def _config(sizes: TensorSizes, settings: Mapping[str, Any], image_size: int) -> KadConfig:
+    """The sizes of a model that is not a published one: shapes of its tensors, and the heads that it states."""
     root = "text_encoder.bert_model."
     vocabulary, width = sizes(f"{root}embeddings.word_embeddings.weight")
-    return BertConfig(
+    bert = BertConfig(
         vocabulary=vocabulary,
         width=width,
         layers=sizes.count(f"{root}encoder.layer."),
@@ -169,13 +155,16 @@ def _bert(sizes: TensorSizes, settings: Mapping[str, Any]) -> BertConfig:
         positions=sizes(f"{root}embeddings.position_embeddings.weight")[0],
         types=sizes(f"{root}embeddings.token_type_embeddings.weight")[0],
     )
-
-
-def _decoder(sizes: TensorSizes, settings: Mapping[str, Any]) -> DecoderConfig:
+    root = "image_encoder.res_features."
+    stages = range(4, 4 + sizes.count(root, start=4))
+    widths = tuple(sizes(f"{root}{k}.0.conv2.weight", 4)[0] for k in stages)
+    outputs = sizes(f"{root}4.0.conv3.weight", 4)[0]
+    blocks = tuple(sizes.count(f"{root}{k}.") for k in stages)
+    resnet = ResNetConfig(sizes(f"{root}0.weight", 4)[0], widths, blocks, outputs // widths[0])
     root = "model.decoder.layers."
     hidden, width = sizes(f"{root}0.linear1.weight")
     heads = _heads(sizes.path, settings, "decoder_heads", width, FULL_DECODER_HEADS)
-    return DecoderConfig(width, sizes.count(root), heads, hidden)
+    return KadConfig(image_size, resnet, bert, DecoderConfig(width, sizes.count(root), heads, hidden))
 
 
 def _heads(path: Path, settings: Mapping[str, Any], key: str, width: int, published: int) -> int:
