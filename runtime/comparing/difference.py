@@ -62,11 +62,10 @@ def subtract(
     value: CellValues, reference: CellValues, field: str, name: str = "", level: float = 0.95
 ) -> Difference | None:
     """A number of one cell minus that of another on the same rows; None if one of them does not have it."""
-    a, b = value.number(field, name).value, reference.number(field, name).value
-    if a is None or b is None:
+    a, b = value.number(field, name), reference.number(field, name)
+    if a.value is None or b.value is None:
         return None
-    drawn = value.drawn(field, name), reference.drawn(field, name)
-    return tested(a, b, drawn, level, field=field, name=name, n=value.count(field, name))
+    return tested(a.value, b.value, (a.drawn, b.drawn), level, field=field, name=name, n=value.count(field, name))
 
 
 def tested(

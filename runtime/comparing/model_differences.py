@@ -103,12 +103,13 @@ def _over(results: Results, overlaps: Overlaps, first: str, second: str) -> Iter
         for name in both:
             cells[first, name], cells[second, name] = met[name][1]
         shared = replace(results, cells=cells)
-        a, b = (shared.mean_number(model, field, both).value for model in (first, second))
-        if a is None or b is None:
+        a, b = (shared.mean_number(model, field, both) for model in (first, second))
+        if a.value is None or b.value is None:
             continue
-        one, two = (shared.mean_drawn(model, field, both) for model in (first, second))
         extents = [met[name][0].extent(field) for name in both]
-        item = tested(a, b, (one, two), 0.95, field=field, n=sum(extent.shared for extent in extents))
+        item = tested(
+            a.value, b.value, (a.drawn, b.drawn), 0.95, field=field, n=sum(extent.shared for extent in extents)
+        )
         left_out = sum(extent.left_out for extent in extents)
         yield _named(item, dataset="", first=first, second=second, datasets=both, left_out=left_out)
 

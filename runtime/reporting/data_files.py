@@ -250,7 +250,7 @@ def _model(results: Results, model: str) -> dict[str, Any]:
     return {
         "mean_of_datasets": {field: number.value for field, number in numbers.items()},
         "intervals": {field: _ends(number.interval) for field, number in numbers.items() if number.interval},
-        "datasets": results.mean(model)[1],
+        "datasets": sum(1 for cell in results.row(model) if cell.n),
     }
 
 
@@ -266,7 +266,7 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         "pair": _estimates(cell.pair),
         "sub_pixel": list(cell.sub_pixel),
         "dice_curve": list(cell.dice_curve),
-        "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.spread else {},
+        "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.resampled else {},
         "wilson": {name: _ends(found) for name in cell.names if (found := cell.number("pointing", name).beside)},
         "paper": _printed(cell),
     }

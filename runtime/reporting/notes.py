@@ -52,7 +52,7 @@ def best_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
     if not in_sample(cells):
         return (f"Dice and IoU: {search_of(cells)} ({CROSS_FITTED})",)
     # An interval is biased if every replicate chooses a new threshold; the one threshold of a model is kept.
-    leans = any(cell.spread is not None and cell.grounding.options.unit != "per_model" for cell in cells)
+    leans = any(cell.resampled and cell.grounding.options.unit != "per_model" for cell in cells)
     more = "; with few pairs its interval leans upwards" if leans else ""
     return (f"* {IN_SAMPLE}: {search_of(cells)}{more}", fitted)
 
@@ -104,11 +104,10 @@ def left_out_notes(results: Results) -> tuple[str, ...]:
 
 def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, ...]:
     """How intervals were computed, and the choices that are not the defaults."""
-    drawn = [cell.spread for cell in cells if cell.spread is not None]
     choices = results.choices
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
     lines = tuple(f"protocol {name}" for name in protocols) + choices.told
-    if not drawn:
+    if not any(cell.resampled for cell in cells):
         return lines
     return (
         f"[low, high]: 95 % interval over {choices.replicates} resamples of the patients (seed {choices.seed}); "

@@ -32,7 +32,8 @@ def value_rows(group: Variants, values: Sequence[CellValues], kind: str) -> list
             row |= {"pairs": values[0].count("pointing", name), "n": _n(group, values[0], measure, name)}
             known = []
             for label, cell in zip(group.labels, values, strict=True):
-                value, drawn = cell.number(measure, name).value, cell.drawn(measure, name)
+                number = cell.number(measure, name)
+                value, drawn = number.value, number.drawn
                 row[label] = value
                 row |= limits(label, None if drawn is None else percentile_interval(drawn, group.resampling.level))
                 known += [] if value is None else [value]

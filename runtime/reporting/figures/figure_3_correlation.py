@@ -216,9 +216,8 @@ def _patient_words(results: Results, found: Sequence[Spot]) -> str:
 
 def _drawn(results: Results, spot: Spot, field: str) -> np.ndarray | None:
     if spot.dataset:
-        return results.cells[spot.model, spot.dataset].drawn(field)
-    known = [cell.dataset for cell in results.row(spot.model) if cell.number(field).value is not None]
-    return results.mean_drawn(spot.model, field, known)
+        return results.number(spot.model, spot.dataset, field).drawn
+    return results.mean_number(spot.model, field).drawn
 
 
 def _name(results: Results, spot: Spot) -> str:

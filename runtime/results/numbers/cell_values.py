@@ -5,34 +5,27 @@ Values are fractions; only `delta_dice` is in percentage points. None where a va
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.curves import dice_curves
 from ....metrics_gpu.grounding.pairs import Pairs, Search
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
-from ....metrics_gpu.statistics.aggregate import macro_mean
-from ....metrics_gpu.statistics.bootstrap import Interval
-from ....metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
-from .fields import FIELDS, GROUNDING, Number, Spread, spread_of
+from .fields import GROUNDING, Number, find_numbers
 
 if TYPE_CHECKING:
     from ..patients import Patients
 
-__all__ = ["COVERAGE", "MEANS", "CellValues", "cell_values"]
-
-MEANS = ("pointing", "dice_best", "iou_best", "dice_fixed", "iou_fixed", "delta_dice", "floor_dice", "floor_iou")
+__all__ = ["COVERAGE", "CellValues", "cell_values"]
 
 COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "degenerate", "sub_pixel")
-_VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,8 @@ class CellValues:
     classes that have pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the
     dataset's, empty if the run does not store it. `fixed`: whether threshold 0.5 is defined in the cell's `protocol`;
     if not, its fields are None. `tau_scale`: a best threshold times this factor is in the protocol's unit. `skipped`:
-    pairs with a region that the choices leave out. `spread`: bootstrap replicates, None if there are none.
+    pairs with a region that the choices leave out. `resampled`: whether there are bootstrap replicates. `numbers`: by
+    field and class, see `number`.
     """
 
     model: str
@@ -74,7 +68,8 @@ class CellValues:
     skipped: int = 0
     patients: int = 0
     choices: Choices = DEFAULTS
-    spread: Spread | None = field(default=None, repr=False, compare=False)
+    resampled: bool = False
+    numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,22 +97,13 @@ class CellValues:
         """Whether this is the cell of a model, not of a baseline."""
         return self.weights != "baseline"
 
-    @property
-    def whole(self) -> GroundingScores:
-        """The dataset's value: the mean over classes, unweighted or by pairs as the choices say."""
-        return self.grounding.macro if self.choices.mean == "macro" else self.grounding.micro
-
     def scores(self, name: str) -> GroundingScores | None:
         """Grounding of a class, None if the cell does not have the class."""
-        return _named(self.grounding.classes, name)
+        return next((item for item in self.grounding.classes if item.name == name), None)
 
     def recognised(self, name: str) -> ClassRecognition | None:
         """Recognition of a class, None if the cell does not have it."""
-        return _named(self.recognition.classes, name)
-
-    def paired(self, name: str) -> ClassRecognition | None:
-        """Recognition of a class by its pair of prompts, None if it has no negative prompt."""
-        return _named(self.pair.classes, name)
+        return next((item for item in self.recognition.classes if item.name == name), None)
 
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
@@ -126,49 +112,7 @@ class CellValues:
 
     def number(self, field: str, name: str = "") -> Number:
         """A number of `numbers.FIELDS`, for a class or for the dataset (no name)."""
-        source, key, whole = self._place(field)
-        value = (self._grounded if source in ("grounding", "cross_fitted") else self._recognised)(source, key, name)
-        if value is None:
-            return Number()
-        interval = self.spread.interval(source, key, name or whole) if self.spread else None
-        return Number(value, interval, self._wilson(name) if key == "pointing" else None)
-
-    def drawn(self, field: str, name: str = "") -> NDArray[np.float64] | None:
-        """float64 [B]: bootstrap replicates of a number, NaN where undefined; None where there are none."""
-        source, key, whole = self._place(field)
-        if self.spread is None or self.number(field, name).value is None:
-            return None
-        return self.spread.drawn(source, key, name or whole)
-
-    def _place(self, field: str) -> tuple[str, str, str]:
-        """Source and field of a number under the choices, and the name of the dataset's value among the replicates."""
-        source, key = FIELDS[field]
-        if source in ("grounding", "cross_fitted"):
-            return source, key, self.choices.mean
-        key = _VARIANTS.get((key, getattr(self.choices, key, "")), key)
-        return source, key, "micro" if key == "accuracy" else "macro"  # over all known cells: Hamming accuracy
-
-    def _grounded(self, source: str, key: str, name: str) -> float | None:
-        found: Grounding = getattr(self, source)
-        scores = getattr(found, self.choices.mean) if not name else _named(found.classes, name)
-        value: float | None = getattr(scores, key, None)
-        return value
-
-    def _recognised(self, source: str, key: str, name: str) -> float | None:
-        found: Recognition = getattr(self, source)
-        if not name and source == "pair" and len(found.classes) != len(self.recognition.classes):
-            return None  # a mean over only some classes is not comparable with the others
-        if not name and key == "accuracy":
-            return found.hamming
-        classes = found.classes if not name else [item for item in found.classes if item.name == name]
-        return macro_mean(getattr(item, key) for item in classes)
-
-    def _wilson(self, name: str) -> Interval | None:
-        used = [item for item in self.grounding.classes if item.n]
-        scores = self.scores(name) if name else used[0] if len(used) == 1 else None
-        if scores is None or scores.pointing is None or not scores.n < SMALL or self.spread is None:
-            return None
-        return wilson_interval(scores.pointing * scores.n, scores.n)
+        return self.numbers.get((field, name), Number())
 
 
 def cell_values(
@@ -209,7 +153,7 @@ def cell_values(
         patient_of=of_pair,
     )
     searches = [Search(pairs.options, levels), Search(replace(pairs.options, unit="cross_fit"))]
-    found = dict(zip(("grounding", "cross_fitted"), groundings(asked, searches), strict=True))
+    grounding, cross_fitted = (_without_fixed(found, pairs) for found in groundings(asked, searches))
     return CellValues(
         model=cell.model,
         dataset=cell.dataset,
@@ -221,8 +165,8 @@ def cell_values(
         cases=cell.cases,
         missing=cell.missing,
         unreadable=cell.unreadable,
-        grounding=_without_fixed(found["grounding"], pairs),
-        cross_fitted=_without_fixed(found["cross_fitted"], pairs),
+        grounding=grounding,
+        cross_fitted=cross_fitted,
         recognition=recognised["recognition"],
         pair=recognised["pair"],
         sub_pixel=tuple(int(cell.sub_pixel[cell.class_of == index].sum()) for index in range(len(cell.findings))),
@@ -234,15 +178,9 @@ def cell_values(
         skipped=len(cell.counts) - len(pairs.counts),
         patients=len(set(cell.patients)),
         choices=choices,
-        spread=spread_of({**found, **recognised}) if patients.draws else None,
+        resampled=patients.draws is not None,
+        numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices),
     )
-
-
-_Named = TypeVar("_Named", GroundingScores, ClassRecognition)
-
-
-def _named(items: Sequence[_Named], name: str) -> _Named | None:
-    return next((item for item in items if item.name == name), None)
 
 
 def _without_fixed(found: Grounding, pairs: ScoredPairs) -> Grounding:

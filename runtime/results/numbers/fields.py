@@ -1,9 +1,9 @@
-"""The numbers of a report: their type, their fields in a cell, and their bootstrap replicates and intervals."""
+"""The numbers of a cell: which there are, and each with its interval and its bootstrap replicates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -11,21 +11,27 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.scores import Grounding
 from ....metrics_gpu.recognition.scores import Recognition
-from ....metrics_gpu.statistics.bootstrap import Interval, Replicates, percentile_intervals
+from ....metrics_gpu.statistics.aggregate import macro_mean
+from ....metrics_gpu.statistics.bootstrap import Interval, percentile_intervals
+from ....metrics_gpu.statistics.proportions import SMALL, wilson_interval
+from ..choices import Choices
 
-__all__ = ["FIELDS", "GROUNDING", "RECOGNITION", "Number", "Spread", "spread_of"]
+__all__ = ["FIELDS", "GROUNDING", "RECOGNITION", "Number", "find_numbers"]
 
 
 @dataclass(frozen=True)
 class Number:
     """A value, None where it does not exist, with its interval; `beside`: a second interval if there are few pairs.
 
-    A fraction, or percentage points for `delta_dice`.
+    A fraction, or percentage points for `delta_dice`. drawn: its bootstrap replicates, float64 [B], NaN where
+    undefined; None where there are none. Best thresholds are chosen again in each replicate, those of `cross_fitted` on
+    the other half of the drawn patients.
     """
 
     value: float | None = None
     interval: Interval | None = None
     beside: Interval | None = None
+    drawn: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
 
 
 FIELDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -53,45 +59,53 @@ FIELDS: Final[Mapping[str, tuple[str, str]]] = {
 GROUNDING: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("grounding", "cross_fitted"))
 RECOGNITION: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("recognition", "pair"))
 
+_VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best"}
 
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """Replicates by source (`grounding`, `cross_fitted`, `recognition`, `pair`) and percentile intervals.
 
-    Best thresholds are chosen again in each replicate, those of `cross_fitted` on the other half of the drawn patients.
+def find_numbers(found: Mapping[str, Grounding | Recognition], choices: Choices) -> dict[tuple[str, str], Number]:
+    """All numbers of a cell by field and class; those of the dataset have an empty name.
+
+    found: the sources of `FIELDS`.
     """
+    numbers = {}
+    for name, (source, key) in FIELDS.items():
+        scores = found[source]
+        key = _VARIANTS.get((key, getattr(choices, key, "")), key)
+        values: dict[str, float | None] = {item.name: getattr(item, key) for item in scores.classes}
+        if isinstance(scores, Grounding):
+            kind = choices.mean
+            values[""] = getattr(getattr(scores, kind), key)
+        elif key == "accuracy":
+            kind, values[""] = "micro", scores.hamming  # over all known (image, class) cells
+        else:
+            kind, values[""] = "macro", macro_mean(values.values())
+        if source == "pair" and len(scores.classes) != len(found["recognition"].classes):
+            values[""] = None  # a mean over only some classes is not comparable with the others
+        drawn = _drawn(scores, key, kind)
+        intervals = (
+            dict(zip(drawn, percentile_intervals(np.column_stack([*drawn.values()])), strict=True)) if drawn else {}
+        )
+        beside = _wilson(scores) if key == "pointing" and scores.drawn and isinstance(scores, Grounding) else {}
+        for part, value in values.items():
+            if value is not None:
+                numbers[name, part] = Number(value, intervals.get(part), beside.get(part), drawn.get(part))
+    return numbers
 
-    replicates: Mapping[str, Replicates]
-    intervals: Mapping[tuple[str, str, str], Interval | None]
 
-    def interval(self, source: str, field: str, name: str) -> Interval | None:
-        """Interval of a field for a class, `macro` or `micro`; None if it is undefined in all replicates."""
-        return self.intervals.get((source, field, name))
-
-    def drawn(self, source: str, field: str, name: str) -> NDArray[np.float64] | None:
-        """float64 [B]: replicates of a field for a class, `macro` or `micro`; None where there are none."""
-        found = self.replicates.get(source)
-        if found is None or (name not in ("macro", "micro") and name not in found.names):
-            return None
-        if field not in {"macro": found.macro, "micro": found.micro}.get(name, found.classes):
-            return None
-        return found.of(field, name)
+def _drawn(scores: Grounding | Recognition, key: str, whole: str) -> dict[str, NDArray[np.float64]]:
+    """The replicates of a field by class, and of the dataset's value under the empty name; {} if there are none."""
+    replicates = scores.drawn
+    if replicates is None or key not in replicates.classes or not any(item.n for item in scores.classes):
+        return {}
+    return {**dict(zip(replicates.names, replicates.classes[key].T, strict=True)), "": replicates.of(key, whole)}
 
 
-def spread_of(numbers: Mapping[str, Grounding | Recognition]) -> Spread:
-    """Replicates of the numbers of a cell by source, without numbers that have no pair or image."""
-    replicates = {
-        source: found.drawn for source, found in numbers.items() if found.drawn and any(one.n for one in found.classes)
+def _wilson(scores: Grounding) -> dict[str, Interval]:
+    """Wilson's intervals of the pointing of classes with few pairs, and of the dataset if it has only one class."""
+    used = [item for item in scores.classes if item.n]
+    found = {
+        item.name: wilson_interval(item.pointing * item.n, item.n)
+        for item in used
+        if item.pointing is not None and item.n < SMALL
     }
-    return Spread(replicates, dict(_intervals(replicates)))
-
-
-def _intervals(replicates: Mapping[str, Replicates]) -> Iterator[tuple[tuple[str, str, str], Interval | None]]:
-    for source, found in replicates.items():
-        for field, values in found.classes.items():
-            for name, interval in zip(found.names, percentile_intervals(values), strict=True):
-                yield (source, field, name), interval
-        for whole, fields in (("macro", found.macro), ("micro", found.micro)):
-            columns = np.column_stack(list(fields.values())) if fields else np.zeros((0, 0))
-            for field, interval in zip(fields, percentile_intervals(columns), strict=True):
-                yield (source, field, whole), interval
+    return {**found, "": found[used[0].name]} if len(used) == 1 and found else found

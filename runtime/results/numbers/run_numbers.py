@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ from ..comparability import Basis, find_bases
 from ..load import CellRows, StoredRun
 from ..pairs import ScoredPairs, scored_pairs, why_left_out
 from ..patients import Patients, dataset_patients
-from .cell_values import MEANS, CellValues, cell_values
+from .cell_values import CellValues, cell_values
 from .fields import GROUNDING, Number
 
 __all__ = ["Results", "make_results"]
@@ -67,11 +67,6 @@ class Results:
         """The dataset's printed name."""
         return next((cell.title for cell in self.column(dataset)), dataset)
 
-    def mean(self, model: str) -> tuple[dict[str, float | None], int]:
-        """A model's mean over its datasets that have pairs, and how many datasets that is."""
-        values = {name: self.mean_number(model, name).value for name in MEANS}
-        return values, sum(1 for cell in self.row(model) if cell.n)
-
     def number(self, model: str, dataset: str, field: str, name: str = "") -> Number:
         """A number of a cell (`numbers.FIELDS`), of a class or of the dataset; empty if there is no such cell."""
         cell = self.cells.get((model, dataset))
@@ -93,37 +88,29 @@ class Results:
         Unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines the
         replicates of the datasets, which are drawn independently.
         """
-        cells = [cell for cell in self.row(model) if datasets is None or cell.dataset in datasets]
-        used = [cell for cell in cells if cell.number(field).value is not None]
-        value = self._over_datasets(used, field, lambda cell: cell.number(field).value)
-        drawn = self.mean_drawn(model, field, [cell.dataset for cell in used])
-        return Number(value, None if value is None or drawn is None else percentile_interval(drawn))
-
-    def mean_drawn(self, model: str, field: str, datasets: Sequence[str]) -> NDArray[np.float64] | None:
-        """float64 [B]: replicates of a model's mean over `datasets`; None where one of them has none."""
-        columns, weights = [], []
-        for dataset in datasets:
-            cell = self.cells.get((model, dataset))
-            drawn = cell.drawn(field) if cell else None
-            if cell is None or drawn is None:
-                return None
-            columns.append(drawn)
-            weights.append(_weight(cell, field) if self.choices.mean_datasets == "micro" else 1)
-        if not columns:
-            return None
-        stack, weight = np.stack(columns), np.array(weights, np.float64)[:, None]
-        known = ~np.isnan(stack)
-        total = np.where(known, stack * weight, 0.0).sum(axis=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean: NDArray[np.float64] = total / (known * weight).sum(axis=0)
-        return mean
-
-    def _over_datasets(
-        self, cells: Sequence[CellValues], field: str, value: Callable[[CellValues], float | None]
-    ) -> float | None:
+        known = [(cell, number) for cell in self.row(model) if (number := cell.number(field)).value is not None]
+        used = [(cell, number) for cell, number in known if datasets is None or cell.dataset in datasets]
+        values = [number.value for _, number in used]
+        weights = [_weight(cell, field) for cell, _ in used]
         if self.choices.mean_datasets == "macro":
-            return macro_mean(map(value, cells))
-        return micro_mean([value(cell) for cell in cells], [_weight(cell, field) for cell in cells])
+            value, weights = macro_mean(values), [1] * len(used)
+        else:
+            value = micro_mean(values, weights)
+        drawn = _mean_drawn([number.drawn for _, number in used], weights)
+        return Number(value, None if value is None or drawn is None else percentile_interval(drawn), drawn=drawn)
+
+
+def _mean_drawn(columns: Sequence[NDArray[np.float64] | None], weights: Sequence[int]) -> NDArray[np.float64] | None:
+    """float64 [B]: the weighted mean of replicates, of those that are defined; None where a column has none."""
+    drawn = [column for column in columns if column is not None]
+    if not drawn or len(drawn) < len(columns):
+        return None
+    stack, weight = np.stack(drawn), np.array(weights, np.float64)[:, None]
+    known = ~np.isnan(stack)
+    total = np.where(known, stack * weight, 0.0).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean: NDArray[np.float64] = total / (known * weight).sum(axis=0)
+    return mean
 
 
 def _weight(cell: CellValues, field: str) -> int:

@@ -70,7 +70,7 @@ def test_replicates_equal_resampled_patients(results: Results) -> None:
         for field, (source, key) in FIELDS.items():
             world = {"grounding": found, "cross_fitted": fitted, "recognition": seen, "pair": pair}[source]
             for name in ("", *CLASSES):
-                replicates = cell.drawn(field, name)
+                replicates = cell.number(field, name).drawn
                 if replicates is None:
                     assert cell.number(field, name).value is None
                     continue
@@ -87,7 +87,8 @@ def test_intervals_are_percentiles_of_the_replicates(results: Results) -> None:
     cell = results.cells["kad", "one"]
     for field in ("pointing", "dice_best", "dice_cross_fitted", "auc", "f1", "accuracy", "delta_dice"):
         for name in ("", "Mass"):
-            interval, drawn = cell.number(field, name).interval, cell.drawn(field, name)
+            number = cell.number(field, name)
+            interval, drawn = number.interval, number.drawn
             assert interval is not None and drawn is not None and interval.method == "bootstrap"
             assert (interval.low, interval.high) == pytest.approx(np.nanpercentile(drawn, [2.5, 97.5]))
     assert cell.number("auc", "Edema").value is None and cell.number("auc", "Edema").interval is None
@@ -111,7 +112,7 @@ def test_a_model_alone_has_the_same_intervals(results: Results, run: Path, tmp_p
 
 
 def test_the_mean_over_datasets_combines_their_replicates(results: Results) -> None:
-    one, two = (results.cells["mavl", name].drawn("pointing") for name in ("one", "two"))
+    one, two = (results.cells["mavl", name].number("pointing").drawn for name in ("one", "two"))
     assert one is not None and two is not None
     found = results.mean_number("mavl", "pointing")
     assert found.interval is not None and found.value is not None
@@ -138,7 +139,7 @@ def test_differences_are_paired_and_corrected(results: Results) -> None:
         plain = []
         for a, b in combinations(models, 2):
             values = [results.number(model, "one", field).value or 0.0 for model in (a, b)]
-            drawn = [results.cells[model, "one"].drawn(field) for model in (a, b)]
+            drawn = [results.cells[model, "one"].number(field).drawn for model in (a, b)]
             plain.append(paired_difference(*values, *drawn))  # type: ignore[arg-type]
         got = [item for item in found.numbers if (item.dataset, item.field) == ("one", field)]
         assert [(item.first, item.second) for item in got] == list(combinations(models, 2))
