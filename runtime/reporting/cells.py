@@ -8,6 +8,7 @@ from dataclasses import replace
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
+from ..results.numbers.run_numbers import Results
 from ..tables.metrics import METRICS
 from ..tables.printed import difference_of, value_of
 from ..tables.table import BEST, SECOND, Cell, Mark
@@ -16,10 +17,10 @@ from .paper import Printed
 __all__ = [
     "comparable",
     "compared",
+    "entry",
     "interval_text",
     "marked",
     "number_cell",
-    "unranked",
 ]
 
 
@@ -32,6 +33,20 @@ def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
         rank=number.value if METRICS[key].better else None,
         basis=basis,
     )
+
+
+def entry(results: Results, model: str, field: str, dataset: str = "", name: str = "") -> Cell:
+    """A model's number for a class, a dataset (no class) or the mean over datasets (no dataset).
+
+    Models are ranked, baselines are not.
+    """
+    if dataset:
+        found = number_cell(
+            results.number(model, dataset, field, name), field, results.basis(model, dataset, field, name)
+        )
+    else:
+        found = number_cell(results.mean_number(model, field), field, results.mean_basis(model, field))
+    return found if any(cell.competes for cell in results.row(model)) else replace(found, rank=None)
 
 
 def interval_text(interval: Interval | None, key: str) -> str:
@@ -58,37 +73,22 @@ def compared(found: Cell, number: Number, key: str, printed: Printed | None, mea
     return replace(found, paper=printed.text, difference=difference)
 
 
-def marked(rows: Sequence[Sequence[Cell]], competing: Sequence[bool]) -> list[tuple[Cell, ...]]:
-    """Rows of cells, in each column the best and the second best of the competing rows marked.
+def marked(rows: Sequence[Sequence[Cell]]) -> tuple[list[tuple[Cell, ...]], list[bool]]:
+    """The rows, in each column the best and the second best marked; and whether a row has a value that is not ranked.
 
     Values that print alike are equal. A second best is marked among three or more, a best among two or more. Only
     values of one basis are compared, that of most rows.
     """
-    columns = list(zip(*rows, strict=True)) if rows else []
     done: list[list[Cell]] = [[] for _ in rows]
-    for column in columns:
-        ranks = [round(item.rank, 4) if take and item.rank is not None else None
-                 for item, take in zip(column, _ranked(column, competing), strict=True)]  # fmt: skip
-        for row, item, mark in zip(done, column, _marks(ranks), strict=True):
-            row.append(replace(item, mark=mark) if mark else item)
-    return [tuple(row) for row in done]
-
-
-def unranked(rows: Sequence[Sequence[Cell]], competing: Sequence[bool]) -> list[bool]:
-    """For each row, whether `marked` leaves one of its values out because its basis differs from that of most rows."""
     left = [False] * len(rows)
     for column in zip(*rows, strict=True):
-        for place, (item, take, kept) in enumerate(zip(column, competing, _ranked(column, competing), strict=True)):
-            left[place] |= take and item.rank is not None and not kept
-    return left
-
-
-def _ranked(column: Sequence[Cell], competing: Sequence[bool]) -> list[bool]:
-    """Which of a column's entries are compared with each other."""
-    known = [take and item.rank is not None for item, take in zip(column, competing, strict=True)]
-    bases = [item.basis for item, take in zip(column, known, strict=True) if take]
-    most = max(bases, key=bases.count, default=None)
-    return [take and item.basis == most for item, take in zip(column, known, strict=True)]
+        bases = [item.basis for item in column if item.rank is not None]
+        most = max(bases, key=bases.count, default=None)
+        ranks = [round(item.rank, 4) if item.rank is not None and item.basis == most else None for item in column]
+        for place, (item, rank, mark) in enumerate(zip(column, ranks, _marks(ranks), strict=True)):
+            left[place] |= item.rank is not None and rank is None
+            done[place].append(replace(item, mark=mark) if mark else item)
+    return list(map(tuple, done)), left
 
 
 def _marks(ranks: Sequence[float | None]) -> list[Mark]:

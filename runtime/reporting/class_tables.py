@@ -10,10 +10,10 @@ from ..tables.metrics import heading
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import comparable, compared, marked, number_cell, unranked
+from .cells import comparable, compared, entry, marked, number_cell
 from .grounding_tables import shared_rows
 from .notes import FLOOR, best_notes, flags, floor_note, in_sample, interval_notes, paper_notes, ranking_notes
-from .paper import paper
+from .paper import Printed, paper
 
 __all__ = ["class_auc", "class_dice", "class_pointing"]
 
@@ -24,21 +24,23 @@ def class_pointing(results: Results, dataset: str) -> Table:
     """Pointing per class of one dataset, with the paper's cells."""
     names, cells = _class_names(results, dataset), results.column(dataset)
     rows: list[tuple[Item, ...]] = list(
-        shared_rows("n", cells, lambda cell: ("", *(str(_n(cell, name)) for name in names)))
+        shared_rows("n", cells, lambda cell: ("", *(str(cell.count("pointing", name)) for name in names)))
     )
     share = "region" if results.choices.tolerance_px else "chance"  # a tolerance lets more pixels hit
     rows += shared_rows(share, cells, lambda cell: _numbers(cell, names, "chance"))
-    entries = [_pointing_row(results, model, dataset, names) for model in results.models]
-    competing = _competing(results, dataset)
-    body = marked(entries, competing)
+    body, left = marked([_pointing_row(results, model, dataset, names) for model in results.models])
     rows += [(model, *row) for model, row in zip(results.models, body, strict=True)]
     columns = (Column("model"), Column("Mean"), *map(Column, names))
     notes = (
         f"percent; {share}: the mean region fraction of the class",
         *interval_notes(results, cells),
-        *ranking_notes(results.models, unranked(entries, competing)),
-        *paper_notes(cells, any(cell.paper for row in body for cell in row)),
-        *flags(_flags(results, cells, names)),
+        *ranking_notes(results.models, left),
+        *paper_notes(cells, body),
+        *flags(
+            (f"{cell.family}, {name or 'Mean'}", printed)
+            for cell in cells
+            for name, printed in _printed(cell, names).items()
+        ),
     )
     title = f"{results.title(dataset)}: pointing per class"
     number = next((_TABLE[cell.reader] for cell in cells if cell.reader in _TABLE), None)
@@ -56,23 +58,29 @@ def class_dice(results: Results, dataset: str) -> Table:
     columns = [Column("model"), *(Column(title, "Mean") for title in titles)]
     for name in names:
         columns += [*(Column(title, name) for title in titles), Column("tau", name)]
-    rows: list[tuple[Item, ...]] = list(shared_rows("n", cells, lambda cell: _n_row(cell, names, len(titles))))
+    blank = [""] * len(titles)
+    rows: list[tuple[Item, ...]] = list(
+        shared_rows(
+            "n",
+            cells,
+            lambda cell: (*blank, *(item for name in names for item in (str(cell.count("pointing", name)), *blank))),
+        )
+    )
     rows += shared_rows(FLOOR, cells, lambda cell: _floor_row(cell, names, len(titles)))
-    body = []
+    entries = []
     for model in results.models:
-        row = _entries(results, model, dataset, fields)
+        row = [entry(results, model, field, dataset) for field in fields]
         for name in names:
-            row += _entries(results, model, dataset, fields, name)
+            row += [entry(results, model, field, dataset, name) for field in fields]
             row.append(Cell(_tau(results.cells.get((model, dataset)), name)))
-        body.append(row)
-    competing = _competing(results, dataset)
-    cells_of = marked(body, competing)
-    rows += [(model, *row) for model, row in zip(results.models, cells_of, strict=True)]
+        entries.append(row)
+    body, left = marked(entries)
+    rows += [(model, *row) for model, row in zip(results.models, body, strict=True)]
     notes = (
         *best_notes(cells),
         floor_note(results, cells),
         *interval_notes(results, cells),
-        *ranking_notes(results.models, unranked(body, competing)),
+        *ranking_notes(results.models, left),
         "percent; tau: the threshold found on all patients, in the unit of the protocol",
     )
     title = f"{results.title(dataset)}: Dice per class at the best threshold"
@@ -91,18 +99,13 @@ def class_auc(results: Results, dataset: str) -> Table:
         return ("", *(f"{item.positives} of {item.n}" if item else NONE for item in found))
 
     rows = list(shared_rows("positives", cells, known))
-    entries = [
-        [found for name in ("", *names) for found in _entries(results, cell.model, dataset, ["auc"], name)]
-        for cell in cells
-    ]
-    everybody = [True] * len(cells)
-    body = marked(entries, everybody)
+    body, left = marked([[entry(results, cell.model, "auc", dataset, name) for name in ("", *names)] for cell in cells])
     rows += [(cell.model, *row) for cell, row in zip(cells, body, strict=True)]
     columns = (Column("model"), Column("Mean"), *map(Column, names))
     notes = (
         "percent; area under the ROC curve, half credit for ties",
         *interval_notes(results, cells),
-        *ranking_notes([cell.model for cell in cells], unranked(entries, everybody), "labels"),
+        *ranking_notes([cell.model for cell in cells], left, "labels"),
     )
     title = f"{results.title(dataset)}: AUC per class"
     return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"auc-{_stem(dataset)}")
@@ -110,52 +113,29 @@ def class_auc(results: Results, dataset: str) -> Table:
 
 def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Cell]:
     cell = results.cells.get((model, dataset))
-    numbers = [results.number(model, dataset, "pointing", name) for name in ("", *names)]
-    found = [
-        number_cell(n, "pointing", results.basis(model, dataset, "pointing", name))
-        for name, n in zip(("", *names), numbers, strict=True)
-    ]
-    if cell is None:
-        return found
-    printed = [
-        paper().means.get((cell.family, cell.reader)),
-        *(paper().classes.get((cell.family, cell.reader, name)) for name in names),
-    ]
-    means = comparable(cell)
-    return [compared(a, n, "pointing", value, means) for a, n, value in zip(found, numbers, printed, strict=True)]
-
-
-def _entries(results: Results, model: str, dataset: str, fields: Sequence[str], name: str = "") -> list[Cell]:
-    """Numbers of a class, or of the dataset (no name)."""
-    return [
-        number_cell(results.number(model, dataset, field, name), field, results.basis(model, dataset, field, name))
-        for field in fields
-    ]
-
-
-def _flags(results: Results, cells: Sequence[CellValues], names: Sequence[str]) -> list[tuple[str, str]]:
+    printed = _printed(cell, names) if cell else {}
+    means = cell is not None and comparable(cell)
     found = []
-    for cell in cells:
-        mean = paper().means.get((cell.family, cell.reader))
-        if mean and mean.flag:
-            found.append((f"{cell.family}, Mean", mean.flag))
-        for name in names:
-            printed = paper().classes.get((cell.family, cell.reader, name))
-            if printed and printed.flag:
-                found.append((f"{cell.family}, {name}", printed.flag))
+    for name in ("", *names):
+        mine, number = (
+            entry(results, model, "pointing", dataset, name),
+            results.number(model, dataset, "pointing", name),
+        )
+        found.append(compared(mine, number, "pointing", printed.get(name), means))
     return found
+
+
+def _printed(cell: CellValues, names: Sequence[str]) -> dict[str, Printed | None]:
+    """The paper's pointing of each class, and its mean under the empty name."""
+    classes = {name: paper().classes.get((cell.family, cell.reader, name)) for name in names}
+    return {"": paper().means.get((cell.family, cell.reader)), **classes}
 
 
 def _class_names(results: Results, dataset: str) -> list[str]:
     """Classes that have a pair in any model's cell, in the dataset's order."""
     cells = results.column(dataset)
     names = dict.fromkeys(name for cell in cells for name in cell.names)
-    return [name for name in names if any(_n(cell, name) for cell in cells)]
-
-
-def _n(cell: CellValues, name: str) -> int:
-    scores = cell.scores(name)
-    return scores.n if scores else 0
+    return [name for name in names if any(cell.count("pointing", name) for cell in cells)]
 
 
 def _tau(cell: CellValues | None, name: str) -> str:
@@ -170,18 +150,9 @@ def _numbers(cell: CellValues, names: Sequence[str], field: str) -> tuple[Item, 
     return tuple(number_cell(cell.number(field, name), field) for name in ("", *names))
 
 
-def _n_row(cell: CellValues, names: Sequence[str], width: int) -> tuple[Item, ...]:
-    return (*[""] * width, *(text for name in names for text in (str(_n(cell, name)), *[""] * width)))
-
-
 def _floor_row(cell: CellValues, names: Sequence[str], width: int) -> tuple[Item, ...]:
     floors = _numbers(cell, names, "floor_dice")
     return (*floors[:1] * width, *(item for floor in floors[1:] for item in (*[floor] * width, "")))
-
-
-def _competing(results: Results, dataset: str) -> list[bool]:
-    cells = [results.cells.get((model, dataset)) for model in results.models]
-    return [cell is not None and cell.competes for cell in cells]
 
 
 def _stem(dataset: str) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..results.numbers.cell_values import CellValues
-from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import heading
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import comparable, compared, marked, number_cell, unranked
+from .cells import comparable, compared, entry, marked, number_cell
 from .notes import (
     FLOOR,
     best_notes,
@@ -46,35 +45,29 @@ def table_1(results: Results) -> Table:
     columns = [Column("model"), *(Column(title, group) for group in groups for title in titles.values())]
     columns.append(Column("delta Dice", _MEAN))
     lead = list(_lead(results, tuple(titles)))
-    entries, competing = [_row(results, model, tuple(titles)) for model in results.models], _competing(results)
-    body = marked(entries, competing)
+    body, left = marked([_row(results, model, tuple(titles)) for model in results.models])
     rows = [*lead, *((_label(results, model), *cells) for model, cells in zip(results.models, body, strict=True))]
-    known = _flags(results, titles)
+    cells, of_paper = results.finished, paper()
+    shown = [
+        (f"{cell.family}, {cell.title}, {titles[name]}", of_paper.in_table1(cell.family, cell.reader, name))
+        for cell in cells
+        for name in FIELDS
+    ]
+    if any(cell.family in of_paper.delta_dice and cell.reader in of_paper.datasets for cell in cells):
+        shown.append(("delta Dice", next(iter(of_paper.delta_dice.values()))))
     notes = (
-        *best_notes(results.finished),
-        floor_note(results, results.finished),
-        *interval_notes(results, results.finished),
-        *paper_notes(results.finished, _has_paper(body)),
-        *flags(known),
+        *best_notes(cells),
+        floor_note(results, cells),
+        *interval_notes(results, cells),
+        *paper_notes(cells, body),
+        *flags(shown),
         f"percent; {_weighting(results)}; {NONE} means no result; best value of a column bold, second best underlined "
         "(italic in Markdown)",
-        *ranking_notes(results.models, unranked(entries, competing)),
+        *ranking_notes(results.models, left),
         *left_out_notes(results),
         "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
     )
-    stamps = cell_stamps(results.finished)
-    return Table("Table 1: grounding", tuple(columns), tuple(rows), stamps, notes, "table1")
-
-
-def _flags(results: Results, titles: Mapping[str, str]) -> list[tuple[str, str]]:
-    found = []
-    for cell in results.finished:
-        for name in FIELDS:
-            printed = paper().in_table1(cell.family, cell.reader, name)
-            if printed and printed.flag:
-                found.append((f"{cell.family}, {cell.title}, {titles[name]}", printed.flag))
-    shown = any(cell.family in paper().delta_dice and cell.reader in paper().datasets for cell in results.finished)
-    return [*found, ("delta Dice", next(iter(paper().delta_dice.values())).flag)] if shown else found
+    return Table("Table 1: grounding", tuple(columns), tuple(rows), cell_stamps(cells), notes, "table1")
 
 
 def thresholds(results: Results) -> Table:
@@ -83,27 +76,15 @@ def thresholds(results: Results) -> Table:
     groups = [*map(results.title, results.datasets), _MEAN]
     columns = (Column("model"), *(Column(title, group) for group in groups for title in titles.values()))
 
-    def one(field: str, number: Number, basis: Hashable) -> Cell:
-        return number_cell(number, field, basis)
-
-    body = [
-        [
-            *(
-                one(field, results.number(model, dataset, field), results.basis(model, dataset, field))
-                for dataset in results.datasets
-                for field in titles
-            ),
-            *(one(field, results.mean_number(model, field), results.mean_basis(model, field)) for field in titles),
-        ]
-        for model in results.models
-    ]
-    competing = _competing(results)
-    cells = marked(body, competing)
+    places = (*results.datasets, "")  # the mean over datasets has no name
+    cells, left = marked(
+        [[entry(results, model, field, place) for place in places for field in titles] for model in results.models]
+    )
     rows: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, cells, strict=True)]
     notes = (
         f"percent; {delta_note(results, results.finished)}",
         *interval_notes(results, results.finished),
-        *ranking_notes(results.models, unranked(body, competing)),
+        *ranking_notes(results.models, left),
     )
     return Table("Threshold sensitivity", columns, tuple(rows), cell_stamps(results.finished), notes, "thresholds")
 
@@ -169,9 +150,9 @@ def _row(results: Results, model: str, names: Sequence[str]) -> list[Cell]:
         for name in names:
             number = results.number(model, dataset, name)
             printed = paper().in_table1(cell.family, cell.reader, name) if cell else None
-            mine = number_cell(number, name, results.basis(model, dataset, name))
+            mine = entry(results, model, name, dataset)
             found.append(compared(mine, number, name, printed, cell is not None and comparable(cell)))
-    found += [number_cell(results.mean_number(model, name), name, results.mean_basis(model, name)) for name in names]
+    found += [entry(results, model, name) for name in names]
     delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
     readers = {cell.reader for cell in cells if comparable(cell)}
     quoted = paper().delta_dice.get(cells[0].family) if cells else None
@@ -185,14 +166,6 @@ def _row(results: Results, model: str, names: Sequence[str]) -> list[Cell]:
 def _label(results: Results, model: str) -> Item:
     count, total = sum(1 for cell in results.row(model) if cell.n), len(results.datasets)
     return Cell(model, note=f"{count} of {total} datasets") if 0 < count < total else model
-
-
-def _competing(results: Results) -> list[bool]:
-    return [any(cell.competes for cell in results.row(model)) for model in results.models]
-
-
-def _has_paper(rows: Sequence[Sequence[Cell]]) -> bool:
-    return any(cell.paper for row in rows for cell in row)
 
 
 def _weighting(results: Results) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...metrics_gpu.grounding.protocols import protocol
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
-from .paper.paper_numbers import MARK
+from ..tables.table import Cell
+from .paper.paper_numbers import MARK, Printed
 
 __all__ = [
     "FLOOR",
@@ -109,16 +110,19 @@ def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, 
     lines = tuple(f"protocol {name}" for name in protocols) + choices.told
     if not any(cell.resampled for cell in cells):
         return lines
+    chosen = "thresholds are chosen anew in each"
+    if any(cell.grounding.options.unit == "per_model" for cell in cells):
+        chosen = "the threshold of a model is kept in each, cross-fitted ones are chosen anew"
     return (
         f"[low, high]: 95 % interval over {choices.replicates} resamples of the patients (seed {choices.seed}); "
-        f"{_rechosen(cells)}; Wilson: of fewer than 30 pairs",
+        f"{chosen}; Wilson: of fewer than 30 pairs",
         *lines,
     )
 
 
-def paper_notes(cells: Sequence[CellValues], shown: bool) -> tuple[str, ...]:
-    """What to know about the paper's numbers in a table; nothing if none is `shown`."""
-    if not shown:
+def paper_notes(cells: Sequence[CellValues], rows: Sequence[Sequence[Cell]]) -> tuple[str, ...]:
+    """What to know about the paper's numbers in a table; nothing if no row shows one."""
+    if not any(item.paper for row in rows for item in row):
         return ()
     different = [cell.model for cell in cells if cell.competes and cell.weights != "published"]
     line = "paper: as XBench (arXiv 2510.19599) prints it, with the difference to it in points"
@@ -127,9 +131,11 @@ def paper_notes(cells: Sequence[CellValues], shown: bool) -> tuple[str, ...]:
     return (line,)
 
 
-def flags(found: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Known problems of the paper's numbers; `found` are (where, what)."""
-    return tuple(f"{MARK} {where}: {what}" for where, what in dict.fromkeys(found))
+def flags(shown: Iterable[tuple[str, Printed | None]]) -> tuple[str, ...]:
+    """Known problems of the paper's numbers that are shown, with the place of each."""
+    return tuple(
+        dict.fromkeys(f"{MARK} {where}: {printed.flag}" for where, printed in shown if printed and printed.flag)
+    )
 
 
 def _holds_floor(cell: CellValues) -> bool:
@@ -137,10 +143,3 @@ def _holds_floor(cell: CellValues) -> bool:
     options, how = cell.grounding.options, protocol(cell.protocol)
     whole = how.normalise == "minmax" and how.comparison == ">="
     return whole and options.tau_from == 0 and options.unit in ("per_class", "per_image")
-
-
-def _rechosen(cells: Sequence[CellValues]) -> str:
-    """How thresholds are chosen in a resample, in words."""
-    if any(cell.grounding.options.unit == "per_model" for cell in cells):
-        return "the threshold of a model is kept in each, cross-fitted ones are chosen anew"
-    return "thresholds are chosen anew in each"

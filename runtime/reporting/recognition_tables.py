@@ -12,7 +12,7 @@ from ..tables.metrics import heading
 from ..tables.printed import NONE, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import marked, number_cell, unranked
+from .cells import entry, marked
 from .notes import interval_notes, ranking_notes
 
 __all__ = ["coverage", "recognition"]
@@ -45,9 +45,8 @@ def recognition(results: Results) -> Table:
     left: list[bool] = []
     for dataset in results.datasets:
         cells = [cell for cell in results.column(dataset) if cell.recognition.classes]  # a baseline has no score
-        entries, everybody = [_entries(results, cell) for cell in cells], [True] * len(cells)
-        left += unranked(entries, everybody)
-        body = marked(entries, everybody)
+        body, other = marked([[entry(results, cell.model, name, dataset) for name in RECOGNITION] for cell in cells])
+        left += other
         for cell, numbers in zip(cells, body, strict=True):
             without = (", ".join(cell.recognition.excluded[name]) or NONE for name in ("auc", "auprc"))
             rows.append(
@@ -97,10 +96,6 @@ def _not_asked(results: Results) -> Iterator[tuple[str, str]]:
         left = [name for name in row.entry.get("classes", ()) if name not in row.findings]
         if left:
             yield f"{cell.title} of {cell.model}", ", ".join(left)
-
-
-def _entries(results: Results, cell: CellValues) -> list[Cell]:
-    return [number_cell(cell.number(name), name, results.basis(cell.model, cell.dataset, name)) for name in RECOGNITION]
 
 
 def _prevalence(cell: CellValues) -> Cell:

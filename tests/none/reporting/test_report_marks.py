@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report
-from xbench_fast.runtime.reporting.cells import marked
+from xbench_fast.runtime.reporting.cells import entry, marked
 from xbench_fast.runtime.reporting.paper import Paper
 from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.printed import difference_of
 from xbench_fast.runtime.tables.table import Cell, Column, Table
@@ -20,8 +22,9 @@ VINDR = ["Other lesion", "Pleural effusion", "Edema"]
 
 
 def marks(values: list[float | None], competing: list[bool] | None = None) -> list[str]:
-    rows = [[Cell(str(value), rank=value)] for value in values]
-    return [row[0].mark for row in marked(rows, competing or [True] * len(values))]
+    ranked = competing or [True] * len(values)
+    rows = [[Cell(str(value), rank=value if takes else None)] for value, takes in zip(values, ranked, strict=True)]
+    return [row[0].mark for row in marked(rows)[0]]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,17 @@ def test_best_and_second_best(values: list[float | None], wanted: list[str]) -> 
 
 def test_baselines_do_not_compete() -> None:
     assert marks([0.9, 0.3, 0.5, 0.4], [False, True, True, True]) == ["", "", "best", "second"]
+
+
+def test_cells_of_models_are_ranked_and_those_of_baselines_are_not(tmp_path: Path) -> None:
+    with RunDirectory(tmp_path / "run") as made:
+        made.begin({})
+        add_cell(made, "kad", "one", random_rows(1), "published")
+        add_cell(made, "baseline:ones", "one", random_rows(1), "baseline")
+    results = make_results(load_run(tmp_path / "run"), Choices(replicates=0))
+    for place in ({"dataset": "one"}, {"dataset": "one", "name": CLASSES[0]}, {}):
+        model, blind = (entry(results, name, "dice_best", **place) for name in ("kad", "baseline:ones"))
+        assert model.text == blind.text and model.rank is not None and blind.rank is None
 
 
 def test_signed_differences() -> None:
