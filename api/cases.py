@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .engines.errors import DataError
+from .engines.registry import did_you_mean
 from .runtime.datasets.base import Case
 from .runtime.evaluation.decoding import region_masks
 from .runtime.host.config import DatasetConfig
@@ -65,7 +66,7 @@ class Radiograph:
         region that cannot be drawn, ImageError when the size is unknown.
         """
         if finding not in self._classes:
-            raise DataError(f"The dataset has no class '{finding}'; it has: {', '.join(self._classes)}.")
+            raise DataError(f"The dataset has no class '{finding}': {did_you_mean(finding, self._classes)}.")
         if grid:
             from .metrics_gpu.sweep.masks import GRID, unpack_masks
 

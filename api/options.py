@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_typ
 
 from .engines.errors import ConfigError
 from .engines.geometry import Geometry
+from .engines.registry import did_you_mean
 
 __all__ = ["EvaluateOptions", "FilePath", "ReportOptions", "check_options"]
 
@@ -89,9 +89,7 @@ def check_options(function: str, kinds: type, given: Mapping[str, Any]) -> None:
     known = get_type_hints(kinds)
     for name, value in given.items():
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            guess = f"did you mean '{close[0]}'? " if close else ""
-            raise ConfigError(f"{function} has no option '{name}': {guess}known are {', '.join(known)}.")
+            raise ConfigError(f"{function} has no option '{name}': {did_you_mean(name, known)}.")
         if not any(_fits(value, kind) for kind in _alternatives(known[name])):
             words = dict.fromkeys(_word(kind) for kind in _alternatives(known[name]))
             raise ConfigError(f"The option '{name}' of {function} is {' or '.join(words)}, not {value!r}.")

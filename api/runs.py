@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from .engines.errors import ConfigError
+from .engines.registry import did_you_mean
 from .options import FilePath, ReportOptions, check_options
 from .runtime.reporting.report import Report, make_report, write_report
 from .runtime.results.choices import Choices
@@ -63,8 +64,7 @@ class Run:
         from . import frames
 
         if name not in get_args(TableName):
-            known = ", ".join(get_args(TableName))
-            raise ConfigError(f"There is no table '{name}'; known are {known}.")
+            raise ConfigError(f"There is no table '{name}': {did_you_mean(str(name), get_args(TableName))}.")
         found = self._report("table", dict(choices))
         make = getattr(frames, name)
         rows: Iterator[dict[str, Any]] = (

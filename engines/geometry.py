@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from .errors import BundleError
+from .registry import did_you_mean
 
 __all__ = ["Geometry", "Interpolation", "Mode"]
 
@@ -29,11 +30,12 @@ class Geometry:
     interpolation: Interpolation
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode) or self.interpolation not in get_args(Interpolation):
-            modes, kinds = ", ".join(get_args(Mode)), ", ".join(get_args(Interpolation))
-            raise BundleError(
-                f"There is no geometry '{self.mode}' with '{self.interpolation}'; known are {modes}, with {kinds}."
-            )
+        for what, name, known in (
+            ("geometry", self.mode, get_args(Mode)),
+            ("interpolation", self.interpolation, get_args(Interpolation)),
+        ):
+            if name not in known:
+                raise BundleError(f"Unknown {what} '{name}': {did_you_mean(str(name), known)}.")
         if (self.mode == "pad_crop") != (self.interpolation == "area"):
             raise BundleError(f"The geometry {self.mode} does not go with {self.interpolation} interpolation.")
         if not 1 <= self.size <= self.resize <= 8192 or (self.mode == "squash" and self.size != self.resize):

@@ -6,7 +6,6 @@ cannot reproduce; they must be shown with every number of that protocol.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Final
 
@@ -117,10 +116,8 @@ PROTOCOLS: Final[tuple[str, ...]] = tuple(item.name for item in _ALL)
 
 
 def protocol(name: str) -> Protocol:
-    """The protocol of that name, one of `PROTOCOLS`; an unknown name raises ValueError with the most similar one."""
+    """The protocol of that name, one of `PROTOCOLS`; an unknown name raises ValueError."""
     for item in _ALL:
         if item.name == name:
             return item
-    near = difflib.get_close_matches(name, PROTOCOLS, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise ValueError(f"unknown protocol {name!r}, known: {', '.join(PROTOCOLS)}{hint}")
+    raise ValueError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}")

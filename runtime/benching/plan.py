@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ...engines.registry import did_you_mean
 from .measurement import LEAST_REPEATS
 
 __all__ = ["ON_CPU", "ON_GPU", "SCENARIOS", "Plan", "RepeatSizes"]
@@ -46,6 +47,6 @@ class Plan:
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.scenarios if name not in SCENARIOS]:
-            raise ValueError(f"unknown scenario {unknown[0]!r}; known: {', '.join(SCENARIOS)}")
+            raise ValueError(f"unknown scenario {unknown[0]!r}: {did_you_mean(unknown[0], SCENARIOS)}")
         if min((self.images, self.pairs, self.repeats, self.side, *self.batches), default=0) < 1:
             raise ValueError("batches, images, pairs, repeats and side must be at least 1")

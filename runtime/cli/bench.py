@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
 from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
 from .options import bundle_options, config_option, resolve_config, setting
 
@@ -147,7 +148,7 @@ def _against(names: str | None) -> tuple[str, ...]:
     wanted = tuple(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
     for name in wanted:
         if name not in RUNNERS.names():
-            raise ConfigError(f"--against {name} is unknown; known are {', '.join(RUNNERS.names())}.")
+            raise ConfigError(f"Unknown runner '{name}': {did_you_mean(name, RUNNERS.names())}.")
     return wanted
 
 

@@ -48,10 +48,11 @@ def encode(folder: Path, file: Path, names: tuple[str, ...], replace: bool, thre
     from ...engines.errors import ConfigError
     from ...engines.prompts.add_prompts import add_prompts, encode_for
     from ...engines.prompts.prompt_files import read_prompt_file
+    from ...engines.registry import did_you_mean
 
     sets = read_prompt_file(file)
     if unknown := [name for name in names if name not in sets]:
-        raise ConfigError(f"{file} has no set '{unknown[0]}'; it has {', '.join(sets)}.")
+        raise ConfigError(f"{file} has no set '{unknown[0]}': {did_you_mean(unknown[0], sets)}.")
     chosen = {name: entries for name, entries in sets.items() if not names or name in names}
     bundle = Bundle.load(folder)
     made = add_prompts(bundle, encode_for(bundle, chosen, threads=threads), replace=replace)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...engines.errors import RunError
+from ...engines.registry import did_you_mean
 from ..results.load import StoredRun
 
 __all__ = ["Lone", "Match", "Matches", "match_cells"]
@@ -100,11 +101,11 @@ def _reason(run: StoredRun, model: str, dataset: str) -> str:
 def _check_names(a: StoredRun, b: StoredRun, models: tuple[str, str] | None, datasets: Collection[str]) -> None:
     for run, model in zip((a, b), models or (), strict=False):
         if model not in run.models:
-            raise RunError(f"{run.path} has no model '{model}'; it has {_names(run.models)}.")
+            raise RunError(f"{run.path} has no model '{model}': {did_you_mean(model, run.models)}.")
     for dataset in datasets:
         if dataset not in {*a.datasets, *b.datasets}:
             known = list(dict.fromkeys([*a.datasets, *b.datasets]))
-            raise RunError(f"Neither run has a dataset '{dataset}'; they have {_names(known)}.")
+            raise RunError(f"Neither run has a dataset '{dataset}': {did_you_mean(dataset, known)}.")
 
 
 def _nothing(

@@ -190,9 +190,8 @@ class Dataset(ABC):
         """The value of the option `key`, one of `choices`. Raises ConfigError."""
         value = self.options.get(key, default)
         if value not in choices:
-            raise ConfigError(
-                f"The option '{key}' of the dataset '{self.name}' must be one of {', '.join(choices)}, not {value!r}."
-            )
+            hint = did_you_mean(str(value), choices)
+            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' cannot be {value!r}: {hint}.")
         return str(value)
 
     def side_option(self, key: str, default: int) -> int:

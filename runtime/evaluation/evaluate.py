@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 from ...engines.base import EngineOptions
 from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
 from ...engines.select import ENGINES, choose, open_engine
-from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ...metrics_gpu.sweep.sweep import sweep
 from ..host.config import Config, DatasetConfig
 from ..host.machine import usable_cores
@@ -92,10 +93,8 @@ class Evaluation:
     def of(config: Config, asked: Asked) -> Evaluation:
         """Finds the requested models and datasets. Raises ConfigError for one that does not exist."""
         settings = config.eval
-        try:
-            protocol(settings.protocol)
-        except ValueError as error:
-            raise ConfigError(f"--protocol {settings.protocol}: {error}.") from error
+        if settings.protocol not in PROTOCOLS:
+            raise ConfigError(f"Unknown protocol '{settings.protocol}': {did_you_mean(settings.protocol, PROTOCOLS)}.")
         options = Options(
             engine=settings.engine,
             batch=settings.batch,

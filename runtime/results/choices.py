@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, get_args
 
 from ...engines.errors import ConfigError
+from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, IouAt, Ties, Unit
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
@@ -71,9 +72,9 @@ class Choices:
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             if value is not None and value not in get_args(kind):
-                raise ConfigError(f"{_flag(name)} is one of {', '.join(get_args(kind))}, not '{value}'.")
+                raise ConfigError(f"{_flag(name)} cannot be '{value}': {did_you_mean(str(value), get_args(kind))}.")
         if self.protocol is not None and self.protocol not in PROTOCOLS:
-            raise ConfigError(f"--protocol is one of {', '.join(PROTOCOLS)}, not '{self.protocol}'.")
+            raise ConfigError(f"Unknown protocol '{self.protocol}': {did_you_mean(str(self.protocol), PROTOCOLS)}.")
         if self.tau_from not in (None, 0.0, 0.01):
             raise ConfigError(f"--tau-from is 0 or 0.01, not {self.tau_from}.")
         if not 0 <= self.tolerance_px <= 224:

@@ -19,6 +19,7 @@ from typing import Any
 from ...engines.base import EngineOptions
 from ...engines.bundle import find_bundles
 from ...engines.errors import ConfigError, MissingExtraError, XBenchError
+from ...engines.registry import did_you_mean
 from ..serving.access_log import AccessLog
 from ..serving.bearer import TOKEN_VARIABLE, read_token
 from ..serving.http.app import create_app
@@ -132,7 +133,7 @@ def build(args: Mapping[str, str]) -> Any:
     }
     for key, text in args.items():
         if key not in known:
-            raise ConfigError(f"There is no setting '{key}'; there are {', '.join(known)}.")
+            raise ConfigError(f"There is no setting '{key}': {did_you_mean(key, known)}.")
         try:
             known[key] = type(known[key])(text)
         except ValueError as error:
@@ -163,7 +164,7 @@ def _bundles(folder: str, names: Sequence[str]) -> tuple[Path, ...]:
         raise ConfigError(f"bundles={folder} holds no bundle; name the folder that xbench-export wrote to.")
     for name in names:
         if name not in found:
-            raise ConfigError(f"There is no bundle called '{name}' in {folder} (found: {', '.join(found)}).")
+            raise ConfigError(f"There is no bundle called '{name}' in {folder}: {did_you_mean(name, found)}.")
     return tuple(path for name, path in found.items() if not names or name in names)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, RunError
+from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.scores import Grounding, grounding
@@ -254,7 +255,7 @@ def load_materials(
         known = dict.fromkeys(name for run in runs for name in getattr(run, f"{kind}s"))
         for name in wanted:
             if name not in known:
-                raise ConfigError(f"{where} has no {kind} '{name}'; it has: {', '.join(known) or 'none'}.")
+                raise ConfigError(f"{where} has no {kind} '{name}': {did_you_mean(name, known)}.")
     return [_material(run, models, datasets, sampling or Resampling()) for run in runs]
 
 

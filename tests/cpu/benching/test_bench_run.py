@@ -151,7 +151,7 @@ def test_the_command(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [one["scenario"] for one in record["measurements"]] == ["offline", "sweep"]
     assert "offline" in shown and "images" in shown and "not run" in shown
     assert _run(["bench", "sweep", "--against", "magic"]) == 1
-    assert "magic is unknown" in capsys.readouterr().err
+    assert "Unknown runner 'magic': known are " in capsys.readouterr().err
 
 
 def test_the_gpu_check_says_what_it_did_not_run(root: Path, tmp_path: Path) -> None:

@@ -221,9 +221,12 @@ def test_ray_serve_answers_as_the_plain_server(folder: Path, cluster: RayWorkers
 
 def test_settings_of_the_deployment(folder: Path) -> None:
     for args, sentence in (
-        ({"bundle": "x"}, "no setting 'bundle'"),
+        ({"bundle": "x"}, "no setting 'bundle': did you mean 'bundles'"),
         ({"bundles": str(folder)}, "holds no bundle"),
-        ({"bundles": str(folder / "models"), "model": "absent"}, "no bundle called 'absent'"),
+        (
+            {"bundles": str(folder / "models"), "model": "absent"},
+            "no bundle called 'absent' in .*: known are blocks-32, several-32",
+        ),
         ({"bundles": str(folder / "models"), "replicas": "two"}, "is not a number"),
         ({"bundles": str(folder / "models"), "token_file": str(folder / "none")}, "cannot be read"),
         ({"bundles": str(folder / "models"), "threads": "0"}, "threads=0 must be at least 1"),

@@ -179,7 +179,9 @@ def test_runs_without_what_a_study_needs(name: str, tmp_path: Path, capsys: pyte
 def test_errors_are_sentences(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = world / "run" / "run"
     assert "no run directory" in study(capsys, "strata", tmp_path, code=1)
-    assert "has no model 'kad'; it has: a, b" in study(capsys, "strata", run, "--model", "kad", code=1)
+    assert "has no model 'kad': did you mean 'a'? known are a, b" in study(
+        capsys, "strata", run, "--model", "kad", code=1
+    )
     assert "has no dataset 'rsna'" in study(capsys, "thresholds", run, "--dataset", "rsna", code=1)
     with RunDirectory(tmp_path / "empty") as made:
         made.begin({})

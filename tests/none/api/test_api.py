@@ -79,7 +79,7 @@ def test_a_dataset_is_iterated(tmp_path: Path) -> None:
     rows, columns = (np.arange(224) * side // 224 for side in (40, 56))
     np.testing.assert_array_equal(grid, mask[np.ix_(rows, columns)])
     assert not data[1].mask("Mass").any() and data[1].mask("Effusion", grid=True).shape == (224, 224)
-    with pytest.raises(xb.XBenchError, match="no class 'Hernia'; it has: Mass, Effusion"):
+    with pytest.raises(xb.XBenchError, match="no class 'Hernia': known are Mass, Effusion"):
         first.mask("Hernia")
     with pytest.raises(xb.XBenchError, match=r"case0007\.png cannot be read"):
         data[7].image()

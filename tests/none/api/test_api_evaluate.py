@@ -216,7 +216,7 @@ def test_what_contradicts_itself_is_refused(data: Path, run: xb.Run, tmp_path: P
             xb.evaluate(*arguments, **options)  # type: ignore[arg-type]
     with pytest.raises(xb.XBenchError, match="--decoder dali without a cache is for engines on a GPU"):
         xb.evaluate(student, "coco", data, geometry=GEOMETRY, out=tmp_path, cache=False, decoder="dali")
-    with pytest.raises(xb.XBenchError, match="There is no table 'grouding'"):
+    with pytest.raises(xb.XBenchError, match="There is no table 'grouding': did you mean 'grounding'"):
         run.table("grouding")  # type: ignore[arg-type]
     with pytest.raises(xb.XBenchError, match="table has no option 'replicate': did you mean 'replicates'"):
         run.table(replicate=3)  # type: ignore[call-arg]

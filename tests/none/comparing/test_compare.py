@@ -363,7 +363,7 @@ def test_runs_without_a_common_case_or_model(tmp_path: Path) -> None:
     c = write_run(tmp_path / "c", {("clip", "one"): random_rows(1)})
     with pytest.raises(RunError, match=r"kad on one.*clip on one.*--model-a and --model-b"):
         compared((a, c))
-    with pytest.raises(RunError, match="has no model 'mavl'; it has kad"):
+    with pytest.raises(RunError, match="has no model 'mavl': known are kad"):
         compared((a, c), models=("mavl", "clip"))
-    with pytest.raises(RunError, match="dataset 'rsna'; they have one"):
+    with pytest.raises(RunError, match="dataset 'rsna': known are one"):
         compared((a, c), models=("kad", "clip"), datasets=("rsna",))

@@ -137,7 +137,7 @@ def test_files_are_written_before_the_gate_falls(capsys: pytest.CaptureFixture[s
         (["a", "b", "--fail-if", "flips > 0"], 2, "unknown name 'flips'"),
         (["a", "b", "--replicates", "-1"], 2, "--replicates"),
         (["a", "nowhere"], 1, "nowhere is no run directory"),
-        (["a", "b", "--model-a", "clip"], 1, "a has no model 'clip'; it has kad"),
+        (["a", "b", "--model-a", "clip"], 1, "a has no model 'clip': known are kad"),
         (["a", "b", "--dataset", "two"], 1, "Neither run has a dataset 'two'"),
         (["a", "b", "--json", "a/run.json/x"], 1, "cannot be written"),
     ],

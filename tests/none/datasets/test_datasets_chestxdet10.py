@@ -106,7 +106,7 @@ def test_a_missing_file_folder_or_option_says_what_to_do(tmp_path: Path) -> None
         ChestXDet10(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="did you mean 'split'"):
         ChestXDet10(tmp_path, splt="test")
-    with pytest.raises(ConfigError, match="must be one of test, train, not 'val'"):
+    with pytest.raises(ConfigError, match="cannot be 'val': known are test, train"):
         ChestXDet10(tmp_path, split="val")
     with pytest.raises(ConfigError, match="must be a path"):
         ChestXDet10(tmp_path, images=3)

@@ -108,7 +108,7 @@ def test_the_label_of_the_training_set_is_the_majoritys(tmp_path: Path) -> None:
     dataset = make(tmp_path, TRAIN, labels_csv(Vindr, rows), "train")
     assert [{c for c, v in case.labels.items() if v} for case in dataset.cases()] == [{"ILD"}, set()]
     assert not dataset.notes
-    with pytest.raises(ConfigError, match="must be one of majority, any, pixels, fused"):
+    with pytest.raises(ConfigError, match="known are majority, any, pixels, fused"):
         make(tmp_path, TRAIN, split="train", readers="best")
 
 

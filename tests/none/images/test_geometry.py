@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xbench_fast.engines.errors import ImageError
+from xbench_fast.engines.errors import BundleError, ImageError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.images.area import resize_area
 from xbench_fast.runtime.images.geometry import field_of_view, to_model
@@ -21,6 +21,19 @@ SHAPES = ("portrait", "landscape", "square", "small", "truncated")
 def smooth(height: int, width: int) -> np.ndarray:
     rows, columns = np.mgrid[0:height, 0:width]
     return (127 + 60 * np.sin(rows / 17) + 60 * np.cos(columns / 23)).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("mode", "interpolation", "sentence"),
+    [
+        ("sqash", "bicubic", r"Unknown geometry 'sqash': did you mean 'squash'\? known are squash, crop, pad_crop\."),
+        ("crop", "cubic", "Unknown interpolation 'cubic': did you mean 'bicubic'"),
+        (3, "area", "Unknown geometry '3': known are squash"),
+    ],
+)
+def test_unknown_names(mode: str, interpolation: str, sentence: str) -> None:
+    with pytest.raises(BundleError, match=sentence):
+        Geometry(mode, 224, 224, interpolation)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

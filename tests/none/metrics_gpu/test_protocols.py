@@ -102,7 +102,7 @@ def test_every_protocol_is_complete():
             fixed = F(chosen.fixed_tau)
             assert table[50] == (fixed if chosen.comparison == ">=" else np.nextafter(fixed, F(1)))
         assert chosen.notes or name == "default"
-    with pytest.raises(ValueError, match="did you mean medklip"):
+    with pytest.raises(ValueError, match="unknown protocol 'medclip'; known: default, paper"):
         protocol("medclip")
 
 

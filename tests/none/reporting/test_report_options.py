@@ -457,13 +457,13 @@ def test_drawn_thresholds_begin_where_the_search_does(tmp_path: Path) -> None:
 
 def test_wrong_choices() -> None:
     for asked, words in [
-        ({"best": "per_pixel"}, "--best is one of per_class"),
-        ({"protocol": "mavil"}, "--protocol is one of"),
+        ({"best": "per_pixel"}, "--best cannot be 'per_pixel': did you mean 'per_class'"),
+        ({"protocol": "mavil"}, "Unknown protocol 'mavil': did you mean 'mavl'"),
         ({"tau_from": 0.5}, "--tau-from is 0 or 0.01"),
         ({"tolerance_px": -1.0}, "--tolerance-px lies between"),
         ({"tolerance_px": 7.0, "ties": "any"}, "does not go with --ties any"),
         ({"replicates": -1}, "not negative"),
-        ({"mean_datasets": "all"}, "--mean-datasets is one of macro, micro"),
+        ({"mean_datasets": "all"}, "--mean-datasets cannot be 'all': known are macro, micro"),
     ]:
         with pytest.raises(ConfigError, match=words):
             Choices(**asked)  # type: ignore[arg-type]
