@@ -457,7 +457,7 @@ def test_drawn_thresholds_begin_where_the_search_does(tmp_path: Path) -> None:
 
 def test_wrong_choices() -> None:
     for asked, words in [
-        ({"best": "per_pixel"}, "--best cannot be 'per_pixel': did you mean 'per_class'"),
+        ({"best": "per_pixel"}, "--best cannot be 'per_pixel': did you mean 'per_model'"),
         ({"protocol": "mavil"}, "Unknown protocol 'mavil': did you mean 'mavl'"),
         ({"tau_from": 0.5}, "--tau-from is 0 or 0.01"),
         ({"tolerance_px": -1.0}, "--tolerance-px lies between"),
