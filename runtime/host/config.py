@@ -33,9 +33,11 @@ from __future__ import annotations
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
@@ -56,7 +58,17 @@ __all__ = [
 DEFAULT_FILE = "xbench.toml"
 DATASET_KEYS = ("root", "reader", "prompts")
 """Keys of a dataset's table that are not options of its reader."""
-_TOP = ("bundles", "cache", "cache_limit", "datasets", "eval", "models")
+_WORDS = {
+    "`str": "a text in quotes",
+    "`int": "a whole number of at least 1",
+    "`bool": "true or false",
+    "`array": "a list of folders",
+    "`object": "a table, written as [{key}]",
+}
+"""What a value must be, by the start of the type that msgspec expects."""
+
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -86,11 +98,11 @@ class EvalConfig:
     """Table `[eval]`: the engine's name, images per batch, threads (None: all cores), run directory, protocol, and for
     engines on a GPU whether plans may be built and TF32 may be used."""
 
-    engine: str = "auto"
-    batch: int = 16
-    threads: int | None = None
+    engine: _Text = "auto"
+    batch: _Count = 16
+    threads: _Count | None = None
     out: Path = Path("run")
-    protocol: str = "default"
+    protocol: _Text = "default"
     build: bool = True
     tf32: bool = False
 
@@ -152,61 +164,67 @@ def load_config(path: Path | None = None) -> Config:
     return parse_config(data, found)
 
 
+class _File(msgspec.Struct):
+    """The top level of the file; the content of a dataset and of `models` is checked elsewhere."""
+
+    bundles: list[Path] = []
+    cache: Path | None = None
+    cache_limit: Any = None
+    datasets: dict[str, Any] = {}
+    eval: dict[str, Any] = {}
+    models: dict[str, Any] = {}
+
+
+class _Dataset(msgspec.Struct):
+    root: Path
+    reader: _Text = ""
+    prompts: _Text | None = None
+
+
 def parse_config(data: Mapping[str, Any], path: Path) -> Config:
     """A Config from parsed TOML; `path` is the file that relative paths and messages refer to. Raises ConfigError."""
-    base = path.parent
-    _known(data, _TOP, f"{path}")
-    bundles = data.get("bundles", [])
-    if isinstance(bundles, str):
-        bundles = [bundles]
-    if not isinstance(bundles, list):
-        raise ConfigError(f"{path}: the key 'bundles' must be a list of folders.")
-    datasets = _table(data.get("datasets", {}), "datasets", path)
-    _table(data.get("models", {}), "models", path)  # its content belongs to the exporter
+    _known(data, _File.__struct_fields__, f"{path}")
+    one = isinstance(data.get("bundles"), str)
+    file: _File = _convert({**data, "bundles": [data["bundles"]]} if one else data, _File, "", path)
+    _known(file.eval, (item.name for item in fields(EvalConfig)), f"{path}: [eval]")
     return Config(
         path=path,
-        bundles=tuple(_path(item, "bundles", base, path) for item in bundles),
-        cache=_path(data["cache"], "cache", base, path) if "cache" in data else None,
-        cache_limit=parse_bytes(data["cache_limit"], f"{path}: cache_limit") if "cache_limit" in data else None,
-        datasets={name: _dataset(name, value, base, path) for name, value in datasets.items()},
-        eval=_eval(_table(data.get("eval", {}), "eval", path), base, path),
+        bundles=tuple(file.bundles),
+        cache=file.cache,
+        cache_limit=None if file.cache_limit is None else parse_bytes(file.cache_limit, f"{path}: cache_limit"),
+        datasets={name: _dataset(name, value, path) for name, value in file.datasets.items()},
+        eval=_convert(file.eval, EvalConfig, "eval", path),
     )
 
 
-def _dataset(name: str, value: object, base: Path, path: Path) -> DatasetConfig:
+def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     where = f"datasets.{name}"
-    table = dict(_table(value, where, path))
-    if "root" not in table:
+    if isinstance(value, dict) and "root" not in value:
         raise ConfigError(f"{path}: [{where}] has no key 'root'; write the folder of the dataset there.")
-    root = _path(table.pop("root"), f"{where}.root", base, path)
-    reader = _string(table.pop("reader", name), f"{where}.reader", path)
+    table: _Dataset = _convert(value, _Dataset, where, path)
+    reader = table.reader or name
     file, colon, attribute = reader.rpartition(":")
     if colon and file.endswith(".py"):
-        reader = f"{base / file}:{attribute}"
-    prompts = table.pop("prompts", None)
-    if prompts is not None:
-        prompts = _string(prompts, f"{where}.prompts", path)
-    return DatasetConfig(name, root, reader, prompts, table)
+        reader = f"{path.parent / file}:{attribute}"
+    options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
+    return DatasetConfig(name, table.root, reader, table.prompts, options)
 
 
-def _eval(table: Mapping[str, Any], base: Path, path: Path) -> EvalConfig:
-    _known(table, ("engine", "batch", "threads", "out", "protocol", "build", "tf32"), f"{path}: [eval]")
-    config = EvalConfig()
-    if "engine" in table:
-        config = replace(config, engine=_string(table["engine"], "eval.engine", path))
-    if "batch" in table:
-        config = replace(config, batch=_positive(table["batch"], "eval.batch", path))
-    if "threads" in table:
-        config = replace(config, threads=_positive(table["threads"], "eval.threads", path))
-    if "out" in table:
-        config = replace(config, out=_path(table["out"], "eval.out", base, path))
-    if "protocol" in table:
-        config = replace(config, protocol=_string(table["protocol"], "eval.protocol", path))
-    if "build" in table:
-        config = replace(config, build=_boolean(table["build"], "eval.build", path))
-    if "tf32" in table:
-        config = replace(config, tf32=_boolean(table["tf32"], "eval.tf32", path))
-    return config
+def _convert(value: object, kind: Any, key: str, path: Path) -> Any:
+    """`value`, which stands at `key` of the file `path`, as `kind`. Raises ConfigError, naming the key inside it."""
+
+    def folder(_: Any, text: object) -> Path:
+        if not isinstance(text, str) or not text:
+            raise ValueError("Expected `str`")
+        return path.parent / Path(text).expanduser()
+
+    try:
+        return msgspec.convert(value, kind, dec_hook=folder)
+    except msgspec.ValidationError as error:
+        fault, _, inside = str(error).partition(" - at `$")
+        where = f"{key}{inside.partition('[')[0]}".strip("`.")
+        word = next(word for start, word in _WORDS.items() if f"Expected {start}" in fault)
+        raise ConfigError(f"{path}: the key '{where}' must be {word.format(key=where)}.") from error
 
 
 def _known(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
@@ -214,31 +232,3 @@ def _known(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     for key in table:
         if key not in names:
             raise ConfigError(f"{where}: unknown key '{key}': {did_you_mean(key, names)}.")
-
-
-def _table(value: object, key: str, path: Path) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: '{key}' must be a table, written as [{key}].")
-    return value
-
-
-def _string(value: object, key: str, path: Path) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{path}: the key '{key}' must be a text in quotes.")
-    return value
-
-
-def _path(value: object, key: str, base: Path, path: Path) -> Path:
-    return base / Path(_string(value, key, path)).expanduser()
-
-
-def _boolean(value: object, key: str, path: Path) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{path}: the key '{key}' must be true or false.")
-    return value
-
-
-def _positive(value: object, key: str, path: Path) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{path}: the key '{key}' must be a whole number of at least 1.")
-    return value
