@@ -216,8 +216,5 @@ def _key(numbers: NDArray[np.int64]) -> bytes:
 
 def _with_whole(classes: Mapping[str, bytes]) -> dict[str, bytes]:
     """The same with the key of all classes together, under the empty name."""
-    return {**classes, "": _joined(f"{name}\0".encode(errors="surrogatepass") + key for name, key in classes.items())}
-
-
-def _joined(parts: Iterable[bytes]) -> bytes:
-    return hashlib.sha256(b"".join(sorted(parts))).digest()
+    parts = sorted(f"{name}\0".encode(errors="surrogatepass") + key for name, key in classes.items())
+    return {**classes, "": hashlib.sha256(b"".join(parts)).digest()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from ...datasets.pixels import direct_source
 from ...datasets.registry import DATASETS
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
-from ...images.decode import decode_ahead
 from ...results.load import StoredRun
 from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.schema import GRID
@@ -94,7 +94,11 @@ def read_pictures(loaded: LoadedDataset, wanted: Collection[str], cache: Path | 
     """Case id -> JPEG, 8-bit grey, 224 x 224, the native frame squashed. A picture that cannot be read is left out."""
     cases = [case for case in loaded.cases if case.case_id in wanted]
     decode = direct_source(_WHOLE_FRAME)
-    with _prepared(loaded, cache) as store:
+    try:
+        store = _open_store(loaded, cache)
+    except XBenchError:
+        store = None
+    with store or nullcontext(), ThreadPoolExecutor(usable_cores()) as pool:
 
         def read(case: Case) -> tuple[str, bytes | None]:
             pixels = None if store is None else store.get(store.index(case))
@@ -103,25 +107,12 @@ def read_pictures(loaded: LoadedDataset, wanted: Collection[str], cache: Path | 
             except (FileNotFoundError, ImageError):
                 return case.case_id, None
 
-        workers = usable_cores()
-        found = dict(decode_ahead(read, cases, workers, 4 * workers))
+        found = dict(pool.map(read, cases))
     return {case_id: picture for case_id, picture in found.items() if picture is not None}
 
 
-@contextmanager
-def _prepared(loaded: LoadedDataset, cache: Path | None) -> Iterator[PreparedStore | None]:
-    """The dataset's prepared images that show the whole frame; None if there are none, or they cannot be opened."""
-    store = None
-    with suppress(XBenchError):
-        store = _open_store(loaded, cache)
-    if store is None:
-        yield None
-        return
-    with store:
-        yield store
-
-
 def _open_store(loaded: LoadedDataset, cache: Path | None) -> PreparedStore | None:
+    """The dataset's prepared images that show the whole frame; None if there are none."""
     if cache is None or not cache.is_dir():
         return None
     cases = loaded.dataset.cases()
