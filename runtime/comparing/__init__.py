@@ -1,8 +1,7 @@
 """Differences of two results and their tests, for reports, `compare` and studies.
 
 difference         a number of two results: paired bootstrap, DeLong, Holm's correction
-overlaps           two models of a report, each on what both have
-model_differences  every two models of a report
+model_differences  every two models of a report, each on what both have
 variants           several cells side by side, each minus the first: prompt sets, input sizes
 
 Two runs, or two models -> changes, and a gate for continuous integration:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from ..comparing.model_differences import COMPARED, Differences, ModelDifference
-from ..comparing.overlaps import Extent, Overlap
+from ..comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import heading
 from ..tables.printed import NONE, difference_of, p_value
