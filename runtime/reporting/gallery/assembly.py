@@ -44,7 +44,7 @@ def make_gallery(
     here.
     Raises RunError when a result file cannot be read.
     """
-    pairs = _all_pairs(run, results)
+    pairs = _all_pairs(results)
     picked = _pick(run, pairs, most, budget)
     cases, overlays, reasons = _collect(run, pairs, picked)
     if not overlays:
@@ -61,11 +61,11 @@ def make_gallery(
     return Gallery(images, tuple(kept), shown, models, titles, (*notes, *reasons)), ""
 
 
-def _all_pairs(run: StoredRun, results: Results) -> dict[str, list[ModelPairs]]:
+def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:
     """Dataset -> the pairs of its models; baselines ignore the image and are left out."""
     found = {
         dataset: [
-            model_pairs(run, results, cell.model, dataset)
+            model_pairs(results, cell.model, dataset)
             for cell in results.column(dataset)
             if cell.weights != "baseline" and cell.n
         ]

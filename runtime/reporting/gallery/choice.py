@@ -10,14 +10,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.grounding.curves import dice_curves, pointing_hits
+from ....metrics_gpu.grounding.curves import dice_curves
 from ....metrics_gpu.grounding.protocols import Protocol
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.thresholds import level
-from ...results.load import StoredRun
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
-from ...results.pairs import scored_pairs
+from ...results.pairs import ScoredPairs
 
 __all__ = ["MOST", "ModelPairs", "PairScore", "choose", "in_rounds", "model_pairs", "pair_scores"]
 
@@ -124,11 +123,9 @@ class ModelPairs:
         return {key: number for number, key in enumerate(zip(self.case_id, self.finding, strict=True))}
 
 
-def model_pairs(run: StoredRun, results: Results, model: str, dataset: str) -> ModelPairs:
-    """The pairs of a finished cell. Raises RunError when its file cannot be read or lacks maps that are needed."""
-    rows = results.rows.get((model, dataset)) or run.cell(model, dataset)
-    scored = scored_pairs(run, rows, results.choices)
-    hits = pointing_hits(scored.counts, scored.options.ties) if scored.hits is None else scored.hits
+def model_pairs(results: Results, model: str, dataset: str) -> ModelPairs:
+    """The pairs of a finished cell."""
+    rows, scored = results.rows[model, dataset], results.pairs[model, dataset]
     return ModelPairs(
         model=model,
         dataset=dataset,
@@ -137,8 +134,8 @@ def model_pairs(run: StoredRun, results: Results, model: str, dataset: str) -> M
         case_id=tuple(rows.case_ids[index] for index in rows.case_of[scored.image_of]),
         finding=tuple(rows.findings[index] for index in scored.class_of),
         counts=scored.counts,
-        hits=hits >= 0.5,
-        best=_best_levels(results.cells.get((model, dataset)), rows.findings, scored.counts, scored.class_of),
+        hits=scored.found_hits >= 0.5,
+        best=_best_levels(results.cells[model, dataset], scored),
     )
 
 
@@ -160,20 +157,15 @@ def pair_scores(models: Sequence[ModelPairs]) -> dict[str, list[PairScore]]:
     }
 
 
-def _best_levels(
-    cell: CellValues | None, findings: Sequence[str], counts: Counts, class_of: NDArray[np.intp]
-) -> dict[str, int]:
+def _best_levels(cell: CellValues, scored: ScoredPairs) -> dict[str, int]:
     """Finding -> level of the best threshold in the tables; if they have no single one, the level of the best mean Dice
     of those that the search tries."""
     levels: dict[str, int] = {}
-    for index, name in enumerate(findings):
-        members = class_of == index
-        if not members.any():
-            continue
-        scores = cell.scores(name) if cell else None
-        if scores is not None and scores.best_tau is not None:
-            levels[name] = round(100 * scores.best_tau)
-        else:
-            first = level(cell.grounding.options.tau_from) if cell else 0
-            levels[name] = first + int(np.argmax(dice_curves(counts.take(members)).mean(axis=0)[first:]))
+    for index, scores in enumerate(cell.grounding.classes):
+        members = scored.class_of == index
+        if scores.best_tau is not None:
+            levels[scores.name] = round(100 * scores.best_tau)
+        elif members.any():
+            first = level(scored.options.tau_from)
+            levels[scores.name] = first + int(np.argmax(dice_curves(scored.counts.take(members)).mean(axis=0)[first:]))
     return levels

@@ -26,7 +26,6 @@ from xbench_fast.runtime.reporting.gallery.choice import model_pairs
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results import choices as kinds
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
@@ -450,7 +449,7 @@ def test_drawn_thresholds_begin_where_the_search_does(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", rows)
     for first, tau in ((0, 0.0), (1, 0.01)):
         found = results(path, best="per_image", tau_from=tau)
-        assert set(model_pairs(load_run(path), found, "kad", "one").best.values()) == {first}
+        assert set(model_pairs(found, "kad", "one").best.values()) == {first}
         curve = dice_curve(found, "kad")
         assert curve is not None and curve.top == first
 
