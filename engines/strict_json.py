@@ -20,7 +20,7 @@ def distinct_keys(pairs: list[tuple[K, Any]]) -> dict[K, Any]:
         seen: set[K] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"the key '{str(key)[:_SHOWN]}' stands twice")
+                raise ValueError(f"the key '{str(key)[:_SHOWN]}' appears twice")
             seen.add(key)
     return found
 

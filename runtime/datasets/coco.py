@@ -69,7 +69,7 @@ class Coco(Dataset):
             if not _has(image, "file_name"):
                 raise fail(file, row, "the entry of images needs id and file_name")
             if image["id"] in entries:
-                raise fail(file, row, f"the image id {image['id']!r} stands twice in images")
+                raise fail(file, row, f"the image id {image['id']!r} appears twice in images")
             entries[image["id"]] = (row, image)
         parts: dict[Any, dict[str, list[Region]]] = {key: {} for key in entries}
         for row, annotation in enumerate(self._document["annotations"], 1):
@@ -184,7 +184,7 @@ class Coco(Dataset):
                 raise fail(self.annotations, row, "the entry of categories needs id and name")
             name = category["name"].strip()
             if not name or category["id"] in names or name in names.values():
-                raise fail(self.annotations, row, f"the category {category['id']!r} '{name}' is empty or stands twice")
+                raise fail(self.annotations, row, f"the category {category['id']!r} '{name}' is empty or appears twice")
             names[category["id"]] = name
         return names
 

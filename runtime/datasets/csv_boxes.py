@@ -217,7 +217,7 @@ class CsvBoxes(Dataset):
         for row, cells in read_csv(file, (key,)):
             name = cells[key]
             if not name or name in found:
-                raise fail(file, row, f"{key} is empty or '{name}' stands twice")
+                raise fail(file, row, f"{key} is empty or '{name}' appears twice")
             if not found:
                 for other in cells:
                     if other not in (*self.classes, *self._column.values()):

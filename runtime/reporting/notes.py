@@ -54,7 +54,7 @@ def best_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
         return (f"Dice and IoU: {search_of(cells)} ({CROSS_FITTED})",)
     # An interval is biased if every replicate chooses a new threshold; the one threshold of a model is kept.
     leans = any(cell.resampled and cell.grounding.options.unit != "per_model" for cell in cells)
-    more = "; with few pairs its interval leans upwards" if leans else ""
+    more = "; with few pairs its interval is biased upwards" if leans else ""
     return (f"* {IN_SAMPLE}: {search_of(cells)}{more}", fitted)
 
 
@@ -64,7 +64,7 @@ def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
     if not results.choices.tolerance_px:
         note += "; its IoU is the chance level of Point"
     if cells and all(_holds_floor(cell) for cell in cells):
-        note += "; Dice* cannot fall below it, as its threshold is sought from 0 on the same data"
+        note += "; Dice* cannot fall below it, as its threshold is searched from 0 on the same data"
     return note
 
 

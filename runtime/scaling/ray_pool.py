@@ -162,7 +162,7 @@ class _Actor:
         if ray.get(self._tally.begin.remote(number)) > _ATTEMPTS:
             error = (
                 f"the cases {job.start + 1} to {job.stop} ended the process of their worker {_ATTEMPTS} times, perhaps "
-                "for want of memory; try a smaller --batch or fewer --workers"
+                "because memory ran out; try a smaller --batch or fewer --workers"
             )
             return Part(number, b"", error, "", os.getpid())
         return self._worker(number, job)

@@ -209,7 +209,9 @@ class Material:
             words = ["one for all classes of a dataset"] if options.unit == "per_dataset" else []
             words += [f"from {options.tau_from:g} on"] if options.tau_from else []
             if words:
-                found[cell.rows.protocol] = f"protocol {cell.rows.protocol} seeks best thresholds {', '.join(words)}"
+                found[cell.rows.protocol] = (
+                    f"protocol {cell.rows.protocol} searches for best thresholds: {', '.join(words)}"
+                )
         return tuple(found.values())
 
     @property

@@ -68,7 +68,7 @@ def study_resolution(materials: Sequence[Material]) -> StudyOutcome:
     )
     facts = (
         f"runs: {', '.join(str(material.path) for material in materials)}",
-        "variants stand in the order of their grids; the coarsest is the reference",
+        "variants are in the order of their grids; the coarsest is the reference",
         materials[0].sampling.fact,
         *(line for material in materials for line in material.unfinished),
     )

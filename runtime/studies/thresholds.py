@@ -108,7 +108,7 @@ def _sensitivity(rows: Rows, material: Material) -> Table:
     notes = (
         IN_SAMPLE,
         CROSS_FITTED,
-        "percent; means over the classes that have pairs; Dice best* (but for protocols that seek one threshold for a "
+        "percent; means over the classes that have pairs; Dice best* (but for protocols that use one threshold for a "
         "dataset) and cross-fitted take a threshold per class, near best is about one threshold for all",
         "a range that begins at 0 holds the all-ones mask: the maps then add little to it",
         "area at 0.5: share of the image above half of the maximum; entropy: 1 is a map that is the same everywhere",

@@ -228,7 +228,7 @@ def _left(results: Results, found: Sequence[Spot], per: Per) -> str:
     """Which models are not drawn, and which have means over fewer datasets than others."""
     shown = {spot.model for spot in found}
     missing = [model for model in results.models if model not in shown]
-    words = f"Not drawn, for want of one of the two values: {', '.join(missing)}. " if missing else ""
+    words = f"Not drawn, because one of the two values is missing: {', '.join(missing)}. " if missing else ""
     sizes = {(spot.auc.datasets, spot.pointing.datasets) for spot in found}
     if per == "model" and len({size for both in sizes for size in both}) > 1:
         counts = ", ".join(f"{s.model} {s.auc.datasets} and {s.pointing.datasets}" for s in found)

@@ -51,7 +51,7 @@ def collect_pictures(
             loaded = load_dataset(datasets.get(dataset) or stored_dataset(config, dataset))
             found = read_pictures(loaded, ids, cache)
         except XBenchError as error:
-            notes.append(f"{dataset}: the pictures are not at hand. {error}")
+            notes.append(f"{dataset}: the images are not available. {error}")
             continue
         pictures |= {(dataset, case_id): picture for case_id, picture in found.items()}
         if len(found) < len(ids):

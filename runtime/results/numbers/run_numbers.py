@@ -174,7 +174,7 @@ def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | N
     if len(searches) > 1:
         names = " and ".join(dict.fromkeys(scored.protocol.name for scored in own))
         raise ConfigError(
-            f"--best per_model seeks one threshold for all datasets of {model}, but they were evaluated by the "
+            f"--best per_model searches for one threshold for all datasets of {model}, but they were evaluated by the "
             f"protocols {names}; name one with --protocol, or choose another --best."
         )
     return model_levels([(scored.counts, scored.class_of) for scored in own], own[0].options) or (0, 0)

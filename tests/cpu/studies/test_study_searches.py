@@ -52,10 +52,10 @@ def test_the_search_is_the_protocols(run: tuple[str, Path], capsys: pytest.Captu
     study(capsys, "thresholds", path, "--replicates", 20)
     study(capsys, "failures", path, "--replicates", 20)
     line = {
-        "paper": "protocol paper seeks best thresholds from 0.01 on",
-        "mavl": "protocol mavl seeks best thresholds one for all classes of a dataset, from 0.01 on",
+        "paper": "protocol paper searches for best thresholds: from 0.01 on",
+        "mavl": "protocol mavl searches for best thresholds: one for all classes of a dataset, from 0.01 on",
     }.get(protocol)
-    assert line in said if line else "seeks best thresholds" not in said
+    assert line in said if line else "searches for best thresholds" not in said
     calibrated = {r["class"]: r for r in answer(path, "calibration")["classes"] if r["method"] == "best"}
     tuned = {r["class"]: r for r in answer(path, "thresholds")["sensitivity"]}
     failed = {r["class"]: r for r in answer(path, "failures")["classes"]}

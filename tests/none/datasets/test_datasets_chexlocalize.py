@@ -226,7 +226,7 @@ def test_views_of_a_study_with_other_labels_are_noted(tmp_path: Path) -> None:
         ({KEYS[0]: {"Edema": {"size": [4, 4], "counts": "O"}}}, "does not fit"),
         ({KEYS[0]: {"Edema": rle(square()), "Fracture": rle(square().T)}}, "other masks of the image are not"),
         ({KEYS[0]: {"Lung Opacity": rle(square()), "Airspace Opacity": rle(square())}}, "twice"),
-        ("{" + ",".join(f'"{KEYS[0]}": {{}}' for _ in "ab") + "}", "stands twice"),
+        ("{" + ",".join(f'"{KEYS[0]}": {{}}' for _ in "ab") + "}", "appears twice"),
         ('{"a":' * 50_000, "is not a JSON file"),
         ("[]", "holds no object of images"),
         ("[" + "1" * 5000 + "]", "is not a JSON file"),

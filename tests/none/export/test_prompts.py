@@ -135,7 +135,7 @@ def test_a_yaml_file_is_read_in_order(tmp_path: Path) -> None:
         ('{"set": {"x": {"negative": ["n"]}}}', "the positive prompts must be a list"),
         ('{"set": {"x": {"positive": ["p"], "neutral": ["n"]}}}', "unknown key 'neutral'"),
         ('{"set": {"": ["p"]}}', "not a name"),
-        ('{"set": {"x": ["p"], "x": ["q"]}}', "'x' stands twice"),
+        ('{"set": {"x": ["p"], "x": ["q"]}}', "'x' appears twice"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, content: str, words: str) -> None:
@@ -151,7 +151,7 @@ def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, content: str, wo
     [
         ("a: [", "not valid YAML"),
         ("s:\n  ? [x]\n  : [p]\n", "wrong key"),
-        ("s:\n  x: [p]\n  x: [q]\n", "'x' stands twice"),
+        ("s:\n  x: [p]\n  x: [q]\n", "'x' appears twice"),
         ("s: !!python/name:os.system x\n", "YAML"),
     ],
 )

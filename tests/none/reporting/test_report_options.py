@@ -398,7 +398,7 @@ def test_notes_claim_no_more_than_the_options_allow(
     assert [FLOOR_HOLDS in note for note in dice] == [floor, floor]
     kept = asked.get("best") == "per_model"
     assert all((KEPT in note, ANEW in note) == (kept, not kept) for note in dice)
-    assert ("leans upwards" in dice[0]) == (asked.get("best") not in ("per_model", "cross_fit"))
+    assert ("is biased upwards" in dice[0]) == (asked.get("best") not in ("per_model", "cross_fit"))
     drawn = delta_figure(made.results)
     assert drawn is None or (NEVER in drawn.caption) == never
     cell = made.results.cells["kad", "one"]
