@@ -4,6 +4,7 @@
 and those of them inside the region (docs/metrics.md §3, §4). They are null when the pair has no region or the
 image could not be read; so are `argmax`, `hit` and `degenerate`. `logit` is the mean over the positive prompts of the
 finding, `logit_negative` that over its negative prompts (docs/metrics.md §14, row 21).
+`evaluation/scoring.py` fills the columns, `results/load.py` reads them.
 
 Three columns allow a new sweep without the model; they are null for a pair without a region:
 
