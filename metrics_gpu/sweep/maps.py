@@ -83,7 +83,7 @@ def scaled_map(
     if not (finite and span > 0) or (sweeping.normalise == "max" and not high > 0):
         return np.zeros(size, np.float32)
     offset = low if sweeping.normalise == "minmax" else zero
-    scale = (span, high, one)[sweeping.kind]
+    scale = {"minmax": span, "max": high, "none": one}[sweeping.normalise]
     scaled = ((found.values - offset) / scale).astype(np.float32, copy=False)
     return replace(found, values=scaled).whole((low - offset) / scale)
 
