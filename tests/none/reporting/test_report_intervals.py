@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from xbench_fast.metrics_gpu.statistics.proportions import wilson_interval
 from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.numbers.fields import FIELDS
+from xbench_fast.runtime.results.numbers.fields import FIELDS, find_numbers
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.table import Cell
@@ -130,6 +131,23 @@ def test_few_pairs_have_wilsons_interval_beside(results: Results) -> None:
     beside = cell.number("pointing", "Mass").beside
     assert beside == wilson_interval(round(scores.pointing * scores.n), scores.n)
     assert cell.number("pointing").beside is None and cell.number("dice_best", "Mass").beside is None
+
+
+def test_a_mean_over_some_classes_is_none_and_one_class_gives_the_mean_its_interval(results: Results) -> None:
+    cell = results.cells["kad", "one"]
+    every = {"grounding": cell.grounding, "cross_fitted": cell.cross_fitted}
+    every |= {"recognition": cell.recognition, "pair": cell.recognition}
+    mass = tuple(item for item in cell.grounding.classes if item.name == "Mass")
+    some = {
+        **every,
+        "grounding": replace(cell.grounding, classes=mass),
+        "pair": replace(cell.recognition, classes=cell.recognition.classes[:1]),
+    }
+    whole, part = find_numbers(every, cell.choices), find_numbers(some, cell.choices)
+    assert ("pair_f1", "") in whole and ("pair_f1", "") not in part
+    assert ("pair_f1", cell.recognition.classes[0].name) in part
+    assert whole["pointing", ""].beside is None and whole["pointing", "Mass"].beside is not None
+    assert part["pointing", ""].beside == whole["pointing", "Mass"].beside
 
 
 def test_differences_are_paired_and_corrected(results: Results) -> None:
