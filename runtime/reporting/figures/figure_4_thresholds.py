@@ -111,8 +111,13 @@ def _delta_rows(results: Results) -> list[tuple[str, Point]]:
 
 def _paper(results: Results, rows: Sequence[tuple[str, Point]]) -> Mapping[str, float]:
     """The paper's value of each model that was run with its published weights."""
-    values = {model: _paper_delta(results, model) for model, _ in rows}
-    return {model: value for model, value in values.items() if value is not None}
+    found = {}
+    for model, _ in rows:
+        families = {cell.family for cell in results.row(model) if cell.weights == "published"}
+        printed = next((paper().delta_dice[name] for name in families if name in paper().delta_dice), None)
+        if printed:
+            found[model] = printed.value
+    return found
 
 
 def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
@@ -263,10 +268,3 @@ def dice_curve(results: Results, model: str) -> Curve | None:
     fixed = all(cell.grounding.macro.dice_fixed is not None for cell in cells)
     first = max(level(cell.grounding.options.tau_from) for cell in cells)
     return Curve(tuple(curve.tolist()), 100 * best, len(cells), fixed, first)
-
-
-def _paper_delta(results: Results, model: str) -> float | None:
-    """The paper's delta Dice in percentage points, for its seven models with published weights, else None."""
-    families = {cell.family for cell in results.row(model) if cell.weights == "published"}
-    printed = next((paper().delta_dice[name] for name in families if name in paper().delta_dice), None)
-    return printed.value if printed else None

@@ -127,10 +127,10 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     left_out = {key: reason for key, cell in rows.items() if (reason := why_left_out(cell, choices))}
     rows = {key: cell for key, cell in rows.items() if key not in left_out}
     pairs = {key: scored_pairs(run, cell, choices) for key, cell in rows.items()}
-    patients = {
-        dataset: dataset_patients(dataset, _column(rows, dataset), choices.replicates, choices.seed)
-        for dataset in run.datasets
-    }
+    patients = {}
+    for dataset in run.datasets:
+        column = [cell for (_, name), cell in rows.items() if name == dataset]
+        patients[dataset] = dataset_patients(dataset, column, choices.replicates, choices.seed)
     levels = {model: _levels(pairs, model) for model in run.models}
     from ....metrics_gpu.recognition import walk  # compiled or loaded once, before the threads use it
 
@@ -156,10 +156,6 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         levels=levels,
         patients=patients,
     )
-
-
-def _column(rows: Mapping[Key, CellRows], dataset: str) -> Sequence[CellRows]:
-    return [cell for (_, name), cell in rows.items() if name == dataset]
 
 
 def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | None:
