@@ -77,9 +77,11 @@ class Finisher:
         before, entry = self._run.cell(cell.model, cell.loaded.name), self._entry(cell)
         if before is not None and before.get("state") == "done":
             names = changed_ingredients(before.get("ingredients", {}), cell.ingredients)
-            changed = ", ".join(names) or "the result file"
-            why = _other_protocol(before, entry)
-            self._progress.say(f"{cell.title}: computed again, because this changed: {changed}{why}")
+            if names:
+                why = f"this changed: {', '.join(names)}"
+            else:
+                why = f"its result file {before['file']} {self.files(cell).fault()}"
+            self._progress.say(f"{cell.title}: computed again, because {why}{_other_protocol(before, entry)}")
         self._note(cell, "running", **entry)
 
     def interrupted(self, cell: PlannedCell) -> None:

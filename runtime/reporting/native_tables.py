@@ -14,6 +14,7 @@ from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
 from ..results.load import StoredRun
+from ..results.storage import read_columns
 from ..tables.metrics import IN_SAMPLE
 from ..tables.printed import NONE, value_of
 from ..tables.stamps import stamps
@@ -65,7 +66,6 @@ def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
     """The native counts of a finished cell; None when its protocol has none. Raises RunError."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     entry = next(
         (e for e in run.data["cells"].values() if (e["model"], e["dataset"]) == (model, dataset)), {"protocol": ""}
@@ -74,7 +74,7 @@ def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
         return None
     path = run.path / entry["file"]
     try:
-        table = pq.read_table(path, columns=["finding", "native"], filters=pc.field("native").is_valid())
+        table = read_columns(path, ["finding", "native"], filters=pc.field("native").is_valid())
     except (OSError, pa.ArrowException) as error:
         raise RunError(
             f"{path} cannot be read ({error}); delete that file and run the same eval command again."

@@ -15,7 +15,7 @@ from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
 from .run_json import read_run
 from .schema import THRESHOLD_COUNT, result_schema, stored_columns, under_new_names
-from .storage import stored_key
+from .storage import read_columns, result_fault
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ _COLUMNS = (
     "area",
     "overlap",
 )
-# An evaluation reads only the footer of a finished file, so it would reuse a damaged file.
+# An evaluation reads only the footer of a finished file without a checksum, so it would reuse a damaged one.
 _AGAIN = "delete that file and run the same eval command again"
 _OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "sub_pixel")  # what a pair with `area` must have
 
@@ -176,8 +176,9 @@ def _why_not(path: Path, entry: Mapping[str, Any]) -> str | None:
         return f"{state}: {entry.get('reason', 'no reason was noted')}"
     if state != "done":
         return "not finished; run the same eval command again"
-    if stored_key(path / entry["file"]) != entry["key"]:
-        return "its result file is missing or damaged; run the same eval command again"
+    fault = result_fault(path / entry["file"], entry["key"])
+    if fault:
+        return f"its result file {entry['file']} {fault}; run the same eval command again"
     return None
 
 
@@ -187,10 +188,8 @@ def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
 
 
 def _read_table(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
-    import pyarrow.parquet as pq
-
     with _reading(path):
-        table = under_new_names(pq.read_table(path, columns=stored_columns(path, columns)))
+        table = under_new_names(read_columns(path, stored_columns(path, columns)))
         fault = _fault(table, entry)
         if fault:
             raise RunError(f"{path} is damaged: {fault}; {_AGAIN}.")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from .load import StoredRun
 from .schema import GRID
+from .storage import read_columns
 
 __all__ = ["MapRows", "load_maps"]
 
@@ -79,7 +80,7 @@ def load_maps(run: StoredRun, model: str, dataset: str) -> MapRows:
         missing = set(_COLUMNS) - set(pq.read_schema(path).names)
         if missing or "grid" not in entry:
             raise RunError(f"{path} was made by a version that kept no maps; run the same eval command again.")
-        table = pq.read_table(path, columns=list(_COLUMNS), filters=pc.field("region").is_valid())
+        table = read_columns(path, list(_COLUMNS), filters=pc.field("region").is_valid())
     except (OSError, pa.ArrowException) as error:
         raise RunError(
             f"{path} cannot be read ({error}); delete that file and run the same eval command again."

@@ -15,13 +15,13 @@ from .run_directory import RunDirectory
 from .run_json import read_run
 from .schema import result_schema, under_new_names
 from .shards import Shard
-from .storage import KEY_FIELD, CellFiles, stored_key, write_table
+from .storage import KEY_FIELD, CellFiles, result_fault, write_table
 
 __all__ = ["merge_shards"]
 
 _COUNTS = ("cases", "missing", "unreadable")
 _OWN = ("key", "file", *_COUNTS, "seconds", "computed", "shard", "updated", "ingredients", "last_attempt")
-# An evaluation reads only the footer of a finished file, so it would reuse this one.
+# An evaluation reads only the footer of a finished file without a checksum, so it would reuse this one.
 _AGAIN = "delete that file and evaluate that shard again"
 
 
@@ -172,10 +172,9 @@ def _check_together(done: Sequence[tuple[_Part, Mapping[str, Any]]]) -> None:
         if start != end or entry["cases"] != stop - start or total != first["shard"]["cases"][2]:
             raise _Unmergeable(f"shard {part.shard} does not begin where the one before it ends; evaluate it again")
         end = stop
-        if stored_key(part.path / entry["file"]) != entry["key"]:
-            raise _Unmergeable(
-                f"the result {part.path / entry['file']} is missing or damaged; evaluate that shard again"
-            )
+        fault = result_fault(part.path / entry["file"], entry["key"])
+        if fault:
+            raise _Unmergeable(f"the result {part.path / entry['file']} {fault}; evaluate that shard again")
     if end != first["shard"]["cases"][2]:
         raise _Unmergeable("the shards do not cover all its cases; evaluate them again")
 
@@ -192,7 +191,7 @@ def _chunks(source: Path, entry: Mapping[str, Any]) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(source) as file:
+        with pq.ParquetFile(source, page_checksum_verification=True) as file:
             if file.metadata.num_rows != entry["cases"] * len(entry["findings"]):
                 raise _Unmergeable(f"{source} does not hold {entry['cases']} cases; {_AGAIN}")
             for group in range(file.num_row_groups):

@@ -13,7 +13,7 @@ from ...engines.errors import RunError
 from ..host.machine import code_version, describe_machine
 from .run_json import RUN_FILE, RUN_SCHEMA, read_run
 from .shards import is_shard_folder
-from .storage import CellFiles, stored_key, write_json
+from .storage import CellFiles, result_fault, write_json
 
 __all__ = ["RunDirectory", "cell_id", "cell_stem"]
 
@@ -111,7 +111,7 @@ class RunDirectory:
         `last_attempt`. Raises RunError.
         """
         entry = self.cell(model, dataset)
-        if entry is None or entry["state"] != "done" or stored_key(self.path / entry["file"]) != entry["key"]:
+        if entry is None or entry["state"] != "done" or result_fault(self.path / entry["file"], entry["key"]):
             self.set_cell(model, dataset, state, reason=reason)
             return False
         entry["last_attempt"] = {"state": state, "reason": reason, "at": _now()}

@@ -1,7 +1,8 @@
 """Writes the files of a run atomically: to a temporary name, flushed, then renamed. A file is never half written.
 
 A cell is computed in chunks. Each chunk becomes a part file; the parts are merged when the last one exists. All of
-them have the cell's content key in their footer; a file with another key, or a damaged one, counts as missing.
+them have the cell's content key and a checksum in their footer; a file with another key, or a damaged one, counts as
+missing. Every page has a checksum too, which is compared when it is read.
 """
 
 from __future__ import annotations
@@ -16,11 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import DataError, RunError
+from .sealing import checksum_fault, seal, unsealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["KEY_FIELD", "CellFiles", "stored_key", "write_atomic", "write_bytes", "write_json", "write_table"]
+__all__ = [
+    "KEY_FIELD",
+    "CellFiles",
+    "read_columns",
+    "result_fault",
+    "write_atomic",
+    "write_bytes",
+    "write_json",
+    "write_table",
+]
 
 KEY_FIELD = "xbench_cell_key"
 
@@ -30,6 +41,7 @@ _COMPRESSION: Final[Mapping[str, Any]] = {
     "compression": "zstd",
     "use_dictionary": False,
     "use_byte_stream_split": ["saliency.list.element"],
+    "write_page_checksum": True,
 }
 
 
@@ -66,19 +78,35 @@ def write_json(path: Path, data: object) -> None:
     write_bytes(path, text.encode())
 
 
-def stored_key(path: Path) -> str | None:
-    """The content key in the footer of a result file; None when there is no such file or it is damaged."""
+def result_fault(path: Path, key: str) -> str:
+    """Why a file is not the whole result with this content key, in words after "the file"; empty if it is.
+
+    The whole file is read: its checksum covers every bit. A file without a checksum, of an older version, passes with
+    its key alone.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        return None
+        return "is missing"
     try:
+        fault = checksum_fault(path)
+        if fault:
+            return f"is damaged: {fault}"
         metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowException):
-        return None
-    key = metadata.get(KEY_FIELD.encode())
-    return key.decode(errors="replace") if key is not None else None
+    except (OSError, pa.ArrowException) as error:
+        return f"is damaged: {' '.join(str(error).split())}"
+    return "" if metadata.get(KEY_FIELD.encode()) == key.encode() else "has another key"
+
+
+def read_columns(path: Path, columns: list[str] | None = None, **how: Any) -> pa.Table:
+    """Columns of a result file; every page is compared with its checksum. Raises OSError and Arrow's errors.
+
+    `how`: other arguments of `pyarrow.parquet.read_table`.
+    """
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path, columns=columns, page_checksum_verification=True, **how)
 
 
 def write_table(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
@@ -87,9 +115,10 @@ def write_table(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> No
     def write(draft: Path) -> None:
         import pyarrow.parquet as pq
 
-        with pq.ParquetWriter(draft, schema, **_COMPRESSION) as writer:
+        with pq.ParquetWriter(draft, unsealed(schema), **_COMPRESSION) as writer:
             for table in tables:
                 writer.write_table(table)
+        seal(draft)
 
     write_atomic(path, write)
 
@@ -104,10 +133,14 @@ class CellFiles:
 
     def finished(self) -> bool:
         """Whether the whole cell is on disk with this key; remaining parts of a finished cell are removed."""
-        if stored_key(self.final) != self.key:
+        if self.fault():
             return False
         shutil.rmtree(self.parts, ignore_errors=True)
         return True
+
+    def fault(self) -> str:
+        """Why the cell is not `finished`, in words after "its result file"; empty if it is."""
+        return result_fault(self.final, self.key)
 
     def part(self, index: int) -> Path:
         """The path of part `index`."""
@@ -115,13 +148,11 @@ class CellFiles:
 
     def has_part(self, index: int) -> bool:
         """Whether part `index` is on disk, whole and with this key."""
-        return stored_key(self.part(index)) == self.key
+        return not result_fault(self.part(index), self.key)
 
     def write_part(self, index: int, table: pa.Table) -> None:
         """Stores the rows of one chunk. Raises RunError."""
-        import pyarrow.parquet as pq
-
-        write_atomic(self.part(index), lambda draft: pq.write_table(table, draft, **_COMPRESSION))
+        write_table(self.part(index), [table], table.schema)
 
     def take_part(self, index: int, content: bytes) -> None:
         """Stores a part file that another process made. Raises RunError."""
@@ -134,10 +165,9 @@ class CellFiles:
         """
         import pyarrow as pa
         import pyarrow.compute as pc
-        import pyarrow.parquet as pq
 
         try:
-            status = pq.read_table(self.final, columns=["status"])["status"]
+            status = read_columns(self.final, ["status"])["status"]
         except (OSError, pa.ArrowException) as error:
             raise DataError(
                 f"{self.final} is damaged ({error}); delete that file and run the same command again."
@@ -157,15 +187,17 @@ class CellFiles:
 
     def _read_part(self, index: int, schema: pa.Schema) -> pa.Table:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         path = self.part(index)
         try:
-            return pq.read_table(path, schema=schema)
+            fault = checksum_fault(path)
+            if not fault:
+                return read_columns(path, schema=schema)
         except (OSError, pa.ArrowException) as error:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-            raise DataError(f"{path} was damaged ({error}) and is deleted; run the same command again.") from error
+            fault = str(error)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise DataError(f"{path} was damaged ({fault}) and is deleted; run the same command again.")
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

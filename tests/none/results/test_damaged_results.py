@@ -1,4 +1,7 @@
-"""Result files with whole footers and odd rows: a sentence that names the file, and advice that mends it."""
+"""Damaged result files: a sentence that names the file, and a new evaluation that mends it.
+
+A file with a checksum is left out and counted. One of a version that wrote none is refused for its odd rows.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import StoredRun, load_run
+from xbench_fast.runtime.results.maps import load_maps
 from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -39,10 +44,15 @@ def world(tmp_path: Path, inputs: Any) -> World:
 
 
 def rewrite(world: World, change: Callable[[pa.Table], pa.Table]) -> Path:
-    """The result file with other rows and the footer it had."""
+    """The result file with other rows, as a version without checksums wrote it."""
     file: Path = world.out / world.entry()["file"]
-    pq.write_table(change(pq.read_table(file)), file)
+    table = pq.read_table(file)
+    pq.write_table(change(table.replace_schema_metadata(without_checksum(table.schema))), file)
     return file
+
+
+def without_checksum(schema: pa.Schema) -> dict[bytes, bytes]:
+    return {name: value for name, value in schema.metadata.items() if name != b"xbench_checksum"}
 
 
 def nulled(name: str) -> Callable[[pa.Table], pa.Table]:
@@ -91,12 +101,35 @@ def test_rows_that_are_not_those_of_a_cell(world: World, inputs: Any, change: An
     assert same(world.table(), before)
 
 
-def test_pages_that_cannot_be_read(world: World, inputs: Any) -> None:
-    before = world.table()
-    file = world.out / world.entry()["file"]
-    spoil(file, "area")
-    mended_as_it_says(world, inputs, file, "cannot be read")
+def test_a_damaged_file_is_left_out_and_computed_again(world: World, inputs: Any) -> None:
+    before, file = world.table(), world.out / world.entry()["file"]
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 4
+    file.write_bytes(content)
+    said = f"its result file {world.entry()['file']} is damaged: its checksum does not match"
+    assert load_run(world.out).unfinished == {("blocks-32", "coco"): f"{said}; run the same eval command again"}
+    coverage = next(t for t in make_report(world.out, Choices(replicates=0)).tables if t.title == "Coverage")
+    assert any(said in str(row) for row in coverage.rows)
+    with pytest.raises(RunError, match="its checksum does not match; run the same eval command again"):
+        load_material(world.out, sampling=Resampling(replicates=10))
+    assert world.run(*inputs).computed == 1
+    assert f"blocks-32 on coco: computed again, because {said}" in world.lines
     assert same(world.table(), before)
+
+
+@pytest.mark.parametrize("column", ["overlap", "hit", "saliency", "region"])
+def test_a_file_that_changes_while_it_is_open(world: World, column: str) -> None:
+    """Its pages have checksums of their own."""
+    run = load_run(world.out)
+    file = world.out / world.entry()["file"]
+    chunks = (pq.read_metadata(file).row_group(0).column(index) for index in range(40))
+    chunk = next(each for each in chunks if each.path_in_schema.split(".")[0] == column)
+    content = bytearray(file.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
+    file.write_bytes(content)
+    read = load_maps if column in ("saliency", "region") else StoredRun.cell
+    with pytest.raises(RunError, match=r"CRC checksum verification failed[^\n]*run the same eval command again"):
+        read(run, "blocks-32", "coco")
 
 
 def mended_as_it_says(world: World, inputs: Any, file: Path, words: str) -> None:
@@ -113,7 +146,7 @@ def mended_as_it_says(world: World, inputs: Any, file: Path, words: str) -> None
     assert len(make_report(world.out, Choices(replicates=0)).results.cells) == 1
 
 
-def test_a_damaged_shard_says_what_to_delete(world: World, inputs: Any, tmp_path: Path) -> None:
+def test_a_damaged_shard_is_named_and_evaluated_again(world: World, inputs: Any, tmp_path: Path) -> None:
     world.out = tmp_path / "shard-1-of-1"
 
     def evaluate() -> int:
@@ -126,6 +159,9 @@ def test_a_damaged_shard_says_what_to_delete(world: World, inputs: Any, tmp_path
     file = world.out / world.entry()["file"]
     spoil(file, "area")
     ((_, _, reason),) = merge_shards([world.out], tmp_path / "merged", lambda line: None).failed
-    assert str(file) in reason and reason.endswith("delete that file and evaluate that shard again")
-    file.unlink()
+    assert reason == f"the result {file} is damaged: its checksum does not match; evaluate that shard again"
     assert evaluate() == 1 and merge_shards([world.out], tmp_path / "merged", lambda line: None).computed == 1
+    (merged,) = (tmp_path / "merged" / "cells").iterdir()
+    spoil(merged, "area")
+    assert merge_shards([world.out], tmp_path / "merged", lambda line: None).computed == 1
+    assert merge_shards([world.out], tmp_path / "merged", lambda line: None).reused == 1

@@ -9,13 +9,16 @@ import pytest
 from evaluation_world import World, same
 from stored_counts import add_cell, random_rows
 from synthetic import make_bundle, make_dataset
-from xbench_fast.engines.errors import RunError
+from xbench_fast.engines.errors import DataError, RunError
+from xbench_fast.runtime.evaluation.scoring import rows_table
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import RUN_FILE
+from xbench_fast.runtime.results.schema import result_schema
 from xbench_fast.runtime.results.shards import Shard, shard_folder
+from xbench_fast.runtime.results.storage import KEY_FIELD, CellFiles
 from xbench_fast.runtime.studies.material import load_material
 
 NAMES = ("blocks-32--coco", "baseline:center--coco")
@@ -91,7 +94,7 @@ def test_a_merge_that_fails_keeps_what_was_merged(tmp_path: Path, bundle: Path, 
     outcome = merge_shards(folders, merged.out, lines.append)
     assert [(model, dataset) for model, dataset, _ in outcome.failed] == [("blocks-32", "coco")]
     assert merged.entry()["state"] == "done" and same(merged.table(), before)
-    assert "missing or damaged" in merged.entry()["last_attempt"]["reason"]
+    assert "is missing; evaluate that shard again" in merged.entry()["last_attempt"]["reason"]
     assert any("blocks-32 on coco: its finished result is kept" in line for line in lines)
     run(world, bundle, data, shard=Shard(2, 2))
     with RunDirectory(world.out) as opened:
@@ -125,34 +128,40 @@ def test_a_folder_of_reports_without_results_is_left_alone(tmp_path: Path) -> No
     assert [item.name for item in tmp_path.iterdir()] == ["report"]
 
 
-@pytest.mark.parametrize("kind", ["status", "part"])
-def test_a_file_that_an_evaluation_must_read_is_repaired_as_it_says(
-    tmp_path: Path, bundle: Path, data: DatasetConfig, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its footer is whole, so it counts as finished until its pages are read."""
+def test_damage_is_mended_by_the_next_evaluation(tmp_path: Path, bundle: Path, data: DatasetConfig) -> None:
+    """Of a finished cell whose run.json is lost, and of a part of an interrupted one."""
     whole, world = World(tmp_path / "whole"), World(tmp_path)
     for each in (whole, world):
         each.out.parent.mkdir(exist_ok=True)
     whole.run([bundle], [data])
-    if kind == "status":
+    world.interrupt = (4, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
         world.run([bundle], [data])
-        file = world.out / world.entry()["file"]
-        spoil(file, "status")
-        (world.out / RUN_FILE).unlink()
-        said = world.run([bundle], [data]).failed[0][2]
-        assert f"{file} is damaged" in said and "delete that file and run the same command again" in said
-        file.unlink()
-    else:
-        world.interrupt = (4, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            world.run([bundle], [data])
-        world.interrupt = None
-        (part,) = world.out.rglob("000000.parquet")
-        spoil(part, "area")
-        said = world.run([bundle], [data]).failed[0][2]
-        assert f"{part} was damaged" in said and "run the same command again" in said
+    world.interrupt = None
+    (part,) = world.out.rglob("000000.parquet")
+    spoil(part, "area")
     outcome = world.run([bundle], [data])
-    assert (outcome.computed, outcome.failed) == (1, []) and same(world.table(), whole.table())
+    assert (outcome.computed, outcome.failed, sum(world.calls)) == (1, [], 20) and same(world.table(), whole.table())
+    spoil(world.out / world.entry()["file"], "status")
+    (world.out / RUN_FILE).unlink()
+    assert world.run([bundle], [data]).computed == 1 and same(world.table(), whole.table())
+
+
+def test_a_part_that_is_damaged_while_the_others_are_computed(tmp_path: Path) -> None:
+    """It is deleted, so that the same command computes it again."""
+    schema = result_schema({KEY_FIELD: "k" * 64})
+    files = CellFiles(tmp_path, "a--b", "k" * 64)
+    rows = rows_table(random_rows(1), "a", "b", {KEY_FIELD: files.key})
+    files.write_part(0, rows)
+    assert files.has_part(0)
+    spoil(files.part(0), "finding")
+    assert not files.has_part(0)
+    with pytest.raises(DataError, match=r"000000\.parquet was damaged \(its checksum does not match\) and is deleted"):
+        files.merge(1, schema)
+    assert not files.part(0).exists() and not files.final.exists()
+    files.write_part(0, rows)
+    files.merge(1, schema)
+    assert files.finished()
 
 
 def spoil(file: Path, column: str) -> None:

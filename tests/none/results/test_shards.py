@@ -212,5 +212,5 @@ def test_a_damaged_result_is_not_merged(shards: list[Path], tmp_path: Path) -> N
     file = next((folders[0] / "cells").glob("blocks*.parquet"))
     file.write_bytes(file.read_bytes()[:-9])
     outcome, lines = merge(folders, tmp_path / "run")
-    assert outcome.computed == 2 and "missing or damaged" in outcome.failed[0][2]
+    assert outcome.computed == 2 and "is damaged" in outcome.failed[0][2]
     assert any("not merged" in line for line in lines)

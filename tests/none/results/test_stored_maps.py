@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_said(world: World) -> None:
     path.write_bytes(b"PAR1")
     with pytest.raises(RunError, match="cannot be read"):
         load_maps(run, "crop-32", "coco")
-    with pytest.raises(RunError, match="missing or damaged"):
+    with pytest.raises(RunError, match="crop-32 on coco: its result file cells/"):
         load_maps(load_run(world.out), "crop-32", "coco")
 
 
