@@ -35,9 +35,7 @@ def random_rows(seed: int, *, negative: bool = False) -> list[ResultRow]:
                 row.region_area = int(rng.integers(50, 9000))
                 area = np.sort(rng.integers(1, PIXELS, 101))[::-1].astype(np.int32)
                 area[0] = PIXELS
-                low = np.maximum(0, row.region_area - (PIXELS - area))
-                row.overlap = rng.integers(low, np.minimum(area, row.region_area) + 1).astype(np.int32)
-                row.overlap[0] = row.region_area
+                row.overlap = _overlap(rng, area, row.region_area)
                 row.area, row.argmax = area, int(rng.integers(PIXELS))
                 row.hit, row.degenerate = bool(rng.random() < 0.4), index == 9
                 row.sub_pixel = index == 11
@@ -57,13 +55,22 @@ def other_answers(rows: list[ResultRow], seed: int, *, negative: bool = False) -
         if row.area is not None and row.region_area is not None:
             area = np.sort(rng.integers(1, PIXELS, 101))[::-1].astype(np.int32)
             area[0] = PIXELS
-            low = np.maximum(0, row.region_area - (PIXELS - area))
-            other.overlap = rng.integers(low, np.minimum(area, row.region_area) + 1).astype(np.int32)
-            other.overlap[0] = row.region_area
+            other.overlap = _overlap(rng, area, row.region_area)
             other.area, other.argmax, other.hit = area, int(rng.integers(PIXELS)), bool(rng.random() < 0.4)
             other.keep(_square(row.region_area), (0.0, 0.0, 1.0, 1.0), rng.random((4, 4), np.float32))
         answers.append(other)
     return answers
+
+
+def _overlap(rng: np.random.Generator, area: NDArray[np.int32], region: int) -> NDArray[np.int32]:
+    """Pixels of the region at each threshold: random, and none is gained inside or outside of it."""
+    low = np.maximum(0, region - (PIXELS - area))
+    drawn = rng.integers(low, np.minimum(area, region) + 1)
+    overlap = np.sort(drawn)[::-1].astype(np.int32)
+    overlap[0] = region
+    for k in range(1, len(area)):
+        overlap[k] = np.clip(overlap[k], overlap[k - 1] - (area[k - 1] - area[k]), overlap[k - 1])
+    return overlap
 
 
 def _square(pixels: int) -> NDArray[np.uint8]:

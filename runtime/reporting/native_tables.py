@@ -13,6 +13,7 @@ from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
+from ..results.invariants import fault_in_counts
 from ..results.load import StoredRun
 from ..results.storage import read_columns
 from ..tables.metrics import IN_SAMPLE
@@ -88,7 +89,7 @@ def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
     def all_levels(name: str) -> NDArray[np.int64]:
         return np.asarray(native.field(name).flatten().to_numpy(), np.int64).reshape(len(native), LEVELS)
 
-    return NativeRows(
+    rows = NativeRows(
         findings=findings,
         class_of=np.array([findings.index(name) for name in table["finding"].to_pylist()], np.intp),
         pixels=one("height") * one("width"),
@@ -99,6 +100,11 @@ def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
         otsu_area=one("otsu_area"),
         otsu_overlap=one("otsu_overlap"),
     )
+    for area, overlap in ((rows.area, rows.overlap), (rows.otsu_area[:, None], rows.otsu_overlap[:, None])):
+        fault = fault_in_counts(area, overlap, rows.region, rows.pixels)
+        if fault:
+            raise RunError(f"{path} is damaged: {fault}; delete that file and run the same eval command again.")
+    return rows
 
 
 def native_scores(rows: NativeRows, *, true_positives_only: bool = True) -> list[NativeScores]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
+from .invariants import fault_in_rows
 from .run_json import read_run
 from .schema import THRESHOLD_COUNT, result_schema, stored_columns, under_new_names
 from .storage import read_columns, result_fault
@@ -232,7 +233,7 @@ def _fault(table: Any, entry: Mapping[str, Any]) -> str:
     lost = pc.sum(pc.and_(regions, pc.invert(counted))).as_py()
     if lost:
         return f"{lost} of its {pc.sum(regions).as_py()} regions have no 'area'"
-    return ""
+    return fault_in_rows(table, len(findings))
 
 
 def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:

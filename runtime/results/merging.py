@@ -10,6 +10,7 @@ from typing import Any
 
 from ...engines.errors import RunError
 from .cell_key import changed_ingredients, digest_of
+from .invariants import fault_in_rows
 from .outcome import RunOutcome, kept_line
 from .run_directory import RunDirectory
 from .run_json import read_run
@@ -195,6 +196,10 @@ def _chunks(source: Path, entry: Mapping[str, Any]) -> Iterator[Any]:
             if file.metadata.num_rows != entry["cases"] * len(entry["findings"]):
                 raise _Unmergeable(f"{source} does not hold {entry['cases']} cases; {_AGAIN}")
             for group in range(file.num_row_groups):
-                yield under_new_names(file.read_row_group(group))
+                table = under_new_names(file.read_row_group(group))
+                fault = fault_in_rows(table, len(entry["findings"]))
+                if fault:
+                    raise _Unmergeable(f"{source} is damaged: {fault}; {_AGAIN}")
+                yield table
     except (OSError, pa.ArrowException) as error:
         raise _Unmergeable(f"{source} cannot be read ({error}); {_AGAIN}") from error

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from evaluation_world import World, same
+from evaluation_world import World, same, write_without_checksum
 from synthetic import make_bundle, make_dataset, reference_sweep
-from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.errors import ConfigError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu.grounding.native import native_map
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, protocol
@@ -164,6 +165,24 @@ def reference_map(saliency: np.ndarray, frame: np.ndarray) -> np.ndarray:
                 low = saliency[c, b] * (1 - (u - b)) + saliency[c, d] * (u - b)
                 full[i, j] = top * (1 - (v - a)) + low * (v - a)
     return np.where(np.isnan(full), np.nanmin(full), full)
+
+
+def test_native_counts_that_are_not_possible(world: World, data: DatasetConfig) -> None:
+    """In a file of a version that wrote no checksum."""
+    world.run([], [data], baselines=["baseline:center"], sweep=sweep, protocol="chexlocalize")
+    table, file = world.table("baseline:center--coco"), world.out / world.entry("baseline:center--coco")["file"]
+    place, run = table.column_names.index("native"), load_run(world.out)
+    for name in ("area", "overlap", "region", "otsu_area", "otsu_overlap"):
+        native = table["native"].to_pylist()
+        values = next(value for value in native if value is not None)
+        if isinstance(values[name], list):
+            values[name][50] += 1 << 20
+        else:
+            values[name] += 1 << 20
+        changed = table.set_column(place, table.schema.field(place), pa.array(native, table.schema.field(place).type))
+        write_without_checksum(changed, file)
+        with pytest.raises(RunError, match=f"{file} is damaged: .* in 1 of "):
+            load_native(run, "baseline:center", "coco")
 
 
 def test_only_that_protocol_looks_at_native_size(world: World, data: DatasetConfig) -> None:

@@ -5,6 +5,7 @@ A file with a checksum is left out and counted. One of a version that wrote none
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from evaluation_world import World, same
+from evaluation_world import World, same, write_without_checksum
 from synthetic import make_bundle, make_dataset
 from test_kept_results import spoil
 from xbench_fast.engines.errors import RunError
@@ -47,12 +48,8 @@ def rewrite(world: World, change: Callable[[pa.Table], pa.Table]) -> Path:
     """The result file with other rows, as a version without checksums wrote it."""
     file: Path = world.out / world.entry()["file"]
     table = pq.read_table(file)
-    pq.write_table(change(table.replace_schema_metadata(without_checksum(table.schema))), file)
+    write_without_checksum(change(table).replace_schema_metadata(table.schema.metadata), file)
     return file
-
-
-def without_checksum(schema: pa.Schema) -> dict[bytes, bytes]:
-    return {name: value for name, value in schema.metadata.items() if name != b"xbench_checksum"}
 
 
 def nulled(name: str) -> Callable[[pa.Table], pa.Table]:
@@ -78,6 +75,56 @@ def one_status(table: pa.Table) -> pa.Table:
     return table.set_column(table.column_names.index("status"), table.schema.field("status"), pa.array(status))
 
 
+def changed(name: str, change: Callable[[Any], Any], where: str = "area") -> Callable[[pa.Table], pa.Table]:
+    """The rows with another value of a column in the first row that has `where`."""
+
+    def rewritten(table: pa.Table) -> pa.Table:
+        place = table.column_names.index(name)
+        values = table[name].to_pylist()
+        row = next(i for i, value in enumerate(table[where].to_pylist()) if value is not None)
+        values[row] = change(values[row])
+        return table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
+
+    return rewritten
+
+
+def at(index: int, value: int) -> Callable[[list[int]], list[int]]:
+    """A list of counts with `value` added at `index`."""
+    return lambda counts: [count + value * (place == index % 101) for place, count in enumerate(counts)]
+
+
+def both(*changes: Callable[[pa.Table], pa.Table]) -> Callable[[pa.Table], pa.Table]:
+    def rewritten(table: pa.Table) -> pa.Table:
+        for change in changes:
+            table = change(table)
+        return table
+
+    return rewritten
+
+
+FLIPS = [
+    (changed("area", at(40, 1 << 20)), "an area grows with the threshold, in 1 of "),
+    (changed("area", at(0, 1)), "an area does not fit the grid and the region, in 1 of "),
+    (changed("area", at(-1, -(1 << 30))), "an area does not fit the grid and the region, in 1 of "),
+    (changed("overlap", at(40, 1 << 20)), "(an overlap grows with the threshold, in 1 of |an area grows)"),
+    (
+        both(changed("area", at(40, 500)), changed("overlap", at(40, 500))),
+        "an overlap grows with the threshold, in 1 of ",
+    ),
+    (changed("overlap", at(-1, -(1 << 30))), "an overlap is not between 0 and the region, in 1 of "),
+    (changed("overlap", at(0, 1)), "an overlap is not between 0 and the region, in 1 of "),
+    (changed("region_area", lambda area: area + 1), "an area does not fit the grid and the region, in 1 of "),
+    (changed("region_area", lambda area: area | 1 << 24), "a region is larger than the grid, in 1 of "),
+    (changed("region_area", lambda area: -area), "a region is larger than the grid, in 1 of "),
+    (changed("argmax", lambda place: place | 1 << 16), "an 'argmax' is no pixel of the grid"),
+    (changed("argmax", lambda place: -1), "an 'argmax' is no pixel of the grid"),
+    (changed("label", lambda label: 3, "label"), "a label is neither 0 nor 1"),
+    (changed("status", lambda status: "o+", "status"), "a status is none of ok, missing, unreadable"),
+    (changed("case_id", lambda case: "caze0000"), "the rows of a case do not have one 'case_id'"),
+    (changed("patient_id", lambda patient: None), "the rows of a case do not have one 'patient_id'"),
+]
+
+
 CHANGES = [
     (nulled("hit"), r"\d+ of its \d+ pairs have no 'hit'"),
     (nulled("overlap"), r"\d+ of its \d+ pairs have no 'overlap'"),
@@ -89,7 +136,7 @@ CHANGES = [
     (lambda table: table.slice(0, len(table) - FINDINGS), f"it has {(CASES - 1) * FINDINGS} rows"),
     (lambda table: table.take(list(range(len(table)))[::-1]), "it does not hold one row per case and finding"),
     (lambda table: table.drop_columns(["argmax"]), "cannot be read"),
-    (one_status, "cannot be read"),
+    (one_status, "the rows of a case do not have one 'status'"),
 ]
 
 
@@ -99,6 +146,25 @@ def test_rows_that_are_not_those_of_a_cell(world: World, inputs: Any, change: An
     file = rewrite(world, change)
     mended_as_it_says(world, inputs, file, words)
     assert same(world.table(), before)
+
+
+def test_counts_that_are_not_possible(world: World, tmp_path: Path) -> None:
+    """In files of a version without checksums, for readers and for merge."""
+    whole, entry = world.table(), world.entry()
+    with RunDirectory(world.out) as run:
+        run.begin({"shard": "1/1"})
+        facts = {name: value for name, value in entry.items() if name not in ("model", "dataset", "state", "updated")}
+        run.set_cell("blocks-32", "coco", "done", **facts, shard={"index": 1, "of": 1, "cases": [0, CASES, CASES]})
+    opened = load_run(world.out)
+    for change, words in FLIPS:
+        file = rewrite(world, change)
+        with pytest.raises(RunError, match=f"{file} is damaged: .*{words}"):
+            opened.cell("blocks-32", "coco")
+        ((_, _, reason),) = merge_shards([world.out], tmp_path / "merged", lambda line: None).failed
+        assert re.search(f"{file} is damaged: .*({words})", reason)
+        write_without_checksum(whole, file)
+    assert opened.cell("blocks-32", "coco").cases == CASES
+    assert merge_shards([world.out], tmp_path / "merged", lambda line: None).computed == 1
 
 
 def test_a_damaged_file_is_left_out_and_computed_again(world: World, inputs: Any) -> None:

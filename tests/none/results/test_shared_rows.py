@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored_counts import add_cell, other_answers, random_rows
+from stored_counts import PIXELS, add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.comparability import check_protocols, shared_rows
@@ -27,7 +27,10 @@ def cells(tmp_path: Path) -> list[tuple[CellRows, ScoredPairs]]:
         if (row.case_id, row.finding) == ("c8", "Effusion"):
             row.label = 1 - (row.label or 0)
         if row.case_id == "c11" and row.region_area:
+            assert row.overlap is not None and row.area is not None
             row.region_area -= 1
+            row.overlap = np.minimum(row.overlap, row.region_area)
+            row.area = np.minimum(row.area, row.overlap + PIXELS - row.region_area)
     with RunDirectory(tmp_path / "run") as run:
         run.begin({})
         for name, rows in (("a", first), ("b", second), ("c", third)):

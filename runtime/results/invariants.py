@@ -1,0 +1,71 @@
+"""What holds for the counts of every map and region; a file of which it does not hold is damaged.
+
+This finds damage in files of versions that wrote no checksum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .schema import GRID, STATUSES, THRESHOLD_COUNT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["fault_in_counts", "fault_in_rows"]
+
+Counts = NDArray[np.integer[Any]]
+
+
+def fault_in_counts(area: Counts, overlap: Counts, region: Counts, pixels: Counts | int) -> str:
+    """Which counts are not possible, in words; empty if all are.
+
+    area, overlap [P, K] at rising thresholds; region [P]; pixels: of the grid, [P] or one number. With a higher
+    threshold the map loses pixels inside and outside of the region, and gains none.
+    """
+    if not len(area):
+        return ""
+    whole, outside = np.broadcast_to(pixels, len(area)), area - overlap
+    rules = (
+        ((region < 0) | (region > whole), "a region is larger than the grid"),
+        ((overlap[:, -1] < 0) | (overlap[:, 0] > region), "an overlap is not between 0 and the region"),
+        ((outside[:, -1] < 0) | (outside[:, 0] > whole - region), "an area does not fit the grid and the region"),
+        ((np.diff(overlap, axis=1) > 0).any(axis=1), "an overlap grows with the threshold"),
+        ((np.diff(outside, axis=1) > 0).any(axis=1), "an area grows with the threshold"),
+    )
+    for broken, words in rules:
+        if broken.any():
+            return f"{words}, in {int(broken.sum())} of {len(area)} pairs"
+    return ""
+
+
+def fault_in_rows(table: pa.Table, findings: int) -> str:
+    """Which values of rows are not possible, in words; empty if all are. `findings`: rows of each case."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    status = table["status"]
+    if not pc.all(pc.is_in(status, pa.array(STATUSES))).as_py():
+        return f"a status is none of {', '.join(STATUSES)}"
+    labels = table["label"]
+    if not pc.all(pc.or_kleene(pc.is_null(labels), pc.is_in(labels, pa.array([0, 1], pa.int8())))).as_py():
+        return "a label is neither 0 nor 1"
+    for name in ("case_id", "patient_id", "status"):
+        # The first row of each case, once for every row of the case.
+        first = table[name].take(np.arange(table.num_rows) // findings * findings)
+        if not table[name].combine_chunks().equals(first.combine_chunks()):
+            return f"the rows of a case do not have one '{name}'"
+    pairs = table.filter(table["area"].is_valid())
+    argmax = pairs["argmax"].to_numpy()
+    if ((argmax < 0) | (argmax >= GRID * GRID)).any():
+        return "an 'argmax' is no pixel of the grid"
+    area, overlap = (_levels(pairs[name]) for name in ("area", "overlap"))
+    return fault_in_counts(area, overlap, pairs["region_area"].to_numpy(), GRID * GRID)
+
+
+def _levels(column: Any) -> NDArray[np.int32]:
+    flat: NDArray[np.int32] = column.combine_chunks().flatten().to_numpy()
+    return flat.reshape(-1, THRESHOLD_COUNT)
