@@ -1,10 +1,16 @@
-"""Hooks for `json.loads` that refuse duplicate keys, NaN and Infinity."""
+"""JSON files that are not trusted: hooks that refuse duplicate keys, NaN and Infinity, and a checksum of the values."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["distinct_keys", "no_constant"]
+__all__ = ["CHECKSUM", "checksum_of", "distinct_keys", "no_constant"]
+
+CHECKSUM: Final = "checksum"
+"""The key of a document's checksum, which covers every other key."""
 
 K = TypeVar("K")
 _SHOWN = 80
@@ -28,3 +34,12 @@ def distinct_keys(pairs: list[tuple[K, Any]]) -> dict[K, Any]:
 def no_constant(text: str) -> NoReturn:
     """For `parse_constant`: NaN and Infinity are not valid JSON. Raises ValueError."""
     raise ValueError(f"{text} is not a number")
+
+
+def checksum_of(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a document's values as canonical JSON, without its key `CHECKSUM`; layout does not count.
+
+    Raises ValueError and RecursionError for values that JSON cannot hold.
+    """
+    values = {key: value for key, value in document.items() if key != CHECKSUM}
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -15,6 +15,7 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.results.run_json import read_run, store_run
 
 PIXELS = 224 * 224
 
@@ -44,13 +45,13 @@ def make_runs(root: Path) -> Path:
 
 def _configured(config: list[DatasetConfig], run: Path) -> None:
     """Notes in run.json where the datasets are, as the command line does."""
-    data = json.loads((run / "run.json").read_text())
+    data = read_run(run)
     data["config"] = {
         "datasets": {
             item.name: {"root": str(item.root), "reader": item.reader, "options": dict(item.options)} for item in config
         }
     }
-    (run / "run.json").write_text(json.dumps(data))
+    store_run(run, data)
 
 
 def study(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:

@@ -11,9 +11,9 @@ from typing import IO, Any, Self
 
 from ...engines.errors import RunError
 from ..host.machine import code_version, describe_machine
-from .run_json import RUN_FILE, RUN_SCHEMA, read_run
+from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
 from .shards import is_shard_folder
-from .storage import CellFiles, result_fault, write_json
+from .storage import CellFiles, result_fault
 
 __all__ = ["RunDirectory", "cell_id", "cell_stem"]
 
@@ -127,7 +127,7 @@ class RunDirectory:
     def save(self) -> None:
         """Writes run.json, whole or not at all. Raises RunError."""
         self._data["updated"] = _now()
-        write_json(self.path / RUN_FILE, self._data)
+        store_run(self.path, self._data)
 
     def files(self, model: str, dataset: str, key: str) -> CellFiles:
         """The files of the cell with content key `key`."""

@@ -1,4 +1,4 @@
-"""Reads run.json and checks its content."""
+"""Reads and writes run.json, and checks its content. It holds a checksum of its values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import msgspec
 
 from ...engines.errors import RunError
+from ...engines.strict_json import CHECKSUM, checksum_of
+from .storage import write_json
 
-__all__ = ["RUN_FILE", "RUN_SCHEMA", "read_run"]
+__all__ = ["RUN_FILE", "RUN_SCHEMA", "read_run", "store_run"]
 
 RUN_FILE = "run.json"
 RUN_SCHEMA = 1
@@ -96,7 +98,8 @@ class _Result(msgspec.Struct):
 def read_run(path: Path) -> dict[str, Any]:
     """The content of run.json in the run directory `path`. Raises RunError when there is none or it is damaged.
 
-    The returned content is valid, so that its readers need no checks of their own.
+    The returned content is valid, so that its readers need no checks of their own. A file without a checksum was
+    written by an older version.
     """
     source = path / RUN_FILE
     if not source.is_file():
@@ -105,16 +108,22 @@ def read_run(path: Path) -> dict[str, Any]:
         )
     try:
         data = json.loads(source.read_text(encoding="utf-8"))
+        whole = not isinstance(data, dict) or data.get(CHECKSUM, ...) in (..., checksum_of(data))
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{source} cannot be read ({error}); {_AGAIN}") from error
     if not isinstance(data, dict):
         raise RunError(f"{source} is damaged: it is no object; {_AGAIN}")
     if data.get("schema") != RUN_SCHEMA:
         raise RunError(f"{source} was written by another version; use a new --out directory.")
-    fault = _fault(data)
+    fault = _fault(data) if whole else "its checksum does not match"
     if fault is not None:
         raise RunError(f"{source} is damaged: {fault}; {_AGAIN}")
-    return data
+    return {key: value for key, value in data.items() if key != CHECKSUM}
+
+
+def store_run(path: Path, data: Mapping[str, Any]) -> None:
+    """Writes run.json into the run directory `path`, whole or not at all, with its checksum. Raises RunError."""
+    write_json(path / RUN_FILE, {**data, CHECKSUM: checksum_of(data)})
 
 
 def _fault(data: Mapping[str, Any]) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -25,6 +24,7 @@ from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.run_json import read_run, store_run
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -51,11 +51,10 @@ def make(
             for j, dataset in enumerate(datasets):
                 if (model, dataset) not in without:
                     add_cell(run, model, dataset, cell_rows(i, j, weights), weights)
-    file = path / "run.json"
-    data = json.loads(file.read_text())
+    data = read_run(path)
     for cell in data["cells"].values():
         cell["model_family"] = cell["model"].split("-")[0]
-    file.write_text(json.dumps(data))
+    store_run(path, data)
     return make_results(load_run(path), choices or Choices(replicates=0))
 
 
@@ -265,10 +264,9 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
 
 def test_a_protocol_without_a_fixed_threshold_has_no_delta(tmp_path: Path) -> None:
     found = make(tmp_path / "run", {"mavl": "published"}, ("one",))
-    file = tmp_path / "run" / "run.json"
-    data = json.loads(file.read_text())
+    data = read_run(tmp_path / "run")
     data["cells"]["mavl--one"]["protocol"] = "chexlocalize"
-    file.write_text(json.dumps(data))
+    store_run(tmp_path / "run", data)
     found = make_results(load_run(tmp_path / "run"), Choices(replicates=0))
     figures = {figure.name: figure for figure in all_figures(found)}
     assert "figure-4-delta-dice" not in figures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -18,6 +17,7 @@ from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.patients import dataset_patients
+from xbench_fast.runtime.results.run_json import read_run, store_run
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +109,10 @@ def test_prompts(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_resolution(world: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(world / "run" / "run", run, ignore=shutil.ignore_patterns("studies"))
-    data = json.loads((run / "run.json").read_text())
+    data = read_run(run)
     for dataset in ("coco", "second"):
         data["cells"][f"a--{dataset}"]["grid"] = [8, 8]  # a is the finer one now
-    (run / "run.json").write_text(json.dumps(data))
+    store_run(run, data)
     said = study(capsys, "resolution", run, "--replicates", 50)
     assert "by stratum" in said
     found = answer(run, "resolution")

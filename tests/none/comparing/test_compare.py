@@ -22,6 +22,7 @@ from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.run_json import read_run, store_run
 
 Key = tuple[str, str]
 PLAIN = Resampling(0, 1)
@@ -36,10 +37,9 @@ def write_run(path: Path, cells: dict[Key, list[ResultRow]], weights: str = "pub
 
 
 def patch(path: Path, model: str, dataset: str, **fields: Any) -> None:
-    file = path / "run.json"
-    data = json.loads(file.read_text())
+    data = read_run(path)
     data["cells"][f"{model}--{dataset}"].update(fields)
-    file.write_text(json.dumps(data))
+    store_run(path, data)
 
 
 def shaken(seed: int, rows: list[ResultRow]) -> list[ResultRow]:

@@ -27,7 +27,7 @@ from xbench_fast.runtime.reporting.gallery.model import Gallery, gallery_payload
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
-from xbench_fast.runtime.results.storage import write_json
+from xbench_fast.runtime.results.run_json import store_run
 
 QUICK = Choices(replicates=0)
 
@@ -61,7 +61,7 @@ def world(template: Path, tmp_path: Path, data: DatasetConfig) -> World:
 def configure(world: World, *, reader: str = "coco", **entry: Any) -> None:
     document = json.loads((world.out / "run.json").read_text())
     document["config"] = {"datasets": {"coco": {"reader": reader, **entry}}}
-    write_json(world.out / "run.json", document)
+    store_run(world.out, document)
 
 
 def build(world: World, choices: Choices = QUICK, **options: Any) -> tuple[Gallery | None, str]:
@@ -187,7 +187,7 @@ def test_prepared_images_are_used_where_they_hold_the_whole_frame(
                     store.load(number)
     document = json.loads((world.out / "run.json").read_text())
     document["config"]["cache"] = str(cache)
-    write_json(world.out / "run.json", document)
+    store_run(world.out, document)
     plain = built(world)
     monkeypatch.setattr(pictures, "direct_source", lambda geometry: lambda case: pytest.fail("decoded again"))
     gallery = built(world)

@@ -19,6 +19,7 @@ from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.run_json import read_run, store_run
 from xbench_fast.runtime.tables.printed import percent
 from xbench_fast.runtime.tables.table import Item, Table, plain
 
@@ -351,10 +352,9 @@ def test_no_run_directory(tmp_path: Path) -> None:
 
 
 def test_models_and_datasets_stand_in_the_order_of_the_configuration(run: Path) -> None:
-    file = run / "run.json"
-    data = json.loads(file.read_text())
+    data = read_run(run)
     data["config"] = {"bundles": ["toy", "unused", "clip"], "datasets": {"two": {}, "one": {}}}
-    file.write_text(json.dumps(data))
+    store_run(run, data)
     _, tables, _ = report(run)
     assert list(rows_of(tables["Table 1: grounding"]))[-3:] == ["toy", "clip", "kad"]
     assert tables["Table 1: grounding"].groups[:2] == ["The two", "The one"]

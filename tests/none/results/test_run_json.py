@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -46,7 +47,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(path: Path, data: object) -> str:
-    """The sentence that refuses `data`, empty where all that a run directory is read by works."""
+    """The sentence that refuses `data`, empty where all that a run directory is read by works.
+
+    Without the checksum, of which every change would be refused.
+    """
+    if isinstance(data, dict):
+        data = {key: value for key, value in data.items() if key != "checksum"}
     (path / "run.json").write_text(json.dumps(data))
     try:
         found = load_run(path)
@@ -89,7 +95,9 @@ def test_a_run_with_one_value_changed_or_lost(place: float, value: Any, run: Pat
 
 
 def test_the_run_that_is_changed_is_whole(run: Path) -> None:
-    assert read(run, json.loads((run / "run.json").read_text())) == ""
+    original = (run / "run.json").read_text()
+    assert read(run, json.loads(original)) == ""
+    (run / "run.json").write_text(original)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +132,37 @@ def test_the_sentence_says_what_is_wrong(change: Any, words: str, run: Path, tmp
     change(data)
     said = read(tmp_path, data)
     assert said.startswith(f"{tmp_path / 'run.json'} is damaged: {words}") and "delete that file" in said
+
+
+def test_a_flipped_bit_is_named(run: Path, tmp_path: Path) -> None:
+    """A bit in the checksum's name leaves a file without one, and all values as they were."""
+    content = (run / "run.json").read_bytes()
+    before, rng, refused = read_run(run), np.random.default_rng(7), 0
+    for bit in rng.choice(8 * len(content), 300, replace=False).tolist():
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "run.json").write_bytes(flipped)
+        try:
+            found = read_run(tmp_path)
+        except RunError as error:
+            refused += 1
+            assert str(tmp_path / "run.json") in str(error)
+        else:
+            assert {**found, **before} == found
+    assert refused > 280
+
+
+def test_layout_is_no_damage_and_files_without_a_checksum_are_read(run: Path, tmp_path: Path) -> None:
+    data = json.loads((run / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(dict(reversed(data.items()))))
+    assert read_run(tmp_path) == read_run(run)
+    data["created"] = "yesterday"
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    with pytest.raises(RunError, match=r"is damaged: its checksum does not match; delete that file and run eval again"):
+        read_run(tmp_path)
+    del data["checksum"]
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    assert read_run(tmp_path)["created"] == "yesterday"
 
 
 def test_another_schema_and_endless_nesting(tmp_path: Path) -> None:

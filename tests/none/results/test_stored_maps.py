@@ -16,7 +16,7 @@ from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps
-from xbench_fast.runtime.results.storage import write_json
+from xbench_fast.runtime.results.run_json import store_run
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_results_of_an_older_version_are_made_anew(world: World, data: DatasetCo
     document = json.loads((world.out / "run.json").read_text())
     document["cells"]["crop-32--coco"]["ingredients"]["result_version"] = 1
     document["cells"]["crop-32--coco"]["key"] = "0" * 64
-    write_json(world.out / "run.json", document)
+    store_run(world.out, document)
     old = world.out / world.entry("crop-32--coco")["file"]
     old.unlink()
     assert world.run([tmp_path / "crop-32"], [data]).computed == 1
