@@ -24,6 +24,7 @@ PLANS = "plans"
 """Folder in a bundle for TensorRT plans of its image graph; bundle.json does not list its files."""
 
 _MANIFEST = "bundle.json"
+_PLAN_SUFFIXES = (".plan", ".json", ".timing", ".lock", ".part")
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -63,6 +64,7 @@ class Bundle:
         manifest = parse_manifest(data, str(path))
         for name, record in manifest.files.items():
             _verify(path, name, record, check_hashes)
+        _refuse_unlisted(path, manifest)
         return Bundle(path, manifest, hashlib.sha256(data).hexdigest())
 
     def graph(self, name: str) -> GraphSpec:
@@ -153,6 +155,23 @@ def _verify(root: Path, name: str, record: FileRecord, check_hash: bool) -> None
         raise BundleError(
             f"{root}: '{name}' does not match its sha256, it was changed or damaged; export the bundle again."
         )
+
+
+def _refuse_unlisted(root: Path, manifest: Manifest) -> None:
+    """Raises BundleError for a file that is not listed: a graph could read it as external data, without any check.
+
+    In the folder of plans, the files of plans are not listed.
+    """
+    listed = {_MANIFEST, *manifest.files}
+    for folder, folders, files in os.walk(root):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for path in sorted(Path(folder, name) for name in (*files, *links)):
+            inside = path.relative_to(root).as_posix()
+            if inside not in listed and not (path.parent == root / PLANS and path.suffix in _PLAN_SUFFIXES):
+                raise BundleError(
+                    f"{root}: bundle.json does not list the file '{inside}', so it cannot be verified; move it out of "
+                    "the bundle, or export the bundle again."
+                )
 
 
 def check_place(path: Path, replace: bool) -> None:

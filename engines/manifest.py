@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from .errors import BundleError
 from .geometry import Geometry
+from .strict_json import CHECKSUM, checksum_of
 
 __all__ = ["SCHEMA", "FileRecord", "GraphSpec", "Manifest", "PromptRecord", "TensorSpec", "Weights"]
 
@@ -95,14 +96,14 @@ class Manifest:
     precision: str = "fp32"
 
     def dump(self) -> bytes:
-        """The bytes of bundle.json: the fields by name, with the schema's number; JSON writes tuples as lists.
+        """The bytes of bundle.json: the fields by name, the schema's number and a checksum; tuples become lists.
 
         Raises BundleError for values JSON cannot hold (NaN, infinity).
         """
         try:
-            text = json.dumps(
-                {"schema": SCHEMA, **asdict(self)}, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False
-            )
+            data: dict[str, Any] = {"schema": SCHEMA, **asdict(self)}
+            data[CHECKSUM] = checksum_of(data)
+            text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
         except (TypeError, ValueError) as error:
             raise BundleError(f"bundle.json cannot be written: {error}.") from error
         return (text + "\n").encode()

@@ -12,7 +12,7 @@ import msgspec
 from .errors import BundleError
 from .manifest import SCHEMA, FileRecord, GraphSpec, Manifest, PromptRecord
 from .rounding import PRECISIONS
-from .strict_json import distinct_keys, no_constant
+from .strict_json import CHECKSUM, checksum_of, distinct_keys, no_constant
 
 __all__ = ["MAX_JSON_BYTES", "parse_manifest", "safe_relative"]
 
@@ -37,9 +37,22 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             "with this version, or install the version that wrote it."
         )
     try:
+        _check_checksum(raw)
         return _manifest(raw)
     except BundleError as error:
         raise BundleError(f"{where}: {error}") from error
+
+
+def _check_checksum(raw: dict[str, Any]) -> None:
+    """Raises BundleError for other values than were written. Older versions wrote no checksum."""
+    try:
+        whole = CHECKSUM not in raw or raw[CHECKSUM] == checksum_of(raw)
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise BundleError(
+            "bundle.json does not match its checksum, it was changed or damaged; export the bundle again."
+        )
 
 
 def safe_relative(name: str) -> str:

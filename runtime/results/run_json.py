@@ -108,7 +108,7 @@ def read_run(path: Path) -> dict[str, Any]:
         )
     try:
         data = json.loads(source.read_text(encoding="utf-8"))
-        whole = not isinstance(data, dict) or data.get(CHECKSUM, ...) in (..., checksum_of(data))
+        whole = not isinstance(data, dict) or CHECKSUM not in data or data[CHECKSUM] == checksum_of(data)
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{source} cannot be read ({error}); {_AGAIN}") from error
     if not isinstance(data, dict):

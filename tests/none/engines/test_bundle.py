@@ -75,8 +75,10 @@ def make(folder: Path, name: str = "tiny-32") -> Path:
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Changes bundle.json and takes its checksum away, as in a bundle of an older version."""
     file = path / "bundle.json"
     data = json.loads(file.read_text())
+    data.pop("checksum", None)
     change(data)
     file.write_text(json.dumps(data))
 
@@ -126,6 +128,47 @@ def test_a_damaged_file_is_found(tmp_path: Path) -> None:
     data[3] ^= 1
     (path / "image.onnx").write_bytes(data)
     with pytest.raises(BundleError, match="sha256"):
+        Bundle.load(path)
+
+
+def test_a_flipped_bit_of_the_manifest_is_found(tmp_path: Path) -> None:
+    """A bit in the checksum's name leaves a file without one, and all values as they were."""
+    file = make(tmp_path) / "bundle.json"
+    content, before, refused = file.read_bytes(), Bundle.load(file.parent).manifest, 0
+    for bit in np.random.default_rng(7).choice(8 * len(content), 300, replace=False).tolist():
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        try:
+            assert Bundle.load(file.parent).manifest == before
+        except BundleError as error:
+            refused += 1
+            assert "bundle.json" in str(error) or "schema" in str(error)
+    assert refused > 280
+
+
+def test_a_manifest_without_a_checksum_is_read_and_an_edited_one_is_not(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    data = json.loads((path / "bundle.json").read_text())
+    (path / "bundle.json").write_text(json.dumps({**data, "logit_scale": 2.0}))
+    with pytest.raises(BundleError, match=r"bundle\.json does not match its checksum"):
+        Bundle.load(path)
+    edit(path, lambda data: None)
+    assert Bundle.load(path).manifest.logit_scale == 2.0
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "prompts/other.npz", ".hidden", "new/image.onnx.data", "plans/w.bin"])
+def test_a_file_that_is_not_listed_is_refused(tmp_path: Path, name: str) -> None:
+    """A graph could read it as external data."""
+    path = make(tmp_path)
+    (path / name).parent.mkdir(exist_ok=True)
+    (path / name).write_bytes(b"weights")
+    for check in (True, False):
+        with pytest.raises(BundleError, match=f"{path}: bundle.json does not list the file '{name}'"):
+            Bundle.load(path, check_hashes=check)
+    (path / name).unlink()
+    (path / name).symlink_to(tmp_path)
+    with pytest.raises(BundleError, match=f"does not list the file '{name}'"):
         Bundle.load(path)
 
 
@@ -341,6 +384,7 @@ json_values = st.recursive(
 def any_manifest() -> Any:
     """The plain data of a bundle.json with every optional part."""
     raw: Any = json.loads(dataclasses.replace(manifest(), files={}).dump())
+    del raw["checksum"]
     raw["files"] = {
         "image.onnx": {"sha256": "0" * 64, "bytes": 1},
         "prompts/rsna.npz": {"sha256": "0" * 64, "bytes": 1},
