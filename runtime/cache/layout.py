@@ -3,13 +3,15 @@
 A store is one directory per (dataset, geometry, decoder) with
 
     pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space
-    records.bin   one 32-byte record per case: state, native size, and size and time of the image file
+    records.bin   one 32-byte record per case: state, native size, checksum, and size and time of the image
+                  file
     reasons.jsonl why an image could not be read
     index.json    the meaning of pixels.bin and records.bin
     lock, use     which process may write, which processes have it open (`locks`)
 
 After a power loss a record can be on disk without its pixels. A store that was not closed before a restart of the
-machine is therefore emptied.
+machine is therefore emptied. The checksum of a record covers the record and its pixels, or its reason; an entry that
+does not match it is never used.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import errno
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,19 +41,42 @@ __all__ = [
     "RECORD",
     "UNREADABLE",
     "StoreFiles",
+    "checked",
     "disk_error",
+    "is_whole",
     "read_meaning",
     "store_bytes",
     "store_folder",
 ]
 
 RECORD = np.dtype(
-    [("state", "<u4"), ("height", "<u4"), ("width", "<u4"), ("spare", "<u4"), ("bytes", "<i8"), ("mtime_ns", "<i8")]
+    [("state", "<u4"), ("height", "<u4"), ("width", "<u4"), ("check", "<u4"), ("bytes", "<i8"), ("mtime_ns", "<i8")]
 )
 EMPTY, READY, UNREADABLE = 0, 1, 2
 """Values of a record's `state`."""
 
-_FORMAT = 2
+_FORMAT = 3
+
+_CHECK = slice(RECORD.fields["check"][1], RECORD.fields["check"][1] + 4)  # type: ignore[index]
+
+
+def _checksum(record: bytes, index: int, content: NDArray[np.uint8] | str | None) -> bytes:
+    if content is None or isinstance(content, str):
+        data: bytes | memoryview = (content or "").encode(errors="surrogatepass")
+    else:
+        data = np.ascontiguousarray(content).data
+    facts = record[: _CHECK.start] + record[_CHECK.stop :] + index.to_bytes(8, "little")
+    return zlib.crc32(facts, zlib.crc32(data)).to_bytes(4, "little")
+
+
+def checked(record: bytes, index: int, content: NDArray[np.uint8] | str | None) -> bytes:
+    """The record of case `index` with the checksum of it and its content: pixels, or the text of a reason."""
+    return record[: _CHECK.start] + _checksum(record, index, content) + record[_CHECK.stop :]
+
+
+def is_whole(record: bytes, index: int, content: NDArray[np.uint8] | str | None) -> bool:
+    """Whether a record and its content are those that were written, bit for bit."""
+    return record[_CHECK] == _checksum(record, index, content)
 
 
 def store_folder(

@@ -79,6 +79,11 @@ class PreparedSet:
         """The reasons why stores do not write to disk."""
         return [store.note for store in self._stores.values() if store.note]
 
+    @property
+    def damaged(self) -> int:
+        """How many prepared images were damaged and are decoded again, in any geometry."""
+        return len(set().union(*(store.damaged for store in self._stores.values())))
+
     def stores(self, wanted: Callable[[Geometry], bool]) -> list[PreparedStore]:
         """The stores of the geometries that are `wanted`."""
         return [store for store in self._stores.values() if wanted(store.geometry)]

@@ -21,7 +21,7 @@ from ...engines.geometry import Geometry
 from ..datasets.base import Case
 from ..images.decode import read_grey
 from ..images.geometry import to_model
-from .layout import EMPTY, READY, RECORD, UNREADABLE, StoreFiles, disk_error, store_folder
+from .layout import EMPTY, READY, RECORD, UNREADABLE, StoreFiles, checked, disk_error, is_whole, store_folder
 from .locks import Hold
 
 __all__ = ["Identity", "Prepared", "PreparedStore", "file_identity"]
@@ -39,7 +39,7 @@ class PreparedStore:
 
     One process writes at a time. Another process that opens the store can read the images that are ready, also those
     that become ready later. It does not store images that it decodes itself; `note` says so. Memory use does not grow
-    with the number of images.
+    with the number of images. `damaged`: the cases whose entry did not match its checksum, and that are decoded again.
     """
 
     def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None, note: str | None) -> None:
@@ -54,6 +54,7 @@ class PreparedStore:
         self._checked = np.zeros(len(cases), np.bool_)
         self._reasons: dict[int, str] = files.reasons() if files and files.writes else {}
         self._skipped: dict[int, str] = {}
+        self.damaged: set[int] = set()
 
     @classmethod
     def open(
@@ -225,13 +226,23 @@ class PreparedStore:
             return _shared(files, index, identity)
         record = files.records[index]
         if not self._checked[index]:
-            if record["state"] != EMPTY and (int(record["bytes"]), int(record["mtime_ns"])) != identity:
-                self._write(index, EMPTY, (0, 0), (0, 0))
-                self._reasons.pop(index, None)
+            changed = record["state"] != EMPTY and (int(record["bytes"]), int(record["mtime_ns"])) != identity
+            if record["state"] == UNREADABLE:
+                changed |= not is_whole(record.tobytes(), index, self._reasons.get(index))
+            if changed:
+                self._forget(index)
             self._checked[index] = True
         if record["state"] != READY:
             return None
+        if not is_whole(record.tobytes(), index, files.pixels[index]):
+            self.damaged.add(index)
+            self._forget(index)
+            return None
         return files.pixels[index], int(record["height"]), int(record["width"])
+
+    def _forget(self, index: int) -> None:
+        self._write(index, EMPTY, (0, 0), (0, 0))
+        self._reasons.pop(index, None)
 
     def _write(
         self, index: int, state: int, size: tuple[int, int], identity: Identity, content: Pixels | str | None = None
@@ -248,7 +259,8 @@ class PreparedStore:
                 if files.records[index]["state"] != EMPTY:
                     _write_all(files.record_file, bytes(RECORD.itemsize), place)
                 _write_all(files.pixel_file, np.ascontiguousarray(content).data.cast("B"), index * content.size)
-            _write_all(files.record_file, np.array([(state, *size, 0, *identity)], RECORD).tobytes(), place)
+            record = np.array([(state, *size, 0, *identity)], RECORD).tobytes()
+            _write_all(files.record_file, checked(record, index, content), place)
         except OSError as error:
             raise disk_error(files.folder, error) from error
         self._checked[index] = True
@@ -275,7 +287,7 @@ def _shared(files: StoreFiles, index: int, identity: Identity) -> Prepared | Non
         return None
     pixels: Pixels = files.pixels[index].copy()
     height, width = int(record["height"]), int(record["width"])
-    if not (height and width) or files.records[index].tobytes() != before:
+    if files.records[index].tobytes() != before or not is_whole(before, index, pixels):
         return None
     pixels.setflags(write=False)
     return pixels, height, width

@@ -72,6 +72,8 @@ def source_opener(
             if decoder.on_gpu(geometry):
                 say(f"{loaded.name}: {prepare(prepared, loaded.span, threads, lambda count: None, decoder)}")
             yield prepared.source(geometry)
+            if prepared.damaged:
+                say(f"{loaded.name}: {prepared.damaged} prepared images were damaged, and were decoded again")
 
     return opened
 
