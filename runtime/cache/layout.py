@@ -60,23 +60,23 @@ _FORMAT = 3
 _CHECK = slice(RECORD.fields["check"][1], RECORD.fields["check"][1] + 4)  # type: ignore[index]
 
 
-def _checksum(record: bytes, index: int, content: NDArray[np.uint8] | str | None) -> bytes:
+def _checksum(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
     if content is None or isinstance(content, str):
         data: bytes | memoryview = (content or "").encode(errors="surrogatepass")
     else:
         data = np.ascontiguousarray(content).data
-    facts = record[: _CHECK.start] + record[_CHECK.stop :] + index.to_bytes(8, "little")
+    facts = record[: _CHECK.start] + record[_CHECK.stop :]
     return zlib.crc32(facts, zlib.crc32(data)).to_bytes(4, "little")
 
 
-def checked(record: bytes, index: int, content: NDArray[np.uint8] | str | None) -> bytes:
-    """The record of case `index` with the checksum of it and its content: pixels, or the text of a reason."""
-    return record[: _CHECK.start] + _checksum(record, index, content) + record[_CHECK.stop :]
+def checked(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
+    """A record with the checksum of it and its content: pixels, or the text of a reason."""
+    return record[: _CHECK.start] + _checksum(record, content) + record[_CHECK.stop :]
 
 
-def is_whole(record: bytes, index: int, content: NDArray[np.uint8] | str | None) -> bool:
+def is_whole(record: bytes, content: NDArray[np.uint8] | str | None) -> bool:
     """Whether a record and its content are those that were written, bit for bit."""
-    return record[_CHECK] == _checksum(record, index, content)
+    return record[_CHECK] == _checksum(record, content)
 
 
 def store_folder(

@@ -228,13 +228,13 @@ class PreparedStore:
         if not self._checked[index]:
             changed = record["state"] != EMPTY and (int(record["bytes"]), int(record["mtime_ns"])) != identity
             if record["state"] == UNREADABLE:
-                changed |= not is_whole(record.tobytes(), index, self._reasons.get(index))
+                changed |= not is_whole(record.tobytes(), self._reasons.get(index))
             if changed:
                 self._forget(index)
             self._checked[index] = True
         if record["state"] != READY:
             return None
-        if not is_whole(record.tobytes(), index, files.pixels[index]):
+        if not is_whole(record.tobytes(), files.pixels[index]):
             self.damaged.add(index)
             self._forget(index)
             return None
@@ -260,7 +260,7 @@ class PreparedStore:
                     _write_all(files.record_file, bytes(RECORD.itemsize), place)
                 _write_all(files.pixel_file, np.ascontiguousarray(content).data.cast("B"), index * content.size)
             record = np.array([(state, *size, 0, *identity)], RECORD).tobytes()
-            _write_all(files.record_file, checked(record, index, content), place)
+            _write_all(files.record_file, checked(record, content), place)
         except OSError as error:
             raise disk_error(files.folder, error) from error
         self._checked[index] = True
@@ -287,7 +287,7 @@ def _shared(files: StoreFiles, index: int, identity: Identity) -> Prepared | Non
         return None
     pixels: Pixels = files.pixels[index].copy()
     height, width = int(record["height"]), int(record["width"])
-    if files.records[index].tobytes() != before or not is_whole(before, index, pixels):
+    if files.records[index].tobytes() != before or not is_whole(before, pixels):
         return None
     pixels.setflags(write=False)
     return pixels, height, width

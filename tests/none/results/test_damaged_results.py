@@ -183,19 +183,38 @@ def test_a_damaged_file_is_left_out_and_computed_again(world: World, inputs: Any
     assert same(world.table(), before)
 
 
-@pytest.mark.parametrize("column", ["overlap", "hit", "saliency", "region"])
-def test_a_file_that_changes_while_it_is_open(world: World, column: str) -> None:
-    """Its pages have checksums of their own."""
-    run = load_run(world.out)
-    file = world.out / world.entry()["file"]
+def flip_last_bit(file: Path, column: str) -> None:
+    """The last bit of the first page of a column."""
     chunks = (pq.read_metadata(file).row_group(0).column(index) for index in range(40))
     chunk = next(each for each in chunks if each.path_in_schema.split(".")[0] == column)
     content = bytearray(file.read_bytes())
     content[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 1
     file.write_bytes(content)
+
+
+@pytest.mark.parametrize("column", ["overlap", "hit", "saliency", "region"])
+def test_a_file_that_changes_while_it_is_open(world: World, column: str) -> None:
+    """Its pages have checksums of their own."""
+    run = load_run(world.out)
+    file = world.out / world.entry()["file"]
+    flip_last_bit(file, column)
     read = load_maps if column in ("saliency", "region") else StoredRun.cell
     with pytest.raises(RunError, match=r"CRC checksum verification failed[^\n]*run the same eval command again"):
         read(run, "blocks-32", "coco")
+
+
+def test_a_shard_that_changes_while_it_is_merged(
+    world: World, inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.out = tmp_path / "shard-1-of-1"
+    world.run(*inputs, shard=Shard(1, 1))
+    with RunDirectory(world.out) as run:
+        run.begin({"shard": "1/1"})
+    file = world.out / world.entry()["file"]
+    monkeypatch.setattr("xbench_fast.runtime.results.merging.result_fault", lambda path, key: "")
+    flip_last_bit(file, "saliency")
+    ((_, _, reason),) = merge_shards([world.out], tmp_path / "merged", lambda line: None).failed
+    assert f"{file} cannot be read" in reason and "CRC checksum verification failed" in reason
 
 
 def mended_as_it_says(world: World, inputs: Any, file: Path, words: str) -> None:
