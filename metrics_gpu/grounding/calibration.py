@@ -25,7 +25,18 @@ from .curves import dice_curves
 from .grounding_options import GroundingOptions
 from .search import FIXED, best_levels
 
-__all__ = ["EMPTY", "METHODS", "Method", "beta_map", "calibrated_levels", "cut", "dice_at", "half_dice", "isotonic_map"]
+__all__ = [
+    "EMPTY",
+    "METHODS",
+    "UNFITTED",
+    "Method",
+    "beta_map",
+    "calibrated_levels",
+    "cut",
+    "dice_at",
+    "half_dice",
+    "isotonic_map",
+]
 
 Float = NDArray[np.float64]
 Method = Literal["none", "held_out", "isotonic", "isotonic_half_dice", "beta", "beta_half_dice", "best"]
@@ -33,6 +44,8 @@ METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
 EMPTY: Final = LEVELS
 """The level of a cut that no pixel reaches."""
+UNFITTED: Final = -1
+"""The level of a pair without another patient to fit on."""
 
 
 def isotonic_map(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> NDArray[np.float32]:
@@ -94,28 +107,29 @@ def half_dice(pixels: NDArray[np.integer], inside: NDArray[np.integer]) -> float
 def calibrated_levels(
     counts: Counts,
     class_of: NDArray[np.integer],
-    half_of: NDArray[np.integer],
+    fold_of: NDArray[np.integer],
     methods: Sequence[Method] = METHODS,
     options: GroundingOptions | None = None,
 ) -> dict[Method, NDArray[np.intp]]:
-    """Method -> the level that cuts each pair, intp [P] in 0..101, fitted per class on the other half of the patients.
+    """Method -> the level that cuts each pair, intp [P] in 0..101, fitted per class on the patients of other folds.
 
-    class_of, half_of: integers [P]; halves as `search.patient_halves` gives them. `none` is tau = 0.5; `best` is the
-    best threshold on these very pairs, so in-sample; the others are cross-fitted. A class whose pairs all lie in one
-    half stays at 0.5. options: of `grounding`, whose scores `best` and (with `cross_fit`) `held_out` then agree with:
-    no level lies below `tau_from`, and `unit`, per_class or per_dataset, is the unit of the search for `best`. Raises
-    ValueError for another method or unit, shapes that do not fit, and, for methods with a map, as `level_histogram`.
+    class_of, fold_of: integers [P]; folds as one repeat of `folds.patient_folds`. `none` is tau = 0.5; `best` is the
+    best threshold on these very pairs, so in-sample; the others are cross-fitted, and `UNFITTED` where all pairs of a
+    class lie in one fold. options: of `grounding`, whose scores `best` and (with `cross_fit`) `held_out` then agree
+    with: no level lies below `tau_from`, and `unit`, per_class or per_dataset, is the unit of the search for `best`.
+    Raises ValueError for another method or unit, shapes that do not fit, and, for methods with a map, as
+    `level_histogram`.
     """
     options = options or GroundingOptions()
     if options.unit not in ("per_class", "per_dataset"):
         raise ValueError(f"the best threshold is sought per_class or per_dataset, not {options.unit}")
-    class_of, half_of = np.asarray(class_of), np.asarray(half_of)
+    class_of, fold_of = np.asarray(class_of), np.asarray(fold_of)
     for method in methods:
         if method not in METHODS:
             raise ValueError(f"a method of calibration is one of {', '.join(METHODS)}, got {method!r}")
-    if class_of.shape != (len(counts),) or half_of.shape != (len(counts),) or not np.isin(half_of, (0, 1)).all():
-        raise ValueError(f"class_of and half_of (0 and 1) must both hold {len(counts)} values")
-    levels = {method: np.full(len(counts), FIXED, np.intp) for method in methods}
+    if class_of.shape != (len(counts),) or fold_of.shape != (len(counts),):
+        raise ValueError(f"class_of and fold_of must both hold {len(counts)} values")
+    levels = {method: np.full(len(counts), FIXED if method == "none" else UNFITTED, np.intp) for method in methods}
     dice = dice_curves(counts)
     maps = {name: fit for name, fit in _MAPS.items() if any(method.startswith(name) for method in methods)}
     pixels, inside = level_histogram(counts) if maps else (counts.area, counts.overlap)
@@ -128,9 +142,9 @@ def calibrated_levels(
         own = class_of == c
         if "best" in methods and not shared:
             levels["best"][own] = _best(dice[own].mean(axis=0), options)
-        for half in (0, 1):
-            scored, fitting = own & (half_of == half), own & (half_of != half)
-            if not (scored.any() and fitting.any()):
+        for fold in np.unique(fold_of[own]):
+            scored, fitting = own & (fold_of == fold), own & (fold_of != fold)
+            if not fitting.any():
                 continue
             if "held_out" in methods:
                 levels["held_out"][scored] = _best(dice[fitting].mean(axis=0), options)
@@ -145,8 +159,11 @@ def calibrated_levels(
 
 
 def dice_at(counts: Counts, levels: NDArray[np.intp]) -> Float:
-    """Dice of each pair at its level, float64 [P]; 0 at EMPTY. Raises ValueError as `curves.dice_curves`."""
-    padded = np.column_stack([dice_curves(counts), np.zeros(len(counts))])
+    """Dice of each pair at its level, float64 [P]; 0 at EMPTY, NaN at UNFITTED.
+
+    Raises ValueError as `curves.dice_curves`.
+    """
+    padded = np.column_stack([dice_curves(counts), np.zeros(len(counts)), np.full(len(counts), np.nan)])
     chosen: Float = padded[np.arange(len(counts)), levels]
     return chosen
 

@@ -20,7 +20,7 @@ class GroundingOptions:
     ties: pointing at tied maxima: the `first` in row-major order; a hit if `any` lies in the region (MedKLIP, MAVL); or
         the `expected` hit, the share of them in the region. Maxima tie if they pass the last threshold, tau = 1.
     unit: what shares one best threshold: each class, the whole dataset (by the macro mean), all datasets of a model,
-        each pair alone; or `cross_fit`, for each class on one half of the patients and applied to the other.
+        each pair alone; or `cross_fit`, for each class on other patients than those it is applied to.
     iou_at: IoU at the threshold found for Dice (`joint`) or at its own (`independent`).
     """
 

@@ -24,7 +24,7 @@ class Pairs:
     """The P pairs of one (model, dataset) that count.
 
     class_of: integers [P], index into `names` of each pair's class; a class may have no pair.
-    half_of: integers [P] of 0 and 1, which half each pair's patient is in (`patient_halves`); `cross_fit` needs it.
+    fold_of: integers [R, P], the fold of each pair's patient in R repeats (`patient_folds`); `cross_fit` needs it.
     hits: float [P], pointing hits to use instead of the counts' own, as those within a tolerance
         (`tolerance.tolerant_hits`).
     pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark all pixels
@@ -36,7 +36,7 @@ class Pairs:
     counts: Counts
     class_of: NDArray[np.integer]
     names: Sequence[str]
-    half_of: NDArray[np.integer] | None = None
+    fold_of: NDArray[np.integer] | None = None
     hits: Float | None = None
     pixels: int | None = None
     draws: Draws | None = None
@@ -48,8 +48,8 @@ class Pairs:
             raise ValueError(f"class_of must have shape {(pairs,)}, got {class_of.shape}")
         if pairs and not (class_of.min() >= 0 and class_of.max() < classes):
             raise ValueError(f"class_of must lie in 0..{classes - 1}, got {class_of.min()}..{class_of.max()}")
-        if self.half_of is not None and (np.shape(self.half_of) != (pairs,) or not np.isin(self.half_of, (0, 1)).all()):
-            raise ValueError(f"half_of must hold {pairs} values of 0 and 1")
+        if self.fold_of is not None and (np.ndim(self.fold_of) != 2 or np.shape(self.fold_of)[1] != pairs):
+            raise ValueError(f"fold_of must have shape [R, {pairs}], got {np.shape(self.fold_of)}")
         if self.hits is not None and np.shape(self.hits) != (pairs,):
             raise ValueError(f"hits must have shape {(pairs,)}, got {np.shape(self.hits)}")
 

@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.aggregate import macro_curve, mean_over_classes
-from ..statistics.bootstrap import Replicates, drawn_or_not
-from ..sweep.thresholds import LEVELS, level
-from .curves import pointing_hits
+from ..statistics.bootstrap import Replicates
+from .class_sums import ClassSums, Sums, class_sums
 from .grounding_options import GroundingOptions
-from .pairs import Float, Pairs, Search, with_floor
+from .pairs import Float, Pairs, Search
 from .search import FIXED, at_level, best_levels
 
 __all__ = ["FIELDS", "Grounding", "GroundingScores", "Tau", "grounding", "groundings"]
@@ -47,8 +46,6 @@ FIELDS: Final = (
     "chance",
 )
 """Numbers of `GroundingScores` that are means over pairs and have replicates."""
-
-_PLAIN: Final = 5  # columns of the sums ahead of the curves: pointing, floors, and the per-image bests
 
 
 @dataclass(frozen=True)
@@ -84,6 +81,7 @@ class Grounding:
     dataset's value) and their mean weighted by pairs (`micro`).
 
     drawn: bootstrap replicates of `FIELDS`, NaN where no pair was drawn; None where the pairs have no draws.
+    each: `FIELDS` of each pair at the thresholds of the estimate, float64 [P]; NaN where it is not defined.
     """
 
     options: GroundingOptions
@@ -91,29 +89,12 @@ class Grounding:
     macro: GroundingScores
     micro: GroundingScores
     drawn: Replicates | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Weighted sums of some pairs of a class, in 1 + B rows: n [R], plain [R, 5], dice [R, 101], iou [R, 101]."""
-
-    n: Float
-    plain: Float
-    dice: Float
-    iou: Float
+    each: Mapping[str, Float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def curves(self) -> tuple[Float, Float]:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return self.dice / self.n[:, None], self.iou / self.n[:, None]
-
-
-@dataclass(frozen=True, eq=False)
-class _Class:
-    """Sums of a class, of all its pairs and of those in each half of the patients; no halves where not needed."""
-
-    whole: _Sums
-    halves: tuple[_Sums, ...]
+    def unfitted(self) -> tuple[str, ...]:
+        """Classes whose threshold cannot be cross-fitted, since all their pairs are of one patient."""
+        return tuple(scores.name for scores in self.classes if scores.n and scores.dice_best is None)
 
 
 def grounding(
@@ -126,7 +107,7 @@ def grounding(
     """Scores of one (model, dataset) from the counts of its pairs, and their replicates where the pairs have draws.
 
     levels: for `per_model` only: levels of Dice and IoU, from `model_levels` over all datasets; replicates keep them,
-    as they keep the halves of `cross_fit`. Raises ValueError if an argument does not fit, one that `options.unit` needs
+    as they keep the folds of `cross_fit`. Raises ValueError if an argument does not fit, one that `options.unit` needs
     is missing, a patient was not drawn from, or a pair has no region (such pairs are not counted, docs/metrics.md §6).
     """
     return groundings(pairs, [Search(options or GroundingOptions(), levels)], tau)[0]
@@ -142,76 +123,39 @@ def groundings(pairs: Pairs, searches: Sequence[Search], tau: Tau = "rechosen") 
     first = searches[0].options
     if any(replace(search.options, unit=first.unit) != first for search in searches):
         raise ValueError("searches that share sums may differ in their unit only")
-    halved = any(search.options.unit == "cross_fit" for search in searches)
-    if halved and pairs.half_of is None:
-        raise ValueError("cross_fit needs half_of")
-    classes = _sums(pairs, first, halved)
+    crossed = any(search.options.unit == "cross_fit" for search in searches)
+    if crossed and pairs.fold_of is None:
+        raise ValueError("cross_fit needs fold_of")
+    classes = class_sums(pairs, first, crossed, tau == "fixed")
     return [_scored(pairs, classes, search, tau) for search in searches]
 
 
-def _sums(pairs: Pairs, options: GroundingOptions, halved: bool) -> list[_Class]:
-    counts, class_of = pairs.counts, np.asarray(pairs.class_of)
-    draws, patient_of = drawn_or_not(pairs.draws, pairs.patient_of, len(counts))
-    dice, iou = with_floor(counts, pairs.pixels)
-    hits = pointing_hits(counts, options.ties) if pairs.hits is None else np.asarray(pairs.hits, np.float64)
-    plain = [np.ones(len(counts)), hits, dice[:, LEVELS], iou[:, LEVELS], *_each_best(dice, iou, options)]
-    table = np.column_stack([*plain, dice[:, :LEVELS], iou[:, :LEVELS]])
-
-    def drawn(chosen: NDArray[np.bool_]) -> Float:
-        members = np.flatnonzero(chosen)
-        return draws.sums(patient_of[members], table[members])
-
-    classes = []
-    for c in range(len(pairs.names)):
-        own = class_of == c
-        if not halved:
-            classes.append(_Class(_split(drawn(own)), ()))
-            continue
-        halves = [drawn(own & (np.asarray(pairs.half_of) == half)) for half in (0, 1)]
-        whole = halves[0] + halves[1]
-        whole[0] = table[own].sum(axis=0)  # the estimate is the same to the last bit with and without halves
-        classes.append(_Class(_split(whole), tuple(map(_split, halves))))
-    return classes
-
-
-def _split(sums: Float) -> _Sums:
-    curves = sums[:, 1 + _PLAIN :]
-    return _Sums(sums[:, 0], sums[:, 1 : 1 + _PLAIN], curves[:, :LEVELS], curves[:, LEVELS:])
-
-
-def _each_best(dice: Float, iou: Float, options: GroundingOptions) -> tuple[Float, Float]:
-    """Dice and IoU of each pair at its own best threshold."""
-    first = level(options.tau_from)
-    if len(dice) == 0:
-        return np.zeros(0), np.zeros(0)
-    k = first + np.argmax(dice[:, first:LEVELS], axis=1)
-    own = iou[:, first:LEVELS].max(axis=1) if options.iou_at == "independent" else at_level(iou, k)
-    return at_level(dice, k), own
-
-
-def _scored(pairs: Pairs, classes: Sequence[_Class], search: Search, tau: Tau) -> Grounding:
+def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau) -> Grounding:
     unit, found = search.options.unit, _levels(classes, search)
+    kept = [None if levels is None else (levels[0][:1], levels[1][:1]) for levels in found]
     if tau == "fixed":
-        found = [[(k[:1], k_iou[:1]) for k, k_iou in levels] for levels in found]
-    each = [_values(one, levels, unit) for one, levels in zip(classes, found, strict=True)]
-    if each:
+        found = kept
+    rows = [_of_class(one, levels, unit) for one, levels in zip(classes, found, strict=True)]
+    if rows:
         weights = np.column_stack([one.whole.n for one in classes])
-        values = {name: np.column_stack([own[name] for own in each]) for name in FIELDS}
+        values = {name: np.column_stack([own[name] for own in rows]) for name in FIELDS}
     else:
         weights = np.zeros((1 if pairs.draws is None else 1 + pairs.draws.replicates, 0))
         values = dict.fromkeys(FIELDS, weights)
     macro = {name: mean_over_classes(value) for name, value in values.items()}
     micro = {name: mean_over_classes(value, weights) for name, value in values.items()}
 
-    members = [np.asarray(pairs.class_of) == c for c in range(len(pairs.names))]
     degenerate = pairs.counts.degenerate
     scores = []
-    for c, (name, own) in enumerate(zip(pairs.names, members, strict=True)):
-        rows = {field: value[:, c] for field, value in values.items()}
-        scores.append(_estimate(name, degenerate[own], rows, _taus(found[c]) if own.any() else {}))
+    each = {name: np.full(len(degenerate), np.nan) for name in FIELDS}
+    for c, (name, one) in enumerate(zip(pairs.names, classes, strict=True)):
+        estimate = {field: value[:, c] for field, value in values.items()}
+        scores.append(_estimate(name, degenerate[one.own], estimate, _taus(kept[c]) if len(one.own) else {}))
+        for key, value in _of_pairs(one, kept[c], unit).items():
+            each[key][one.own] = value
     shared: dict[str, float] = {}
     if search.levels is not None or (unit == "per_dataset" and len(degenerate)):
-        shared = _taus([_fixed(search.levels)] if search.levels is not None else found[0])
+        shared = _taus(_fixed(search.levels) if search.levels is not None else kept[0])
     drawn = None
     if pairs.draws is not None:
         parts = ({name: value[1:] for name, value in part.items()} for part in (values, macro, micro))
@@ -222,48 +166,60 @@ def _scored(pairs: Pairs, classes: Sequence[_Class], search: Search, tau: Tau) -
         macro=_estimate("macro", degenerate, macro, shared),
         micro=_estimate("micro", degenerate, micro, shared),
         drawn=drawn,
+        each=each,
     )
 
 
-def _levels(classes: Sequence[_Class], search: Search) -> list[list[Levels]]:
-    """For each class the levels to read: one pair of all its pairs, or one for each half of `cross_fit`, found on the
-    other; none where each pair has its own."""
+def _levels(classes: Sequence[ClassSums], search: Search) -> list[Levels | None]:
+    """For each class the levels to read; None where each pair has its own, or that of its fold."""
     options = search.options
     if search.levels is not None:
-        return [[_fixed(search.levels)] for _ in classes]
-    if options.unit == "per_image":
-        return [[] for _ in classes]
-    if options.unit == "cross_fit":
-        return [[best_levels(*half.curves, options) for half in reversed(one.halves)] for one in classes]
+        return [_fixed(search.levels)] * len(classes)
+    if options.unit in ("per_image", "cross_fit"):
+        return [None] * len(classes)
     curves = [one.whole.curves for one in classes]
     if options.unit == "per_dataset" and curves:
         dice, iou = (macro_curve(kind) for kind in zip(*curves, strict=True))
-        shared = best_levels(dice, iou, options)
-        return [[shared] for _ in classes]
-    return [[best_levels(dice, iou, options)] for dice, iou in curves]
+        return [best_levels(dice, iou, options)] * len(classes)
+    return [best_levels(dice, iou, options) for dice, iou in curves]
 
 
 def _fixed(levels: tuple[int, int]) -> Levels:
     return np.array(levels[:1], np.intp), np.array(levels[1:], np.intp)
 
 
-def _values(one: _Class, levels: Sequence[Levels], unit: str) -> dict[str, Float]:
-    """The numbers of a class, float64 [1 + B] each; `levels`: as `_levels`, of all pairs or of each half."""
-    n, plain = one.whole.n, one.whole.plain
-    parts = one.halves if unit == "cross_fit" else (one.whole,)
-    if unit == "per_image":
-        dice, iou = plain[:, 3], plain[:, 4]
-    else:
-        dice = np.sum([at_level(part.dice, k) for part, (k, _) in zip(parts, levels, strict=True)], axis=0)
-        iou = np.sum([at_level(part.iou, k) for part, (_, k) in zip(parts, levels, strict=True)], axis=0)
+def _of_class(one: ClassSums, levels: Levels | None, unit: str) -> dict[str, Float]:
+    """The numbers of a class, float64 [1 + B] each."""
+    if unit == "cross_fit" and one.fitted is not None:
+        return _values(one.whole, (one.fitted.dice, one.fitted.iou))
+    return _values(one.whole, _best(one.whole, levels))
+
+
+def _of_pairs(one: ClassSums, levels: Levels | None, unit: str) -> dict[str, Float]:
+    """The numbers of each pair of a class in the estimate, float64 [P_c] each."""
+    if unit == "cross_fit" and one.fitted is not None:
+        return _values(one.pairs, (one.fitted.each_dice, one.fitted.each_iou))
+    return _values(one.pairs, _best(one.pairs, levels))
+
+
+def _best(sums: Sums, levels: Levels | None) -> tuple[Float, Float]:
+    """Sums of Dice and IoU at `levels`, or of each pair at its own best."""
+    if levels is None:
+        return sums.plain[:, 3], sums.plain[:, 4]
+    return at_level(sums.dice, levels[0]), at_level(sums.iou, levels[1])
+
+
+def _values(sums: Sums, best: tuple[Float, Float]) -> dict[str, Float]:
+    """The numbers of `sums`, with the sums of Dice and IoU at the best threshold."""
+    n, plain = sums.n, sums.plain
     with np.errstate(invalid="ignore", divide="ignore"):
-        dice_fixed, dice_best, floor_iou = one.whole.dice[:, FIXED] / n, dice / n, plain[:, 2] / n
+        dice_fixed, dice_best, floor_iou = sums.dice[:, FIXED] / n, best[0] / n, plain[:, 2] / n
         return {
             "pointing": plain[:, 0] / n,
             "dice_fixed": dice_fixed,
-            "iou_fixed": one.whole.iou[:, FIXED] / n,
+            "iou_fixed": sums.iou[:, FIXED] / n,
             "dice_best": dice_best,
-            "iou_best": iou / n,
+            "iou_best": best[1] / n,
             "delta_dice": 100.0 * (dice_best - dice_fixed),
             "floor_dice": plain[:, 1] / n,
             "floor_iou": floor_iou,
@@ -279,6 +235,6 @@ def _estimate(
     return GroundingScores(name, len(degenerate), int(degenerate.sum()), **numbers, **taus)
 
 
-def _taus(levels: Sequence[Levels]) -> dict[str, float]:
+def _taus(levels: Levels | None) -> dict[str, float]:
     """The thresholds of the estimate, where a single pair of them exists."""
-    return {"best_tau": int(levels[0][0][0]) / 100, "iou_tau": int(levels[0][1][0]) / 100} if len(levels) == 1 else {}
+    return {} if levels is None else {"best_tau": int(levels[0][0]) / 100, "iou_tau": int(levels[1][0]) / 100}

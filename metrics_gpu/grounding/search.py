@@ -1,26 +1,24 @@
 """The search for a best threshold (docs/metrics.md §4.2).
 
 Curves hold a mean score per threshold in their last axis, float64 [..., 101]; the leading axes are classes or bootstrap
-replicates. A level is the index of a threshold; ties go to the smallest. Where no search is possible (all pairs of a
-class lie in one half of the patients) the untuned threshold 0.5 is used.
+replicates. A level is the index of a threshold; ties go to the smallest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.aggregate import macro_curve
-from ..statistics.bootstrap import SEED
 from ..sweep.counts import Counts
 from ..sweep.thresholds import level
 from .curves import dice_curves, iou_curves
 from .grounding_options import GroundingOptions
 
-__all__ = ["FIXED", "at_level", "best_levels", "model_levels", "patient_halves"]
+__all__ = ["FIXED", "at_level", "best_levels", "model_levels"]
 
 FIXED: Final = level(0.5)
 
@@ -66,15 +64,3 @@ def model_levels(
         return None
     k, k_iou = best_levels(macro_curve(dice), macro_curve(iou), options)
     return int(k), int(k_iou)
-
-
-def patient_halves(ids: Sequence[Hashable], seed: int = SEED) -> NDArray[np.int8]:
-    """0 or 1 for each item, int8 [N]: the half of the patients that its patient was drawn into (PCG64).
-
-    The draw depends on the patients' names alone, not on their order, so that all models of a dataset are split alike.
-    Each name is used as str(name). An odd patient goes to the second half.
-    """
-    names = sorted({str(name) for name in ids})
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(names))
-    half_of: dict[str, Literal[0, 1]] = {names[i]: 0 if rank < len(names) // 2 else 1 for rank, i in enumerate(order)}
-    return np.array([half_of[str(name)] for name in ids], np.int8)

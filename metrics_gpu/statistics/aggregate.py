@@ -50,7 +50,7 @@ def mean_over_classes(values: NDArray[np.float64], weights: NDArray[np.float64] 
         means, first = macro_curve(list(values.T)), macro_mean(estimate)
     else:
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = np.nansum(values * weights, axis=1) / weights.sum(axis=1)
+            means = np.nansum(values * weights, axis=1) / (weights * ~np.isnan(values)).sum(axis=1)
         first = micro_mean(estimate, weights[0].tolist())
     means[0] = math.nan if first is None else first
     return means

@@ -28,7 +28,7 @@ def study() -> None:
     """Studies of a run: tables on the terminal, and Markdown, CSV, JSON and figures in RUN/studies/NAME/.
 
     Nothing is inferred again. Thresholds chosen on the pairs they are scored on are called in-sample; those chosen on
-    the other half of the patients, cross-fitted.
+    other patients, cross-fitted.
     """
 
 

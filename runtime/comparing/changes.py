@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...metrics_gpu.grounding.search import patient_halves
 from ...metrics_gpu.statistics.bootstrap import draw_patients
 from ..results.choices import Choices
 from ..results.numbers.cell_values import CellValues, cell_values
@@ -65,7 +64,7 @@ def _patients(both: Aligned, resampling: Resampling) -> Patients:
     names = list(dict.fromkeys(both.shared.patients))
     seed = resampling.seed + zlib.crc32(both.match.dataset.encode())
     draws = draw_patients(len(names), resampling.replicates, seed) if resampling.replicates and names else None
-    return Patients({name: place for place, name in enumerate(names)}, patient_halves(names), draws)
+    return Patients({name: place for place, name in enumerate(names)}, draws)
 
 
 def _changes(a: CellValues, b: CellValues, names: Sequence[str], level: float) -> Iterator[Difference]:

@@ -40,7 +40,10 @@ def entry(results: Results, model: str, field: str, dataset: str = "", name: str
 
     Models are ranked, baselines are not.
     """
-    if dataset:
+    cell = results.cells.get((model, dataset))
+    if cell and cell.unfitted(field, name):
+        found = Cell("n/a (1 patient)")
+    elif dataset:
         found = number_cell(
             results.number(model, dataset, field, name), field, results.basis(model, dataset, field, name)
         )

@@ -296,5 +296,4 @@ def _ends(interval: Interval | None) -> list[float]:
 def _estimates(found: Grounding | Recognition) -> dict[str, Any]:
     """All numbers of a cell without their replicates."""
     plain = asdict(replace(found, drawn=None))
-    del plain["drawn"]
-    return plain
+    return {name: value for name, value in plain.items() if name not in ("drawn", "each")}

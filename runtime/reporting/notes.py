@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
+from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading
+from ..tables.printed import percent
 from ..tables.table import Cell
 from .paper.paper_numbers import MARK, Printed
 
@@ -27,12 +29,13 @@ __all__ = [
 ]
 
 FLOOR = "all-ones"
+_BESIDE = ("dice_best", "floor_dice")  # the numbers that stand beside a cross-fitted one
 _SEARCHES = {
     "per_class": "the best threshold of each class of a dataset, by mean Dice",
     "per_dataset": "one threshold for all classes of a dataset, the best for the mean of their Dice",
     "per_model": "one threshold for all datasets of a model, the best for the mean of their Dice",
     "per_image": "every pair at its own best threshold, which nobody could know",
-    "cross_fit": "the threshold of each class is found on the other half of the patients",
+    "cross_fit": "the threshold of each class",
 }
 
 
@@ -51,11 +54,24 @@ def best_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
     """What the stars and the cross-fitted columns mean."""
     fitted = f"cross-fitted: {CROSS_FITTED}"
     if not in_sample(cells):
-        return (f"Dice and IoU: {search_of(cells)} ({CROSS_FITTED})",)
+        return (f"Dice and IoU: {search_of(cells)} ({CROSS_FITTED})", *_unfitted_notes(cells))
     # An interval is biased if every replicate chooses a new threshold; the one threshold of a model is kept.
     leans = any(cell.resampled and cell.grounding.options.unit != "per_model" for cell in cells)
     more = "; with few pairs its interval is biased upwards" if leans else ""
-    return (f"* {IN_SAMPLE}: {search_of(cells)}{more}", fitted)
+    return (f"* {IN_SAMPLE}: {search_of(cells)}{more}", fitted, *_unfitted_notes(cells))
+
+
+def _unfitted_notes(cells: Sequence[CellValues]) -> Iterator[str]:
+    """Cross-fitted means that leave out classes, with the other numbers over the same classes."""
+    for cell in cells:
+        if left := cell.cross_fitted.unfitted:
+            kept = [scores for scores in cell.grounding.classes if scores.n and scores.name not in left]
+            best, floor = (percent(macro_mean(getattr(scores, key) for scores in kept)) for key in _BESIDE)
+            yield (
+                f"cross-fitted, {cell.model} on {cell.title}: mean over {len(kept)} of {len(kept) + len(left)} "
+                f"classes, without {', '.join(left)} (pairs of 1 patient); over the same classes "
+                f"{heading('dice_best', in_sample([cell]))} is {best} and {FLOOR} {floor}"
+            )
 
 
 def floor_note(results: Results, cells: Sequence[CellValues]) -> str:
@@ -77,7 +93,7 @@ def never_negative(results: Results, cells: Sequence[CellValues]) -> bool:
 
 def delta_note(results: Results, cells: Sequence[CellValues]) -> str:
     """The meaning of the delta columns, which depends on how thresholds were chosen."""
-    other = "chosen on the other half of the patients"
+    other = "chosen on other patients"
     if not in_sample(cells):
         return f"delta: Dice at the threshold {other} minus Dice at 0.5, percentage points; it can be below 0"
     note = "delta: Dice at the best threshold minus Dice at 0.5, percentage points"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.search import patient_halves
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
 from .load import CellRows
 
@@ -38,11 +37,9 @@ class Resampling:
 
 @dataclass(frozen=True, eq=False)
 class Patients:
-    """number: patient's name -> 0..G-1; half: int8 [G], the half that each patient is in; draws: None for no
-    resampling."""
+    """number: patient's name -> 0..G-1; draws: None for no resampling."""
 
     number: Mapping[str, int]
-    half: NDArray[np.int8]
     draws: Draws | None
 
     def of_cases(self, cell: CellRows) -> NDArray[np.intp]:
@@ -63,4 +60,4 @@ def dataset_patients(dataset: str, cells: Sequence[CellRows], replicates: int, s
     names = sorted({name for cell in cells for name in cell.patients})
     own = int.from_bytes(hashlib.sha256(f"{seed} {dataset}".encode()).digest()[:8], "big")
     draws = draw_patients(len(names), replicates, own) if replicates and names else None
-    return Patients({name: place for place, name in enumerate(names)}, patient_halves(names), draws)
+    return Patients({name: place for place, name in enumerate(names)}, draws)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import XBenchError
-from ...metrics_gpu.grounding.calibration import Method, calibrated_levels, dice_at
+from ...metrics_gpu.grounding.calibration import METHODS, Method, calibrated_levels, dice_at
 from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.statistics.bootstrap import percentile_interval
 from ...metrics_gpu.statistics.class_means import class_means
+from ...metrics_gpu.sweep.counts import Counts
 from ..tables.table import Column, Item, Table
 from .figures.calibration import draw_calibration
 from .material import Material, StudyCell
@@ -75,7 +76,7 @@ class _Calibrated:
 
 
 def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
-    """How much of delta Dice is recovered by calibration on the other half of the patients.
+    """How much of delta Dice is recovered by calibration on other patients.
 
     maps: also quantile normalisation, which reads the stored maps.
     """
@@ -90,6 +91,11 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
                 continue
             dice, said = _dice(cell, material, methods)
             remarks += said
+            if unfitted := _unfitted(cell):
+                names = ", ".join(cell.classes[index] for index in unfitted)
+                remarks.append(f"{cell.model} on {cell.title}: nothing is fitted for {names}, with one patient each.")
+            if len(unfitted) == len(np.unique(cell.class_of)):
+                continue
             classes, mean = _summarised(cell, dice)
             rows["classes"] += [row for item in classes for row in item.rows(methods, level)]
             rows["cells"] += mean.rows(methods, level)
@@ -98,7 +104,7 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
             rows["models"] += _over_datasets(model, kept).rows(methods, level)
     figures, said_too = drawn(lambda: draw_calibration(rows["models"], {n: _LABELS[n][0] for n in methods}, material))
     facts = (
-        "fitted per class on one half of the patients and applied to the other, both ways; intervals keep the fits",
+        "fitted per class on other patients than those it is applied to; intervals keep the fits",
         "recovered: the gain over tau = 0.5 as a share of delta Dice, the gain of the best threshold on the same pairs",
         material.sampling.fact,
         *material.searches,
@@ -119,36 +125,51 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
 def _dice(cell: StudyCell, material: Material, methods: Sequence[str]) -> tuple[Float, list[str]]:
     """Dice of each pair by method, float64 [P, M], NaN if a method needs data that is missing, and why."""
     said: list[str] = []
-    options = cell.options()
     try:
-        levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of, options=options)
+        columns = _fitted(cell, cell.counts, METHODS)
     except ValueError as error:  # counts of another protocol do not hold the values below the first threshold
         said.append(f"No isotonic or beta map of {cell.model} on {cell.title}: {error}.")
-        known: list[Method] = ["none", "held_out", "best"]
-        levels = calibrated_levels(cell.counts, cell.class_of, cell.half_of, known, options)
-    columns: dict[str, Float] = {method: dice_at(cell.counts, found) for method, found in levels.items()}
+        columns = _fitted(cell, cell.counts, ("none", "held_out", "best"))
     if "quantile" in methods:
         try:
             counts = quantile_counts(cell, material.run)
-            held_out = calibrated_levels(counts, cell.class_of, cell.half_of, ["held_out"], options)["held_out"]
             columns["quantile"] = dice_at(counts, np.full(cell.n, FIXED, np.intp))
-            columns["quantile_held_out"] = dice_at(counts, held_out)
+            columns["quantile_held_out"] = _fitted(cell, counts, ("held_out",))["held_out"]
         except XBenchError as error:
             said.append(f"No quantile normalisation of {cell.model} on {cell.title}: {error}")
     absent = np.full(cell.n, np.nan)
     return np.column_stack([columns.get(method, absent) for method in methods]), said
 
 
+def _fitted(cell: StudyCell, counts: Counts, methods: Sequence[Method]) -> dict[str, Float]:
+    """Dice of each pair by method, float64 [P]: the mean over the repeats of cross-fitting."""
+    found = [
+        {
+            method: dice_at(counts, levels)
+            for method, levels in calibrated_levels(counts, cell.class_of, folds, methods, cell.options()).items()
+        }
+        for folds in cell.fold_of
+    ]
+    return {method: np.mean([each[method] for each in found], axis=0) for method in methods}
+
+
+def _unfitted(cell: StudyCell) -> list[int]:
+    """Classes that have pairs of one patient only, so that nothing can be fitted on others."""
+    return [index for index in np.unique(cell.class_of) if len(np.unique(cell.patient_of[cell.class_of == index])) < 2]
+
+
 def _summarised(cell: StudyCell, dice: Float) -> tuple[list[_Calibrated], _Calibrated]:
-    """Each class that has pairs, and their mean."""
+    """Each class that has pairs, and the mean of those of which a threshold can be fitted."""
+    fitted = ~np.isin(cell.class_of, _unfitted(cell))
     means = class_means(dice, cell.class_of, len(cell.classes), cell.draws, cell.patient_of)
+    shared = class_means(dice[fitted], cell.class_of[fitted], len(cell.classes), cell.draws, cell.patient_of[fitted])
     key = {"model": cell.model, "dataset": cell.dataset}
     classes = []
     for index in np.unique(cell.class_of):
         n = int((cell.class_of == index).sum())
         own = {**key, "class": cell.classes[index], "n": n}
         classes.append(_Calibrated(own, means.classes[0, index], means.classes[1:, index]))
-    return classes, _Calibrated({**key, "class": "mean", "n": cell.n}, means.macro[0], means.macro[1:])
+    return classes, _Calibrated({**key, "class": "mean", "n": int(fitted.sum())}, shared.macro[0], shared.macro[1:])
 
 
 def _over_datasets(model: str, cells: Sequence[_Calibrated]) -> _Calibrated:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError, RunError
 from ...engines.registry import did_you_mean
+from ...metrics_gpu.grounding.folds import patient_folds
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.scores import Grounding, grounding
@@ -111,10 +112,9 @@ class StudyCell:
         return found
 
     @property
-    def half_of(self) -> NDArray[np.int8]:
-        """int8 [P]: which half of the patients each pair is in, the same for all models."""
-        found: NDArray[np.int8] = self.patients.half[self.patient_of]
-        return found
+    def fold_of(self) -> NDArray[np.intp]:
+        """intp [R, P]: the fold of each pair in each repeat of cross-fitting."""
+        return patient_folds(self.class_of, self.patient_of)
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class StudyCell:
             self.counts,
             self.class_of,
             self.classes,
-            half_of=self.half_of,
+            fold_of=self.fold_of,
             hits=self.pairs.hits,
             pixels=self.pairs.pixels,
             draws=self.draws,

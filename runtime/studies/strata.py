@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...metrics_gpu.grounding.folds import patient_folds
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.strata import EDGES, size_strata
@@ -84,14 +85,15 @@ def _together(cells: Sequence[StudyCell]) -> _Pool:
     starts = np.cumsum([0, *(cell.draws.patients for cell in cells)])
     patients = [cell.patient_of + start for cell, start in zip(cells, starts, strict=False)]
     counts = Counts.concatenate([cell.counts for cell in cells])
+    patient_of = np.concatenate(patients)
     pairs = Pairs(
         counts,
         np.zeros(len(counts), np.intp),
         (ALL,),  # divided into strata afterwards
-        half_of=np.concatenate([cell.half_of for cell in cells]),
+        fold_of=patient_folds(np.zeros(len(counts), np.intp), patient_of),
         hits=np.concatenate([cell.hits for cell in cells]),
         draws=Draws(np.hstack([cell.draws.counts for cell in cells]), cells[0].draws.seed),
-        patient_of=np.concatenate(patients),
+        patient_of=patient_of,
     )
     return _Pool(cells[0].model, ALL, pairs, cells[0].options())
 

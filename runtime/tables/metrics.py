@@ -13,7 +13,7 @@ from typing import Final, Literal
 __all__ = ["CROSS_FITTED", "DIGITS", "IN_SAMPLE", "METRICS", "Metric", "heading"]
 
 IN_SAMPLE: Final = "in-sample: threshold chosen on the same data"
-CROSS_FITTED: Final = "threshold chosen on one half of the patients, applied to the other, both ways"
+CROSS_FITTED: Final = "threshold chosen on other patients than those it is applied to"
 
 DIGITS: Final = 2
 """Decimals of percentages and percentage points in tables, unless a metric has its own."""

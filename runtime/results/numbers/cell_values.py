@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....metrics_gpu.grounding.curves import dice_curves
+from ....metrics_gpu.grounding.folds import patient_folds
 from ....metrics_gpu.grounding.pairs import Pairs, Search
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
-from .fields import GROUNDING, Number, find_numbers
+from .fields import FIELDS, GROUNDING, Number, find_numbers
 
 if TYPE_CHECKING:
     from ..patients import Patients
@@ -32,8 +33,8 @@ COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "
 class CellValues:
     """All numbers of one cell.
 
-    `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on the other half of the
-    patients, under any choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the
+    `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on other patients,
+    under any choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the
     negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases
     after which the evaluation stopped, None when it covered the whole dataset; `shard`: the evaluated part of the
     dataset, "2 of 4", empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and
@@ -105,6 +106,12 @@ class CellValues:
         """Recognition of a class, None if the cell does not have it."""
         return next((item for item in self.recognition.classes if item.name == name), None)
 
+    def unfitted(self, field: str, name: str) -> bool:
+        """Whether a number of a class is missing because all its pairs are of one patient."""
+        source, key = FIELDS[field]
+        found = {"grounding": self.grounding, "cross_fitted": self.cross_fitted}.get(source)
+        return found is not None and name in found.unfitted and key in ("dice_best", "iou_best", "delta_dice")
+
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
         items = self.grounding.classes if field in GROUNDING else self.recognition.classes
@@ -146,7 +153,7 @@ def cell_values(
         pairs.counts,
         pairs.class_of,
         cell.findings,
-        half_of=patients.half[of_pair],
+        fold_of=patient_folds(pairs.class_of, of_pair),
         hits=pairs.hits,
         pixels=pairs.pixels,
         draws=patients.draws,

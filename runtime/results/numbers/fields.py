@@ -25,7 +25,7 @@ class Number:
 
     A fraction, or percentage points for `delta_dice`. drawn: its bootstrap replicates, float64 [B], NaN where
     undefined; None where there are none. Best thresholds are chosen again in each replicate, those of `cross_fitted` on
-    the other half of the drawn patients.
+    the drawn patients of other folds.
     """
 
     value: float | None = None

@@ -67,9 +67,7 @@ def _delta(rows: Rows, material: Material) -> Figure:
             f"n = {row['n']} pairs in {row['datasets']} datasets"
             for row in rows
         )
-        words = (
-            "Mean over datasets with bootstrap intervals; cross-fitted: threshold from the other half of the patients."
-        )
+        words = "Mean over datasets with bootstrap intervals; cross-fitted: threshold from other patients."
         return sheet.finished("Delta Dice per model", f"{words} {caption}.", material.stamps)
 
 

@@ -16,7 +16,6 @@ from synthetic import _axis, make_bundle, make_dataset
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.patients import dataset_patients
 from xbench_fast.runtime.results.run_json import read_run, store_run
 
 
@@ -31,14 +30,13 @@ def test_calibration(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No quantile normalisation of baseline:ones" in said
     data = answer(run, "calibration")
     cell = next(c for c in load_run(run).cells() if (c.model, c.dataset) == ("b", "coco"))
-    patients = dataset_patients("coco", [cell], 10, 0)
-    half = {case: patients.half[patients.number[name]] for case, name in zip(cell.case_ids, cell.patients, strict=True)}
+    patient = dict(zip(cell.case_ids, cell.patients, strict=True))
     expected: dict[str, list[float]] = defaultdict(list)
     for own in pairs_of(stored(run, "b", "coco")).values():
         values: dict[str, list[float]] = defaultdict(list)
         ranked = {row["case_id"]: ranks(row) for row in own}
         for row in own:
-            other = [r for r in own if half[r["case_id"]] != half[row["case_id"]]]
+            other = [r for r in own if patient[r["case_id"]] != patient[row["case_id"]]]
             held = max(range(101), key=lambda k: (mean(dice(r, k) for r in other), -k))
             values["none"].append(dice(row, 50))
             values["held_out"].append(dice(row, held))

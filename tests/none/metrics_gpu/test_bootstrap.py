@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import auc, precision_recall_curve
 from test_grounding import random_counts
+from xbench_fast.metrics_gpu.grounding.folds import patient_folds
 from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs, Search
 from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding, groundings
-from xbench_fast.metrics_gpu.grounding.search import patient_halves
 from xbench_fast.metrics_gpu.recognition.scores import FIELDS as RECOGNITION_FIELDS
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.bootstrap import (
@@ -47,15 +47,15 @@ def world(seed=0, pairs=40, patients=15):
 def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
     counts, class_of, patient_of, draws = world()
     options = GroundingOptions(unit=unit, iou_at=iou_at, ties="expected")
-    half_of = patient_halves(patient_of) if unit == "cross_fit" else None
+    fold_of = patient_folds(class_of, patient_of) if unit == "cross_fit" else None
     levels = (20, 30) if unit == "per_model" else None
-    asked = Pairs(counts, class_of, NAMES, half_of=half_of, draws=draws, patient_of=patient_of)
+    asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, draws=draws, patient_of=patient_of)
     result = grounding(asked, options, levels=levels).drawn
     undefined = 0
     for b in range(draws.replicates):
         items = drawn_items(draws, b, patient_of)
-        halves = None if half_of is None else half_of[items]
-        expected = grounding(Pairs(counts.take(items), class_of[items], NAMES, half_of=halves), options, levels=levels)
+        folds = None if fold_of is None else fold_of[:, items]
+        expected = grounding(Pairs(counts.take(items), class_of[items], NAMES, fold_of=folds), options, levels=levels)
         for scores in (*expected.classes, expected.macro, expected.micro):
             for field in FIELDS:
                 assert same(result.of(field, scores.name)[b], getattr(scores, field)), (b, scores.name, field)
@@ -67,11 +67,11 @@ def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
 def test_fixed_thresholds_are_those_of_the_estimate(unit):
     counts, class_of, patient_of, draws = world(1)
     options = GroundingOptions(unit=unit)
-    half_of = patient_halves(patient_of) if unit == "cross_fit" else None
-    asked = Pairs(counts, class_of, NAMES, half_of=half_of, draws=draws, patient_of=patient_of)
+    fold_of = patient_folds(class_of, patient_of) if unit == "cross_fit" else None
+    asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, draws=draws, patient_of=patient_of)
     fixed, rechosen = (grounding(asked, options, tau=tau).drawn for tau in ("fixed", "rechosen"))
     assert np.array_equal(fixed.of("dice_fixed", "a"), rechosen.of("dice_fixed", "a"))
-    estimate = grounding(Pairs(counts, class_of, NAMES, half_of=half_of), options)
+    estimate = grounding(Pairs(counts, class_of, NAMES, fold_of=fold_of), options)
     if unit == "cross_fit":
         return
     assert (fixed.of("dice_best", "a") <= rechosen.of("dice_best", "a") + 1e-12).all() or unit == "per_dataset"
@@ -149,15 +149,9 @@ def test_sums_with_unsorted_and_missing_patients():
     assert (draws.weights[0] == 1).all() and np.array_equal(draws.weights[1:], draws.counts)
 
 
-def test_patient_numbers_and_halves():
+def test_patient_numbers():
     index, count = patient_index(["p2", "p1", "p2", "p9"])
     assert index.tolist() == [0, 1, 0, 2] and count == 3
-    ids = [f"p{i // 3}" for i in range(31 * 3)]
-    halves = patient_halves(ids)
-    assert set(halves.tolist()) == {0, 1} and halves[::3].sum() == 16
-    assert all(len(set(halves[3 * i : 3 * i + 3].tolist())) == 1 for i in range(31))
-    shuffled = np.random.default_rng(0).permutation(len(ids))
-    assert np.array_equal(patient_halves([ids[i] for i in shuffled]), halves[shuffled])
 
 
 def test_intervals_cover_the_truth():
@@ -200,13 +194,13 @@ def test_misuse():
 @pytest.mark.parametrize("tau", ["rechosen", "fixed"])
 def test_searches_that_share_their_sums_are_the_single_ones(tau):
     counts, class_of, patient_of, draws = world()
-    half_of = patient_halves(patient_of)
+    fold_of = patient_folds(class_of, patient_of)
     options = GroundingOptions(iou_at="independent", tau_from=0.01)
     searches = [
         Search(replace(options, unit=unit), (20, 30) if unit == "per_model" else None)
         for unit in ("per_class", "cross_fit", "per_dataset", "per_model", "per_image")
     ]
-    asked = Pairs(counts, class_of, NAMES, half_of=half_of, pixels=400, draws=draws, patient_of=patient_of)
+    asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, pixels=400, draws=draws, patient_of=patient_of)
     together = groundings(asked, searches, tau)
     for search, found in zip(searches, together, strict=True):
         alone = grounding(asked, search.options, tau=tau, levels=search.levels)

@@ -10,6 +10,7 @@ from scipy import optimize, stats
 from xbench_fast.metrics_gpu.grounding.calibration import (
     EMPTY,
     METHODS,
+    UNFITTED,
     beta_map,
     calibrated_levels,
     cut,
@@ -18,10 +19,10 @@ from xbench_fast.metrics_gpu.grounding.calibration import (
     isotonic_map,
 )
 from xbench_fast.metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
+from xbench_fast.metrics_gpu.grounding.folds import patient_folds
 from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.scores import grounding
-from xbench_fast.metrics_gpu.grounding.search import patient_halves
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import band, class_means
 from xbench_fast.metrics_gpu.sweep.counts import Counts
@@ -178,11 +179,12 @@ def test_calibrated_levels_are_calibrated_maps_swept_again(method):
     """A monotone map only renames thresholds: the maps are transformed pixel by pixel and swept again."""
     maps, masks, counts = some_pairs(5)
     rng = np.random.default_rng(5)
-    class_of, half_of = rng.integers(0, 2, 24), patient_halves(rng.integers(0, 8, 24))
-    levels = calibrated_levels(counts, class_of, half_of, [method])[method]
+    class_of = rng.integers(0, 2, 24)
+    fold_of = patient_folds(class_of, rng.integers(0, 8, 24))[0]
+    levels = calibrated_levels(counts, class_of, fold_of, [method])[method]
     found = dice_at(counts, levels)
     for p in range(24):
-        fitting = (class_of == class_of[p]) & (half_of != half_of[p])
+        fitting = (class_of == class_of[p]) & (fold_of != fold_of[p])
         pixels, inside = fit_half(counts, fitting)
         mapped = isotonic_map(pixels, inside) if method.startswith("isotonic") else beta_map(pixels, inside)
         at = np.float32(half_dice(pixels, inside) if method.endswith("half_dice") else 0.5)
@@ -207,26 +209,28 @@ def test_a_strictly_rising_map_keeps_every_count():
 def test_levels_of_methods_without_a_map():
     _, _, counts = some_pairs(7)
     rng = np.random.default_rng(7)
-    class_of, half_of = rng.integers(0, 2, 24), patient_halves(rng.integers(0, 6, 24))
-    class_of[0] = 2  # a class that one half alone has stays at 0.5
+    class_of = rng.integers(0, 2, 24)
+    class_of[0] = 2  # a class of one patient cannot be fitted
+    fold_of = patient_folds(class_of, rng.integers(0, 6, 24))[0]
     dice = 2 * counts.overlap / (counts.area + counts.region[:, None])
-    levels = calibrated_levels(counts, class_of, half_of)
+    levels = calibrated_levels(counts, class_of, fold_of)
     assert tuple(levels) == METHODS
     held, best = levels["held_out"], levels["best"]
     for p in range(24):
         own = class_of == class_of[p]
         assert best[p] == dice[own].mean(axis=0).argmax()
-        other = own & (half_of != half_of[p])
-        assert held[p] == (dice[other].mean(axis=0).argmax() if other.any() else 50)
-        assert dice_at(counts, held)[p] == dice[p, held[p]]
+        other = own & (fold_of != fold_of[p])
+        assert held[p] == (dice[other].mean(axis=0).argmax() if other.any() else UNFITTED)
+        expected = dice[p, held[p]] if other.any() else np.nan
+        assert dice_at(counts, held)[p] == pytest.approx(expected, abs=0, nan_ok=True)
     assert (levels["none"] == 50).all()
     assert (dice_at(counts, np.full(24, EMPTY)) == 0).all()
     nothing = calibrated_levels(Counts.empty(), np.zeros(0, int), np.zeros(0, int))
     assert [len(found) for found in nothing.values()] == [0] * len(METHODS)
     for arguments, words in [
-        ((counts, class_of, half_of, ["platt"]), "method"),
-        ((counts, class_of[1:], half_of), "must both"),
-        ((counts, class_of, half_of + 1), "must both"),
+        ((counts, class_of, fold_of, ["platt"]), "method"),
+        ((counts, class_of[1:], fold_of), "must both"),
+        ((counts, class_of, fold_of[None]), "must both"),
     ]:
         with pytest.raises(ValueError, match=words):
             calibrated_levels(*arguments)
@@ -237,23 +241,23 @@ def test_calibrated_levels_are_sought_as_the_options_say(unit):
     """Maps that know nothing: the whole image would be the best mask, and it is not asked for."""
     rng = np.random.default_rng(10)
     maps, masks = rng.random((24, 6, 7), np.float32), rng.random((24, *SIZE)) < 0.6
-    counts, class_of, half_of = sweep(maps, masks), np.arange(24) % 3, np.arange(24) // 3 % 2
+    counts, class_of, fold_of = sweep(maps, masks), np.arange(24) % 3, np.arange(24) // 3 % 2
     dice = 2 * counts.overlap / (counts.area + counts.region[:, None])
     options = GroundingOptions(tau_from=0.01, unit=unit)
-    levels = calibrated_levels(counts, class_of, half_of, options=options)
+    levels = calibrated_levels(counts, class_of, fold_of, options=options)
     means = [dice[class_of == c].mean(axis=0) for c in range(3)]
     for p in range(24):
         curve = means[class_of[p]] if unit == "per_class" else np.mean(means, axis=0)
         assert levels["best"][p] == 1 + curve[1:].argmax()
-        other = (class_of == class_of[p]) & (half_of != half_of[p])
+        other = (class_of == class_of[p]) & (fold_of != fold_of[p])
         assert levels["held_out"][p] == 1 + dice[other].mean(axis=0)[1:].argmax()
     assert all((found >= 1).all() for found in levels.values())
-    plain = calibrated_levels(counts, class_of, half_of)
+    plain = calibrated_levels(counts, class_of, fold_of)
     assert (plain["best"] == 0).any() and (plain["isotonic_half_dice"] == 0).any()
     found = grounding(Pairs(counts, class_of, list("abc")), options).macro.dice_best
     assert np.mean([dice_at(counts, levels["best"])[class_of == c].mean() for c in range(3)]) == pytest.approx(found)
     with pytest.raises(ValueError, match="per_class or per_dataset, not per_image"):
-        calibrated_levels(counts, class_of, half_of, options=GroundingOptions(unit="per_image"))
+        calibrated_levels(counts, class_of, fold_of, options=GroundingOptions(unit="per_image"))
     empty = calibrated_levels(Counts.empty(), np.zeros(0, int), np.zeros(0, int), ["best"], options)
     assert len(empty["best"]) == 0
 

@@ -11,7 +11,7 @@ from test_grounding import random_counts
 from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.scores import grounding
-from xbench_fast.metrics_gpu.grounding.search import model_levels, patient_halves
+from xbench_fast.metrics_gpu.grounding.search import model_levels
 from xbench_fast.metrics_gpu.grounding.strata import size_strata, strata_of
 from xbench_fast.metrics_gpu.grounding.tolerance import region_distance, tolerant_hits
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
@@ -135,19 +135,19 @@ def test_size_strata_are_grounding_of_their_pairs():
     assert sum(stratum.scores.n for stratum in strata) == len(counts)
 
 
-def test_size_strata_with_halves_and_other_hits():
+def test_size_strata_with_folds_and_other_hits():
     rng = np.random.default_rng(3)
     counts = random_counts(rng)
-    pixels, half_of, hits = int(counts.area[0, 0]), rng.integers(0, 2, len(counts)), rng.random(len(counts))
+    pixels, fold_of, hits = int(counts.area[0, 0]), rng.integers(0, 2, (1, len(counts))), rng.random(len(counts))
     options = GroundingOptions(unit="cross_fit")
     strata = size_strata(
-        Pairs(counts, np.zeros(len(counts), int), ["all"], half_of=half_of, hits=hits), pixels, options, tertiles=True
+        Pairs(counts, np.zeros(len(counts), int), ["all"], fold_of=fold_of, hits=hits), pixels, options, tertiles=True
     ).strata
     index, _ = strata_of(counts.region, pixels, tertiles=True)
     for place, stratum in enumerate(strata):
         chosen = index == place
         alone = grounding(
-            Pairs(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"], half_of=half_of[chosen]), options
+            Pairs(counts.take(chosen), np.zeros(chosen.sum(), int), ["x"], fold_of=fold_of[:, chosen]), options
         )
         assert stratum.scores.dice_best == pytest.approx(alone.macro.dice_best)
         assert stratum.scores.pointing == pytest.approx(hits[chosen].mean())
@@ -187,37 +187,6 @@ def curves(counts):
     return dice, counts.overlap / (counts.area + counts.region[:, None] - counts.overlap)
 
 
-@pytest.mark.parametrize("iou_at", ["joint", "independent"])
-@pytest.mark.parametrize("tau_from", [0.0, 0.01])
-def test_cross_fit_by_loops(iou_at, tau_from):
-    rng = np.random.default_rng(3)
-    counts = random_counts(rng)
-    class_of = rng.choice([0, 1, 2], len(counts), p=[0.6, 0.38, 0.02])
-    class_of[:1] = 2
-    half_of = patient_halves(rng.integers(0, 9, len(counts)))
-    options = GroundingOptions(unit="cross_fit", iou_at=iou_at, tau_from=tau_from)
-    result = grounding(Pairs(counts, class_of, ["a", "b", "c"], half_of=half_of), options)
-    assert result.options.label == "cross_fitted" and GroundingOptions().label == "in_sample"
-    dice, iou = curves(counts)
-    first = round(100 * tau_from)
-    for c in range(3):
-        got_dice, got_iou = [], []
-        for p in np.flatnonzero(class_of == c):
-            other = [q for q in range(len(counts)) if class_of[q] == c and half_of[q] != half_of[p]]
-            k = k_iou = 50
-            if other:
-                k = k_iou = first + int(np.mean([dice[q] for q in other], axis=0)[first:].argmax())
-                if iou_at == "independent":
-                    k_iou = first + int(np.mean([iou[q] for q in other], axis=0)[first:].argmax())
-            got_dice.append(dice[p, k])
-            got_iou.append(iou[p, k_iou])
-        scores = result.classes[c]
-        assert (scores.dice_best, scores.iou_best) == pytest.approx((np.mean(got_dice), np.mean(got_iou)), abs=1e-12)
-        assert scores.best_tau is None
-    tuned = grounding(Pairs(counts, class_of, ["a", "b", "c"]), GroundingOptions(tau_from=tau_from))
-    assert tuned.classes[0].dice_best >= result.classes[0].dice_best
-
-
 def test_one_threshold_for_a_model():
     rng = np.random.default_rng(6)
     sets = [(random_counts(rng, 20), rng.integers(0, 2, 20)), (random_counts(rng, 30), rng.choice([0, 3], 30))]
@@ -237,11 +206,11 @@ def test_searches_say_what_they_need():
     counts = random_counts(np.random.default_rng(0), 4)
     zero = np.zeros(4, int)
     for unit, told, levels, words in [
-        ("cross_fit", {}, None, "needs half_of"),
+        ("cross_fit", {}, None, "needs fold_of"),
         ("per_model", {}, None, "needs levels"),
         ("per_class", {}, (1, 1), "needs levels"),
-        ("cross_fit", {"half_of": zero + 2}, None, "0 and 1"),
-        ("cross_fit", {"half_of": zero[1:]}, None, "4 values of 0 and 1"),
+        ("cross_fit", {"fold_of": zero}, None, r"shape \[R, 4\]"),
+        ("cross_fit", {"fold_of": zero[None, 1:]}, None, r"shape \[R, 4\]"),
         ("per_model", {}, (0, 101), "levels must lie"),
         ("per_class", {"hits": np.ones(3)}, None, "hits must"),
         ("per_class", {"pixels": 5}, None, "more pixels than 5"),

@@ -1,0 +1,197 @@
+"""Cross-fitting by leaving patients out: against naive loops and the reference values of shared/trust."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_grounding import random_counts
+from xbench_fast.metrics_gpu.grounding.cross_fit import cross_fitted
+from xbench_fast.metrics_gpu.grounding.folds import FOLDS, LEAVE_ONE_OUT, REPEATS, patient_folds
+from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding
+from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.sweep.counts import Counts
+
+OPTIONS = GroundingOptions(unit="cross_fit")
+
+
+def curves(counts):
+    dice = 2 * counts.overlap / (counts.area + counts.region[:, None])
+    return dice, counts.overlap / (counts.area + counts.region[:, None] - counts.overlap)
+
+
+def by_loops(dice, iou, members, fold_of, options):
+    """Mean Dice and IoU over the repeats of the pairs `members`, one pair at a time; None where nothing is fitted."""
+    first, got = round(100 * options.tau_from), []
+    for folds in fold_of:
+        for p in members:
+            others = [q for q in members if folds[q] != folds[p]]
+            if not others:
+                return None
+            k = k_iou = first + int(np.argmax(np.round(dice[others].sum(axis=0), 9)[first:]))
+            if options.iou_at == "independent":
+                k_iou = first + int(np.argmax(np.round(iou[others].sum(axis=0), 9)[first:]))
+            got.append((dice[p, k], iou[p, k_iou]))
+    return np.mean(got, axis=0)
+
+
+def test_up_to_500_patients_each_is_left_out_alone(shared: Path):
+    told = json.loads((shared / "trust/statistics.json").read_text())["leave_one_patient_out"]
+    dice, patient = np.array(told["dice_curves"]), np.array(told["patient"])
+    folds = patient_folds(np.zeros(len(dice), int), patient)
+    assert folds.shape == (1, len(dice)) and np.array_equal(folds[0], patient)
+    weights = np.ones((1, patient.max() + 1), np.uint16)
+    found = cross_fitted((dice, dice), folds, patient, weights, OPTIONS)
+    assert found.each_dice == pytest.approx(told["dice"], abs=1e-12)
+    assert found.each_dice == pytest.approx([row[k] for row, k in zip(dice, told["level_used"], strict=True)])
+    assert found.dice[0] / len(dice) == pytest.approx(told["mean"], abs=1e-12)
+    assert dice.mean(axis=0).max() == pytest.approx(told["optimistic_best"], abs=1e-12)
+
+
+@pytest.mark.parametrize("iou_at", ["joint", "independent"])
+@pytest.mark.parametrize("tau_from", [0.0, 0.01])
+def test_cross_fit_by_loops(iou_at, tau_from):
+    rng = np.random.default_rng(3)
+    counts = random_counts(rng)
+    class_of = rng.choice([0, 1, 2], len(counts), p=[0.6, 0.38, 0.02])
+    class_of[:1] = 2
+    patient_of = rng.integers(0, 9, len(counts))
+    fold_of = patient_folds(class_of, patient_of)
+    options = GroundingOptions(unit="cross_fit", iou_at=iou_at, tau_from=tau_from)
+    result = grounding(Pairs(counts, class_of, ["a", "b", "c"], fold_of=fold_of), options)
+    assert result.options.label == "cross_fitted" and GroundingOptions().label == "in_sample"
+    for c in range(3):
+        expected = by_loops(*curves(counts), np.flatnonzero(class_of == c), fold_of, options)
+        scores = result.classes[c]
+        assert (scores.dice_best, scores.iou_best) == pytest.approx(tuple(expected), abs=1e-12)
+        assert scores.best_tau is None
+        assert np.mean(result.each["dice_best"][class_of == c]) == pytest.approx(scores.dice_best)
+    tuned = grounding(Pairs(counts, class_of, ["a", "b", "c"]), GroundingOptions(tau_from=tau_from))
+    assert tuned.classes[0].dice_best >= result.classes[0].dice_best
+
+
+def test_replicates_fit_anew_and_a_drawn_patient_is_left_out_with_all_copies():
+    rng = np.random.default_rng(4)
+    counts, class_of = random_counts(rng, 14), np.array([0] * 9 + [1] * 5)
+    patient_of = np.array([0, 0, 1, 2, 3, 3, 4, 5, 6, 0, 1, 1, 7, 8])
+    draws = draw_patients(9, 30, seed=2)
+    fold_of = patient_folds(class_of, patient_of)
+    drawn = grounding(
+        Pairs(counts, class_of, ["a", "b"], fold_of=fold_of, draws=draws, patient_of=patient_of), OPTIONS
+    ).drawn
+    dice, iou = curves(counts)
+    undefined = 0
+    for b in range(draws.replicates):
+        items = np.repeat(np.arange(14), draws.counts[b, patient_of])
+        for c, name in enumerate("ab"):
+            members = np.flatnonzero(class_of[items] == c)
+            expected = by_loops(dice[items], iou[items], members, fold_of[:, items], OPTIONS) if len(members) else None
+            found = drawn.of("dice_best", name)[b], drawn.of("iou_best", name)[b]
+            undefined += expected is None
+            assert found == pytest.approx(
+                (np.nan,) * 2 if expected is None else tuple(expected), abs=1e-12, nan_ok=True
+            )
+    assert undefined, "a replicate whose pairs are all of one patient has no fit"
+
+
+def test_a_class_of_one_patient_is_not_fitted():
+    """Neither 0.5 nor any other threshold is put in its place, and means are over the other classes."""
+    rng = np.random.default_rng(5)
+    counts, class_of = random_counts(rng, 12), np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 2, 2])
+    patient_of = np.array([0, 1, 2, 3, 3, 0, 1, 2, 3, 4, 5, 6])
+    draws = draw_patients(7, 20, seed=1)
+    asked = Pairs(counts, class_of, list("abc"), fold_of=patient_folds(class_of, patient_of), draws=draws,
+                  patient_of=patient_of)  # fmt: skip
+    found = grounding(asked, OPTIONS)
+    a, b, c = found.classes
+    assert found.unfitted == ("b",) and b.n == 2
+    assert b.dice_best is b.iou_best is b.delta_dice is None and b.dice_fixed is not None and b.pointing is not None
+    assert found.macro.dice_best == pytest.approx((a.dice_best + c.dice_best) / 2)
+    assert found.macro.delta_dice == pytest.approx((a.delta_dice + c.delta_dice) / 2)
+    assert found.micro.dice_best == pytest.approx((3 * a.dice_best + 7 * c.dice_best) / 10)
+    assert np.isnan(found.drawn.of("dice_best", "b")).all() and np.isnan(found.each["dice_best"][class_of == 1]).all()
+    n = [draws.counts[:, patient_of[class_of == k]].sum(axis=1) for k in (0, 2)]
+    parts = [found.drawn.of("dice_best", name) for name in "ac"]
+    known = ~np.isnan(parts[0]) & ~np.isnan(parts[1])
+    assert known.any()
+    micro = (n[0] * parts[0] + n[1] * parts[1]) / (n[0] + n[1])
+    assert found.drawn.of("dice_best", "micro")[known] == pytest.approx(micro[known])
+
+
+def test_levels_that_are_equally_good_stay_so():
+    """The other patient's curve has a plateau, which rounding of `whole - left out` would break at another level."""
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        dice = np.repeat(rng.random((2, 21)), 5, axis=1)[:, :101]
+        dice[0] = rng.random(101)
+        weights = np.array([[1, 1], [3, 7]], np.uint16)
+        found = cross_fitted((dice, dice), np.array([[0, 1]]), np.array([0, 1]), weights, OPTIONS)
+        k = [int(dice[1].argmax()), int(dice[0].argmax())]
+        assert found.each_dice.tolist() == [dice[0, k[0]], dice[1, k[1]]]
+        assert found.dice[1] == pytest.approx(3 * dice[0, k[0]] + 7 * dice[1, k[1]], abs=1e-12)
+
+
+def many(patients=LEAVE_ONE_OUT + 1, seed=0):
+    rng = np.random.default_rng(seed)
+    class_of = rng.choice(4, 2 * patients, p=[0.01, 0.09, 0.3, 0.6])
+    patient_of = np.concatenate([np.arange(patients), rng.integers(0, patients, patients)])
+    return rng, class_of, patient_of
+
+
+def test_more_patients_are_divided_into_stratified_folds():
+    _, class_of, patient_of = many()
+    fold_of = patient_folds(class_of, patient_of)
+    assert fold_of.shape == (REPEATS, len(class_of)) and set(fold_of.ravel().tolist()) == set(range(FOLDS))
+    for folds in fold_of:
+        for patient in range(LEAVE_ONE_OUT + 1):
+            assert len(set(folds[patient_of == patient].tolist())) == 1
+        for c in range(4):
+            own = {(p, f) for p, f, k in zip(patient_of, folds, class_of, strict=True) if k == c}
+            held = np.bincount([f for _, f in own], minlength=FOLDS)
+            assert held.max() - held.min() <= (1 if c == 0 else 0.5 * len(own) / FOLDS), (c, held)
+    assert any((fold_of[0] != folds).any() for folds in fold_of[1:])
+    assert np.array_equal(fold_of, patient_folds(class_of, patient_of)), "no chance from call to call"
+    shuffled = np.random.default_rng(1).permutation(len(class_of))
+    assert np.array_equal(patient_folds(class_of[shuffled], patient_of[shuffled]), fold_of[:, shuffled])
+    fewer = patient_of != LEAVE_ONE_OUT
+    assert patient_folds(class_of[fewer], patient_of[fewer]).shape == (1, fewer.sum())
+    with pytest.raises(ValueError, match="one shape"):
+        patient_folds(class_of, patient_of[1:])
+
+
+def test_repeated_folds_by_loops():
+    rng, class_of, patient_of = many(seed=2)
+    counts = random_counts(rng, 40)
+    chosen = rng.integers(0, 40, len(class_of))
+    counts, fold_of = counts.take(chosen), patient_folds(class_of, patient_of)
+    draws = draw_patients(LEAVE_ONE_OUT + 1, 2, seed=1)
+    asked = Pairs(counts, class_of, list("abcd"), fold_of=fold_of, draws=draws, patient_of=patient_of)
+    found = grounding(asked, OPTIONS)
+    dice, iou = curves(counts)
+    for b in (-1, 0, 1):
+        items = np.arange(len(class_of)) if b < 0 else np.repeat(np.arange(len(class_of)), draws.counts[b, patient_of])
+        members = np.flatnonzero(class_of[items] == 1)
+        expected = by_loops(dice[items], iou[items], members, fold_of[:, items], OPTIONS)
+        got = found.classes[1].dice_best if b < 0 else found.drawn.of("dice_best", "b")[b]
+        assert got == pytest.approx(expected[0], abs=1e-12)
+
+
+def test_scores_of_each_pair_have_the_means_of_the_classes():
+    rng = np.random.default_rng(8)
+    counts, class_of, patient_of = random_counts(rng, 30), rng.integers(0, 3, 30), rng.integers(0, 11, 30)
+    fold_of = patient_folds(class_of, patient_of)
+    for unit in ("per_class", "per_dataset", "per_image", "cross_fit"):
+        options = GroundingOptions(unit=unit, ties="expected", iou_at="independent")
+        found = grounding(Pairs(counts, class_of, list("abc"), fold_of=fold_of), options)
+        for field in FIELDS:
+            for c, scores in enumerate(found.classes):
+                assert found.each[field][class_of == c].mean() == pytest.approx(getattr(scores, field)), (unit, field)
+
+
+def test_nothing_to_fit():
+    empty = Pairs(Counts.empty(), np.zeros(0, int), ["a"], fold_of=patient_folds(np.zeros(0, int), np.zeros(0, int)))
+    assert grounding(empty, OPTIONS).macro.dice_best is None and grounding(empty, OPTIONS).unfitted == ()
