@@ -70,7 +70,7 @@ class Radiograph:
         if grid:
             from .metrics_gpu.sweep.masks import GRID, unpack_masks
 
-            packed, _ = region_masks(self._case, self.size, [finding])
+            packed, _, _ = region_masks(self._case, self.size, [finding])
             return unpack_masks(packed[finding][None], GRID[1])[0] if packed else np.zeros(GRID, np.bool_)
         region = self._case.regions.get(finding)
         if region is None:

@@ -52,7 +52,9 @@ def _print(audit: Audit) -> None:
         ("unreadable images", audit.unreadable_reasons),
         ("files without annotation", audit.unannotated),
         ("degenerate regions", audit.degenerate_regions),
-        ("regions beyond their image", audit.misfit_regions),
+        ("regions outside their image", audit.outside_regions),
+        ("regions partly outside their image", audit.clipped_regions),
+        ("boxes that probably belong to an image of another size", audit.misfit_regions),
         ("unknown classes", tuple(f"{name}: {count} times" for name, count in audit.unknown_classes.items())),
         ("notes", audit.note_texts),
     ):
@@ -78,7 +80,9 @@ def _counts(audit: Audit) -> list[tuple[str, int | str]]:
         ("boxes", audit.boxes),
         ("degenerate regions", audit.degenerate),
         ("sub-pixel regions on the 224 grid", audit.sub_pixel),
-        ("regions beyond their image", audit.misfits),
+        ("regions outside their image", audit.outside),
+        ("regions partly outside their image", audit.clipped),
+        ("boxes that probably belong to an image of another size", audit.misfits),
         ("regions of unknown image size", audit.regions_unchecked),
     ]
     return [(name, "not decoded (--decode)" if value is None else value) for name, value in seen]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
-from ...engines.errors import ImageAccessError, ImageError
+from ...engines.errors import ImageAccessError
 from ...metrics_gpu.sweep.masks import GRID
-from ..host.machine import usable_cores
 from ..host.paths import has_file, has_folder
-from ..images.decode import is_there, read_grey
-from .base import Case, Dataset, OfficialCounts, Region
-from .region_shapes import AtLeast, Boxes, Union, region_grid
+from ..images.decode import is_there
+from .audit_images import decode_images, read_headers
+from .base import Case, Dataset, OfficialCounts
+from .placement import boxes_of, extents, region_fault
+from .region_shapes import Boxes, region_grid
 
 __all__ = ["Audit", "AuditCheck", "audit"]
 
@@ -44,10 +42,12 @@ class Audit:
     images_expected = images_present + images_missing. unreadable and constant are None unless images were decoded.
     pairs: (image, class) pairs with a region, in total and per class; positives, negatives, unknown: image labels per
     class. boxes_per_class counts boxes of box annotations. degenerate: regions that cover no pixel of the image, plus
-    boxes without area; sub_pixel: regions that meet no pixel of the 224 grid. regions_unchecked: regions whose
-    grid is unknown because no size is stated and the image was not decoded. misfits: regions of which a box
-    reaches beyond its image by more than rounding, so that it was probably drawn on an image of another size; not
-    counted where the annotation states a size. size_differs: images whose size is not that of their regions' grid.
+    boxes without area; outside: regions that lie outside their image, all of them degenerate; clipped: regions that lie
+    partly outside by more than rounding; sub_pixel: regions that meet no pixel of the 224 grid. regions_unchecked:
+    regions whose grid is unknown because no size is stated and the image's size cannot be read. misfits: regions of
+    which a box reaches beyond its image by more than rounding, so that it was probably drawn on an image of another
+    size; not counted where the annotation states a size. size_differs: images whose size is not that of their regions'
+    grid.
     notes: kind -> number. checks: empty unless official counts are known; is_official: the number of cases is
     that of the complete set, so the other counts must be equal too. card: source, terms and citation of the dataset.
     """
@@ -77,6 +77,10 @@ class Audit:
     boxes_per_class: Mapping[str, int]
     degenerate: int
     degenerate_regions: tuple[str, ...]
+    outside: int
+    outside_regions: tuple[str, ...]
+    clipped: int
+    clipped_regions: tuple[str, ...]
     sub_pixel: int
     regions_unchecked: int
     misfits: int
@@ -89,9 +93,10 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether all images exist and are readable, boxes fit, no class is unknown, and official counts are equal."""
+        """Whether images can be read, regions lie in them, no class is unknown, and official counts are equal."""
         counts_fit = not self.is_official or all(check.passed for check in self.checks)
-        return counts_fit and not (self.images_missing or self.unreadable or self.unknown_classes or self.misfits)
+        images_fail = self.images_missing or self.unreadable
+        return counts_fit and not (images_fail or self.unknown_classes or self.misfits or self.outside)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON, with `passed` for the whole and for each check."""
@@ -99,15 +104,6 @@ class Audit:
         data["checks"] = [{**asdict(check), "passed": check.passed} for check in self.checks]
         data["passed"] = self.passed
         return data
-
-
-@dataclass
-class _Images:
-    """Results of decoding the images."""
-
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
-    constant: int = 0
 
 
 def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None) -> Audit:
@@ -119,7 +115,7 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
     why = {case.case_id: _absence(case) for case in cases}
     missing = [text for text in why.values() if text is not None]
     present = [case for case in cases if why[case.case_id] is None]
-    images = _decode(present, threads) if decode else _Images()
+    images = decode_images(present, threads) if decode else read_headers(present, threads)
     extra = _unannotated(dataset, cases)
     regions = _Regions.of(cases, images.sizes)
     official = dataset.official()
@@ -152,6 +148,10 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         boxes_per_class={finding: regions.boxes[finding] for finding in dataset.classes},
         degenerate=len(regions.empty) + len(flat),
         degenerate_regions=tuple([*regions.empty, *map(str, flat)][:_NAMED]),
+        outside=len(regions.outside),
+        outside_regions=tuple(regions.outside[:_NAMED]),
+        clipped=len(regions.clipped),
+        clipped_regions=tuple(regions.clipped[:_NAMED]),
         sub_pixel=regions.sub_pixel,
         regions_unchecked=regions.unchecked,
         misfits=len(regions.misfits),
@@ -169,6 +169,8 @@ class _Regions:
     pairs: Counter[str] = field(default_factory=Counter)
     boxes: Counter[str] = field(default_factory=Counter)
     empty: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    clipped: list[str] = field(default_factory=list)
     misfits: list[str] = field(default_factory=list)
     sub_pixel: int = 0
     unchecked: int = 0
@@ -185,8 +187,8 @@ class _Regions:
                 if size is None:
                     found.unchecked += 1
                     continue
-                excess = max((boxes.excess(*size) for boxes in _boxes(region)), default=0.0)
-                exact = any(boxes.exact for boxes in _boxes(region))
+                excess = max((boxes.excess(*size) for boxes in boxes_of(region)), default=0.0)
+                exact = any(boxes.exact for boxes in boxes_of(region))
                 if excess and (exact or case.size is None):
                     text = f"a box of '{finding}' reaches {excess:.0f} pixels beyond {size[1]} x {size[0]}"
                     found.misfits.append(f"{case.case_id}: {text}; the image seems to be resized")
@@ -196,16 +198,14 @@ class _Regions:
                 found.sub_pixel += sub_pixel
                 if not grid.any():
                     found.empty.append(f"{case.case_id}: the region of '{finding}' covers no pixel of the image")
+                fault = region_fault(region, *size, drawn=bool(grid.any()))
+                if fault in ("outside", "clipped"):
+                    places = ", ".join("[{:g}, {:g}, {:g}, {:g}]".format(*box) for box in extents(region))
+                    text = (
+                        f"{case.case_id}: the region of '{finding}' at {places} and an image of {size[1]} x {size[0]}"
+                    )
+                    (found.outside if fault == "outside" else found.clipped).append(text)
         return found
-
-
-def _boxes(region: Region) -> Iterator[Boxes]:
-    """The boxes a region is made of; none for a mask or a polygon."""
-    if isinstance(region, Boxes):
-        yield region
-    elif isinstance(region, AtLeast | Union):
-        for part in region.parts:
-            yield from _boxes(part)
 
 
 def _absence(case: Case) -> str | None:
@@ -214,38 +214,6 @@ def _absence(case: Case) -> str | None:
         return None if is_there(case.image) else str(case.image)
     except ImageAccessError as error:
         return str(error)
-
-
-def _decode(cases: Sequence[Case], threads: int | None) -> _Images:
-    images = _Images()
-    for case, outcome in _decoded(cases, threads or usable_cores()):
-        if isinstance(outcome, str):
-            images.reasons.append(outcome)
-        else:
-            images.sizes[case.case_id] = outcome[0], outcome[1]
-            images.constant += outcome[2]
-    return images
-
-
-def _decoded(cases: Sequence[Case], threads: int) -> Iterator[tuple[Case, str | tuple[int, int, bool]]]:
-    """Every case with (height, width, is constant) or the reason why it cannot be read; holds few images in memory."""
-    with ThreadPoolExecutor(threads, thread_name_prefix="audit") as pool:
-        waiting: deque[Any] = deque()
-        for case in cases:
-            waiting.append((case, pool.submit(_look, case)))
-            if len(waiting) >= 4 * threads:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        for first, future in waiting:
-            yield first, future.result()
-
-
-def _look(case: Case) -> str | tuple[int, int, bool]:
-    try:
-        grey = read_grey(case.image)
-    except ImageError as error:
-        return str(error)
-    return grey.shape[0], grey.shape[1], bool(np.all(grey == grey[0, 0]))
 
 
 def _unannotated(dataset: Dataset, cases: Sequence[Case]) -> list[str]:

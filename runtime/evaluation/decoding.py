@@ -26,7 +26,8 @@ class DecodedCase:
 
     `pixels`: uint8 [S, S], None unless `status` is "ok"; `frame`: (y0, x0, y1, x1), the part of the native image that
     the model input covers; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `sub_pixel`: findings
-    whose region is sub-pixel on the grid (docs/datasets.md §0.3); `size`: (height, width) of the native grid on which
+    whose region is sub-pixel on the grid, and `faults`: finding -> what is wrong with the place of its region, one of
+    `placement.FAULTS` (docs/datasets.md §0.3); `size`: (height, width) of the native grid on which
     the regions were drawn, None if no region was drawn.
     """
 
@@ -38,6 +39,7 @@ class DecodedCase:
     masks: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
     sub_pixel: frozenset[str] = frozenset()
     size: tuple[int, int] | None = None
+    faults: Mapping[str, str] = field(default_factory=dict)
 
 
 def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str]) -> DecodedCase:
@@ -54,20 +56,23 @@ def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: I
     except ImageError as error:
         return DecodedCase(case, "unreadable", str(error))
     size = case.size or (height, width)
-    masks, sub_pixel = region_masks(case, size, findings)
-    return DecodedCase(case, "ok", None, pixels, field_of_view(geometry, height, width), masks, sub_pixel, size)
+    masks, sub_pixel, faults = region_masks(case, size, findings)
+    frame = field_of_view(geometry, height, width)
+    return DecodedCase(case, "ok", None, pixels, frame, masks, sub_pixel, size, faults)
 
 
 def region_masks(
     case: Case, size: tuple[int, int], findings: Iterable[str]
-) -> tuple[dict[str, NDArray[np.uint8]], frozenset[str]]:
-    """The non-empty regions of `findings`, drawn on a native grid of `size`, as packed bits uint8 [224, 28], and which
-    of them are sub-pixel. Raises DataError when a region cannot be drawn."""
+) -> tuple[dict[str, NDArray[np.uint8]], frozenset[str], dict[str, str]]:
+    """The non-empty regions of `findings`, drawn on a native grid of `size`, as packed bits uint8 [224, 28], which of
+    them are sub-pixel, and the faults of all regions. Raises DataError when a region cannot be drawn."""
     from ...metrics_gpu.sweep.masks import pack_masks
+    from ..datasets.placement import region_fault
     from ..datasets.region_shapes import region_grid
 
     masks: dict[str, NDArray[np.uint8]] = {}
     sub_pixel: set[str] = set()
+    faults: dict[str, str] = {}
     for finding in findings:
         region = case.regions.get(finding)
         if region is None:
@@ -76,8 +81,11 @@ def region_masks(
             mask, vanished = region_grid(region, *size, GRID)
         except DataError as error:
             raise DataError(f"The region of '{finding}' in {case.image} cannot be drawn: {error}") from error
+        fault = region_fault(region, *size, drawn=bool(mask.any()))
+        if fault is not None:
+            faults[finding] = fault
         if mask.any():
             masks[finding] = pack_masks(mask[None])[0]
             if vanished:
                 sub_pixel.add(finding)
-    return masks, frozenset(sub_pixel)
+    return masks, frozenset(sub_pixel), faults

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
+
+from ..datasets.placement import FAULTS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,7 +166,7 @@ def some_names(names: Sequence[str]) -> str:
 
 
 def cell_summary(cases: int, computed: int, coverage: dict[str, int], seconds: float) -> str:
-    """The last line of a cell: cases, rate, and missing or unreadable images."""
+    """The last line of a cell: cases, rate, missing or unreadable images, and regions that leave their image."""
     text = f"{cases} cases"
     if computed < cases:
         text += f" ({cases - computed} taken over from before)"
@@ -173,4 +175,17 @@ def cell_summary(cases: int, computed: int, coverage: dict[str, int], seconds: f
     if coverage["missing"] or coverage["unreadable"]:
         text += f"; {coverage['missing']} images missing, {coverage['unreadable']} unreadable"
         text += " (xbench-fast datasets check --decode names them)"
+    if told := fault_words(coverage):
+        text += f"; {told} (xbench-fast datasets check names them)"
     return text
+
+
+def fault_words(counts: Mapping[str, int]) -> str:
+    """The regions with a fault of each kind, in words; empty if there is none."""
+    words = {
+        "outside": "outside their image and not counted",
+        "clipped": "partly outside their image and clipped",
+        "empty": "without a pixel and not counted",
+    }
+    told = [f"{counts[kind]} {words[kind]}" for kind in FAULTS if counts.get(kind)]
+    return f"regions: {', '.join(told)}" if told else ""

@@ -67,6 +67,7 @@ class ResultRow:
     hit: bool | None = None
     degenerate: bool | None = None
     sub_pixel: bool | None = None
+    region_fault: str | None = None
     area: NDArray[np.int32] | None = None
     overlap: NDArray[np.int32] | None = None
     saliency: NDArray[np.float32] | None = None
@@ -107,7 +108,15 @@ def empty_rows(decoded: DecodedCase, findings: Sequence[str]) -> list[ResultRow]
     """The rows of a case: one per finding, with the data that need no model."""
     case = decoded.case
     return [
-        ResultRow(case.case_id, case.patient_id, finding, decoded.status, decoded.reason, case.labels.get(finding))
+        ResultRow(
+            case_id=case.case_id,
+            patient_id=case.patient_id,
+            finding=finding,
+            status=decoded.status,
+            reason=decoded.reason,
+            label=case.labels.get(finding),
+            region_fault=decoded.faults.get(finding),
+        )
         for finding in findings
     ]
 

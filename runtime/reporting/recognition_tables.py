@@ -28,6 +28,9 @@ _COVERAGE = (
     "left out",
     "degenerate maps",
     "sub-pixel regions",
+    "outside",
+    "clipped",
+    "empty",
     "engine",
     "protocol",
     "state",
@@ -83,7 +86,9 @@ def coverage(results: Results) -> Table:
         *(f"not asked for on {title}: {names}" for title, names in _not_asked(results)),
         "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
         "not count; a degenerate map is constant or not finite and counts as a miss; a sub-pixel region would have "
-        "vanished on the 224 grid and is one pixel there; a case without a patient's name is a patient of its own",
+        "vanished on the 224 grid and is one pixel there; outside: regions outside their image, which are no pairs; "
+        "clipped: regions partly outside, which count with the part inside; empty: regions without a pixel, which are "
+        "no pairs; a case without a patient's name is a patient of its own",
     )
     columns = tuple(map(Column, _COVERAGE))
     return Table("Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
 from .invariants import fault_in_rows
 from .run_json import read_run
-from .schema import THRESHOLD_COUNT, result_schema, stored_columns, under_new_names
+from .schema import THRESHOLD_COUNT, count_faults, result_schema, stored_columns, under_new_names
 from .storage import read_columns, result_fault
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _COLUMNS = (
     "hit",
     "degenerate",
     "sub_pixel",
+    "region_fault",
     "area",
     "overlap",
 )
@@ -53,6 +54,7 @@ class CellRows:
     N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 if unknown; logits float32
     [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P pairs with a region: counts,
     image_of intp [P] (index of the image, below N), class_of intp [P] (index into `findings`) and sub_pixel bool [P].
+    faults: kind -> number of regions with a fault of this kind (docs/datasets.md §0.3), whether they count or not.
     """
 
     model: str
@@ -72,6 +74,7 @@ class CellRows:
     image_of: NDArray[np.intp]
     class_of: NDArray[np.intp]
     sub_pixel: NDArray[np.bool_]
+    faults: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def scored(self) -> bool:
@@ -277,6 +280,7 @@ def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:
         image_of=places // each,
         class_of=places % each,
         sub_pixel=pairs["sub_pixel"].to_numpy(),
+        faults=count_faults(table["region_fault"]),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import RunError
+from ..datasets.placement import FAULTS
 from .cell_key import changed_ingredients, digest_of
 from .invariants import fault_in_rows
 from .outcome import RunOutcome, kept_line
@@ -20,7 +21,7 @@ from .storage import KEY_FIELD, CellFiles, result_fault, write_table
 
 __all__ = ["merge_shards"]
 
-_COUNTS = ("cases", "missing", "unreadable")
+_COUNTS = ("cases", "missing", "unreadable", *FAULTS)
 _OWN = ("key", "file", *_COUNTS, "seconds", "computed", "shard", "updated", "ingredients", "last_attempt")
 # An evaluation reads only the footer of a finished file without a checksum, so it would reuse this one.
 _AGAIN = "delete that file and evaluate that shard again"
@@ -124,7 +125,7 @@ def _merge(
         "key": key,
         "file": files.final.relative_to(run.path).as_posix(),
         "ingredients": ingredients,
-        **{field: sum(entry[field] for _, entry in done) for field in _COUNTS},
+        **{field: sum(entry.get(field, 0) for _, entry in done) for field in _COUNTS},
         **{field: round(sum(entry.get(field, 0) for _, entry in done), 3) for field in ("seconds", "computed")},
     }
     if files.finished():

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...metrics_gpu.sweep.masks import GRID as _SIZE
 from ...metrics_gpu.sweep.thresholds import LEVELS as THRESHOLD_COUNT
+from ..datasets.placement import FAULTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,18 +41,22 @@ __all__ = [
     "RESULT_VERSION",
     "STATUSES",
     "THRESHOLD_COUNT",
+    "count_faults",
     "result_schema",
     "stored_columns",
     "under_new_names",
 ]
 
-RESULT_VERSION = 3
+RESULT_VERSION = 4
 GRID = _SIZE[0]
 STATUSES = ("ok", "missing", "unreadable")
 
 
 _FORMER: Final = {"sub_pixel": "rescued"}
-"""Column -> its name in version 2. Rows of version 2 are otherwise equal and can be read."""
+"""Column -> its name in version 2. Rows of version 2 are otherwise those of version 3 and can be read."""
+
+_ADDED: Final = {"region_fault": "sub_pixel"}
+"""Column that versions 2 and 3 lack -> the column before it. It is read as null from them."""
 
 
 def stored_columns(path: Path, columns: Sequence[str]) -> list[str]:
@@ -59,13 +64,29 @@ def stored_columns(path: Path, columns: Sequence[str]) -> list[str]:
     import pyarrow.parquet as pq
 
     names = pq.read_schema(path).names
-    return [name if name in names else _FORMER.get(name, name) for name in columns]
+    known = [name for name in columns if name in names or name not in _ADDED]
+    return [name if name in names else _FORMER.get(name, name) for name in known]
 
 
 def under_new_names(table: pa.Table) -> pa.Table:
-    """A table of a result file of any version, with the column names of the current version."""
+    """A table of a result file of any version, with the columns of the current version."""
+    import pyarrow as pa
+
     new = {old: name for name, old in _FORMER.items()}
-    return table.rename_columns([new.get(name, name) for name in table.column_names])
+    table = table.rename_columns([new.get(name, name) for name in table.column_names])
+    for name, before in _ADDED.items():
+        if name not in table.column_names and before in table.column_names:
+            kind = result_schema().field(name)
+            place = table.column_names.index(before) + 1
+            table = table.add_column(place, kind, pa.nulls(table.num_rows, kind.type))
+    return table
+
+
+def count_faults(column: pa.ChunkedArray) -> dict[str, int]:
+    """The number of regions with each of `FAULTS`, in the column `region_fault`."""
+    import pyarrow.compute as pc
+
+    return {name: int(pc.sum(pc.equal(column, name)).as_py() or 0) for name in FAULTS}
 
 
 def result_schema(metadata: dict[str, str] | None = None) -> pa.Schema:
@@ -90,6 +111,7 @@ def result_schema(metadata: dict[str, str] | None = None) -> pa.Schema:
             pa.field("hit", pa.bool_()),
             pa.field("degenerate", pa.bool_()),
             pa.field("sub_pixel", pa.bool_()),
+            pa.field("region_fault", pa.string()),
             pa.field("area", counts),
             pa.field("overlap", counts),
             pa.field("saliency", pa.list_(pa.float32())),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import DataError, RunError
+from .schema import count_faults
 from .sealing import checksum_fault, seal, unsealed
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ class CellFiles:
         write_bytes(self.part(index), content)
 
     def coverage(self, findings: int) -> dict[str, int]:
-        """Images of the finished cell, with `findings` rows each, by status: {"missing": .., "unreadable": ..}.
+        """Images of the finished cell, with `findings` rows each, that are "missing" or "unreadable", and its regions
+        that are "outside" their image, "clipped" or "empty".
 
         Raises DataError when the file is damaged.
         """
@@ -167,14 +169,16 @@ class CellFiles:
         import pyarrow.compute as pc
 
         try:
-            status = read_columns(self.final, ["status"])["status"]
+            table = read_columns(self.final, ["status", "region_fault"])
         except (OSError, pa.ArrowException) as error:
             raise DataError(
                 f"{self.final} is damaged ({error}); delete that file and run the same command again."
             ) from error
-        return {
+        status = table["status"]
+        images = {
             name: int(pc.sum(pc.equal(status, name)).as_py() or 0) // findings for name in ("missing", "unreadable")
         }
+        return {**images, **count_faults(table["region_fault"])}
 
     def merge(self, count: int, schema: pa.Schema) -> None:
         """Joins parts 0..count-1 into the final file, one part in memory at a time.

@@ -108,5 +108,6 @@ class DaliFeed:
         if size is None:
             return DecodedCase(case, "missing", "the image file does not exist")
         grid = case.size or size
-        masks, sub_pixel = region_masks(case, grid, self._findings)
-        return DecodedCase(case, "ok", None, None, field_of_view(self._geometry, *size), masks, sub_pixel, grid)
+        masks, sub_pixel, faults = region_masks(case, grid, self._findings)
+        frame = field_of_view(self._geometry, *size)
+        return DecodedCase(case, "ok", None, None, frame, masks, sub_pixel, grid, faults)

@@ -92,8 +92,8 @@ def draw_case(case: Case, findings: Sequence[str]) -> DecodedCase:
             size = image_size(case.image)
         except ImageError as error:
             return DecodedCase(case, "unreadable", str(error))
-    masks, sub_pixel = region_masks(case, size, findings)
-    return DecodedCase(case, "ok", masks=masks, sub_pixel=sub_pixel, size=size)
+    masks, sub_pixel, faults = region_masks(case, size, findings)
+    return DecodedCase(case, "ok", masks=masks, sub_pixel=sub_pixel, size=size, faults=faults)
 
 
 def baseline_rows(

@@ -16,6 +16,7 @@ from ....metrics_gpu.grounding.folds import patient_folds
 from ....metrics_gpu.grounding.pairs import Pairs, Search
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
+from ...datasets.placement import FAULTS
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COVERAGE", "CellValues", "cell_values"]
 
-COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "degenerate", "sub_pixel")
+COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "degenerate", "sub_pixel", *FAULTS)
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class CellValues:
     classes that have pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the
     dataset's, empty if the run does not store it. `fixed`: whether threshold 0.5 is defined in the cell's `protocol`;
     if not, its fields are None. `tau_scale`: a best threshold times this factor is in the protocol's unit. `skipped`:
-    pairs with a region that the choices leave out. `resampled`: whether there are bootstrap replicates. `numbers`: by
-    field and class, see `number`.
+    pairs with a region that the choices leave out. `faults`: regions by what is wrong with their place. `resampled`:
+    whether there are bootstrap replicates. `numbers`: by field and class, see `number`.
     """
 
     model: str
@@ -68,6 +69,7 @@ class CellValues:
     tau_scale: float = 1.0
     skipped: int = 0
     patients: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
     choices: Choices = DEFAULTS
     resampled: bool = False
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict, repr=False, compare=False)
@@ -85,7 +87,8 @@ class CellValues:
     @property
     def coverage(self) -> dict[str, int]:
         """What was evaluated and what was not: the numbers of `COVERAGE`."""
-        pairs = (self.n, self.skipped, self.grounding.micro.degenerate, sum(self.sub_pixel))
+        pairs = [self.n, self.skipped, self.grounding.micro.degenerate, sum(self.sub_pixel)]
+        pairs += [self.faults.get(kind, 0) for kind in FAULTS]
         return dict(zip(COVERAGE, (self.cases, self.patients, self.missing, self.unreadable, *pairs), strict=True))
 
     @property
@@ -184,6 +187,7 @@ def cell_values(
         tau_scale=pairs.protocol.tau_scale,
         skipped=len(cell.counts) - len(pairs.counts),
         patients=len(set(cell.patients)),
+        faults=cell.faults,
         choices=choices,
         resampled=patients.draws is not None,
         numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices),

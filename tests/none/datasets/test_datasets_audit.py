@@ -62,6 +62,7 @@ def test_every_count_of_a_small_dataset(tmp_path: Path) -> None:
     assert found.unknown == {"Disc": 0, "Bar": 1}
     assert found.boxes == 6 and found.boxes_per_class == {"Disc": 4, "Bar": 2}
     # Outside the image: one; without area: one. No grid point meets the pixel (1, 1) and column 10 of 2000 x 3000.
+    assert (found.outside, found.clipped) == (1, 0) and "1: the region of 'Bar'" in found.outside_regions[0]
     assert found.degenerate == 2 and found.sub_pixel == 2 and found.regions_unchecked == 0
     assert "covers no pixel" in found.degenerate_regions[0] and "has no area" in found.degenerate_regions[1]
     assert found.unknown_classes == {"9": 1} and found.notes == {"degenerate": 1, "unknown_class": 1}
@@ -73,11 +74,14 @@ def test_every_count_of_a_small_dataset(tmp_path: Path) -> None:
 def test_without_decoding_what_needs_pixels_is_not_claimed(tmp_path: Path) -> None:
     found = audit(demo(tmp_path))
     assert (found.unreadable, found.constant, found.size_differs) == (None, None, None)
-    assert found.regions_unchecked == 1 and found.images_missing == 1
+    assert found.images_missing == 1
+    assert (found.degenerate, found.sub_pixel, found.regions_unchecked) == (2, 2, 0), "sizes stand in the headers"
+    (tmp_path / "images/5.png").write_bytes(b"damaged")
+    assert audit(Coco(tmp_path)).regions_unchecked == 1
 
 
 def test_decoding_uses_the_cores_this_process_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("xbench_fast.runtime.datasets.audit")
+    module = importlib.import_module("xbench_fast.runtime.datasets.audit_images")
     used: list[int] = []
 
     def noting(threads: int, **options: str) -> ThreadPoolExecutor:

@@ -307,7 +307,7 @@ def test_coverage_counts_everything(run: Path) -> None:
     kad = [row for row in random_rows(1) if row.area is not None]
     degenerate, sub_pixel = sum(bool(row.degenerate) for row in kad), sum(bool(row.sub_pixel) for row in kad)
     assert degenerate and sub_pixel
-    counts = ("30", "15", "1", "1", str(len(kad)), "0", str(degenerate), str(sub_pixel))
+    counts = ("30", "15", "1", "1", str(len(kad)), "0", str(degenerate), str(sub_pixel), "0", "0", "0")
     assert rows["kad", "The one"] == (*counts, "numpy fp32", "default", "done")
     assert rows["clip", "The two"][-1] == "failed: it broke"
     assert rows["toy", "The two"][-1].startswith("not finished")
