@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ..datasets.audit import Audit
+    from ..datasets.checking.audit import Audit
 
 __all__ = ["show_audit"]
 

@@ -59,7 +59,7 @@ def check(
     """Audit the dataset NAME: files, annotations, regions, and the counts of the official release."""
     # The flags may stand before or after the word check.
     config = resolve_config(config_file or above[0], (), above[1] + data, above[2] + data_options)
-    from ..datasets.audit import audit
+    from ..datasets.checking.audit import audit
     from ..evaluation.pairing import select_datasets
     from ..results.loaded_dataset import load_dataset
     from .audit_view import show_audit

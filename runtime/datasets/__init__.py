@@ -6,5 +6,6 @@ reader_consensus   one region from the boxes of several radiologists
 pixels             where the pixels of a case come from
 files, mask_files, mask_run_lengths   reading annotation files, PNG masks and run-length codes
 coco, csv_boxes    any dataset in a common format
-audit              counts of a dataset's content and of its problems
+placement          whether a region lies in its image
+checking/          counts of a dataset's content and of its problems
 """

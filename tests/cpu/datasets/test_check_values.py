@@ -17,8 +17,8 @@ from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.statistics.aggregate import percent
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Dataset
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
 from xbench_fast.runtime.datasets.region_shapes import RunText, Union, region_grid
 from xbench_fast.runtime.datasets.registry import DATASETS

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.store import PreparedStore
-from xbench_fast.runtime.datasets.audit import audit
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
 from xbench_fast.runtime.datasets.region_shapes import region_grid
 from xbench_fast.runtime.datasets.rsna import Rsna

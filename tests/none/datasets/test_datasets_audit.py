@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from make_images import encode
 from xbench_fast.engines.errors import DataError
-from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Case, Dataset, Note, OfficialCounts
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.datasets.region_shapes import Boxes
 from xbench_fast.runtime.datasets.registry import DATASETS
@@ -81,7 +81,7 @@ def test_without_decoding_what_needs_pixels_is_not_claimed(tmp_path: Path) -> No
 
 
 def test_decoding_uses_the_cores_this_process_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("xbench_fast.runtime.datasets.audit_images")
+    module = importlib.import_module("xbench_fast.runtime.datasets.checking.audit_images")
     used: list[int] = []
 
     def noting(threads: int, **options: str) -> ThreadPoolExecutor:

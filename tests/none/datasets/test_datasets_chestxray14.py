@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from xbench_fast.engines.errors import DataError
-from xbench_fast.runtime.datasets.audit import audit
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.chestxray14 import ChestXray14
 
 BOXES = """Image Index,Finding Label,Bbox [x,y,w,h],,,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_images import encode
 from xbench_fast.engines.errors import ConfigError, DataError
-from xbench_fast.runtime.datasets.audit import audit
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.chexlocalize import CheXlocalize
 from xbench_fast.runtime.datasets.region_shapes import MaskRuns, RunText
 

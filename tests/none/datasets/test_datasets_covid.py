@@ -10,7 +10,7 @@ import pytest
 from make_images import encode
 from PIL import Image
 from xbench_fast.engines.errors import DataError
-from xbench_fast.runtime.datasets.audit import audit
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.covid_rural import CovidRural
 from xbench_fast.runtime.datasets.mask_files import read_mask
 

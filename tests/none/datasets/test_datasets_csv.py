@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from xbench_fast.engines.errors import ConfigError, DataError
-from xbench_fast.runtime.datasets.audit import audit
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.csv_boxes import CsvBoxes
 from xbench_fast.runtime.datasets.registry import DATASETS
 

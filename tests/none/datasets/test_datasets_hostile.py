@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_images import encode
 from xbench_fast.engines.errors import DataError
-from xbench_fast.runtime.datasets.audit import audit
 from xbench_fast.runtime.datasets.base import Dataset
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
 from xbench_fast.runtime.datasets.region_shapes import Polygons, Rle, RunText
 from xbench_fast.runtime.datasets.registry import DATASETS

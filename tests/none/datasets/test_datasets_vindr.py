@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from make_images import dicom, encode
 from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.runtime.datasets.audit import audit
+from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.pixels import direct_source
 from xbench_fast.runtime.datasets.reader_consensus import merge
 from xbench_fast.runtime.datasets.region_shapes import Boxes

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...engines.errors import ImageAccessError
-from ...metrics_gpu.sweep.masks import GRID
-from ..host.paths import has_file, has_folder
-from ..images.decode import is_there
+from ....engines.errors import ImageAccessError
+from ....metrics_gpu.sweep.masks import GRID
+from ...host.paths import has_file, has_folder
+from ...images.decode import is_there
+from ..base import Case, Dataset, OfficialCounts
+from ..placement import boxes_of, extents, region_fault
+from ..region_shapes import Boxes, region_grid
 from .audit_images import decode_images, read_headers
-from .base import Case, Dataset, OfficialCounts
-from .placement import boxes_of, extents, region_fault
-from .region_shapes import Boxes, region_grid
 
 __all__ = ["Audit", "AuditCheck", "audit"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.errors import ImageError
-from ..host.machine import usable_cores
-from ..images.decode import read_grey
-from ..images.size import image_size
-from .base import Case
+from ....engines.errors import ImageError
+from ...host.machine import usable_cores
+from ...images.decode import read_grey
+from ...images.size import image_size
+from ..base import Case
 
 __all__ = ["AuditImages", "decode_images", "read_headers"]
 

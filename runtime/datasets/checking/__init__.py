@@ -1,0 +1,1 @@
+"""Checks a dataset: counts of its content and of its problems."""
