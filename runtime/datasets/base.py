@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 from ...engines.errors import ConfigError, DataError
 from ...engines.registry import did_you_mean
 from ..host.paths import has_file, has_folder
+from .notes import Note
+from .patients import read_patients
 
-__all__ = ["Case", "Dataset", "Note", "OfficialCounts", "Region"]
+__all__ = ["PATIENTS", "Case", "Dataset", "Note", "OfficialCounts", "Region"]
+
+PATIENTS: Final = {"patients": "a CSV file that names the patient of each image, default none"}
+"""The option of readers whose files name no patient, for their `option_help`; `Dataset.cases` applies it."""
 
 
 @runtime_checkable
@@ -50,26 +55,6 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Note:
-    """A problem in a dataset's files that does not stop the reading.
-
-    kind: "unknown_class", "duplicate", "degenerate", "disagreement", "not_annotated", "no_images_folder",
-    "empty_mask", "fallback".
-    subject: the class name, case or file it is about. row: line of a CSV, 1-based entry of a JSON list, None: the file.
-    """
-
-    kind: str
-    subject: str
-    file: Path
-    row: int | None
-    text: str
-
-    def __str__(self) -> str:
-        where = f"{self.file}" if self.row is None else f"{self.file}, row {self.row}"
-        return f"{where}: {self.text}"
-
-
-@dataclass(frozen=True)
 class OfficialCounts:
     """Counts of a complete official set, docs/datasets.md; None: not known."""
 
@@ -85,7 +70,8 @@ class Dataset(ABC):
 
     `root` is the dataset's folder. `options` are the options of the reader, listed in `option_help`. Raises
     ConfigError for an option that does not exist and DataError when the folder does not exist. `card` gives the
-    source, terms and citation of the data, and how certain the split is; the audit shows it.
+    source, terms and citation of the data, and how certain the split is; the audit shows it. A reader with `PATIENTS`
+    among its options gets the patients of its cases from that file, if one is given.
     """
 
     name: str
@@ -135,7 +121,9 @@ class Dataset(ABC):
     @cached_property
     def _content(self) -> tuple[tuple[Case, ...], tuple[Note, ...]]:
         notes: list[Note] = []
-        cases = tuple(self.read(notes))
+        cases = self.read(notes)
+        if "patients" in self.options:
+            cases = self._with_patients(cases)
         seen: set[str] = set()
         for case in cases:
             if case.case_id in seen:
@@ -143,7 +131,21 @@ class Dataset(ABC):
                     f"The dataset '{self.name}' yields the case '{case.case_id}' twice; give it one id per image."
                 )
             seen.add(case.case_id)
-        return cases, tuple(notes)
+        return tuple(cases), tuple(notes)
+
+    def _with_patients(self, cases: Sequence[Case]) -> list[Case]:
+        """The cases with the patients that the option `patients` names. Raises DataError for one it does not name."""
+        file = self.path_option("patients", "")
+        known = read_patients(file)
+        names = [(case.image.name, case.image.stem, case.case_id) for case in cases]
+        found = [next((known[name] for name in each if name in known), None) for each in names]
+        missing = [each[0] for each, patient in zip(names, found, strict=True) if patient is None]
+        if missing:
+            raise DataError(
+                f"{file} names no patient for {len(missing)} of {len(cases)} images of the dataset '{self.name}', the "
+                f"first is {missing[0]}; add them, or leave the option patients out."
+            )
+        return [replace(case, patient_id=patient) for case, patient in zip(cases, found, strict=True)]
 
     def path_option(self, key: str, default: str) -> Path:
         """The file or folder named by the option `key`, relative to the root unless absolute."""

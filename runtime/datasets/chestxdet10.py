@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from .base import Case, Dataset, Note, OfficialCounts
+from .base import PATIENTS, Case, Dataset, Note, OfficialCounts
 from .files import ImageFolder, fail, numbers, read_json
 from .region_shapes import Boxes
 
@@ -33,7 +33,7 @@ class ChestXDet10(Dataset):
     """`<root>/<split>.json` beside `<root>/<split>_data/<n>.png`.
 
     The label of a class is 1 if and only if the class is among an image's `syms`; three radiologists examined
-    every image for all ten classes, so an absent class is a true 0. The images have no patient id.
+    every image for all ten classes, so an absent class is a true 0. Its own files name no patient.
     """
 
     name = "chestxdet10"
@@ -52,6 +52,7 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
         "annotations": "the JSON file, default <split>.json",
         "images": "the folder of the PNG files, default <split>_data",
         "frame": "side in pixels of the square the boxes are drawn on, default 1024; images may be of any size",
+        **PATIENTS,
     }
 
     def __init__(self, root: Path, **options: object) -> None:

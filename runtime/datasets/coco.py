@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...engines.errors import ConfigError, DataError
-from .base import Case, Dataset, Note, Region
+from .base import PATIENTS, Case, Dataset, Note, Region
 from .files import ImageFolder, fail, number, numbers, read_json
 from .region_shapes import Boxes, Polygons, Rle, union
 
@@ -34,6 +34,7 @@ class Coco(Dataset):
         "name": "the dataset's name in results and prompt sets, default coco",
         "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
         "split": "the name of the split in results, default all",
+        **PATIENTS,
     }
 
     def __init__(self, root: Path, **options: object) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
-from .base import Case, Dataset, Note
+from .base import PATIENTS, Case, Dataset, Note
 from .files import ImageFolder, fail, number, read_csv
 from .region_shapes import Boxes
 
@@ -56,6 +56,7 @@ class CsvBoxes(Dataset):
         "split": "keep only rows with this value in the column split, default all",
         "name": "the dataset's name in results and prompt sets, default csv",
         "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
+        **PATIENTS,
     }
 
     def __init__(self, root: Path, **options: object) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from ...engines.errors import DataError
 from ...engines.strict_json import distinct_keys
 from ..host.paths import has_folder
-from .base import Note
+from .notes import Note
 
 __all__ = ["ImageFolder", "ImageTree", "fail", "inside", "number", "numbers", "read_csv", "read_json", "read_rows"]
 

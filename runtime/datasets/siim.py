@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ...engines.errors import ConfigError, DataError
 from ..host.paths import has_folder
-from .base import Case, Dataset, Note, OfficialCounts, Region
+from .base import PATIENTS, Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageTree, fail, inside, read_csv
 from .mask_files import MaskFile
 from .region_shapes import RunText, union
@@ -54,6 +54,7 @@ also stand in MAVL's training list. Use split=paper with your own copy of the li
         "annotations": "the CSV file, or a list of them; default stage_2_train.csv, else train-rle.csv",
         "images": "the folder of the images, searched with all below; default every folder of a known name",
         "masks": "a folder of <ImageId>.png to take the regions from instead of the runs, as MAVL's processed_masks",
+        **PATIENTS,
     }
     frame = (1024, 1024)
 

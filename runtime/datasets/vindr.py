@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..host.paths import has_file
-from .base import Case, Dataset, Note, OfficialCounts, Region
+from .base import PATIENTS, Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageFolder, fail, number, read_csv
 from .reader_consensus import RULES, Corners, merge, needed
 
@@ -67,6 +67,7 @@ are the paper's, six of them with fewer than 12 positives."""
         "labels": "the label file, default image_labels_<split>.csv in the same places",
         "images": "the folder of the images, default <split>",
         "sizes": "for resized copies: a CSV file with image_id and dim0, dim1 (native height, width), default none",
+        **PATIENTS,
     }
 
     def __init__(self, root: Path, **options: object) -> None:
@@ -243,6 +244,7 @@ Split: its test part has no labels, so it cannot stand for the benchmark's VinDr
         "annotations": "the box file, default train.csv",
         "images": "the folder of the images, default train",
         "sizes": Vindr.option_help["sizes"],
+        **PATIENTS,
     }
 
     def _split(self) -> str:

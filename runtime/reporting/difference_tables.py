@@ -12,7 +12,7 @@ from ..tables.printed import NONE, difference_of, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text
-from .notes import in_sample
+from .notes import in_sample, unnamed_notes
 
 __all__ = ["difference_tables"]
 
@@ -63,6 +63,7 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
             pair = delong.get((first, second))
             row.append(Cell(p_value(pair.p_holm if pair else None)))
         rows.append(tuple(row))
+    notes = (*notes, *unnamed_notes(results.column(dataset) if dataset else results.finished))
     notes = (*notes, *_overlap_notes(results, met), *_least(results, differences, dataset, fields, titles))
     shown = results.column(dataset) if dataset else results.finished
     stamps = cell_stamps([cell for cell in shown if cell.competes])

@@ -26,6 +26,7 @@ __all__ = [
     "paper_notes",
     "ranking_notes",
     "search_of",
+    "unnamed_notes",
 ]
 
 FLOOR = "all-ones"
@@ -132,7 +133,19 @@ def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, 
     return (
         f"[low, high]: 95 % interval over {choices.replicates} resamples of the patients (seed {choices.seed}); "
         f"{chosen}; Wilson: of fewer than 30 pairs",
+        *unnamed_notes(cells),
         *lines,
+    )
+
+
+def unnamed_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
+    """The datasets of which images stand for patients, as their files name none."""
+    titles = dict.fromkeys(cell.title for cell in cells if cell.unnamed)
+    if not titles:
+        return ()
+    return (
+        f"{', '.join(titles)}: images stand for patients, because none are named; intervals and p are too small where "
+        "a patient has several images; the reader option patients=FILE names them",
     )
 
 

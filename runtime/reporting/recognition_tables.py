@@ -13,7 +13,7 @@ from ..tables.printed import NONE, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import entry, marked
-from .notes import interval_notes, ranking_notes
+from .notes import interval_notes, ranking_notes, unnamed_notes
 
 __all__ = ["coverage", "recognition"]
 
@@ -88,7 +88,8 @@ def coverage(results: Results) -> Table:
         "not count; a degenerate map is constant or not finite and counts as a miss; a sub-pixel region would have "
         "vanished on the 224 grid and is one pixel there; outside: regions outside their image, which are no pairs; "
         "clipped: regions partly outside, which count with the part inside; empty: regions without a pixel, which are "
-        "no pairs; a case without a patient's name is a patient of its own",
+        "no pairs",
+        *unnamed_notes(results.finished),
     )
     columns = tuple(map(Column, _COVERAGE))
     return Table("Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage")

@@ -50,10 +50,11 @@ _OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "sub_pixel
 class CellRows:
     """One finished cell: its entry in run.json, images by status, and its rows as arrays.
 
-    Of all cases: case_ids, and patients, a name for each case's patient; the case's own if the dataset has none. Of the
-    N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 if unknown; logits float32
-    [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P pairs with a region: counts,
-    image_of intp [P] (index of the image, below N), class_of intp [P] (index into `findings`) and sub_pixel bool [P].
+    Of all cases: case_ids, and patients, a name for each case's patient; the case's own if the dataset has none, and
+    unnamed, the number of such cases. Of the N readable images: case_of intp [N] (index into `case_ids`); labels int8
+    [N, C], -1 if unknown; logits float32 [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of
+    the P pairs with a region: counts, image_of intp [P] (index of the image, below N), class_of intp [P] (index into
+    `findings`) and sub_pixel bool [P].
     faults: kind -> number of regions with a fault of this kind (docs/datasets.md §0.3), whether they count or not.
     """
 
@@ -75,6 +76,7 @@ class CellRows:
     class_of: NDArray[np.intp]
     sub_pixel: NDArray[np.bool_]
     faults: Mapping[str, int] = field(default_factory=dict)
+    unnamed: int = 0
 
     @property
     def scored(self) -> bool:
@@ -281,6 +283,7 @@ def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:
         class_of=places % each,
         sub_pixel=pairs["sub_pixel"].to_numpy(),
         faults=count_faults(table["region_fault"]),
+        unnamed=first["patient_id"].null_count,
     )
 
 

@@ -43,8 +43,9 @@ class CellValues:
     classes that have pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the
     dataset's, empty if the run does not store it. `fixed`: whether threshold 0.5 is defined in the cell's `protocol`;
     if not, its fields are None. `tau_scale`: a best threshold times this factor is in the protocol's unit. `skipped`:
-    pairs with a region that the choices leave out. `faults`: regions by what is wrong with their place. `resampled`:
-    whether there are bootstrap replicates. `numbers`: by field and class, see `number`.
+    pairs with a region that the choices leave out. `faults`: regions by what is wrong with their place. `unnamed`:
+    cases without a patient's name, each of which counts as a patient. `resampled`: whether there are bootstrap
+    replicates. `numbers`: by field and class, see `number`.
     """
 
     model: str
@@ -70,6 +71,7 @@ class CellValues:
     skipped: int = 0
     patients: int = 0
     faults: Mapping[str, int] = field(default_factory=dict)
+    unnamed: int = 0
     choices: Choices = DEFAULTS
     resampled: bool = False
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict, repr=False, compare=False)
@@ -188,6 +190,7 @@ def cell_values(
         skipped=len(cell.counts) - len(pairs.counts),
         patients=len(set(cell.patients)),
         faults=cell.faults,
+        unnamed=cell.unnamed,
         choices=choices,
         resampled=patients.draws is not None,
         numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices),

@@ -16,7 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import xbench_fast as xb
 from xbench_fast.runtime.cli.app import main
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -135,3 +139,30 @@ def test_a_study(copy: Path, tmp_path: Path, study: str) -> None:
     then, now = told(GOLDEN / f"studies/{study}.json.gz"), told(tmp_path / f"{study}.json")
     found = list(differences(then, now))
     assert not found, "\n".join(found[:40])
+
+
+def test_the_patients_of_the_demo_change_no_estimate(copy: Path, tmp_path: Path) -> None:
+    """Every radiograph of the golden is a patient; with the demo's patients.csv only what resamples or splits moves."""
+    with (Path(__file__).parents[3] / "demo/chestxdet10/patients.csv").open(newline="") as stream:
+        who = {row["file_name"].removesuffix(".png"): row["nih_image_index"][:8] for row in csv.DictReader(stream)}
+    named = tmp_path / "run"
+    shutil.copytree(GOLDEN / "run", named)
+    for path in (named / "cells").glob("*--chestxdet10-*.parquet"):
+        table = pq.read_table(path)
+        column = pa.array([who[case] for case in table["case_id"].to_pylist()])
+        pq.write_table(table.set_column(table.column_names.index("patient_id"), "patient_id", column), path)
+    then, now = (xb.load_run(folder) for folder in (copy, named))
+    for name in ("grounding", "classes", "recognition"):
+        one, other = (
+            frame[~frame.metric.str.contains("cross_fitted")].drop(columns=["low", "high"]).reset_index(drop=True)
+            for frame in (then.table(name), now.table(name))
+        )
+        pd.testing.assert_frame_equal(one, other)
+    ends = [
+        frame.set_index(["model", "dataset", "metric"]).low.sort_index()
+        for frame in (then.table("grounding"), now.table("grounding"))
+    ]
+    assert (ends[0]["kad-demo", "phantoms"] == ends[1]["kad-demo", "phantoms"]).all()
+    assert (ends[0]["kad-demo", "chestxdet10"] != ends[1]["kad-demo", "chestxdet10"]).any()
+    counts = [frame.set_index(["dataset", "metric"]).value for frame in (then.table("coverage"), now.table("coverage"))]
+    assert {*counts[0]["chestxdet10", "patients"]} == {40} and {*counts[1]["chestxdet10", "patients"]} == {39}

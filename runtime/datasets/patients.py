@@ -1,0 +1,44 @@
+"""The reader option `patients`: a CSV that names the patient of each image, for datasets whose own files do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from .files import fail, read_rows
+
+__all__ = ["IMAGE_COLUMNS", "PATIENT_COLUMNS", "read_patients"]
+
+IMAGE_COLUMNS: Final = ("image", "file_name", "filename", "image_id", "ImageId", "case_id")
+PATIENT_COLUMNS: Final = ("patient_id", "patient", "PatientID", "Patient ID")
+NIH_COLUMNS: Final = ("nih_image_index", "Image Index")
+"""Columns with the name of an image in NIH ChestX-ray14; the part before "_" is the patient."""
+
+
+def read_patients(file: Path) -> dict[str, str]:
+    """Image -> patient. Raises DataError for a file that cannot be read, or that names two patients of an image."""
+    rows = read_rows(file)
+    line, header = next(rows, (1, []))
+    image = next((header.index(name) for name in IMAGE_COLUMNS if name in header), None)
+    patient = next((header.index(name) for name in PATIENT_COLUMNS if name in header), None)
+    index = next((header.index(name) for name in NIH_COLUMNS if name in header), None)
+    if image is None or (patient is None and index is None):
+        raise fail(
+            file,
+            line,
+            f"the header needs one of {', '.join(IMAGE_COLUMNS)}, and one of {', '.join(PATIENT_COLUMNS)} or, for "
+            f"images of NIH ChestX-ray14, {' or '.join(NIH_COLUMNS)}; it has {', '.join(header) or 'nothing'}",
+        )
+    found: dict[str, str] = {}
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise fail(file, line, f"{len(cells)} cells, the header has {len(header)}")
+        if patient is not None:
+            name, who = cells[image], cells[patient]
+        else:
+            name, who = cells[image], cells[index or 0].partition("_")[0]
+        if not name or not who:
+            raise fail(file, line, "the image or its patient is empty")
+        if found.setdefault(name, who) != who:
+            raise fail(file, line, f"'{name}' belongs to the patient '{who}', but to '{found[name]}' before")
+    return found
