@@ -51,7 +51,7 @@ def evaluate(
     such as "epoch-3"; results are reused only if it is given and unchanged.
 
     Raises ConfigError for unknown names and invalid options, and RunError, after all others are done, for a model and
-    dataset that could not be evaluated.
+    dataset that could not be evaluated, or of which most images or maps are unreadable.
     """
     check_options("evaluate", EvaluateOptions, options)
     named, live = _models(models, options)
@@ -149,7 +149,7 @@ def _progress(wanted: bool) -> Progress:
 
 
 def _raise_failures(outcome: RunOutcome) -> None:
-    told = [f"{model} on {dataset}: {reason}" for model, dataset, reason in outcome.failed]
+    told = [f"{model} on {dataset}: {reason}" for model, dataset, reason in outcome.problems]
     if told:
         raise RunError("; ".join(text.rstrip(".") for text in told) + ".")
     if not outcome.finished:

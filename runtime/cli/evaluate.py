@@ -124,6 +124,9 @@ def evaluate(
     saliency maps of your own, one file for each case and finding: FOLDER/CASE/FINDING.npy, .npz or grey .png, or
     FOLDER/CASE_FINDING_map.npy, or FOLDER/CASE.npz with one array for each finding.
 
+    Images and maps that are missing or unreadable are counted and do not stop the run; where most are unreadable, the
+    command ends with an error.
+
     A protocol says how maps are normalised, cut and counted. It belongs to the result: another protocol is another
     computation, in the same run directory if you like, and the report follows the last one.
     """
@@ -153,7 +156,7 @@ def evaluate(
     if not outcome.failed and not outcome.finished:
         click.echo("Error: nothing was evaluated, because every pair was skipped; the lines above say why.", err=True)
         return 1
-    return 1 if outcome.failed else 0
+    return 1 if outcome.problems else 0
 
 
 def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack) -> RunOutcome:
@@ -172,7 +175,7 @@ def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack) -> RunOutcome:
         workers = on_cluster(pool, work_plan(evaluation))
     progress = progress_for(make_console())
     outcome = evaluation.run(progress, workers)
-    for model, dataset, reason in outcome.failed:
+    for model, dataset, reason in outcome.problems:
         click.echo(f"Error: {model} on {dataset}: {reason}", err=True)
     if outcome.finished:
         merging = "merge, when all shards are finished" if scale.shard else f"report {evaluation.config.eval.out}"

@@ -18,6 +18,7 @@ from ..results.loaded_dataset import LoadedDataset
 from ..results.outcome import RunOutcome, kept_line
 from ..results.run_directory import RunDirectory, cell_stem
 from ..results.storage import CellFiles
+from ..results.unread import unread_cases
 from .progress import Progress, cell_summary
 
 __all__ = ["Finisher", "PlannedCell"]
@@ -67,6 +68,8 @@ class Finisher:
         self.outcome.reused += 1
         self._progress.say(f"{cell.title}: finished before, reused{_other_protocol(before, entry)}")
         names = ("key", "protocol", "file")
+        if before is None or before.get("key") != cell.key or before.get("unreadable"):
+            self._unread(cell)
         if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
             self._note(cell, "done", **entry, **files.coverage(len(cell.findings)))
         self._run.forget_attempt(cell.model, cell.loaded.name)
@@ -95,7 +98,16 @@ class Finisher:
         self.outcome.computed += 1
         timing = {"seconds": round(seconds, 3), "computed": computed}
         self._note(cell, "done", **self._entry(cell), **coverage, **timing)
-        self._progress.say(f"{cell.title}: {cell_summary(len(cell.loaded.cases), computed, coverage, seconds)}")
+        cases, unread = len(cell.loaded.cases), self._unread(cell)
+        self._progress.say(f"{cell.title}: {cell_summary(cases, computed, coverage, seconds, unread)}")
+
+    def _unread(self, cell: PlannedCell) -> str:
+        """What could not be read of a finished cell, in words; a cell that is mostly unreadable is in the outcome."""
+        found = unread_cases(self.files(cell).final, len(cell.findings), str(cell.facts["weights"]))
+        if found.most:
+            name = cell.loaded.name
+            self.outcome.unreadable.append((cell.model, name, found.sentence(name)))
+        return found.words(cell.loaded.name)
 
     def compute(self, cell: PlannedCell, work: Callable[[CellFiles, Callable[[int], None]], int]) -> None:
         """Reuses a cell that is on disk, else calls `work` to compute it.

@@ -165,16 +165,15 @@ def some_names(names: Sequence[str]) -> str:
     return ", ".join([*names[:_NAMED], *["..."] * (len(names) > _NAMED)]) or "none"
 
 
-def cell_summary(cases: int, computed: int, coverage: dict[str, int], seconds: float) -> str:
-    """The last line of a cell: cases, rate, missing or unreadable images, and regions that leave their image."""
+def cell_summary(cases: int, computed: int, coverage: Mapping[str, int], seconds: float, unread: str) -> str:
+    """The last line of a cell: cases, rate, what could not be read (`unread`), and regions that leave their image."""
     text = f"{cases} cases"
     if computed < cases:
         text += f" ({cases - computed} taken over from before)"
     if computed:
         text += f", {computed / max(seconds, 1e-9):.1f} cases/s"
-    if coverage["missing"] or coverage["unreadable"]:
-        text += f"; {coverage['missing']} images missing, {coverage['unreadable']} unreadable"
-        text += " (xbench-fast datasets check --decode names them)"
+    if unread:
+        text += f"; {unread}"
     if told := fault_words(coverage):
         text += f"; {told} (xbench-fast datasets check names them)"
     return text

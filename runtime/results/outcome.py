@@ -9,17 +9,26 @@ __all__ = ["RunOutcome", "kept_line"]
 
 @dataclass
 class RunOutcome:
-    """How many cells were computed or reused; those that were skipped or failed, as (model, dataset, sentence)."""
+    """How many cells were computed or reused; those that were skipped or failed, as (model, dataset, sentence).
+
+    unreadable: finished cells of which most could not be read.
+    """
 
     computed: int = 0
     reused: int = 0
     skipped: list[tuple[str, str, str]] = field(default_factory=list)
     failed: list[tuple[str, str, str]] = field(default_factory=list)
+    unreadable: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
     def finished(self) -> int:
         """Cells that have a result now."""
         return self.computed + self.reused
+
+    @property
+    def problems(self) -> list[tuple[str, str, str]]:
+        """Cells that failed, and finished ones that are mostly unreadable: such a run does not succeed."""
+        return [*self.failed, *self.unreadable]
 
     @property
     def summary(self) -> str:

@@ -39,12 +39,14 @@ def stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     """All lines above a table of `cells`."""
     shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
-    holes = (
-        (c.title, c.model, f"{c.lost} of {c.cases} images are missing or unreadable and not counted" * bool(c.lost))
-        for c in cells
-    )
+    holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
     worth = stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
+
+
+def _lost(cell: CellValues) -> str:
+    what = "cases have no readable saliency map" if cell.weights == "maps" else "images are missing or unreadable"
+    return f"{cell.lost} of {cell.cases} {what} and not counted"
 
 
 def limit_stamps(cells: Iterable[CellValues]) -> tuple[str, ...]:

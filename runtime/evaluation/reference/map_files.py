@@ -60,6 +60,8 @@ class MapFile:
                     values = np.lib.format.read_array(stream, allow_pickle=False)
             with np.errstate(over="ignore"):  # a value that overflows becomes infinite, and the map is degenerate
                 return np.ascontiguousarray(values.reshape(self.shape), np.float32)
+        except ImageError:
+            raise
         # zipfile, NumPy and Pillow can raise any exception on a damaged file.
         except Exception as error:
             raise ImageError(f"{self.path} cannot be read: it is damaged ({error}).") from error
@@ -209,5 +211,7 @@ def _read_png(path: Path) -> NDArray[np.integer]:
 
     with Image.open(path, formats=("PNG",)) as image:
         if image.mode not in ("L", "I", "I;16", "I;16B"):
-            raise ValueError(f"its pixels are of the kind '{image.mode}'; a map is grey, not coloured")
+            raise ImageError(
+                f"{path} cannot be read: its pixels are of the kind '{image.mode}'; a map is grey, not coloured."
+            )
         return np.asarray(image)

@@ -1,0 +1,116 @@
+"""What could not be read is named with its reason, and a cell that is mostly unreadable fails the command."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xbench_fast as xb
+from evaluation_world import World
+from PIL import Image
+from synthetic import make_bundle, make_dataset
+from xbench_fast.engines.errors import RunError
+from xbench_fast.runtime.cli.app import main
+from xbench_fast.runtime.host.config import DatasetConfig
+
+
+def png(mode: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 9, np.uint8)).convert(mode).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def npy(values: np.ndarray) -> bytes:  # type: ignore[type-arg]
+    stream = io.BytesIO()
+    np.save(stream, values)
+    return stream.getvalue()
+
+
+BAD = {
+    "RGB.png": (png("RGB"), "its pixels are of the kind 'RGB'; a map is grey, not coloured."),
+    "palette.png": (png("P"), "its pixels are of the kind 'P'; a map is grey, not coloured."),
+    "shape.npy": (npy(np.zeros((8, 8, 3))), "its array has the shape (8, 8, 3), a map has two dimensions."),
+    "type.npy": (npy(np.array([["a", "b"], ["c", "d"]])), "a map holds real numbers."),
+    "damage.png": (png("L")[:50], "cannot be read: it is damaged"),
+    "damage.npy": (npy(np.zeros((8, 8)))[:-9], "cannot be read: it is damaged"),
+    "text.npy": (b"text", "it is damaged or no file of this kind"),
+}
+
+
+def maps(root: Path, folder: Path, bad: tuple[bytes, str], *, good: int, suffix: str) -> Path:
+    """A map of every region; all but the first `good` cases have one with the content `bad`."""
+    document = json.loads((root / "annotations.json").read_text())
+    cases = list(dict.fromkeys(item["image_id"] for item in document["annotations"]))
+    for item in document["annotations"]:
+        place = folder / item["image_id"]
+        place.mkdir(parents=True, exist_ok=True)
+        name = ("Mass", "Effusion")[item["category_id"] - 1]
+        if cases.index(item["image_id"]) < good:
+            (place / f"{name}.npy").write_bytes(npy(np.arange(64.0).reshape(8, 8)))
+        else:
+            (place / f"{name}{suffix}").write_bytes(bad[0])
+    return folder
+
+
+def status(*arguments: object) -> object:
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    return ended.value.code
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_the_reason_stands_in_the_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """Ten of 20 cases have regions: with five of them unreadable the command succeeds, with six it does not."""
+    root, suffix = make_dataset(tmp_path / "data"), kind[kind.index(".") :]
+    for good, code in ((5, 0), (4, 1)):
+        folder, out = maps(root, tmp_path / f"m{good}", BAD[kind], good=good, suffix=suffix), tmp_path / f"run{good}"
+        eval_ = ("eval", "--model", f"maps:{folder}", "--dataset", "coco", "--data", f"coco={root}", "--out", out)
+        assert status(*eval_) == code
+        told = capsys.readouterr()
+        line = told.out.replace("\n", " ")
+        lost = 10 - good
+        assert f"0 saliency maps missing, {lost} unreadable; the first unreadable one: case00" in line
+        assert BAD[kind][1] in line and "images" not in line and "--decode" not in line
+        error = f"Error: maps:m{good} on coco: {lost} of 10 cases with a region have unreadable saliency maps"
+        assert (error in told.err) == bool(code) and (BAD[kind][1].rstrip(".") in told.err) == bool(code)
+        if kind != "RGB.png":
+            continue
+        assert status(*eval_) == code, "a second time, when the result is reused"
+        assert (error in capsys.readouterr().err) == bool(code)
+        with pytest.raises(RunError, match="6 of 10 cases") if code else pytest.MonkeyPatch.context():
+            xb.evaluate(f"maps:{folder}", "coco", root, out=out, progress=False)
+        status("report", out, "--no-page", "--quiet")
+        assert f"{lost} of 20 cases have no readable saliency map" in (out / "report/tables.md").read_text()
+
+
+def test_a_missing_map_is_named_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = make_dataset(tmp_path / "data")
+    folder = maps(root, tmp_path / "m", BAD["RGB.png"], good=20, suffix=".png")
+    for case in ("case0003", "case0004", "case0006", "case0008", "case0009", "case0015"):
+        shutil.rmtree(folder / case)
+    model = ("--model", f"maps:{folder}", "--dataset", "coco", "--data", f"coco={root}")
+    assert status("eval", *model, "--out", tmp_path / "run") == 0
+    line = capsys.readouterr().out.replace("\n", " ")
+    assert "6 saliency maps missing, 0 unreadable; the first missing one: case0003: there is no map of 'Mass'" in line
+
+
+@pytest.mark.parametrize(("bad", "missing", "fails"), [(10, 0, False), (11, 0, True), (8, 5, True), (0, 19, False)])
+def test_images_count_where_they_exist(tmp_path: Path, bad: int, missing: int, fails: bool) -> None:
+    root = make_dataset(tmp_path / "data", missing=tuple(range(20 - missing, 20)))
+    for index in range(bad):
+        (root / f"images/case{index:04d}.png").write_bytes(b"\x89PNG\r\n\x1a\nnot really")
+    world = World(tmp_path)
+    outcome = world.run([make_bundle(tmp_path / "blocks-32").path], [DatasetConfig("coco", root, "coco")])
+    assert (outcome.computed, outcome.failed) == (1, [])
+    line = next(line for line in world.lines if "cases/s" in line)
+    assert f"{missing} images missing, {bad} unreadable" in line
+    assert "(xbench-fast datasets check coco --decode names them)" in line
+    assert ("case0000.png cannot be read" in line) == bool(bad)
+    told = [sentence for _, _, sentence in outcome.unreadable]
+    assert bool(told) == fails and all(
+        text.startswith(f"{bad} of {20 - missing} images are unreadable") for text in told
+    )
