@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ...engines.errors import DataError
+from .storage import read_columns
 
 __all__ = ["Unread", "unread_cases"]
 
@@ -56,10 +57,9 @@ class Unread:
 def unread_cases(path: Path, findings: int, weights: str) -> Unread:
     """Reads the result file of a finished cell, with `findings` rows per case. Raises DataError when it is damaged."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, columns=["case_id", "status", "reason", "region_area"])
+        table = read_columns(path, ["case_id", "status", "reason", "region_area"])
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path} is damaged ({error}); delete that file and run the same command again.") from error
     first = table.take(np.arange(0, table.num_rows, findings))

@@ -17,6 +17,7 @@ from xbench_fast.runtime.datasets.placement import region_fault
 from xbench_fast.runtime.datasets.region_shapes import AtLeast, Boxes, Polygons, Rle, union
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.merging import merge_shards
+from xbench_fast.runtime.results.run_json import read_run, store_run
 from xbench_fast.runtime.results.shards import Shard
 
 LINE = "regions: 2 outside their image and not counted, 1 partly outside their image and clipped"
@@ -82,8 +83,7 @@ def test_a_bundle_counts_them_in_one_piece_and_in_shards(tmp_path: Path) -> None
         part = World(tmp_path / f"part{index}")
         part.out.parent.mkdir()
         part.run([path], [data], shard=Shard(index, 2))
-        document = json.loads((part.out / "run.json").read_text())
-        (part.out / "run.json").write_text(json.dumps({**document, "config": {"shard": f"{index}/2"}}))
+        store_run(part.out, {**read_run(part.out), "config": {"shard": f"{index}/2"}})
         parts.append(part.out)
     merge_shards(parts, tmp_path / "merged", lambda line: None)
     merged = json.loads((tmp_path / "merged/run.json").read_text())["cells"]["blocks-32--coco"]
