@@ -44,7 +44,8 @@ Side = tuple[CellRows, ScoredPairs]
 class Aligned:
     """Two cells on the rows that both scored: those of run A, those of run B, and what only one of them has.
 
-    label_changes, region_changes: (case, finding) whose label, or size of the region, differs: the truth changed.
+    label_changes, region_changes: (case, finding) whose label or region differs: the truth changed, and they are not
+    compared.
     """
 
     match: Match
@@ -61,7 +62,7 @@ class Aligned:
 
     @property
     def region_changes(self) -> tuple[tuple[str, str], ...]:
-        return self.shared.pair_names(np.flatnonzero(self.shared.other_regions))
+        return self.shared.names(self.shared.other_regions)
 
 
 def align(run_a: StoredRun, run_b: StoredRun, match: Match, choices: Choices) -> Aligned:

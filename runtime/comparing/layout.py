@@ -62,7 +62,7 @@ def _overview(comparison: Comparison) -> Table:
     notes = (
         "images and pairs: shared by both runs; Dice changed: pairs with another Dice at 0.5 or at the best threshold, "
         "and the largest such change in percentage points; logit: absolute changes; only A, only B: rows and pairs one "
-        "run has alone; truth differs: rows with another label or another size of the region",
+        "run has alone; truth differs: rows with another label or another region",
     )
     return Table("Rows", tuple(map(Column, columns)), tuple(rows), comparison.stamps, notes, name="rows")
 
@@ -162,12 +162,12 @@ def _one_sided(comparison: Comparison) -> Table:
     for cell in comparison.cells:
         for name, only in (("only A", cell.only_a), ("only B", cell.only_b)):
             rows += [(cell.match.models, cell.title, name, *line) for line in _only(only)]
-        for what, names in (("label", cell.label_changes), ("size of the region", cell.region_changes)):
+        for what, names in (("label", cell.label_changes), ("region", cell.region_changes)):
             if names:
                 listed = _listed([f"{case}: {finding}" for case, finding in names])
                 rows.append((cell.match.models, cell.title, "both", str(len(names)), f"another {what}", listed))
     columns = tuple(map(Column, ("model", "dataset", "where", "rows", "what", "which")))
-    notes = ("another label: left out of AUC and AUPRC; another size of the region: compared all the same",)
+    notes = ("another label: left out of AUC and AUPRC; another region: left out of the pairs",)
     return Table(
         "Rows that only one run has, or that differ in truth", columns, tuple(rows), (), notes, name="one-sided"
     )

@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
 
+import numpy as np
+
 from ..host.machine import usable_cores
 from ..results.comparability import SharedRows, shared_rows
+from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.numbers.fields import GROUNDING
 from ..results.numbers.run_numbers import Results
+from ..results.pairs import ScoredPairs
 from .difference import Difference, corrected, delong, subtract, tested
 
 __all__ = ["COMPARED", "Differences", "Extent", "ModelDifference", "Overlap", "Overlaps", "find_differences"]
@@ -27,10 +31,19 @@ COMPARED: Final = ("pointing", "dice_best", "dice_cross_fitted", "auc")
 
 @dataclass(frozen=True)
 class Extent:
-    """How many pairs or labels both models have, and how many were left out because only one has them."""
+    """How many pairs or labels both models have, and how many of both were left out.
+
+    changed: those that both have, but with different regions, or labels; each counts twice in `left_out`.
+    """
 
     shared: int
     left_out: int
+    changed: int = 0
+
+    @property
+    def alone(self) -> int:
+        """How many were left out because only one of the models has them."""
+        return self.left_out - 2 * self.changed
 
     @property
     def apart(self) -> bool:
@@ -90,10 +103,11 @@ class Overlaps:
         parts = [(results.rows[key], results.pairs[key]) for key in keys]
         shared = shared_rows(parts)
         pairs = len(shared.image_of)
-        counted = Extent(pairs, sum(len(scored.counts) - pairs for _, scored in parts))
+        counted = Extent(pairs, sum(len(scored.counts) - pairs for _, scored in parts), len(shared.other_regions))
         both = all(cell.scored for cell, _ in parts)
         known = int((shared.labels >= 0).sum()) if both else 0
-        labels = Extent(known, sum(int((cell.labels >= 0).sum()) - known for cell, _ in parts) if both else 0)
+        lost = sum(int((cell.labels >= 0).sum()) - known for cell, _ in parts) if both else 0
+        labels = Extent(known, lost, _opposed(parts, shared) if both else 0)
         one, two = (self._on(key, shared, place) for place, key in enumerate(keys))
         return Overlap(dataset, first, second, counted, labels), (one, two)
 
@@ -123,7 +137,7 @@ class Overlaps:
 class ModelDifference(Difference):
     """The model `first` minus the model `second`; on one dataset, or (empty) in the mean over `datasets`.
 
-    left_out: pairs, or labels, that only one of the models has.
+    left_out: pairs, or labels, that only one of the models has, or that have another region, or label, in each.
     """
 
     dataset: str
@@ -237,6 +251,15 @@ def _of_classes(results: Results, dataset: str, models: Sequence[str]) -> Iterat
                 for (i, j), found in delong(cells, name).items()
             ]
         )
+
+
+def _opposed(parts: Sequence[tuple[CellRows, ScoredPairs]], shared: SharedRows) -> int:
+    """Labels that both cells know, one as 1 and one as 0."""
+    known = [
+        cell.labels[np.ix_(images, classes)] >= 0
+        for (cell, _), images, classes in zip(parts, shared.images, shared.classes, strict=True)
+    ]
+    return int((shared.other_labels & known[0] & known[1]).sum())
 
 
 def _named(found: Difference, **fields: Any) -> ModelDifference:

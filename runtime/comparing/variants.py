@@ -42,9 +42,9 @@ class VariantDifference(Difference):
 
 @dataclass(frozen=True, eq=False)
 class Variants:
-    """The rows that several cells share; of their pairs, those with a region of the same size.
+    """The rows that several cells share.
 
-    left_out: per variant, the pairs that another does not have.
+    left_out: per variant, the pairs that another does not have, or has with another region.
     """
 
     key: str
@@ -112,7 +112,7 @@ def side_by_side(key: str, title: str, variants: Sequence[Variant], resampling: 
     """
     check_protocols(f"{key} on {title}", [(variant.label, variant.rows) for variant in variants])
     cells = [(variant.rows, variant.pairs) for variant in variants]
-    shared = shared_rows(cells).same_regions()
+    shared = shared_rows(cells)
     pairs = len(shared.image_of)
     if not pairs:
         return None

@@ -94,24 +94,36 @@ def _apart(overlap: Overlap) -> bool:
 
 
 def _overlap_notes(results: Results, met: Sequence[Overlap]) -> Iterator[str]:
-    """How many pairs and labels were left out because one of two models lacks them, and where none remain."""
-    kinds: tuple[tuple[str, Callable[[Overlap], Extent]], ...] = (
-        ("pairs", lambda item: item.pairs),
-        ("labels", lambda item: item.labels),
+    """How many pairs and labels were left out, because one of two models lacks them or they differ in truth, and where
+    none remain."""
+    kinds: tuple[tuple[str, str, Callable[[Overlap], Extent]], ...] = (
+        ("pairs", "regions", lambda item: item.pairs),
+        ("labels", "labels", lambda item: item.labels),
     )
-    for what, of in kinds:
-        left: dict[str, int] = {}
-        for item in met:
-            if of(item).left_out and of(item).shared:
-                name = f"{item.first} and {item.second}"
-                left[name] = left.get(name, 0) + of(item).left_out
-        if left:
-            counts = ", ".join(f"{count} of {name}" for name, count in left.items())
-            yield f"{what} left out, as only one of the two models has them: {counts}"
+    for what, truth, of in kinds:
+        alone = _counts(met, lambda item, of=of: of(item).alone if of(item).shared else 0)
+        if alone:
+            yield f"{what} left out, as only one of the two models has them: {alone}"
+        changed = _counts(met, lambda item, of=of: of(item).changed)
+        if changed:
+            yield (
+                f"{what} left out, as the two models were evaluated with different {truth}: {changed}; evaluate again "
+                "the model that was evaluated before the annotations changed"
+            )
         for item in met:
             if of(item).apart:
                 where = results.title(item.dataset)
                 yield f"{item.first} and {item.second} share no {what} on {where}: no difference can be given"
+
+
+def _counts(met: Sequence[Overlap], count: Callable[[Overlap], int]) -> str:
+    """The counts that are not 0, "3 of a and b", over all datasets."""
+    left: dict[str, int] = {}
+    for item in met:
+        if count(item):
+            name = f"{item.first} and {item.second}"
+            left[name] = left.get(name, 0) + count(item)
+    return ", ".join(f"{number} of {name}" for name, number in left.items())
 
 
 def _least(

@@ -1,16 +1,16 @@
-"""Decides which results are comparable, by protocol, images, labels and pairs, and finds the rows that they share.
+"""Decides which results are comparable, by protocol, images, labels and regions, and finds the rows that they share.
 
-Reports, comparisons of runs and studies use this rule. Cells that were swept by different protocols are not
-comparable. Others are compared on the rows that all of them have (`shared_rows`). An image is identified by its case
-and the case's occurrence number, because a list can contain an image more than once.
+Reports, comparisons of runs and studies use this rule. Cells of different protocols are not comparable. Others are
+compared on the rows that all of them have (`shared_rows`), with the same labels and the same regions. An image is
+identified by its case and the case's occurrence number, because a list can contain an image more than once.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from ...engines.errors import RunError
 from .load import CellRows
 from .pairs import ScoredPairs
 
-__all__ = ["Basis", "SharedRows", "check_protocols", "find_bases", "image_names", "shared_rows"]
+__all__ = ["Basis", "SharedRows", "check_protocols", "find_basis", "image_names", "shared_rows"]
 
 Index = NDArray[np.intp]
 Pair = tuple[int, int]
@@ -29,37 +29,32 @@ Pair = tuple[int, int]
 class Basis:
     """Keys of the data behind the numbers of a cell, by class and (empty name) for all classes together.
 
-    pairs: of the pairs that count; labels: of the known labels of readable images, empty for a cell without scores.
-    Two cells of one dataset have equal keys if these data are equal, in any order.
+    protocol: the cell is scored by it. pairs: keys of the pairs that count, with their regions; labels: of the known
+    labels of readable images, empty for a cell without scores. Two cells of one dataset have equal keys if these data
+    are equal, in any order and in any run.
     """
 
+    protocol: str = ""
     pairs: Mapping[str, bytes] = field(default_factory=dict)
     labels: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def find_bases(
-    rows: Mapping[tuple[str, str], CellRows], pairs: Mapping[tuple[str, str], ScoredPairs]
-) -> dict[tuple[str, str], Basis]:
-    """The basis of every cell, by (model, dataset)."""
-    numbers: dict[str, dict[Hashable, int]] = defaultdict(dict)
-    found = {}
-    for key, cell in rows.items():
-        known = numbers[cell.dataset]
-        image = np.array([known.setdefault(name, len(known)) for name in image_names(cell)], np.int64)
-        scored = pairs[key]
-        counted = {
-            name: _key(image[scored.image_of[scored.class_of == index]])
-            for index, name in enumerate(cell.findings)
-            if (scored.class_of == index).any()
-        }
-        # The label is in the key too: a cell with another label of the same image has another key.
-        labels = {
-            name: _key((2 * image + cell.labels[:, index])[cell.labels[:, index] >= 0])
-            for index, name in enumerate(cell.findings if cell.scored else ())
-            if (cell.labels[:, index] >= 0).any()
-        }
-        found[key] = Basis(_with_whole(counted), _with_whole(labels))
-    return found
+def find_basis(cell: CellRows, scored: ScoredPairs) -> Basis:
+    """The basis of a cell. Raises RunError when its regions cannot be read."""
+    image = np.array([_image_key(*name) for name in image_names(cell)], np.uint64)
+    truth = cell.truth[scored.places]
+    counted = {
+        name: _key(image[scored.image_of[mine]], truth[mine])
+        for index, name in enumerate(cell.findings)
+        if (mine := scored.class_of == index).any()
+    }
+    # The label is in the key too: a cell with another label of the same image has another key.
+    labels = {
+        name: _key(image[known], cell.labels[known, index].astype(np.uint64))
+        for index, name in enumerate(cell.findings if cell.scored else ())
+        if (known := cell.labels[:, index] >= 0).any()
+    }
+    return Basis(scored.protocol.name, _with_whole(counted), _with_whole(labels))
 
 
 def image_names(cell: CellRows) -> list[tuple[str, int]]:
@@ -93,8 +88,8 @@ class SharedRows:
     For each cell, images, classes, pairs: places of the shared ones in the cell; alone: (shared image, shared finding)
     of the pairs that count in it, but not in all cells. cases: of each image; patients: of each image, as the first
     cell names them. labels: int8 [N, C], -1 also where two cells disagree. image_of, class_of: intp [P].
-    other_labels: bool [N, C], other_regions: bool [P], where labels or sizes of regions differ between cells:
-    the ground truth changed.
+    other_labels: bool [N, C], where labels differ between cells; other_regions: (shared image, shared finding) of the
+    pairs that count in all cells with different regions, and are not shared for that reason: the ground truth changed.
     """
 
     cases: tuple[str, ...]
@@ -108,7 +103,7 @@ class SharedRows:
     pairs: tuple[Index, ...]
     alone: tuple[tuple[Pair, ...], ...]
     other_labels: NDArray[np.bool_]
-    other_regions: NDArray[np.bool_]
+    other_regions: tuple[Pair, ...]
 
     def names(self, places: Iterable[Sequence[int]] | NDArray[np.intp]) -> tuple[tuple[str, str], ...]:
         """(case, finding) for given (shared image, shared finding)."""
@@ -118,21 +113,10 @@ class SharedRows:
         """(case, finding) of the given shared pairs."""
         return self.names(zip(self.image_of[pairs].tolist(), self.class_of[pairs].tolist(), strict=True))
 
-    def same_regions(self) -> SharedRows:
-        """The same without the pairs whose regions differ in size, which are not comparable."""
-        keep = ~self.other_regions
-        return replace(
-            self,
-            image_of=self.image_of[keep],
-            class_of=self.class_of[keep],
-            pairs=tuple(places[keep] for places in self.pairs),
-            other_regions=self.other_regions[keep],
-        )
-
     def cut(self, place: int, cell: CellRows, scored: ScoredPairs) -> tuple[CellRows, ScoredPairs]:
         """The shared rows of the cell at `place` among the cells, one case for each image."""
         images, classes, pairs = self.images[place], self.classes[place], self.pairs[place]
-        counts = scored.counts.take(pairs)
+        counts, truth = scored.counts.take(pairs), cell.truth[scored.places[pairs]]
         part = replace(
             cell,
             cases=len(images),
@@ -149,9 +133,10 @@ class SharedRows:
             image_of=self.image_of,
             class_of=self.class_of,
             sub_pixel=np.zeros(len(counts), np.bool_),  # not used for a part
+            read_truth=lambda: truth,
         )
-        hits = None if scored.hits is None else scored.hits[pairs]
-        return part, replace(scored, counts=counts, image_of=self.image_of, class_of=self.class_of, hits=hits)
+        shared = {"image_of": self.image_of, "class_of": self.class_of, "places": np.arange(len(counts))}
+        return part, replace(scored.take(pairs), **shared)
 
     def is_whole(self, place: int, cell: CellRows, scored: ScoredPairs) -> bool:
         """Whether `cut` leaves nothing out, so that the numbers of the cell are those of the shared rows."""
@@ -167,10 +152,11 @@ def shared_rows(cells: Sequence[tuple[CellRows, ScoredPairs]]) -> SharedRows:
     classes = _common(*(cell.findings for cell, _ in cells))
     keys = [_pair_keys(scored, i, c) for (_, scored), i, c in zip(cells, images, classes, strict=True)]
     pairs = _common(*keys)
-    at = np.array([keys[0][place] for place in pairs[0]], np.intp).reshape(-1, 2)
-    shared = set(map(tuple, at.tolist()))
+    truth = [cell.truth[scored.places[own]] for (cell, scored), own in zip(cells, pairs, strict=True)]
+    same = np.all([found == truth[0] for found in truth], axis=0)
+    met = np.array([keys[0][place] for place in pairs[0]], np.intp).reshape(-1, 2)
+    at, shared = met[same], set(map(tuple, met.tolist()))
     labels = [cell.labels[np.ix_(i, c)] for (cell, _), i, c in zip(cells, images, classes, strict=True)]
-    regions = [scored.counts.region[places] for (_, scored), places in zip(cells, pairs, strict=True)]
     other_labels = np.any([found != labels[0] for found in labels], axis=0)
     cases = first.case_of[images[0]]
     return SharedRows(
@@ -182,10 +168,10 @@ def shared_rows(cells: Sequence[tuple[CellRows, ScoredPairs]]) -> SharedRows:
         class_of=at[:, 1],
         images=images,
         classes=classes,
-        pairs=pairs,
+        pairs=tuple(places[same] for places in pairs),
         alone=tuple(tuple(key for key in own if key is not None and key not in shared) for own in keys),
         other_labels=other_labels,
-        other_regions=np.any([found != regions[0] for found in regions], axis=0),
+        other_regions=tuple(map(tuple, met[~same].tolist())),
     )
 
 
@@ -210,8 +196,16 @@ def _pair_keys(scored: ScoredPairs, images: Index, classes: Index) -> list[Pair 
     return keys
 
 
-def _key(numbers: NDArray[np.int64]) -> bytes:
-    return hashlib.sha256(np.sort(numbers).tobytes()).digest()
+@cache
+def _image_key(case: str, turn: int) -> int:
+    name = f"{turn}\0{case}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
+
+
+def _key(images: NDArray[np.uint64], values: NDArray[np.uint64]) -> bytes:
+    """A hash of these images with their values, in any order."""
+    order = np.lexsort((values, images))
+    return hashlib.sha256(np.stack([images[order], values[order]]).astype("<u8").tobytes()).digest()
 
 
 def _with_whole(classes: Mapping[str, bytes]) -> dict[str, bytes]:

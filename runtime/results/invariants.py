@@ -5,19 +5,22 @@ This finds damage in files of versions that wrote no checksum.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .schema import GRID, STATUSES, THRESHOLD_COUNT
+from .schema import GRID, STATUSES, THRESHOLD_COUNT, result_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["fault_in_counts", "fault_in_rows"]
+__all__ = ["fault_in_counts", "fault_in_rows", "fault_in_table"]
 
 Counts = NDArray[np.integer[Any]]
+
+_OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "sub_pixel")  # what a pair with `area` must have
 
 
 def fault_in_counts(area: Counts, overlap: Counts, region: Counts, pixels: Counts | int) -> str:
@@ -40,6 +43,37 @@ def fault_in_counts(area: Counts, overlap: Counts, region: Counts, pixels: Count
         if broken.any():
             return f"{words}, in {int(broken.sum())} of {len(area)} pairs"
     return ""
+
+
+def fault_in_table(table: pa.Table, entry: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """Why a table is not valid as the rows of a cell, in words; empty if it is valid.
+
+    columns: those that it must have; entry: of the cell in run.json.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = result_schema()
+    for name in columns:
+        if table.schema.field(name).type != wanted.field(name).type:
+            return f"its column '{name}' holds {table.schema.field(name).type}, not {wanted.field(name).type}"
+    findings = entry["findings"]
+    cases = entry.get("cases", table.num_rows // len(findings))
+    if table.num_rows != cases * len(findings):
+        return f"it has {table.num_rows} rows, not one for each of {cases} cases and {len(findings)} findings"
+    # Rows are written case by case, each with all findings in this order.
+    if not table["finding"].combine_chunks().equals(pa.array([*findings] * cases, pa.string())):
+        return "it does not hold one row per case and finding"
+    counted = table["area"].is_valid()
+    for name in _OF_PAIRS:
+        lost = pc.sum(pc.and_(counted, table[name].is_null())).as_py()
+        if lost:
+            return f"{lost} of its {pc.sum(counted).as_py()} pairs have no '{name}'"
+    regions = pc.and_(pc.equal(table["status"], "ok"), pc.greater(table["region_area"].fill_null(0), 0))
+    lost = pc.sum(pc.and_(regions, pc.invert(counted))).as_py()
+    if lost:
+        return f"{lost} of its {pc.sum(regions).as_py()} regions have no 'area'"
+    return fault_in_rows(table, len(findings))
 
 
 def fault_in_rows(table: pa.Table, findings: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
-from .invariants import fault_in_rows
+from .invariants import fault_in_table
 from .run_json import read_run
-from .schema import THRESHOLD_COUNT, count_faults, result_schema, stored_columns, under_new_names
+from .schema import THRESHOLD_COUNT, count_faults, stored_columns, under_new_names
 from .storage import read_columns, result_fault
+from .truth import region_digests
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +45,6 @@ _COLUMNS = (
 )
 # An evaluation reads only the footer of a finished file without a checksum, so it would reuse a damaged one.
 _AGAIN = "delete that file and run the same eval command again"
-_OF_PAIRS = ("overlap", "region_area", "argmax", "hit", "degenerate", "sub_pixel")  # what a pair with `area` must have
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class CellRows:
     the P pairs with a region: counts, image_of intp [P] (index of the image, below N), class_of intp [P] (index into
     `findings`) and sub_pixel bool [P].
     faults: kind -> number of regions with a fault of this kind (docs/datasets.md §0.3), whether they count or not.
+    read_truth: reads `truth`.
     """
 
     model: str
@@ -75,8 +77,14 @@ class CellRows:
     image_of: NDArray[np.intp]
     class_of: NDArray[np.intp]
     sub_pixel: NDArray[np.bool_]
+    read_truth: Callable[[], NDArray[np.uint64]] = field(repr=False, compare=False)
     faults: Mapping[str, int] = field(default_factory=dict)
     unnamed: int = 0
+
+    @cached_property
+    def truth(self) -> NDArray[np.uint64]:
+        """uint64 [P]: a digest of the region of each pair, read when it is first needed. Raises RunError."""
+        return self.read_truth()
 
     @property
     def scored(self) -> bool:
@@ -190,13 +198,13 @@ def _why_not(path: Path, entry: Mapping[str, Any]) -> str | None:
 
 def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
     with _reading(path):
-        return _rows_of(_read_table(path, entry, _COLUMNS), entry)
+        return _rows_of(path, _read_table(path, entry, _COLUMNS), entry)
 
 
 def _read_table(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
     with _reading(path):
         table = under_new_names(read_columns(path, stored_columns(path, columns)))
-        fault = _fault(table, entry)
+        fault = fault_in_table(table, entry, _COLUMNS)
         if fault:
             raise RunError(f"{path} is damaged: {fault}; {_AGAIN}.")
         return table
@@ -213,35 +221,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise RunError(f"{path} cannot be read ({error}); {_AGAIN}.") from error
 
 
-def _fault(table: Any, entry: Mapping[str, Any]) -> str:
-    """Why a table is not valid as the rows of a cell, in words; empty if it is valid."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    wanted = result_schema()
-    for name in _COLUMNS:
-        if table.schema.field(name).type != wanted.field(name).type:
-            return f"its column '{name}' holds {table.schema.field(name).type}, not {wanted.field(name).type}"
-    findings = entry["findings"]
-    cases = entry.get("cases", table.num_rows // len(findings))
-    if table.num_rows != cases * len(findings):
-        return f"it has {table.num_rows} rows, not one for each of {cases} cases and {len(findings)} findings"
-    # Rows are written case by case, each with all findings in this order.
-    if not table["finding"].combine_chunks().equals(pa.array([*findings] * cases, pa.string())):
-        return "it does not hold one row per case and finding"
-    counted = table["area"].is_valid()
-    for name in _OF_PAIRS:
-        lost = pc.sum(pc.and_(counted, table[name].is_null())).as_py()
-        if lost:
-            return f"{lost} of its {pc.sum(counted).as_py()} pairs have no '{name}'"
-    regions = pc.and_(pc.equal(table["status"], "ok"), pc.greater(table["region_area"].fill_null(0), 0))
-    lost = pc.sum(pc.and_(regions, pc.invert(counted))).as_py()
-    if lost:
-        return f"{lost} of its {pc.sum(regions).as_py()} regions have no 'area'"
-    return fault_in_rows(table, len(findings))
-
-
-def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:
+def _rows_of(path: Path, table: Any, entry: Mapping[str, Any]) -> CellRows:
     import pyarrow.compute as pc
 
     findings = tuple(entry["findings"])
@@ -253,7 +233,8 @@ def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:
     readable = pc.equal(table["status"], "ok")
     # The counts are most of the bytes: only those of pairs are copied, once.
     has_region = table["area"].is_valid()
-    pairs = table.filter(pc.and_(readable, has_region))
+    counted = pc.and_(readable, has_region)
+    pairs = table.filter(counted)
     rows = table.select(["label", "logit", "logit_negative"]).filter(readable)
     places = np.flatnonzero(has_region.filter(readable).to_numpy())
     shape = (-1, each)
@@ -282,6 +263,7 @@ def _rows_of(table: Any, entry: Mapping[str, Any]) -> CellRows:
         image_of=places // each,
         class_of=places % each,
         sub_pixel=pairs["sub_pixel"].to_numpy(),
+        read_truth=partial(region_digests, path, counted.to_numpy(), pairs["region_area"].to_numpy()),
         faults=count_faults(table["region_fault"]),
         unnamed=first["patient_id"].null_count,
     )

@@ -26,13 +26,15 @@ _DEFAULT = protocol("default")
 class ScoredPairs:
     """The input of `metrics_gpu.grounding`, for the pairs that count.
 
-    image_of, class_of: intp [P]. hits: float64 [P], or None for those of the counts. pixels: of the grid where the
-    counts do not give them. protocol: the protocol of the sweep; its `fixed_tau` can be None.
+    image_of, class_of: intp [P]. places: intp [P], of the pairs among those of the cell's rows. hits: float64 [P], or
+    None for those of the counts. pixels: of the grid where the counts do not give them. protocol: how the pairs are
+    scored; its `fixed_tau` can be None.
     """
 
     counts: Counts
     image_of: NDArray[np.intp]
     class_of: NDArray[np.intp]
+    places: NDArray[np.intp]
     hits: NDArray[np.float64] | None
     pixels: int | None
     options: GroundingOptions
@@ -42,6 +44,17 @@ class ScoredPairs:
     def found_hits(self) -> NDArray[np.float64]:
         """float64 [P]: the hits; those of the counts if `hits` is None."""
         return pointing_hits(self.counts, self.options.ties) if self.hits is None else self.hits
+
+    def take(self, pairs: NDArray[np.intp]) -> ScoredPairs:
+        """The pairs at these positions."""
+        return replace(
+            self,
+            counts=self.counts.take(pairs),
+            image_of=self.image_of[pairs],
+            class_of=self.class_of[pairs],
+            places=self.places[pairs],
+            hits=None if self.hits is None else self.hits[pairs],
+        )
 
 
 def why_left_out(cell: CellRows, choices: Choices) -> str:
@@ -74,6 +87,7 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
         counts=counts,
         image_of=cell.image_of,
         class_of=cell.class_of,
+        places=np.arange(len(counts)),
         hits=hits,
         pixels=None if wanted.sweeping == _DEFAULT.sweeping else GRID * GRID,
         options=options,
@@ -144,12 +158,4 @@ def _counted(scored: ScoredPairs, cell: CellRows, choices: Choices) -> ScoredPai
     only_true = scored.protocol.true_positives_only if choices.pairs is None else choices.pairs == "true_positives"
     if only_true and cell.scored:  # a baseline has no predictions
         keep &= cell.logits[scored.image_of, scored.class_of] >= 0
-    if keep.all():
-        return scored
-    return replace(
-        scored,
-        counts=scored.counts.take(keep),
-        image_of=scored.image_of[keep],
-        class_of=scored.class_of[keep],
-        hits=None if scored.hits is None else scored.hits[keep],
-    )
+    return scored if keep.all() else scored.take(np.flatnonzero(keep))

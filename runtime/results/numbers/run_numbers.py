@@ -15,7 +15,7 @@ from ....metrics_gpu.statistics.aggregate import macro_mean, micro_mean
 from ....metrics_gpu.statistics.bootstrap import percentile_interval
 from ...host.machine import usable_cores
 from ..choices import DEFAULTS, Choices
-from ..comparability import Basis, find_bases
+from ..comparability import Basis, find_basis
 from ..load import CellRows, StoredRun
 from ..pairs import ScoredPairs, scored_pairs, why_left_out
 from ..patients import Patients, dataset_patients
@@ -73,9 +73,9 @@ class Results:
         return cell.number(field, name) if cell else Number()
 
     def basis(self, model: str, dataset: str, field: str, name: str = "") -> Hashable:
-        """A key that is equal for two cells of a dataset if a number is computed from the same pairs or labels."""
+        """A key that is equal for two cells of a dataset if a number is of the same protocol and pairs or labels."""
         basis = self.bases.get((model, dataset), Basis())
-        return (basis.pairs if field in GROUNDING else basis.labels).get(name)
+        return basis.protocol, (basis.pairs if field in GROUNDING else basis.labels).get(name)
 
     def mean_basis(self, model: str, field: str) -> Hashable:
         """`basis` of a mean over datasets: those that define the number, each with its own."""
@@ -143,6 +143,7 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     # The walks and matrix products release the interpreter lock.
     with ThreadPoolExecutor(usable_cores()) as pool:
         cells = dict(zip(rows, pool.map(compute, rows), strict=True))
+        bases = dict(zip(rows, pool.map(find_basis, rows.values(), pairs.values()), strict=True))
     return Results(
         models=tuple(run.models),
         datasets=tuple(run.datasets),
@@ -152,7 +153,7 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         left_out=left_out,
         rows=rows,
         pairs=pairs,
-        bases=find_bases(rows, pairs),
+        bases=bases,
         levels=levels,
         patients=patients,
     )

@@ -93,7 +93,8 @@ class Naive:
         scored = [{key for key, row in rows.items() if row.status == "ok"} for rows in (self.a, self.b)]
         self.shared = [key for key in self.a if key in scored[0] and key in scored[1]]
         self.only = (len(scored[0] - scored[1]), len(scored[1] - scored[0]))
-        self.pairs = [key for key in self.shared if self.a[key].area is not None and self.b[key].area is not None]
+        both = [key for key in self.shared if self.a[key].area is not None and self.b[key].area is not None]
+        self.pairs = [key for key in both if self.a[key].region_area == self.b[key].region_area]
         self.pairs_only = sum((self.a[key].area is None) != (self.b[key].area is None) for key in self.shared)
 
     def patients(self) -> list[str]:
@@ -208,7 +209,7 @@ def test_nothing_is_dropped_in_silence(runs: tuple[Path, Path]) -> None:
     table = next(table for table in comparison_tables(found) if table.name == "one-sided")
     texts = [" ".join(map(str, row)) for row in table.rows]
     assert any("c12 (no readable image)" in text for text in texts) and any("the whole cell" in text for text in texts)
-    assert any("another size of the region" in text for text in texts) == bool(cell.region_changes)
+    assert any("another region" in text for text in texts) == bool(cell.region_changes)
 
 
 def test_intervals_and_p_equal_resampling_by_hand(runs: tuple[Path, Path]) -> None:
