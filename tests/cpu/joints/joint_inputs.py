@@ -1,0 +1,141 @@
+"""The small inputs of all pairs of features: bundles, a dataset, own maps, a reader, and a dataset of RSNA's form.
+
+Twelve images of 40 x 56 pixels: Mass in cases 0, 3, 6 and 9, Effusion in 0, 4 and 8, so seven pairs, four of them in
+the first six cases. The model runs on ONNX Runtime or, as another engine, on NumPy, with equal results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from synthetic import make_bundle, make_dataset, prompt_set, save_graph
+from xbench_fast.engines.bundle import Bundle, write_bundle
+from xbench_fast.engines.prompts.prompt_set import PromptSet
+from xbench_fast.export.lower import lower
+
+CASES, LIMITED = 12, 6
+FP32, FP16 = "blocks-32", "blocks-32-fp16"
+NUMPY = "synthetic:BlockEngine"
+READER = '''
+import json
+from xbench_fast.runtime.datasets.base import Case, Dataset
+from xbench_fast.runtime.datasets.region_shapes import Boxes, union
+
+MOVED = 0
+
+
+class Films(Dataset):
+    """The files of coco, read otherwise."""
+
+    name = title = "films"
+    classes = ("Mass", "Effusion")
+
+    def sources(self):
+        return [self.root / "annotations.json"]
+
+    def read(self, notes):
+        document = json.loads(self.sources()[0].read_text())
+        cases = []
+        for row, image in enumerate(document["images"], 1):
+            boxes = {name: [] for name in self.classes}
+            for one in document["annotations"]:
+                if one["image_id"] == image["id"]:
+                    x, y, w, h = one["bbox"]
+                    boxes[self.classes[one["category_id"] - 1]].append((x + MOVED, y, x + w + MOVED, y + h))
+            regions = {name: union([Boxes((box,)) for box in found]) for name, found in boxes.items() if found}
+            labels = {name: int(name in regions) for name in self.classes}
+            path = self.root / "images" / image["file_name"]
+            patient, size = image["patient_id"], (image["height"], image["width"])
+            cases.append(Case(image["id"], path, labels, regions, "all", patient, (row,), size))
+        return cases
+'''
+
+
+@dataclass
+class Originals:
+    """The inputs, which no pair changes, and whole runs that several pairs compare with, each made once."""
+
+    folder: Path
+    made: dict[tuple[str, ...], Path] = field(default_factory=dict)
+
+    @property
+    def graphs(self) -> dict[str, Path]:
+        return {"fp32": self.folder / "fp32.onnx", "fp16": self.folder / "fp16.onnx"}
+
+
+def make_originals(folder: Path) -> Originals:
+    """models/ with blocks-32 (sets coco, other, rsna) and blocks-32-fp16 (coco); data/, maps/, films.py, rsna/."""
+    found = Originals(folder)
+    _save_lowered(save_graph(found.graphs["fp32"]), found.graphs["fp16"])
+    (folder / "models").mkdir()
+    rsna = replace(prompt_set("rsna"), findings=("pneumonia", "Effusion", "Unicorn"))
+    put_bundle(found, folder / "models" / FP32, "fp32", [prompt_set(), prompt_set("other", several=True), rsna])
+    put_bundle(found, folder / "models" / FP16, "fp16", [prompt_set()])
+    make_dataset(folder / "data", CASES)
+    for path in sorted((folder / "data" / "images").iterdir()):
+        # Not compressed and of one time: two images can be exchanged without a change of size or time.
+        Image.open(path).save(path, compress_level=0)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    (folder / "films.py").write_text(READER)
+    put_maps(folder / "maps", range(CASES))
+    _make_rsna(folder)
+    return found
+
+
+def _save_lowered(source: Path, target: Path) -> None:
+    """The graph in fp16, with a ramp that has a rounding error there; all other values of the model are exact."""
+    import onnx
+
+    made = onnx.load(str(source))
+    (ramp,) = [item for item in made.graph.initializer if item.name == "ramp"]
+    ramp.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(ramp) * np.float32(0.3), "ramp"))
+    onnx.save(made, str(target))
+    lower(target, target, "fp16")
+
+
+def put_bundle(originals: Originals, path: Path, precision: str, sets: list[PromptSet]) -> Bundle:
+    """A bundle at `path`, in place of one that is there."""
+    work = originals.folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
+    plain = make_bundle(work / path.name, graph=originals.graphs[precision])
+    files = {"image.onnx": originals.graphs[precision]}
+    for item in sets:
+        item.save(work / f"{item.name}.npz")
+        files[item.file] = work / f"{item.name}.npz"
+    records = {item.name: item.record() for item in sets}
+    return write_bundle(path, replace(plain.manifest, precision=precision, prompt_sets=records), files)
+
+
+def put_maps(folder: Path, cases: Iterable[int], seed: int = 5) -> None:
+    """Own maps of 14 x 14 cells on the scale of attention, for both classes of each case."""
+    rng = np.random.default_rng(seed)
+    for case in cases:
+        for name in ("Mass", "Effusion"):
+            (folder / f"case{case:04d}").mkdir(parents=True, exist_ok=True)
+            np.save(folder / f"case{case:04d}" / f"{name}.npy", rng.random((14, 14), dtype=np.float32) / 60)
+
+
+def _make_rsna(folder: Path) -> None:
+    images = folder / "rsna" / "stage_2_train_images"
+    images.mkdir(parents=True)
+    lines = ["patientId,x,y,width,height,Target"]
+    for index, path in enumerate(sorted((folder / "data" / "images").iterdir())[:4]):
+        shutil.copy2(path, images / path.name)
+        lines.append(f"{path.stem},{100 + 50 * index},200,300,400,1" if index % 2 else f"{path.stem},,,,,0")
+    (folder / "rsna" / "stage_2_train_labels.csv").write_text("\n".join(lines) + "\n")
+
+
+def move_box(annotations: Path, case: int = 3) -> None:
+    """The box of a Mass, three pixels lower."""
+    document = json.loads(annotations.read_text())
+    box = next(one["bbox"] for one in document["annotations"] if one["image_id"] == f"case{case:04d}")
+    box[1] += 3
+    annotations.write_text(json.dumps(document))

@@ -1,0 +1,67 @@
+"""Every pair of features of docs/joints.md, once through the command line, with the outcome written there.
+
+The check of a pair is the function `first_second` in one of the files beside this one. A pair whose outcome is not true
+yet stands in OPEN with what is missing, and must fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pairs_of_baselines
+import pairs_of_limit
+import pairs_of_protocol
+import pairs_of_shards
+import pairs_of_twin
+import pytest
+from joint_inputs import Originals, make_originals
+from joint_table import Joint, joints
+from joint_world import World, counting
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+FILES = (pairs_of_protocol, pairs_of_limit, pairs_of_shards, pairs_of_baselines, pairs_of_twin)
+_TRUTH = "13 A2: the truth of a number is no part of its basis"
+_PROTOCOL = "13 A1: numbers of several protocols stand in one table"
+_REFERENCE = "13 A3: reference rows rest on pairs of their own"
+_HASH = "13 B8: files of equal size and time are taken for unchanged"
+OPEN = {
+    "protocol_baselines": _PROTOCOL,
+    "protocol_twin": _PROTOCOL,
+    "protocol_cache": "13 E17: no protocol equalises the images of RSNA",
+    "limit_baselines": _REFERENCE,
+    "changed_baselines": _TRUTH,
+    "changed_maps": _HASH,
+    "changed_precision": _TRUTH,
+    "changed_reader": "13 B6: a comment in a reader changes the key",
+    "changed_cache": _HASH,
+    "baselines_maps": _REFERENCE,
+}
+
+
+def check_of(joint: Joint) -> Callable[[World], None]:
+    name = f"{joint.first}_{joint.second}"
+    (found,) = [vars(file)[name] for file in FILES if name in vars(file)]
+    check: Callable[[World], None] = found
+    return check
+
+
+def _parameter(joint: Joint) -> object:
+    name = f"{joint.first}_{joint.second}"
+    marks = [pytest.mark.xfail(strict=True, reason=OPEN[name])] if name in OPEN else []
+    return pytest.param(joint, id=name, marks=marks)
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
+    return make_originals(tmp_path_factory.mktemp("originals"))
+
+
+@pytest.mark.parametrize("joint", [_parameter(joint) for joint in joints()])
+def test_two_features_meet(joint: Joint, originals: Originals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "250")
+    with counting(monkeypatch.setattr) as decoded:
+        check_of(joint)(World(tmp_path, originals, decoded))

@@ -1,0 +1,50 @@
+"""The tables of docs/joints.md: the features of an evaluation, and what must follow where two of them meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Joint", "features", "joints", "not_features", "outcomes"]
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "joints.md"
+
+
+@dataclass(frozen=True)
+class Joint:
+    """One row: two features, what is run, the kind of outcome, and what must follow."""
+
+    first: str
+    second: str
+    done: str
+    outcome: str
+    expected: str
+
+
+def features() -> dict[str, list[str]]:
+    """Feature -> its options of `eval`."""
+    return {row[0]: re.findall(r"`(--[\w-]+)`", row[2]) for row in _rows("Features")}
+
+
+def not_features() -> list[str]:
+    """The options of `eval` that belong to no feature."""
+    (line,) = re.findall(r"^Not features: (.*)$", PAGE.read_text(), re.MULTILINE)
+    return re.findall(r"`(--[\w-]+)`", line)
+
+
+def outcomes() -> list[str]:
+    return [row[0] for row in _rows("Outcomes")]
+
+
+def joints() -> list[Joint]:
+    return [Joint(*row) for row in _rows("Pairs")]
+
+
+def _rows(section: str) -> Iterator[list[str]]:
+    """The cells of each row of the first table below a heading, without its head."""
+    text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    for line in lines[2:]:
+        yield [cell.strip() for cell in line.strip("|").split("|")]

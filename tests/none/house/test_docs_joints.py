@@ -1,0 +1,29 @@
+"""docs/joints.md is complete: every option of `eval` belongs to a feature, every two features have a row."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import click
+from joint_table import features, joints, not_features, outcomes
+from xbench_fast.runtime.cli.evaluate import evaluate
+
+
+def test_every_option_of_eval_belongs_to_a_feature() -> None:
+    """A new option is a new feature, or says in docs/joints.md that it is none."""
+    known = {name for options in features().values() for name in options}
+    have = {option.opts[0] for option in evaluate.params if isinstance(option, click.Option)}
+    assert have - known - set(not_features()) == set(), "not in docs/joints.md"
+    assert known | set(not_features()) == have and not known & set(not_features())
+
+
+def test_a_feature_has_a_row_with_every_other() -> None:
+    wanted = set(combinations(features(), 2))
+    have = [(row.first, row.second) for row in joints()]
+    assert wanted - set(have) == set(), "docs/joints.md lacks these pairs; write down the outcome before the test"
+    assert set(have) - wanted == set() and len(have) == len(wanted)
+
+
+def test_every_row_says_what_is_run_and_what_must_follow() -> None:
+    for row in joints():
+        assert row.done and row.expected and row.outcome in outcomes(), row
