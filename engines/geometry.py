@@ -1,17 +1,18 @@
-"""The geometry of a model's input (size, crop or padding, interpolation), which the bundle stores."""
+"""The geometry of a model's input (size, crop or padding, interpolation, intensity); a bundle stores it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from .errors import BundleError
 from .registry import did_you_mean
 
-__all__ = ["Geometry", "Interpolation", "Mode"]
+__all__ = ["Geometry", "Intensity", "Interpolation", "Mode"]
 
 Mode = Literal["squash", "crop", "pad_crop"]
 Interpolation = Literal["bilinear", "bicubic", "area"]
+Intensity = Literal["unchanged", "equalised"]
 
 
 @dataclass(frozen=True)
@@ -22,17 +23,21 @@ class Geometry:
     crop: shorter side to `resize`, then the centre `size` x `size`.
     pad_crop: longer side to `resize`, zero padding to `resize` x `resize`, then the centre `size` x `size`; always
     with `area` interpolation, which no other mode has.
+    intensity: `equalised` equalises the histogram of the native image before the resize. A bundle is always
+    `unchanged`: an evaluation protocol equalises (docs/protocols.md §5), or a live model states it.
     """
 
     mode: Mode
     size: int
     resize: int
     interpolation: Interpolation
+    intensity: Intensity = "unchanged"
 
     def __post_init__(self) -> None:
         for what, name, known in (
             ("geometry", self.mode, get_args(Mode)),
             ("interpolation", self.interpolation, get_args(Interpolation)),
+            ("intensity", self.intensity, get_args(Intensity)),
         ):
             if name not in known:
                 raise BundleError(f"Unknown {what} '{name}': {did_you_mean(str(name), known)}.")
@@ -44,10 +49,24 @@ class Geometry:
     @property
     def key(self) -> str:
         """A short name; models whose keys are equal share prepared images."""
-        return f"{self.mode}-{self.size}-{self.resize}-{self.interpolation}"
+        plain = f"{self.mode}-{self.size}-{self.resize}-{self.interpolation}"
+        return plain if self.intensity == "unchanged" else f"{plain}-{self.intensity}"
+
+    @staticmethod
+    def from_key(key: str) -> Geometry:
+        """The geometry whose `key` this is. Raises BundleError for any other text."""
+        mode, *rest = key.split("-")
+        if len(rest) == 3:
+            rest.append("unchanged")
+        if len(rest) != 4:
+            raise BundleError(f"'{key}' is not the key of a geometry, such as squash-224-224-bicubic.")
+        plain = Geometry.from_json({"mode": mode, "size": rest[0], "resize": rest[1], "interpolation": rest[2]})
+        return replace(plain, intensity=cast(Intensity, rest[3]))
 
     def to_json(self) -> dict[str, str | int]:
-        """The entry `geometry` of bundle.json."""
+        """The entry `geometry` of bundle.json. Raises BundleError for an intensity that a bundle cannot have."""
+        if self.intensity != "unchanged":
+            raise BundleError(f"A bundle cannot store the intensity '{self.intensity}' of its geometry.")
         return {"mode": self.mode, "size": self.size, "resize": self.resize, "interpolation": self.interpolation}
 
     @staticmethod

@@ -101,7 +101,7 @@ class Manifest:
         Raises BundleError for values JSON cannot hold (NaN, infinity).
         """
         try:
-            data: dict[str, Any] = {"schema": SCHEMA, **asdict(self)}
+            data: dict[str, Any] = {"schema": SCHEMA, **asdict(self), "geometry": self.geometry.to_json()}
             data[CHECKSUM] = checksum_of(data)
             text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
         except (TypeError, ValueError) as error:

@@ -53,14 +53,37 @@ def make_dataset(root: Path, count: int = 20, *, seed: int = 1, missing: tuple[i
     return root
 
 
-def prompt_set(name: str = "coco", *, several: bool = False) -> PromptSet:
-    """Queries for Mass, Effusion and a finding no dataset has; `several`: two positive prompts and a negative one."""
+def make_rsna(root: Path, count: int = 6) -> Path:
+    """RSNA's files, with PNG inside: dark 64 x 48 images of few grey levels; every second has a box."""
+    rng = np.random.default_rng(4)
+    (root / "stage_2_train_images").mkdir(parents=True)
+    lines = ["patientId,x,y,width,height,Target"]
+    for index in range(count):
+        grey = (rng.random((64, 48)) ** 3 * 90 + 20).astype(np.uint8)
+        Image.fromarray(grey).save(root / "stage_2_train_images" / f"{index:04d}.dcm", "PNG")
+        lines.append(f"{index:04d},200,300,400,300,1" if index % 2 == 0 else f"{index:04d},,,,,0")
+    (root / "stage_2_train_labels.csv").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def equalised_input(path: Path) -> NDArray[np.uint8]:
+    """The model's input as the authors' loader makes it: every pixel through the histogram, then the resize."""
+    values = np.asarray(Image.open(path)) / 255.0
+    counts, edges = np.histogram(values, bins=256)
+    share = counts.cumsum() / counts.sum()
+    levels = np.interp(values.ravel(), (edges[:-1] + edges[1:]) / 2, share).reshape(values.shape)
+    image = Image.fromarray((255 * levels).astype(np.uint8))
+    return np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
+
+
+def prompt_set(name: str = "coco", *, several: bool = False, findings: tuple[str, ...] = CLASSES) -> PromptSet:
+    """Queries for two findings and one that no dataset has; `several`: two positive prompts and a negative one."""
     queries = [(0, 1, (1, 0)), (1, 1, (-1, 3)), (2, 1, (2, 1))]
     if several:
         queries = [(0, 1, (1, 0)), (0, 1, (2, 5)), (0, -1, (-3, 1)), (1, 1, (-1, 3)), (1, -1, (1, 1)), (2, 1, (2, 1))]
     return PromptSet(
         name=name,
-        findings=("Mass", "Effusion", "Unicorn"),
+        findings=(*findings, "Unicorn"),
         texts=tuple(f"text {index}" for index in range(len(queries))),
         finding_of=np.array([f for f, _, _ in queries], np.int32),
         polarity=np.array([p for _, p, _ in queries], np.int8),
@@ -77,13 +100,14 @@ def make_bundle(
     sets: tuple[str, ...] = ("coco",),
     geometry: Geometry | None = None,
     graph: Path | None = None,
+    findings: tuple[str, ...] = CLASSES,
 ) -> Bundle:
     """A bundle at `path`; `graph` is its image graph, by default a file only the engine below pretends to run."""
     source = path.parent / f".source-{path.name}"
     source.mkdir(parents=True)
     (source / "image.onnx").write_bytes(graph.read_bytes() if graph else b"run by NumPy in this test")
     files = {"image.onnx": source / "image.onnx"}
-    prompts = {name: prompt_set(name, several=several) for name in sets}
+    prompts = {name: prompt_set(name, several=several, findings=findings) for name in sets}
     for name, item in prompts.items():
         item.save(source / f"{name}.npz")
         files[item.file] = source / f"{name}.npz"

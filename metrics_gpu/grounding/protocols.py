@@ -13,10 +13,14 @@ from ..sweep.sweep_options import Mode, Normalise, Sweeping
 from ..sweep.thresholds import Comparison
 from .grounding_options import GroundingOptions
 
-__all__ = ["PROTOCOLS", "Protocol", "protocol"]
+__all__ = ["NOT_EQUALISED", "PROTOCOLS", "Protocol", "protocol"]
 
 
 _DEFAULTS: Final = GroundingOptions()
+NOT_EQUALISED: Final = (
+    "The RSNA scripts of MedKLIP and MAVL equalise the histogram of every image before the resize; this protocol does "
+    "not, --protocol medklip and mavl do."
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Protocol:
         `grounding(..., hits=pointing_hits(default_counts, options.ties))`.
     true_positives_only: pairs count only if the model predicts the finding too.
     native_size: the source compares at the image's own size; see `chexlocalize`.
+    equalises: names of the dataset readers whose images the source equalises (their histogram) before the resize.
     notes: what differs from the source, and why.
     """
 
@@ -47,6 +52,7 @@ class Protocol:
     pointing_from_default: bool = False
     true_positives_only: bool = False
     native_size: bool = False
+    equalises: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -59,6 +65,7 @@ _ALL: Final = (
     Protocol(
         name="default",
         source="this benchmark: the defaults of docs/metrics.md §14",
+        notes=(NOT_EQUALISED,),
     ),
     Protocol(
         name="paper",
@@ -67,6 +74,7 @@ _ALL: Final = (
         notes=(
             "The printed RSNA row of MAVL lies below the all-ones value, so the paper's sweep did not hold tau = 0; "
             "its text says 0 to 1.",
+            NOT_EQUALISED,
         ),
     ),
     Protocol(
@@ -92,6 +100,7 @@ _ALL: Final = (
         fixed_tau=0.008,
         options=GroundingOptions(ties="any"),
         pointing_from_default=True,
+        equalises=("rsna",),
         notes=("Raw attention above 0.008; the search over 0 to 0.016 is ours, the source has none.",),
     ),
     Protocol(
@@ -104,6 +113,7 @@ _ALL: Final = (
         fixed_tau=None,
         options=GroundingOptions(tau_from=0.01, ties="any", unit="per_dataset"),
         pointing_from_default=True,
+        equalises=("rsna",),
         notes=(
             "Raw attention above t = 0.001, 0.002, ..., 0.1; the source steps by 0.00001 from 0.0001, so its best mean "
             "Dice over the test set can be slightly higher.",

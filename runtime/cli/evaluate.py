@@ -19,6 +19,7 @@ from .options import (
     config_option,
     data_options,
     decoder_option,
+    protocol_option,
     resolve_config,
     setting,
 )
@@ -64,12 +65,7 @@ __all__ = ["evaluate"]
     help="Run directory. An existing one is resumed.",
     default=EvalConfig.out,
 )
-@setting(
-    "--protocol",
-    metavar="NAME",
-    help="Evaluation protocol: default, paper, chexlocalize, medklip or mavl.",
-    default=EvalConfig.protocol,
-)
+@protocol_option
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N cases of each dataset.")
 @setting("--batch", type=click.IntRange(min=1), help="Images per batch.", default=EvalConfig.batch)
 @setting(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ...engines.errors import ConfigError
-from ..host.config import DATASET_KEYS, Config, DatasetConfig, load_config
+from ..host.config import DATASET_KEYS, Config, DatasetConfig, EvalConfig, load_config
 from ..host.sizes import parse_bytes
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "data_options",
     "decoder_option",
     "json_option",
+    "protocol_option",
     "resolve_config",
     "setting",
 ]
@@ -71,6 +72,16 @@ def decoder_option(function: F) -> F:
         default="auto",
         show_default=True,
         help="What decodes images: cpu is exact, and what auto takes; dali uses the GPU, its pixels differ a little.",
+    )(function)
+
+
+def protocol_option(function: F) -> F:
+    """--protocol NAME"""
+    return setting(
+        "--protocol",
+        metavar="NAME",
+        help="Evaluation protocol: default, paper, chexlocalize, medklip or mavl.",
+        default=EvalConfig.protocol,
     )(function)
 
 

@@ -18,6 +18,7 @@ from .options import (
     data_options,
     decoder_option,
     json_option,
+    protocol_option,
     resolve_config,
 )
 
@@ -37,7 +38,7 @@ __all__ = ["prepare"]
 @click.option(
     "--geometry",
     "geometry_texts",
-    metavar="MODE-SIZE-RESIZE-INTERPOLATION",
+    metavar="MODE-SIZE-RESIZE-INTERPOLATION[-equalised]",
     multiple=True,
     help="Prepare for this geometry instead of those of bundles, e.g. squash-224-224-bicubic; can be repeated.",
 )
@@ -49,6 +50,7 @@ __all__ = ["prepare"]
 @cache_option
 @cache_limit_option
 @decoder_option
+@protocol_option
 @bundle_options
 @data_options
 @config_option
@@ -61,6 +63,7 @@ def prepare(
     cache: Path | None,
     cache_limit: str | None,
     decoder: str,
+    protocol: str | None,
     bundle_folders: tuple[Path, ...],
     data: tuple[str, ...],
     data_options: tuple[str, ...],
@@ -70,12 +73,13 @@ def prepare(
     """Decode every image once, in the geometries the models need.
 
     An evaluation does the same by itself when it meets an image for the first time; this does it ahead, without a
-    model. It can be interrupted and run again, and by several processes at once.
+    model. Name the evaluation's protocol: medklip and mavl equalise the histogram of RSNA images first. It can be
+    interrupted and run again, and by several processes at once.
     """
     if geometry_texts and models:
         raise ConfigError("--geometry and --model contradict each other; give one of them.")
     config = resolve_config(config_file, bundle_folders, data, data_options, cache_limit)
-    from ..evaluation.pairing import needed_geometries, select_bundles, select_datasets
+    from ..evaluation.pairing import configured_protocol, needed_geometries, select_bundles, select_datasets
     from ..evaluation.progress import progress_for
     from ..host.machine import usable_cores
     from ..host.paths import has_folder
@@ -83,6 +87,7 @@ def prepare(
     from ..results.loaded_dataset import load_dataset
     from ..tables.console import make_console
 
+    rules = configured_protocol(protocol or config.eval.protocol)
     fixed = [_geometry(text) for text in geometry_texts]
     bundles = [] if fixed else select_bundles(config, models)
     datasets = select_datasets(config, names)
@@ -100,7 +105,7 @@ def prepare(
             continue
         try:
             loaded = load_dataset(item)
-            geometries = fixed or needed_geometries(bundles, loaded)
+            geometries = fixed or needed_geometries(bundles, rules, loaded)
             if not geometries:
                 progress.say(f"{item.name}: skipped, no bundle has a prompt set for it")
                 continue
@@ -152,14 +157,12 @@ def _geometry(text: str) -> Geometry:
     from ...engines.errors import BundleError
     from ...engines.geometry import Geometry
 
-    mode, *rest = text.split("-")
     try:
-        size, resize, interpolation = rest
-        return Geometry.from_json({"mode": mode, "size": size, "resize": resize, "interpolation": interpolation})
-    except (ValueError, BundleError) as error:
+        return Geometry.from_key(text)
+    except BundleError as error:
         raise ConfigError(
-            f"--geometry {text} is not of the form MODE-SIZE-RESIZE-INTERPOLATION, e.g. squash-224-224-bicubic or "
-            "crop-224-224-bicubic."
+            f"--geometry {text} is not of the form MODE-SIZE-RESIZE-INTERPOLATION[-equalised], e.g. "
+            "squash-224-224-bicubic or crop-224-224-bicubic."
         ) from error
 
 

@@ -13,9 +13,7 @@ from typing import Any, Protocol
 
 from ...engines.base import EngineOptions
 from ...engines.errors import ConfigError
-from ...engines.registry import did_you_mean
 from ...engines.select import ENGINES, choose, open_engine
-from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ...metrics_gpu.sweep.sweep import sweep
 from ..host.config import Config, DatasetConfig
 from ..host.machine import usable_cores
@@ -25,7 +23,7 @@ from ..results.run_directory import RunDirectory
 from ..results.shards import Shard
 from .cell_options import Options
 from .live import LiveModel
-from .pairing import needed_geometries, select_bundles, select_datasets
+from .pairing import configured_protocol, needed_geometries, select_bundles, select_datasets
 from .progress import Progress
 from .reference.baselines import split_baselines
 from .reference.map_files import MapFolder, split_maps
@@ -93,8 +91,7 @@ class Evaluation:
     def of(config: Config, asked: Asked) -> Evaluation:
         """Finds the requested models and datasets. Raises ConfigError for one that does not exist."""
         settings = config.eval
-        if settings.protocol not in PROTOCOLS:
-            raise ConfigError(f"Unknown protocol '{settings.protocol}': {did_you_mean(settings.protocol, PROTOCOLS)}.")
+        configured_protocol(settings.protocol)
         options = Options(
             engine=settings.engine,
             batch=settings.batch,
@@ -161,7 +158,9 @@ class Evaluation:
                         open_source=source_opener(
                             config.cache,
                             progress.say,
-                            geometries=partial(needed_geometries, self.bundles),
+                            geometries=partial(
+                                needed_geometries, self.bundles, configured_protocol(config.eval.protocol)
+                            ),
                             limit=config.cache_limit,
                             decoder=decoder,
                             threads=self.options.threads,

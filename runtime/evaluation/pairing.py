@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import BundleError, ConfigError
 from ...engines.geometry import Geometry
 from ...engines.registry import did_you_mean
+from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from ..datasets.base import Dataset
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
 from ..results.loaded_dataset import LoadedDataset
 
 __all__ = [
+    "configured_protocol",
+    "input_geometry",
     "needed_geometries",
     "prompt_set_name",
     "select_bundles",
@@ -77,15 +81,28 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
     return next((name for name in (config.prompts, config.name, dataset.name) if name in have), None)
 
 
-def needed_geometries(bundles: Sequence[Path], loaded: LoadedDataset) -> list[Geometry]:
-    """The distinct geometries that these bundles need for a dataset; a damaged bundle, or one without prompts for the
-    dataset, needs none."""
+def configured_protocol(name: str) -> Protocol:
+    """The protocol of that name. Raises ConfigError for an unknown one."""
+    if name not in PROTOCOLS:
+        raise ConfigError(f"Unknown protocol '{name}': {did_you_mean(name, PROTOCOLS)}.")
+    return protocol(name)
+
+
+def input_geometry(geometry: Geometry, dataset: DatasetConfig, rules: Protocol) -> Geometry:
+    """A model's geometry for the images of a dataset, with the intensity that the protocol asks for."""
+    return replace(geometry, intensity="equalised") if dataset.reader in rules.equalises else geometry
+
+
+def needed_geometries(bundles: Sequence[Path], rules: Protocol, loaded: LoadedDataset) -> list[Geometry]:
+    """The distinct geometries that these bundles need for a dataset under a protocol; a damaged bundle, or one without
+    prompts for the dataset, needs none."""
     found: dict[str, Geometry] = {}
     for path in bundles:
         with suppress(BundleError):
             bundle = Bundle.load(path, check_hashes=False)
             if prompt_set_name(bundle, loaded.config, loaded.dataset) is not None:
-                found.setdefault(bundle.manifest.geometry.key, bundle.manifest.geometry)
+                geometry = input_geometry(bundle.manifest.geometry, loaded.config, rules)
+                found.setdefault(geometry.key, geometry)
     return list(found.values())
 
 

@@ -31,7 +31,7 @@ from .finishing import Finisher, PlannedCell
 from .gpu.device_cell import compute_on_device
 from .live import LiveEngine, LiveModel, live_prompts
 from .measure import Measure, Sweep
-from .pairing import prompt_set_name, shared_findings
+from .pairing import input_geometry, prompt_set_name, shared_findings
 from .progress import Progress, not_asked_line, some_names
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference
@@ -183,7 +183,8 @@ class Runner:
             self._compute_here(cell, engine, live_prompts(classes), {name: name for name in classes})
 
     def _compute_here(self, planned: PlannedCell, engine: Engine, prompts: PromptSet, findings: dict[str, str]) -> None:
-        loaded, geometry = planned.loaded, engine.bundle.manifest.geometry
+        loaded = planned.loaded
+        geometry = self._geometry(engine.bundle.manifest.geometry, loaded)
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
             with self._open_source(loaded, geometry) as source:
@@ -203,6 +204,9 @@ class Runner:
 
         self._cells.compute(planned, compute)
 
+    def _geometry(self, geometry: Geometry, loaded: LoadedDataset) -> Geometry:
+        return input_geometry(geometry, loaded.config, self._measure.protocol)
+
     def _how(self, loaded: LoadedDataset, geometry: Geometry) -> dict[str, Any]:
         """What rows depend on besides model, prompts and dataset. Raises DataError when the dataset has no images."""
         if not any(has_file(case.image) for case in loaded.all_cases):
@@ -211,12 +215,15 @@ class Runner:
                 f"{loaded.all_cases[0].image}); correct its root or its options."
             )
         how = self._options.ingredients(batch=True)
+        if loaded.config.reader in self._measure.protocol.equalises:
+            how["intensity"] = "equalised"
         return {**how, "sweep": self._measure.description, "decoder": self._decoder.describe(geometry)}
 
     def _plan_live(self, model: LiveModel, engine: Engine, loaded: LoadedDataset) -> PlannedCell:
-        how = self._how(loaded, model.geometry)
+        geometry = self._geometry(model.geometry, loaded)
+        how = self._how(loaded, geometry)
         ingredients = reference_ingredients(model.name, model.description, (loaded.name, loaded.digest), how)
-        ingredients |= {"engine": "live", "geometry": model.geometry.key}
+        ingredients |= {"engine": "live", "geometry": geometry.key}
         grid = list(engine.bundle.manifest.grid)
         facts = {"weights": "live", "version": model.version, "grid": grid, **_extent(loaded)}
         return PlannedCell(model.name, loaded, list(loaded.dataset.classes), ingredients, facts)
@@ -225,7 +232,7 @@ class Runner:
         self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
     ) -> PlannedCell:
         """What the rows of a cell depend on. Raises DataError when the dataset has no images at all."""
-        how = self._how(loaded, bundle.manifest.geometry)
+        how = self._how(loaded, self._geometry(bundle.manifest.geometry, loaded))
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
         facts = {
             "weights": bundle.manifest.weights,

@@ -66,8 +66,8 @@ def dali_reader() -> str:
 
 
 def supports(geometry: Geometry) -> bool:
-    """Whether DALI has the resize of this geometry; it has no area averaging."""
-    return geometry.interpolation in ("bilinear", "bicubic")
+    """Whether DALI can make this geometry; it has no area averaging, and no exact equalisation of the histogram."""
+    return geometry.interpolation in ("bilinear", "bicubic") and geometry.intensity == "unchanged"
 
 
 class DaliDecoder:
@@ -82,7 +82,7 @@ class DaliDecoder:
     ) -> None:
         for geometry in geometries:
             if not supports(geometry):
-                raise EngineError(f"DALI cannot resize to {geometry.key}; use --decoder cpu.")
+                raise EngineError(f"DALI cannot make {geometry.key}; use --decoder cpu.")
         self.geometries = tuple(geometries)
         self._batch, self._threads, self._device = batch, threads, device
         try:

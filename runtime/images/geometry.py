@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageError
 from ...engines.geometry import Geometry
 from .area import resize_area
+from .intensity import equalise_histogram
 from .png_jpeg import MAX_PIXELS
 
 __all__ = ["field_of_view", "resize_plan", "to_model"]
@@ -18,10 +19,13 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
 
     Bit-identical to the official PIL pipelines (docs/datasets.md §0.3); resizing one grey
     channel equals resizing three equal ones. The mode pad_crop follows CARZero: area averaging; it agrees with
-    the golden within one grey level where OpenCV enlarges, and exactly where it shrinks.
+    the golden within one grey level where OpenCV enlarges, and exactly where it shrinks. An `equalised` geometry
+    equalises the histogram of the native image first.
 
     Raises ImageError for an image too narrow to be resized.
     """
+    if geometry.intensity == "equalised":
+        grey = equalise_histogram(grey)
     height, width = grey.shape
     side = geometry.size
     if geometry.mode == "pad_crop":

@@ -63,6 +63,8 @@ def why_left_out(cell: CellRows, choices: Choices) -> str:
     Raises ConfigError for an unknown protocol.
     """
     wanted = choices.protocol_of(cell.entry)
+    if _other_images(cell, wanted):
+        return f"left out: {_why_other_images(cell, wanted)}"
     if wanted.normalise != "none" or cell.entry["weights"] != "baseline" or _everywhere(cell):
         return ""
     return f"left out: the protocol {wanted.name} cuts maps as they are, and this one has no scale of its own"
@@ -73,9 +75,11 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
 
     Maps are read from `run` only if the rows do not hold the requested values: a sweep that differs from the
     evaluation's, or a tolerance. Raises ConfigError for an unknown protocol, and RunError if maps are needed but were
-    not stored, such as maps of more than 64 x 64 cells or of several sizes.
+    not stored, such as maps of more than 64 x 64 cells or of several sizes, or are of images of another intensity.
     """
     wanted, options = choices.protocol_of(cell.entry), choices.scoring_of(cell.entry)
+    if _other_images(cell, wanted):
+        raise RunError(f"{cell.model} on {cell.dataset} has no numbers: {_why_other_images(cell, wanted)}.")
     maps = load_maps(run, cell.model, cell.dataset) if _needs_maps(cell, choices, wanted, options) else None
     counts = cell.counts
     if maps is not None and _other_sweep(cell, wanted):
@@ -94,6 +98,24 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
         protocol=wanted,
     )
     return _counted(scored, cell, choices)
+
+
+def _other_images(cell: CellRows, wanted: Protocol) -> bool:
+    """Whether the protocol equalises the images of this dataset and the evaluation did not, or the other way round."""
+    if cell.entry["weights"] in ("baseline", "maps"):
+        return False  # no model read an image
+    equalised = bool(cell.entry["ingredients"].get("intensity") == "equalised")
+    return equalised != (cell.entry.get("reader") in wanted.equalises)
+
+
+def _why_other_images(cell: CellRows, wanted: Protocol) -> str:
+    does, was = "does not equalise", "equalised"
+    if cell.entry.get("reader") in wanted.equalises:
+        does, was = "equalises", "not equalised"
+    return (
+        f"the protocol {wanted.name} {does} the histogram of these images, and they were {was} when the model read "
+        f"them; evaluate again with --protocol {wanted.name}"
+    )
 
 
 def _everywhere(cell: CellRows) -> bool:

@@ -71,7 +71,7 @@ class Part:
 @dataclass(frozen=True)
 class Described:
     """The setup of the workers: the chosen engine and the message about it; the engine's info for each bundle, or why
-    it cannot be opened; the decoder's description for each geometry (by its key), or `error`."""
+    it cannot be opened; the decoder's description for each geometry of a model's input (by its key), or `error`."""
 
     engine: str = ""
     line: str = ""

@@ -18,7 +18,7 @@ from ...metrics_gpu.sweep.sweep import sweep
 from ..datasets.pixels import PixelSource
 from ..evaluation.cell import CellWork
 from ..evaluation.measure import Measure
-from ..evaluation.pairing import needed_geometries
+from ..evaluation.pairing import input_geometry, needed_geometries
 from ..evaluation.runner import compute_anywhere
 from ..evaluation.sources import source_opener
 from ..host.machine import code_version
@@ -123,7 +123,8 @@ class ChunkWorker:
         return engine
 
     def _pixels(self, loaded: LoadedDataset, engine: Engine, wanted: str) -> PixelSource:
-        plan, geometry = self._plan, engine.bundle.manifest.geometry
+        plan, rules = self._plan, self._measure.protocol
+        geometry = input_geometry(engine.bundle.manifest.geometry, loaded.config, rules)
         if self._source is None or self._source[:2] != (loaded.name, geometry.key):
             self._sources.close()
             decoder, _ = choose_decoder(plan.decoder)
@@ -135,7 +136,7 @@ class ChunkWorker:
             opened = source_opener(
                 plan.cache,
                 lambda line: None,
-                geometries=partial(needed_geometries, list(plan.bundles.values())),
+                geometries=partial(needed_geometries, list(plan.bundles.values()), rules),
                 limit=plan.cache_limit,
                 decoder=decoder,
                 threads=plan.options.threads,
@@ -153,14 +154,16 @@ def describe(plan: WorkPlan) -> Described:
             )
         name, line = choose(plan.options.engine)
         decoder, _ = choose_decoder(plan.decoder)
+        rules = protocol(plan.options.protocol)
         infos: dict[str, EngineInfo | str] = {}
         decoders: dict[str, str] = {}
         for model in plan.bundles:
             try:
                 with _engine(plan, model) as engine:
                     infos[model] = engine.info
-                    geometry = engine.bundle.manifest.geometry
-                    decoders[geometry.key] = decoder.describe(geometry)
+                    for dataset in plan.datasets.values():
+                        geometry = input_geometry(engine.bundle.manifest.geometry, dataset, rules)
+                        decoders[geometry.key] = decoder.describe(geometry)
             except XBenchError as error:
                 infos[model] = str(error)
     except XBenchError as error:

@@ -117,14 +117,6 @@ def write_text_encoder(manifest: dict[str, Any], folder: Path) -> None:
     torch.save(content, folder / "pytorch_model.bin")
 
 
-def equalised(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """scikit-image's `equalize_hist` of an 8-bit image, times 255, truncated (docs/parity.md §3.3)."""
-    values = grey / 255
-    counts, edges = np.histogram(values, bins=256)
-    share = counts.cumsum() / counts.sum()
-    return (np.interp(values.ravel(), (edges[:-1] + edges[1:]) / 2, share).reshape(grey.shape) * 255).astype(np.uint8)
-
-
 def normalised(adapter: Adapter, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Model pixels [S, S] -> [3, S, S] as the image graph makes them."""
     mean, std = (np.asarray(x, np.float32)[:, None, None] for x in (adapter.mean, adapter.std))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.errors import DataError, ImageError, XBenchError
+from ....engines.errors import BundleError, DataError, ImageError, XBenchError
 from ....engines.geometry import Geometry
 from ...cache.layout import read_meaning, store_folder
 from ...cache.store import PreparedStore
@@ -118,7 +118,7 @@ def _open_store(loaded: LoadedDataset, cache: Path | None) -> PreparedStore | No
     cases = loaded.dataset.cases()
     for folder in sorted(cache.glob("*-squash-*")):
         meaning = read_meaning(folder) or {}
-        geometry = _squash(str(meaning.get("geometry")))
+        geometry = _whole_frame(str(meaning.get("geometry")))
         if geometry is None or meaning.get("dataset") != loaded.name:
             continue
         # The name of the folder holds a hash of the cases: another version of the dataset has another one.
@@ -128,16 +128,14 @@ def _open_store(loaded: LoadedDataset, cache: Path | None) -> PreparedStore | No
     return None
 
 
-def _squash(key: str) -> Geometry | None:
-    """The geometry of this key, if it shows the whole frame on a grid that is not coarser than the evaluation's."""
-    mode, *rest = key.split("-")
-    if mode != "squash" or len(rest) != 3 or rest[0] != rest[1] or not rest[0].isdecimal():
-        return None
+def _whole_frame(key: str) -> Geometry | None:
+    """The geometry of this key, if it shows the whole radiograph unchanged and is at least as fine as the grid."""
     try:
-        geometry = Geometry("squash", int(rest[0]), int(rest[1]), rest[2])  # type: ignore[arg-type]
-    except XBenchError:
+        geometry = Geometry.from_key(key)
+    except BundleError:
         return None
-    return geometry if geometry.size >= GRID else None
+    suits = geometry.mode == "squash" and geometry.size >= GRID and geometry.intensity == "unchanged"
+    return geometry if suits else None
 
 
 def _jpeg(pixels: Pixels) -> bytes:

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.metrics_gpu.grounding.protocols import protocol
 from xbench_fast.runtime.cache import eviction as caches
 from xbench_fast.runtime.cache.preparing import PreparedSet
 from xbench_fast.runtime.cache.store import PreparedStore
@@ -107,8 +109,9 @@ def test_models_of_two_geometries_share_the_decoding(
 ) -> None:
     paths = bundles(tmp_path / "models", SQUASH, CROP, SQUASH)
     loaded, lines = load_dataset(data), list[str]()
-    assert needed_geometries([*paths, tmp_path / "nothing"], loaded) == [SQUASH, CROP]
-    open_source = source_opener(tmp_path / "cache", lines.append, geometries=lambda _: needed_geometries(paths, loaded))
+    assert needed_geometries([*paths, tmp_path / "nothing"], protocol("default"), loaded) == [SQUASH, CROP]
+    needed = partial(needed_geometries, paths, protocol("default"))
+    open_source = source_opener(tmp_path / "cache", lines.append, geometries=needed)
     for geometry in (SQUASH, CROP, SQUASH):
         with open_source(loaded, geometry) as source:
             for case in loaded.cases:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from evaluation_world import World, same
-from synthetic import SIZE, make_bundle, make_dataset, model, prompt_set, reference_sweep
+from synthetic import SIZE, equalised_input, make_bundle, make_dataset, make_rsna, model, prompt_set, reference_sweep
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.evaluation.live import LiveModel
 from xbench_fast.runtime.evaluation.progress import PlainProgress
@@ -34,18 +35,18 @@ def blocks(pixels: Any, findings: list[str]) -> Scores:
 class LiveWorld(World):
     """As `World`, for one live model on a dataset."""
 
-    def live(self, live: LiveModel, data: DatasetConfig) -> RunOutcome:
+    def live(self, live: LiveModel, data: DatasetConfig, protocol: str = "default") -> RunOutcome:
         self.lines.clear()
         with RunDirectory(self.out) as run:
             run.begin({})
             runner = Runner(
                 run,
-                Options(batch=3, chunk=8, threads=2),
+                Options(batch=3, chunk=8, threads=2, protocol=protocol),
                 PlainProgress(self.lines.append),
                 LoopParts(
                     open_engine=self.open,
                     open_source=source_opener(None, self.lines.append),
-                    sweep=reference_sweep,
+                    sweep=reference_sweep if protocol == "default" else sweep,
                 ),
             )
             return runner.evaluate_live(live, [data])
@@ -169,3 +170,21 @@ def test_what_is_no_live_model_is_refused() -> None:
         LiveModel(3, GEOMETRY, "student")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="cannot be called 'baseline:mine'"):
         LiveModel(blocks, GEOMETRY, "baseline:mine")
+
+
+def test_a_protocol_that_equalises_images_does_so_for_a_live_model(world: LiveWorld, tmp_path: Path) -> None:
+    seen: set[bytes] = set()
+
+    def look(pixels: Any, findings: list[str]) -> Scores:
+        seen.update(image.tobytes() for image in pixels)
+        return model(pixels, TEXT[: len(findings)])
+
+    data = DatasetConfig("rsna", make_rsna(tmp_path / "rsna"), "rsna")
+    world.live(LiveModel(look, GEOMETRY, "mine", "1"), data, protocol="medklip")
+    folder = data.root / "stage_2_train_images"
+    assert {equalised_input(path).tobytes() for path in folder.iterdir()} <= seen
+    assert world.entry("mine--rsna")["ingredients"]["geometry"] == f"{GEOMETRY.key}-equalised"
+    # Back to the default: other pixels, another result.
+    before = len(seen)
+    world.live(LiveModel(look, GEOMETRY, "mine", "1"), data)
+    assert len(seen) == before + 6 and "intensity" not in world.entry("mine--rsna")["ingredients"]

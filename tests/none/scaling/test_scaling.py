@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from evaluation_world import World, same
 from scaling_world import ClusterWorld, InProcess, Watched, plan_for
-from synthetic import BlockEngine, make_bundle, make_dataset
+from synthetic import BlockEngine, make_bundle, make_dataset, make_rsna
 from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError, RunError
@@ -80,6 +80,16 @@ def test_workers_leave_what_a_local_run_leaves(inputs: Inputs, local: World, tmp
     assert on_workers(world, inputs, backend).reused == 6 and not backend.jobs
     # and the same directory serves a run without workers
     assert world.run(inputs.bundles, inputs.datasets, sweep=sweep, chunk=4).reused == 4
+
+
+def test_workers_equalise_where_the_protocol_does(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "blocks-32", sets=("rsna",), findings=("pneumonia", "Mass")).path
+    data = [DatasetConfig("rsna", make_rsna(tmp_path / "data"), "rsna")]
+    local, world = World(tmp_path / "local"), ClusterWorld(tmp_path / "cluster")
+    local.run([bundle], data, sweep=sweep, protocol="medklip", chunk=4)
+    world.on_workers(InProcess(), [bundle], data, engine=ENGINE, chunk=4, protocol="medklip")
+    assert same(world.table("blocks-32--rsna"), local.table("blocks-32--rsna"))
+    assert world.entry("blocks-32--rsna")["ingredients"] == local.entry("blocks-32--rsna")["ingredients"]
 
 
 def test_what_came_back_is_not_computed_again(inputs: Inputs, local: World, tmp_path: Path) -> None:
