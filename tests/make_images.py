@@ -28,9 +28,11 @@ def dicom(
     syntax: str = "1.2.840.10008.1.2.1",
     frame: bytes | None = None,
     drop: tuple[str, ...] = (),
+    tag_type: str | None = None,
     **tags: Any,
 ) -> bytes:
-    """A DICOM file around `stored` [H, W]; with `frame` the pixels are that compressed stream. `tags` override."""
+    """A DICOM file around `stored` [H, W]; with `frame` the pixels are that compressed stream. `tags` override, written
+    with the value representation `tag_type` if one is given."""
     import pydicom
     from pydicom.dataset import FileDataset, FileMetaDataset
     from pydicom.encaps import encapsulate
@@ -52,6 +54,8 @@ def dicom(
     dataset.PixelRepresentation = int(stored.dtype.kind == "i")
     for name, value in tags.items():
         setattr(dataset, name, value)
+        if tag_type is not None:
+            dataset[name].VR = tag_type
     order = ">" if syntax == "1.2.840.10008.1.2.2" else "<"
     data = stored.astype(stored.dtype.newbyteorder(order)).tobytes() if frame is None else encapsulate([frame])
     dataset.PixelData = data + b"\0" * (len(data) % 2)

@@ -23,15 +23,20 @@ def grey_table(
     dataset: the pydicom Dataset. stored: the image; low, high: its least and greatest value. Entry k of the table
     belongs to the value k, or to `low` + k when `low` is negative. Order: modality, VOI (only above 8 bits), one
     inversion, stretching to 0..255 (8-bit values that no step changed keep their level). A constant image becomes
-    zeros. Raises ImageError for a table or window that DICOM does not allow.
+    zeros. Padding pixels become 0 and decide nothing about the others. Raises ImageError for a table, window or padding
+    that DICOM does not allow.
     """
     bits = int(dataset.get("BitsStored") or dataset.BitsAllocated)
     values = np.arange(low, high + 1, dtype=np.float64)
     occurs = np.ones(values.shape, np.bool_)
-    if "ModalityLUTSequence" in dataset or "VOILUTSequence" in dataset:
+    padding = _padding(dataset, values, stored.dtype)
+    if padding.any() or "ModalityLUTSequence" in dataset or "VOILUTSequence" in dataset:
         # A table need not be monotone: its extremes must be computed over the values that occur.
         occurs[:] = False
-        occurs[np.unique(stored).astype(np.int64) - low] = True
+        occurs[stored.astype(np.intp) - low] = True
+        occurs &= ~padding
+    if not occurs.any():
+        return np.zeros(high + 1 if low > 0 else values.size, np.uint8)
     levels = _modality(dataset, values)
     keep_levels = bits == 8 and low >= 0 and bool(np.array_equal(levels, values))
     if bits > 8:
@@ -41,7 +46,7 @@ def grey_table(
         raise ImageError("its rescale values are not numbers")
     if inverted:
         levels = greatest + least - levels
-    elif keep_levels and least < greatest:
+    elif keep_levels and least < greatest and not padding.any():
         return None
     if least == greatest:
         grey = np.zeros(values.shape)
@@ -50,6 +55,7 @@ def grey_table(
     else:
         grey = np.rint((levels - least) / (greatest - least) * 255.0)
     table = np.clip(grey, 0.0, 255.0).astype(np.uint8)
+    table[padding] = 0
     return np.concatenate([np.zeros(low, np.uint8), table]) if low > 0 else table
 
 
@@ -67,16 +73,50 @@ def _modality(dataset: Any, values: Values) -> Values:
 
 
 def _voi(dataset: Any, values: Values) -> Values:
-    """Modality values -> the first window, LINEAR (DICOM PS3.3 C.11.2.1.2.1), or the first VOI LUT, or unchanged."""
+    """Modality values -> the first window, or the first VOI LUT, or unchanged."""
     centre, width = _first(dataset.get("WindowCenter")), _first(dataset.get("WindowWidth"))
     if centre is not None and width is not None:
-        if not (math.isfinite(centre) and math.isfinite(width)) or width < 1:
-            raise ImageError(f"its window (centre {centre:g}, width {width:g}) is not one that DICOM allows")
-        if width == 1:
-            return (values > centre - 0.5).astype(np.float64)
-        return np.clip((values - (centre - 0.5)) / (width - 1.0) + 0.5, 0.0, 1.0)
+        return _window(values, centre, width, str(dataset.get("VOILUTFunction") or "LINEAR").upper())
     sequence = dataset.get("VOILUTSequence")
     return _lookup(sequence[0], values, "VOI LUT") if sequence else values
+
+
+def _window(values: Values, centre: float, width: float, function: str) -> Values:
+    """`values` through a window, to 0..1 (DICOM PS3.3 C.11.2.1.2.1 and C.11.2.1.3)."""
+    if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
+        raise ImageError(f"its VOI LUT Function is {function[:64]!r}, not LINEAR, LINEAR_EXACT or SIGMOID")
+    least = width >= 1 if function == "LINEAR" else width > 0
+    if not (math.isfinite(centre) and math.isfinite(width) and least):
+        raise ImageError(f"its window (centre {centre:g}, width {width:g}, {function}) is not one that DICOM allows")
+    with np.errstate(over="ignore"):  # far outside the window: 0 or 1
+        if function == "SIGMOID":
+            return 1.0 / (1.0 + np.exp(-4.0 * (values - centre) / width))
+        if function == "LINEAR":
+            centre, width = centre - 0.5, width - 1.0
+        if width == 0.0:
+            return (values > centre).astype(np.float64)
+        return np.clip((values - centre) / width + 0.5, 0.0, 1.0)
+
+
+def _padding(dataset: Any, values: Values, kind: np.dtype[Any]) -> NDArray[np.bool_]:
+    """Which stored values mean padding: the Pixel Padding Value, up to the Pixel Padding Range Limit if there is one
+    (DICOM PS3.3 C.7.5.1.1.2)."""
+    ends = []
+    for keyword in ("PixelPaddingValue", "PixelPaddingRangeLimit"):
+        value = dataset.get(keyword)
+        if value is None or value == "":
+            break  # a limit alone means nothing
+        if not isinstance(value, int):
+            raise ImageError(f"its {keyword} is not one whole number")
+        # Written with the other sign than the pixels have.
+        if kind.kind == "i" and value > 32767:
+            value -= 65536
+        elif kind.kind == "u" and value < 0:
+            value += 65536
+        ends.append(value)
+    if not ends:
+        return np.zeros(values.shape, np.bool_)
+    return np.asarray((values >= min(ends)) & (values <= max(ends)))
 
 
 def _lookup(item: Any, values: Values, name: str) -> Values:
