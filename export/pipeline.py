@@ -21,6 +21,7 @@ from ..engines.tokenizing import Tokenizer, stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
 from .machine import peak_memory_mib, require_packages, threads_to_use, timed, versions, workspace
 from .parity.checks import ParityReport
+from .prompts.books import own_words_caution
 from .prompts.builtin import builtin_sets, prompt_styles
 from .tokenizing.select_tokenizer import select_tokenizer
 
@@ -133,6 +134,8 @@ def export_adapter(
     check_place(target, options.force)
     words = select_tokenizer(adapter, options.tokenizer, say)
     sets = _sets(adapter, options.prompts)
+    if caution := own_words_caution(adapter.prompt_style or adapter.name, sets):
+        say(f"caution: {caution}")
     if data is not None:
         data.choose({name: [entry.finding for entry in entries] for name, entries in sets.items()})
     seconds = {"load": loading}

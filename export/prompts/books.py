@@ -19,11 +19,12 @@ from typing import Any, TypeGuard
 from ...engines.errors import ConfigError
 from ...engines.prompts.prompt_files import SEPARATOR, FindingPrompts, PromptSets
 
-__all__ = ["Book", "book_sets", "is_book", "own_wording"]
+__all__ = ["Book", "book_sets", "is_book", "own_wording", "own_words_caution"]
 
 ALIASES = {"eumonia": "pneumonia"}  # MedKLIP's file counts by position; at 20 it misspells the key, not the text
 COVID_KEY, COVID_SET = "covid19", "covid_rural"  # MAVL uses it only for COVID sets, as an additional class
 ASPECTS = 8
+SIZES = {"medklip": "75 sentences", "mavl": "675 texts of 75 classes"}
 
 
 @dataclass
@@ -104,6 +105,19 @@ def book_sets(style: str, book: Book, findings: Mapping[str, tuple[str, ...]]) -
         )
         raise ConfigError(f"The official prompts of {style} lack the {missing}; give --prompts the whole checkout.")
     return {name: _set(style, book, name, labels) for name, labels in findings.items()}
+
+
+def own_words_caution(style: str, sets: PromptSets) -> str:
+    """The warning for sets of MedKLIP or MAVL without a word of the authors; empty if there is none, or for a set that
+    the user wrote."""
+    own = [name for name, entries in sets.items() if all(entry.status == "own" for entry in entries)]
+    if style not in SIZES or not own:
+        return ""
+    return (
+        f"the prompts of {', '.join(own)} are this project's sentences (status 'own'), not the authors': {style}'s "
+        f"queries attend to one another, and its official numbers need the authors' whole book, {SIZES[style]}, in "
+        "each set; give --prompts a checkout of their repository"
+    )
 
 
 def _set(style: str, book: Book, name: str, labels: tuple[str, ...]) -> tuple[FindingPrompts, ...]:

@@ -40,12 +40,24 @@ def mavl() -> Iterator[Adapter]:
 
 
 @pytest.fixture(scope="module")
-def several(mavl: Adapter, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """Its bundle."""
+def exported(mavl: Adapter, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, list[str]]:
+    """Its bundle, and what its export said."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
     own = FindingPrompts("Pneumonia", ("\n".join(TEXTS),)), FindingPrompts("Effusion", ("fluid",))
-    return export_adapter(mavl, tmp_path_factory.mktemp("several"), BundleOptions(prompts={"mine": own})).bundle
+    lines: list[str] = []
+    options = BundleOptions(prompts={"mine": own}, progress=lines.append)
+    return export_adapter(mavl, tmp_path_factory.mktemp("several"), options).bundle, lines
+
+
+@pytest.fixture(scope="module")
+def several(exported: tuple[Bundle, list[str]]) -> Bundle:
+    return exported[0]
+
+
+def test_an_export_without_the_authors_book_warns(exported: tuple[Bundle, list[str]]) -> None:
+    (told,) = (line for line in exported[1] if line.startswith("caution: "))
+    assert "rsna, siim" in told and "mine" not in told and "675 texts" in told and "--prompts" in told
 
 
 def test_a_query_of_several_texts_goes_through_both_graphs(several: Bundle) -> None:

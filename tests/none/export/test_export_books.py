@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.prompts.prompt_files import FindingPrompts
+from xbench_fast.export.prompts.books import own_words_caution
 from xbench_fast.export.prompts.builtin import builtin_sets, dataset_findings
 from xbench_fast.export.prompts.from_files import read_prompts
 
@@ -113,6 +114,18 @@ def test_rare_findings_are_asked_but_do_not_join_the_book(files: Path, tmp_path:
     sets = read_prompts("mavl", [root])
     assert entry(sets, "vindr", "Lung cyst").positive == ("\n".join(["a sentence", *["x: y"] * 8]),)
     assert len(sets["rsna"]) == 75 and "another mass" not in str(sets)
+
+
+@pytest.mark.parametrize(("model", "size"), [("medklip", "75 sentences"), ("mavl", "675 texts of 75 classes")])
+def test_sets_without_the_authors_words_come_with_a_caution(files: Path, tmp_path: Path, model: str, size: str) -> None:
+    told = own_words_caution(model, builtin_sets(model))
+    assert all(name in told for name in dataset_findings()) and size in told and "--prompts" in told
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps({"rsna": {"Pneumonia": ["a lung infection"]}}))
+    told = own_words_caution(model, {**builtin_sets(model), **read_prompts(model, [mine])})
+    assert "siim" in told and "rsna" not in told, "what the user wrote is his"
+    assert own_words_caution(model, read_prompts(model, [files])) == ""
+    assert own_words_caution("kad", {"vindr": (FindingPrompts("ILD", ("x",), status="own"),)}) == ""
 
 
 def test_own_sets_win_over_a_book(files: Path, tmp_path: Path) -> None:
