@@ -37,6 +37,10 @@ class PromptSet:
         """Path of the features inside the bundle."""
         return f"prompts/{self.name}.npz"
 
+    def status_of(self, finding: str) -> str:
+        """The status of a finding of the set."""
+        return self.status[self.findings.index(finding)]
+
     def record(self) -> PromptRecord:
         """The entry of bundle.json."""
         return PromptRecord(

@@ -241,6 +241,11 @@ class Runner:
             "logit_scale": bundle.manifest.logit_scale,
             "engine": asdict(engine.info),
             "grid": list(bundle.manifest.grid),
+            "prompts": {
+                "set": prompts.name,
+                "queries": len(prompts.texts),
+                "status": {name: prompts.status_of(finding) for name, finding in findings.items()},
+            },
             **_extent(loaded),
         }
         return PlannedCell(bundle.name, loaded, list(findings), ingredients, facts)

@@ -12,7 +12,17 @@ from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import comparable, compared, entry, marked, number_cell
 from .grounding_tables import shared_rows
-from .notes import FLOOR, best_notes, flags, floor_note, in_sample, interval_notes, paper_notes, ranking_notes
+from .notes import (
+    FLOOR,
+    best_notes,
+    flags,
+    floor_note,
+    in_sample,
+    interval_notes,
+    paper_notes,
+    ranking_notes,
+    source_notes,
+)
 from .paper import Printed, paper
 
 __all__ = ["class_auc", "class_dice", "class_pointing"]
@@ -34,6 +44,7 @@ def class_pointing(results: Results, dataset: str) -> Table:
     notes = (
         f"percent; {share}: the mean region fraction of the class",
         *interval_notes(results, cells),
+        *source_notes(cells),
         *ranking_notes(results.models, left),
         *paper_notes(cells, body),
         *flags(

@@ -31,7 +31,7 @@ _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference
 
 # Fields of a cell that report.json holds as they are.
 _OF_CELL = ("model", "dataset", "title", "weights", "family", "reader", "engine", "protocol", "limit", "shard", "cases",
-            "patients", "missing", "unreadable", "faults", "unnamed")  # fmt: skip
+            "patients", "missing", "unreadable", "faults", "unnamed", "equalised", "prompt_status")  # fmt: skip
 
 
 def csv_files(results: Results, differences: Differences) -> dict[str, str]:

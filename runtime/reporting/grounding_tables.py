@@ -22,6 +22,7 @@ from .notes import (
     left_out_notes,
     paper_notes,
     ranking_notes,
+    source_notes,
 )
 from .paper.paper_numbers import FIELDS, paper
 
@@ -59,6 +60,7 @@ def table_1(results: Results) -> Table:
         *best_notes(cells),
         floor_note(results, cells),
         *interval_notes(results, cells),
+        *source_notes(cells),
         *paper_notes(cells, body),
         *flags(shown),
         f"percent; {_weighting(results)}; {NONE} means no result; best value of a column bold, second best underlined "

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...metrics_gpu.grounding.protocols import protocol
+from ...metrics_gpu.grounding.protocols import NOT_EQUALISED, PROTOCOLS, protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
@@ -24,8 +25,10 @@ __all__ = [
     "left_out_notes",
     "never_negative",
     "paper_notes",
+    "prompt_summary",
     "ranking_notes",
     "search_of",
+    "source_notes",
     "unnamed_notes",
 ]
 
@@ -118,6 +121,26 @@ def left_out_notes(results: Results) -> tuple[str, ...]:
     for (model, _), reason in results.left_out.items():
         models.setdefault(reason, []).append(model)
     return tuple(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in models.items())
+
+
+def prompt_summary(status: Iterable[str]) -> str:
+    """How many prompts have each status: "official", or "official 7, own 3"; empty for none."""
+    counted = Counter(status)
+    return next(iter(counted)) if len(counted) == 1 else ", ".join(f"{name} {n}" for name, n in counted.items())
+
+
+def source_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
+    """Where cells differ from what the authors of their models do: in the words of prompts, or in images that are not
+    equalised."""
+    prompts: dict[str, list[str]] = {}
+    plain = False
+    for cell in cells:
+        prompts.setdefault(cell.model, []).extend(cell.prompt_status.values())
+        equalises = cell.family in PROTOCOLS and cell.reader in protocol(cell.family).equalises
+        plain |= equalises and not cell.equalised
+    other = [f"{model}: {prompt_summary(found)}" for model, found in prompts.items() if set(found) - {"official"}]
+    line = f"prompts that are not the authors' official ones (docs/parity.md §7): {'; '.join(other)}"
+    return (*((line,) if other else ()), *((NOT_EQUALISED,) if plain else ()))
 
 
 def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, ...]:

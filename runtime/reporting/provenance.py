@@ -10,6 +10,7 @@ from ..results.numbers.run_numbers import Results
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Column, Table
+from .notes import prompt_summary, source_notes
 
 __all__ = ["hashes", "provenance", "provenance_table"]
 
@@ -19,6 +20,7 @@ _COLUMNS = (
     "weights",
     "bundle",
     "prompts",
+    "prompt status",
     "data",
     "engine",
     "decoder",
@@ -61,6 +63,7 @@ def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
     notes = (
         "bundle, prompts, data, result: the first signs of their sha256; data covers annotations, labels and the size "
         "and time of each image; result is the hash of everything that decides a cell's rows",
+        *source_notes(results.finished),
     )
     columns = tuple(map(Column, _COLUMNS))
     stamps = cell_stamps(results.finished)
@@ -77,6 +80,7 @@ def _rows(results: Results, run: Mapping[str, Any]) -> Iterator[tuple[str, ...]]
             cell.weights,
             made.get("bundle"),
             made.get("prompt_set"),
+            prompt_summary(cell.prompt_status.values()),
             data[-1],
             cell.engine,
             made.get("decoder"),

@@ -13,7 +13,7 @@ from ..tables.printed import NONE, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import entry, marked
-from .notes import interval_notes, ranking_notes, unnamed_notes
+from .notes import interval_notes, ranking_notes, source_notes, unnamed_notes
 
 __all__ = ["coverage", "recognition"]
 
@@ -64,6 +64,7 @@ def recognition(results: Results) -> Table:
         "only, left out of the mean; without AUPRC: classes without a positive, left out",
         *best,
         *interval_notes(results, shown),
+        *source_notes(shown),
         *ranking_notes([f"{row[0]} on {row[1]}" for row in rows], left, "labels"),
     )
     return Table("Recognition", tuple(map(Column, columns)), tuple(rows), cell_stamps(shown), notes, "recognition")

@@ -104,8 +104,7 @@ def _other_images(cell: CellRows, wanted: Protocol) -> bool:
     """Whether the protocol equalises the images of this dataset and the evaluation did not, or the other way round."""
     if cell.entry["weights"] in ("baseline", "maps"):
         return False  # no model read an image
-    equalised = bool(cell.entry["ingredients"].get("intensity") == "equalised")
-    return equalised != (cell.entry.get("reader") in wanted.equalises)
+    return cell.equalised != (cell.entry.get("reader") in wanted.equalises)
 
 
 def _why_other_images(cell: CellRows, wanted: Protocol) -> str:

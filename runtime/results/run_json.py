@@ -81,6 +81,13 @@ class _Ingredients(msgspec.Struct):
     limit: Any
     dataset: tuple[Any, Any] = ("", "")
     prompt_set: str = ""
+    intensity: str = ""
+
+
+class _Prompts(msgspec.Struct):
+    set: str
+    queries: int
+    status: dict[str, str]
 
 
 class _Result(msgspec.Struct):
@@ -93,6 +100,7 @@ class _Result(msgspec.Struct):
     grid: tuple[_Side, _Side] | None = None
     map_size: tuple[_Side, _Side] | None = None
     shard: _Shard | msgspec.UnsetType = msgspec.UNSET
+    prompts: _Prompts | msgspec.UnsetType = msgspec.UNSET
 
 
 def read_run(path: Path) -> dict[str, Any]:

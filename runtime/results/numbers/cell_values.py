@@ -34,18 +34,18 @@ COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "
 class CellValues:
     """All numbers of one cell.
 
-    `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on other patients,
-    under any choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the
-    negative prompt, for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases
-    after which the evaluation stopped, None when it covered the whole dataset; `shard`: the evaluated part of the
-    dataset, "2 of 4", empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and
-    are represented by their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the
-    classes that have pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the
-    dataset's, empty if the run does not store it. `fixed`: whether threshold 0.5 is defined in the cell's `protocol`;
-    if not, its fields are None. `tau_scale`: a best threshold times this factor is in the protocol's unit. `skipped`:
-    pairs with a region that the choices leave out. `faults`: regions by what is wrong with their place. `unnamed`:
-    cases without a patient's name, each of which counts as a patient. `resampled`: whether there are bootstrap
-    replicates. `numbers`: by field and class, see `number`.
+    `grounding`: by the report's choices; `cross_fitted`: the same with each threshold found on other patients, under
+    any choices. `recognition` uses p = sigmoid(logit); `pair` p = softmax over the positive and the negative prompt,
+    for the classes that have a negative prompt (docs/metrics.md §7). `limit`: the number of cases after which the
+    evaluation stopped, None when it covered the whole dataset; `shard`: the evaluated part of the dataset, "2 of 4",
+    empty when it was not divided. `sub_pixel`: regions per class that meet no pixel of the grid and are represented by
+    their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that have
+    pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty if the
+    run does not store it. `prompt_status`, `equalised`: as `CellRows` has them. `fixed`: whether threshold 0.5 is
+    defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a best threshold times this factor is in
+    the protocol's unit. `skipped`: pairs with a region that the choices leave out. `faults`: regions by what is wrong
+    with their place. `unnamed`: cases without a patient's name, each of which counts as a patient. `resampled`: whether
+    there are bootstrap replicates. `numbers`: by field and class, see `number`.
     """
 
     model: str
@@ -66,6 +66,8 @@ class CellValues:
     dice_curve: tuple[float, ...] = ()
     family: str = ""
     reader: str = ""
+    prompt_status: Mapping[str, str] = field(default_factory=dict)
+    equalised: bool = False
     protocol: str = "default"
     tau_scale: float = 1.0
     skipped: int = 0
@@ -185,6 +187,8 @@ def cell_values(
         dice_curve=_mean_dice_curve(pairs),
         family=str(cell.entry.get("model_family", "")),
         reader=reader,
+        prompt_status=cell.prompt_status,
+        equalised=cell.equalised,
         protocol=pairs.protocol.name,
         tau_scale=pairs.protocol.tau_scale,
         skipped=len(cell.counts) - len(pairs.counts),
