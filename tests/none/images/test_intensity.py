@@ -14,6 +14,7 @@ from synthetic import make_bundle
 from xbench_fast.engines.errors import BundleError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest_json import parse_manifest
+from xbench_fast.engines.strict_json import CHECKSUM, checksum_of
 from xbench_fast.runtime.images.dali import supports
 from xbench_fast.runtime.images.decoders import CPU, Decoder
 from xbench_fast.runtime.images.geometry import to_model
@@ -98,5 +99,6 @@ def test_a_bundle_that_is_written_has_none(tmp_path: Path) -> None:
         replace(manifest, geometry=replace(manifest.geometry, intensity="equalised")).dump()
     content = json.loads(manifest.dump())
     content["geometry"]["intensity"] = "equalised"
+    content[CHECKSUM] = checksum_of(content)
     with pytest.raises(BundleError, match="'geometry' has the intensity 'equalised'"):
         parse_manifest(json.dumps(content).encode(), "mine")

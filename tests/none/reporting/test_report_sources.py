@@ -11,6 +11,7 @@ from evaluation_world import World
 from stored_counts import CLASSES, add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
+from xbench_fast.engines.strict_json import CHECKSUM, checksum_of
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.data_files import to_json
 from xbench_fast.runtime.reporting.provenance import hashes
@@ -81,6 +82,7 @@ def test_a_damaged_status_is_a_sentence(tmp_path: Path, bad: object) -> None:
     file = tmp_path / "run" / "run.json"
     document = json.loads(file.read_text())
     document["cells"]["kad--one"]["prompts"] = bad
+    document[CHECKSUM] = checksum_of(document)
     file.write_text(json.dumps(document))
     with pytest.raises(RunError, match=r"run\.json is damaged: the cell 'kad--one'"):
         load_run(tmp_path / "run")
