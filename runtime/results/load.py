@@ -102,13 +102,6 @@ class CellRows:
         return bool(self.entry["ingredients"].get("intensity") == "equalised")
 
     @property
-    def prompt_status(self) -> Mapping[str, str]:
-        """Class -> where the words of its prompts come from (docs/parity.md §7); empty if there are none, or the run
-        does not store it."""
-        found: Mapping[str, str] = self.entry.get("prompts", {}).get("status", {})
-        return found
-
-    @property
     def limit(self) -> int | None:
         """The limit of the evaluation if it excluded cases. Older runs do not store the number of cases: there, a
         reached limit counts."""
