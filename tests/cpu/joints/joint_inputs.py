@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from synthetic import make_bundle, make_dataset, prompt_set, save_graph
+from synthetic import BlockEngine, make_bundle, make_dataset, prompt_set, save_graph
+from xbench_fast.engines.base import EngineInfo
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.export.lower import lower
@@ -23,6 +24,7 @@ from xbench_fast.export.lower import lower
 CASES, LIMITED = 12, 6
 FP32, FP16 = "blocks-32", "blocks-32-fp16"
 NUMPY = "synthetic:BlockEngine"
+STOPPED = "joint_inputs:Stopped"
 READER = '''
 import json
 from xbench_fast.runtime.datasets.base import Case, Dataset
@@ -114,6 +116,14 @@ def put_bundle(originals: Originals, path: Path, precision: str, sets: list[Prom
     return write_bundle(path, replace(plain.manifest, precision=precision, prompt_sets=records), files)
 
 
+class Stopped(BlockEngine):
+    """The NumPy engine, which somebody interrupts with Ctrl-C in the second chunk."""
+
+    def _open(self) -> EngineInfo:
+        self.fail_after, self.error = 3, KeyboardInterrupt()
+        return super()._open()
+
+
 def put_maps(folder: Path, cases: Iterable[int], seed: int = 5) -> None:
     """Own maps of 14 x 14 cells on the scale of attention, for both classes of each case."""
     rng = np.random.default_rng(seed)
@@ -133,9 +143,9 @@ def _make_rsna(folder: Path) -> None:
     (folder / "rsna" / "stage_2_train_labels.csv").write_text("\n".join(lines) + "\n")
 
 
-def move_box(annotations: Path, case: int = 3) -> None:
-    """The box of a Mass, three pixels lower."""
+def move_box(annotations: Path, case: int = 3, by: int = 3) -> None:
+    """The box of a Mass, so many pixels lower."""
     document = json.loads(annotations.read_text())
     box = next(one["bbox"] for one in document["annotations"] if one["image_id"] == f"case{case:04d}")
-    box[1] += 3
+    box[1] += by
     annotations.write_text(json.dumps(document))

@@ -17,6 +17,8 @@ import pytest
 from joint_inputs import FP32, LIMITED, Originals
 from xbench_fast.runtime.cli import main
 
+_TIMES = ("seconds", "computed", "updated")
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -94,6 +96,21 @@ class World:
         ran = command("merge", *(self.folder / "run" / f"shard-{i}-of-2" for i in (1, 2)), "--out", self.folder / "run")
         assert ran.status == status, ran.text
         return ran.text
+
+    def merge_all(self, *how: object, model: str | list[str] = FP32) -> None:
+        """Merges the shards: all cells are those of one piece, in every column and fact, and `eval` reuses them."""
+        self.merge()
+        self.eval("--no-cache", *how, out="piece", model=model)
+        merged, piece = (self.cells(out) for out in ("run", "piece"))
+        assert merged == piece
+        for cell in piece:
+            assert self.rows(cell).equals(self.rows(cell, "piece"))
+        assert self.eval(*how, model=model).count("finished before, reused") == len(piece)
+
+    def cells(self, out: str) -> dict[str, dict[str, Any]]:
+        """All entries of run.json, without times."""
+        found: dict[str, dict[str, Any]] = json.loads((self.folder / out / "run.json").read_text())["cells"]
+        return {name: {k: v for k, v in entry.items() if k not in _TIMES} for name, entry in found.items()}
 
     def report(self, *more: object, out: str = "run") -> Path:
         ran = command("report", self.folder / out, "--no-page", "--quiet", "--replicates", 20, *more)

@@ -13,7 +13,7 @@ OTHER = ("--data-option", "coco.prompts=other")
 
 def limit_shards(world: World) -> None:
     world.shards("--limit", 10)
-    world.merge()
+    world.merge_all("--limit", 10)
     assert world.rows().equals(world.whole("--limit", 10)) and world.entry()["cases"] == 10
     world.eval(*LIMIT, "--shard", "1/2")
     said = world.merge(status=1)

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
-from joint_inputs import FP16, FP32, NUMPY, move_box, put_bundle
+from joint_inputs import FP16, FP32, NUMPY, STOPPED, move_box, put_bundle
 from joint_world import World
 from synthetic import prompt_set
 
@@ -24,20 +24,24 @@ def _not_merged(world: World, *words: str, model: str = FP32) -> None:
 
 
 def shards_changed(world: World) -> None:
-    world.own("data")
+    images = world.own("data") / "images"
     world.eval("--shard", "1/2")
-    move_box(world.data / "annotations.json")
+    move_box(world.data / "annotations.json", 6, 100)
+    (images / "case0001.png").unlink()
+    (images / "case0010.png").write_bytes(b"no image")
     world.eval("--shard", "2/2")
     _not_merged(world, "dataset")
     world.eval("--shard", "1/2")
-    world.merge()
-    assert world.rows().equals(world.fresh()) and not world.rows().equals(world.whole())
+    world.merge_all()
+    assert not world.rows().equals(world.whole())
+    entry = world.entry()
+    assert (entry["missing"], entry["unreadable"], entry["outside"]) == (1, 1, 1)
 
 
 def shards_baselines(world: World) -> None:
     models = ["baseline:ones", "baseline:center", "baseline:chance"]
     world.shards(model=models)
-    world.merge()
+    world.merge_all(model=models)
     for model in models:
         assert world.rows(f"{model}--coco").equals(world.whole(model=model))
 
@@ -49,13 +53,12 @@ def shards_maps(world: World) -> None:
     world.eval("--shard", "2/2", model=world.own_maps)
     _not_merged(world, "map", model="maps:maps")
     world.eval("--shard", "1/2", model=world.own_maps)
-    world.merge()
-    assert world.rows(MAPS).equals(world.fresh(model=world.own_maps, cell=MAPS))
+    world.merge_all(model=world.own_maps)
 
 
 def shards_twin(world: World) -> None:
     world.shards(*world.twin)
-    world.merge()
+    world.merge_all(*world.twin)
     for name in ("coco", "again"):
         assert world.rows(f"{FP32}--{name}").equals(world.whole())
 
@@ -81,22 +84,22 @@ def shards_reader(world: World) -> None:
     world.eval("--shard", "2/2", *world.own_reader)
     _not_merged(world)
     world.eval("--shard", "1/2", *world.own_reader)
-    world.merge()
-    assert world.rows().equals(world.fresh(*world.own_reader)) and not world.rows().equals(world.whole())
+    world.merge_all(*world.own_reader)
+    assert not world.rows().equals(world.whole())
 
 
 def shards_cache(world: World) -> None:
     world.decoding()
     world.shards("--cache", world.folder / "cache")
     assert world.decoding() == 12
-    world.merge()
+    world.merge_all()
     assert world.rows().equals(world.whole())
 
 
 def shards_engine(world: World) -> None:
     world.eval("--shard", "1/2", "--engine", "auto")
     world.eval("--shard", "2/2", "--engine", "onnxruntime-cpu")
-    world.merge()
+    world.merge_all()
     assert world.rows().equals(world.whole())
     world.eval("--shard", "2/2", "--engine", NUMPY)
     _not_merged(world, "engine")
@@ -168,6 +171,7 @@ def changed_reader(world: World) -> None:
 def changed_cache(world: World) -> None:
     images = world.own("data") / "images"
     world.eval()
+    world.eval("--engine", STOPPED, out="stopped", status=130)
     one, two, aside = images / "case0000.png", images / "case0003.png", images / "aside.png"
     assert one.stat().st_size == two.stat().st_size and one.stat().st_mtime_ns == two.stat().st_mtime_ns
     one.rename(aside)
@@ -175,14 +179,19 @@ def changed_cache(world: World) -> None:
     aside.rename(two)
     assert "computed again, because this changed" in world.eval()
     assert world.rows().equals(world.fresh()) and not world.rows().equals(world.whole())
+    world.eval("--engine", NUMPY, out="stopped")
+    assert world.rows(out="stopped").equals(world.rows())
 
 
 def changed_engine(world: World) -> None:
     world.own("data")
     world.eval()
+    world.eval("--engine", STOPPED, out="stopped", status=130)
     move_box(world.data / "annotations.json")
     for engine, changed in ((NUMPY, ("dataset", "engine")), ("onnxruntime-cpu", ("engine",))):
         said = world.eval("--engine", engine)
         (line,) = [line for line in said.split("\n") if "computed again, because this changed" in line]
         assert all(name in line for name in changed)
         assert world.rows().equals(world.fresh()) and not world.rows().equals(world.whole())
+    said = world.eval("--engine", NUMPY, out="stopped")
+    assert "taken over" not in said and world.rows(out="stopped").equals(world.rows())

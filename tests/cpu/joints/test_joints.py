@@ -30,7 +30,6 @@ _HASH = "13 B8: files of equal size and time are taken for unchanged"
 OPEN = {
     "protocol_baselines": _PROTOCOL,
     "protocol_twin": _PROTOCOL,
-    "protocol_cache": "13 E17: no protocol equalises the images of RSNA",
     "limit_baselines": _REFERENCE,
     "changed_baselines": _TRUTH,
     "changed_maps": _HASH,
