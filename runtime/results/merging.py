@@ -165,6 +165,8 @@ def _check_together(done: Sequence[tuple[_Part, Mapping[str, Any]]]) -> None:
     end = 0
     for part, entry in done:
         names = [name for name in changed_ingredients(first["ingredients"], entry["ingredients"]) if name != "shard"]
+        # Protocols that sweep alike have the same ingredients, but other numbers follow from the same rows.
+        names += ["protocol"] * (not names and entry.get("protocol") != first.get("protocol"))
         if names:
             raise _Unmergeable(
                 f"shards {first_part.shard} and {part.shard} are of different evaluations (they differ in "

@@ -15,12 +15,15 @@ def protocol_limit(world: World) -> None:
 
 def protocol_shards(world: World) -> None:
     world.shards(*MEDKLIP)
-    world.merge()
+    world.merge_all(*MEDKLIP)
     assert world.rows().equals(world.whole(*MEDKLIP))
     world.eval("--shard", "1/2")
     said = world.merge(status=1)
     assert "Error: blocks-32 on coco:" in said and "differ in" in said and "sweep" in said
     assert world.rows().equals(world.whole(*MEDKLIP)), "the merged result is kept"
+    world.eval("--protocol", "paper", "--shard", "2/2")
+    said = world.merge(status=1)
+    assert "differ in protocol" in said, "default and paper sweep alike, and are two protocols"
 
 
 def protocol_changed(world: World) -> None:
