@@ -33,8 +33,8 @@ class RunComparison:
     def table(self) -> pd.DataFrame:
         """A row for each number: model, dataset, finding, metric, a, b, value (b minus a), low, high, n, p, p_holm.
 
-        Values are fractions; low and high are the ends of the 95 % interval of the difference; p is two-sided, of the
-        paired bootstrap over patients (DeLong's for the AUC of a finding), p_holm corrected for all comparisons. An
+        Values are fractions; low and high are the ends of the 95 % interval of the difference; p is two-sided, of
+        sign flips by patient (AUC: DeLong's by patient), p_holm corrected for all comparisons of the number. An
         empty `finding` is the mean over findings, an empty `dataset` the mean over n datasets.
         """
         return frame("changes", _rows(self._found))
@@ -76,7 +76,7 @@ def _rows(found: Comparison) -> Iterator[dict[str, Any]]:
 
 
 def _row(model: str, dataset: str, change: Difference) -> dict[str, Any]:
-    ends = change.delong or change.interval
+    ends = change.interval
     return {
         "model": model,
         "dataset": dataset,
@@ -88,6 +88,6 @@ def _row(model: str, dataset: str, change: Difference) -> dict[str, Any]:
         "low": ends.low if ends else None,
         "high": ends.high if ends else None,
         "n": change.n,
-        "p": change.tested,
+        "p": change.p,
         "p_holm": change.p_holm,
     }

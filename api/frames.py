@@ -74,14 +74,14 @@ def recognition(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def differences(results: Results, found: Differences) -> Iterator[dict[str, Any]]:
-    """Every two models on every dataset and in the mean; of AUC also every finding, by DeLong's method."""
+    """Every two models on every dataset and in the mean; of AUC also every finding."""
     for item in found.numbers:
         number = Number(item.difference, item.interval)
         row = _row(item.first, item.dataset, "", item.field, number, item.n)
         yield {**row, "other": item.second, "p": item.p, "p_holm": item.p_holm}
     for each in found.classes:
-        row = _row(each.first, each.dataset, each.name, "auc", Number(each.difference, each.delong), each.n)
-        yield {**row, "other": each.second, "p": each.p_delong, "p_holm": each.p_holm}
+        row = _row(each.first, each.dataset, each.name, "auc", Number(each.difference, each.interval), each.n)
+        yield {**row, "other": each.second, "p": each.p, "p_holm": each.p_holm}
 
 
 def coverage(results: Results) -> Iterator[dict[str, Any]]:

@@ -37,12 +37,14 @@ def patient_folds(class_of: NDArray[np.integer], patient_of: NDArray[np.integer]
         )
     names, patient = np.unique(patient_of, return_inverse=True)
     if len(names) <= LEAVE_ONE_OUT:
-        return patient.astype(np.intp)[None]
+        single: NDArray[np.intp] = patient.astype(np.intp)[None]
+        return single
     has = np.zeros((len(names), len(np.unique(class_of))), np.bool_)
     has[patient, np.unique(class_of, return_inverse=True)[1]] = True
     generator = np.random.Generator(np.random.PCG64(seed))
     repeats = [_divided(has, generator.permutation(len(names))) for _ in range(REPEATS)]
-    return np.stack(repeats)[:, patient]
+    found: NDArray[np.intp] = np.stack(repeats)[:, patient]
+    return found
 
 
 def _divided(has: NDArray[np.bool_], order: NDArray[np.integer]) -> NDArray[np.intp]:

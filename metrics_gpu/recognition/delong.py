@@ -1,15 +1,13 @@
 """DeLong's variance of an AUC and of the difference of two (E. R. DeLong, D. M. DeLong, D. L. Clarke-Pearson,
 Biometrics 44, 1988), by mid-ranks in O(n log n) (X. Sun, W. Xu, IEEE Signal Processing Letters 21, 2014).
 
-The images are taken as independent; where patients have several, the bootstrap over patients is the safer interval.
+`auc_estimate` takes images as independent; `auc_parts` takes those of a patient together.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Interval
 
-__all__ = ["AucDifference", "AucEstimate", "auc_differences", "auc_estimate"]
+__all__ = ["AucDifference", "AucEstimate", "auc_difference", "auc_estimate", "auc_parts"]
 
 
 @dataclass(frozen=True)
@@ -32,15 +30,14 @@ class AucEstimate:
 
 @dataclass(frozen=True)
 class AucDifference:
-    """AUC of `a` minus AUC of `b` on the same images: estimates, variance, normal interval of the difference, z and the
-    two-sided p. Without any variance, z and p are 0 and 1 for equal AUCs and None otherwise."""
+    """The difference of two AUCs, or of two means over classes, on the same images: its normal interval and p.
 
-    a: float
-    b: float
+    p is two-sided; without any variance it is 1 for equal AUCs and None otherwise.
+    """
+
     difference: float
     variance: float
     interval: Interval
-    z: float | None
     p: float | None
 
 
@@ -76,35 +73,37 @@ def auc_estimate(score: NDArray[np.floating], label: NDArray[np.integer], level:
     return AucEstimate(auc, variance, Interval(max(auc - half, 0.0), min(auc + half, 1.0), level, "delong"))
 
 
-def auc_differences(
-    scores: Sequence[NDArray[np.floating]], label: NDArray[np.integer], level: float = 0.95
-) -> dict[tuple[int, int], AucDifference]:
-    """Paired comparison of every two of several scores [N] of the same images, by their indices (i, j), i < j.
+def auc_parts(
+    score: NDArray[np.floating], label: NDArray[np.integer], patient_of: NDArray[np.intp], patients: int
+) -> NDArray[np.float64]:
+    """What each of G patients adds to the deviation of an AUC from its expectation, float64 [G].
 
-    Raises ValueError as `auc_estimate`, and if a label value has fewer than two images.
+    The sum of the squares is the variance of the AUC, for images of a patient that are alike (N. A. Obuchowski,
+    Biometrics 53, 1997), and DeLong's where each patient has one image. Parts of several classes can be averaged, and
+    those of two models on the same images subtracted. patient_of: [N] in 0..patients-1. Raises ValueError as
+    `auc_estimate`, and if a label value has fewer than two patients.
     """
-    truth = _checked(label, *scores)
-    z = _quantile(level)
-    if min(int(truth.sum()), int((~truth).sum())) < 2:
-        raise ValueError("DeLong's variance needs at least two images of each label value")
-    parts = [_components(score, truth) for score in scores]
-    return {(i, j): _difference(parts[i], parts[j], z, level) for i, j in combinations(range(len(parts)), 2)}
+    truth = _checked(label, score)
+    auc, *components = _components(score, truth)
+    found = np.zeros(patients)
+    for values, own in zip(components, (patient_of[truth], patient_of[~truth]), strict=True):
+        of_label = len(np.unique(own))
+        if of_label < 2:
+            raise ValueError("the variance of an AUC needs at least two patients of each label value")
+        sums = np.bincount(own, values - auc, patients)
+        found += math.sqrt(of_label / (of_label - 1)) * sums / len(values)
+    return found
 
 
-_Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]
-
-
-def _difference(a: _Parts, b: _Parts, z: float, level: float) -> AucDifference:
-    (auc_a, positive_a, negative_a), (auc_b, positive_b, negative_b) = a, b
-    spread = [(p - q).var(ddof=1) / len(p) for p, q in ((positive_a, positive_b), (negative_a, negative_b))]
-    variance, difference = float(sum(spread)), auc_a - auc_b
-    half = z * math.sqrt(variance)
+def auc_difference(difference: float, parts: NDArray[np.float64], level: float = 0.95) -> AucDifference:
+    """Interval and test of a difference; `parts`: those of one side minus those of the other, from `auc_parts`."""
+    variance = float((parts**2).sum())
+    half = _quantile(level) * math.sqrt(variance)
     interval = Interval(max(difference - half, -1.0), min(difference + half, 1.0), level, "delong")
     if variance > 0:
-        score = difference / math.sqrt(variance)
-        return AucDifference(auc_a, auc_b, difference, variance, interval, score, math.erfc(abs(score) / math.sqrt(2)))
-    same = abs(difference) < 1e-12
-    return AucDifference(auc_a, auc_b, difference, variance, interval, 0.0 if same else None, 1.0 if same else None)
+        p = math.erfc(abs(difference) / math.sqrt(2 * variance))
+        return AucDifference(difference, variance, interval, p)
+    return AucDifference(difference, variance, interval, 1.0 if abs(difference) < 1e-12 else None)
 
 
 def _checked(label: NDArray[np.integer], *scores: NDArray[np.floating]) -> NDArray[np.bool_]:

@@ -21,8 +21,9 @@ _EPILOG = """\b
   --fail-if "flipped_hits > 0" --fail-if "dice_best_drop > 0.1"
 with OP one of > >= < <= == != and NAME one of
   flipped_hits, lost_hits, gained_hits, moved_maxima
-  pointing_drop, dice_fixed_drop, dice_best_drop, iou_fixed_drop,
-  iou_best_drop, auc_drop, auprc_drop   (percentage points, worst cell)
+  pointing_drop, dice_fixed_drop, dice_best_drop, dice_cross_fitted_drop,
+  iou_fixed_drop, iou_best_drop, iou_cross_fitted_drop, auc_drop,
+  auprc_drop   (percentage points, worst cell)
   max_dice_change, max_logit_change
   missing_rows, missing_cells, changed_truth
 """

@@ -42,7 +42,8 @@ Side = tuple[CellRows, ScoredPairs]
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """Two cells on the rows that both scored: those of run A, those of run B, and what only one of them has.
+    """Two cells on the rows that both scored: those of run A, those of run B, and what only one of them has; `whole`:
+    both with all their rows.
 
     label_changes, region_changes: (case, finding) whose label or region differs: the truth changed, and they are not
     compared.
@@ -55,6 +56,7 @@ class Aligned:
     b: Side
     only_a: OnlyIn
     only_b: OnlyIn
+    whole: tuple[CellRows, CellRows]
 
     @property
     def label_changes(self) -> tuple[tuple[str, str], ...]:
@@ -84,6 +86,7 @@ def align(run_a: StoredRun, run_b: StoredRun, match: Match, choices: Choices) ->
         b=b,
         only_a=_only(one, two, shared.names(shared.alone[0])),
         only_b=_only(two, one, shared.names(shared.alone[1])),
+        whole=(one, two),
     )
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from ...metrics_gpu.statistics.bootstrap import draw_patients
 from ..results.choices import Choices
 from ..results.numbers.cell_values import CellValues, cell_values
-from ..results.patients import Patients, Resampling
+from ..results.patients import Resampling, dataset_patients
 from .align import Aligned, OnlyIn
 from .cell_pairs import Match
-from .difference import Difference, delong, subtract
+from .difference import Difference, subtract
 from .flips import RowChanges, row_changes
 
 __all__ = ["COMPARED", "CellChanges", "cell_changes"]
 
-COMPARED: Final = ("pointing", "dice_fixed", "dice_best", "iou_fixed", "iou_best", "auc", "auprc")
+COMPARED: Final = (
+    "pointing",
+    "dice_fixed",
+    "dice_best",
+    "dice_cross_fitted",
+    "iou_fixed",
+    "iou_best",
+    "iou_cross_fitted",
+    "auc",
+    "auprc",
+)
 """Compared numbers."""
 
 
@@ -41,7 +49,7 @@ class CellChanges:
 
 def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> CellChanges:
     """Compares two aligned cells. keep: how many Dice changes of single pairs are listed."""
-    patients = _patients(both, resampling)
+    patients = dataset_patients(both.match.dataset, both.whole, resampling.replicates, resampling.seed)
     choices = Choices(replicates=resampling.replicates, seed=resampling.seed)
     a, b = (cell_values(*side, patients, choices) for side in (both.a, both.b))
     return CellChanges(
@@ -50,7 +58,7 @@ def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> Cell
         images=len(both.shared.cases),
         pairs=len(both.shared.image_of),
         whole=tuple(_changes(a, b, [""], resampling.level)),
-        classes=tuple(_of_classes(both, a, b, resampling.level)),
+        classes=tuple(_changes(a, b, both.shared.findings, resampling.level)),
         rows=row_changes(both, a.grounding, b.grounding, keep),
         only_a=both.only_a,
         only_b=both.only_b,
@@ -59,25 +67,9 @@ def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> Cell
     )
 
 
-def _patients(both: Aligned, resampling: Resampling) -> Patients:
-    """The patients of the shared images, drawn with the dataset's own seed."""
-    names = list(dict.fromkeys(both.shared.patients))
-    seed = resampling.seed + zlib.crc32(both.match.dataset.encode())
-    draws = draw_patients(len(names), resampling.replicates, seed) if resampling.replicates and names else None
-    return Patients({name: place for place, name in enumerate(names)}, draws)
-
-
 def _changes(a: CellValues, b: CellValues, names: Sequence[str], level: float) -> Iterator[Difference]:
     for metric in COMPARED:
         for name in names:
             found = subtract(b, a, metric, name, level)
             if found is not None:
                 yield found
-
-
-def _of_classes(both: Aligned, a: CellValues, b: CellValues, level: float) -> Iterator[Difference]:
-    """Changes of each class; the AUC has DeLong's test too."""
-    sides = (both.b[0], both.a[0])
-    for found in _changes(a, b, both.shared.findings, level):
-        tested = delong(sides, found.name, level).get((0, 1)) if found.field == "auc" else None
-        yield replace(found, delong=tested.interval, p_delong=tested.p) if tested else found

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from ...engines.errors import RunError
 from ..results.choices import Choices
@@ -17,7 +14,7 @@ from ..tables.stamps import stamps
 from .align import align
 from .cell_pairs import Lone, Match, match_cells
 from .changes import COMPARED, CellChanges, cell_changes
-from .difference import Difference, corrected, tested
+from .difference import Difference, averaged, corrected
 
 __all__ = ["Comparison", "ModelChanges", "compare_runs"]
 
@@ -130,10 +127,4 @@ def _mean_changes(cells: Sequence[CellChanges], level: float) -> Iterator[Differ
         known = [change for cell in cells for change in cell.whole if change.field == metric]
         if not known:
             continue
-        value, reference = (
-            math.fsum(getattr(item, side) for item in known) / len(known) for side in ("value", "reference")
-        )
-        gaps = [change.replicates for change in known if change.replicates is not None]
-        mean = np.mean(gaps, axis=0) if len(gaps) == len(known) else None
-        none = None if mean is None else np.zeros_like(mean)  # the replicates are differences already
-        yield tested(value, reference, (mean, none), level, field=metric, n=len(known))
+        yield averaged(known, [1.0] * len(known), level, n=len(known))

@@ -1,28 +1,48 @@
-"""The difference of one number between two results: paired bootstrap over patients, DeLong's test, Holm's correction.
+"""The difference of one number between two results, its interval and its test (docs/metrics.md §8.4).
 
-No other module of `runtime` subtracts or tests two results.
+Means over pairs are tested by sign flips by patient, AUC by DeLong's method by patient. A number whose threshold was
+chosen on the pairs it is scored on is not tested. No other module of `runtime` subtracts or tests two results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as field_of
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...metrics_gpu.statistics.aggregate import micro_mean
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues
+from ..results.numbers.fields import GROUNDING
 
-if TYPE_CHECKING:
-    from ...metrics_gpu.recognition.delong import AucDifference
-
-__all__ = ["Difference", "corrected", "delong", "subtract", "tested"]
+__all__ = ["TESTS", "Difference", "Parts", "averaged", "corrected", "disagreements", "subtract"]
 
 Float = NDArray[np.float64]
+
+TESTS: Final = (
+    "p: two-sided, of sign flips by patient, of AUC by DeLong's method by patient; <: no pattern was as extreme; -: no "
+    "test, of a number whose threshold was chosen on the same pairs, of AUPRC, and of an AUC with fewer than 3 "
+    "patients of a label",
+    "p (Holm): corrected for m tests",
+)
+"""How differences are tested, for the notes of tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What patients add to a difference. names: of the patients; added: float64 [G]; seed: of the sign flips.
+
+    With `ranked` it is a difference of AUCs, and the parts are those of its deviation from what is expected.
+    """
+
+    names: tuple[str, ...]
+    added: Float
+    seed: int
+    ranked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +50,9 @@ class Difference:
     """`value` minus `reference`, one number of two results on what both have, as fractions.
 
     field: of `results.numbers.fields`; name: a class or a stratum, empty for the mean over classes. n: the pairs, or
-    labels, that both values rest on. interval, p: two-sided, of the paired bootstrap over patients; None without
-    replicates. delong, p_delong: of the AUC of one class, by DeLong's method, which takes images as independent.
-    p_holm: `tested`, corrected for its family. replicates: float64 [B], NaN where undefined.
+    labels, that both values rest on. interval: None where it would mean nothing. p: two-sided, None where there is no
+    test; p_bound: no sign pattern was as extreme, so that p is below this value. p_holm: p, corrected for its family;
+    family: the number of tests in it. parts: what is tested; replicates: float64 [B], NaN where undefined.
     """
 
     field: str
@@ -42,9 +62,10 @@ class Difference:
     reference: float
     interval: Interval | None = None
     p: float | None = None
-    delong: Interval | None = None
-    p_delong: float | None = None
+    p_bound: bool = False
     p_holm: float | None = None
+    family: int = 0
+    parts: Parts | None = field_of(default=None, repr=False, compare=False)
     replicates: Float | None = field_of(default=None, repr=False, compare=False)
 
     @property
@@ -53,63 +74,136 @@ class Difference:
         return self.value - self.reference
 
     @property
-    def tested(self) -> float | None:
-        """The p value to be corrected: DeLong's if there is one."""
-        return self.p if self.p_delong is None else self.p_delong
+    def disagrees(self) -> bool:
+        """Whether the interval and the test (before the correction) answer differently at the interval's level."""
+        if self.interval is None or self.p is None:
+            return False
+        outside = not self.interval.low <= 0 <= self.interval.high
+        return outside != (self.p < 1 - self.interval.level)
 
 
 def subtract(
     value: CellValues, reference: CellValues, field: str, name: str = "", level: float = 0.95
 ) -> Difference | None:
-    """A number of one cell minus that of another on the same rows; None if one of them does not have it."""
+    """A number of one cell minus that of another on the same rows; None if one of them does not have it.
+
+    The test follows in `corrected`, since it depends on the number of tests.
+    """
     a, b = value.number(field, name), reference.number(field, name)
     if a.value is None or b.value is None:
         return None
-    return tested(a.value, b.value, (a.drawn, b.drawn), level, field=field, name=name, n=value.count(field, name))
-
-
-def tested(
-    value: float, reference: float, drawn: tuple[Float | None, Float | None], level: float, **fields: Any
-) -> Difference:
-    """value - reference, with interval and p if both have replicates. fields: other fields of `Difference`."""
-    a, b = drawn
-    found = Difference(value=value, reference=reference, **fields)
-    if a is None or b is None:
+    found = Difference(field=field, name=name, n=value.count(field, name), value=a.value, reference=b.value)
+    if value.sample is None:
         return found
-    from ...metrics_gpu.statistics.paired import paired_difference
+    if a.drawn is not None and b.drawn is not None:
+        found = replace(found, replicates=a.drawn - b.drawn)
+    names, seed = value.sample.names, value.sample.seed
+    if field not in GROUNDING:
+        one, two = value.auc_parts(name), reference.auc_parts(name)
+        if field == "auc" and one is not None and two is not None:
+            return _compared(replace(found, parts=Parts(names, one - two, seed, ranked=True)), level)
+        return _resampled(found, level) if a.interval and b.interval else found
+    first, second = value.shares(field, name), reference.shares(field, name)
+    if first is None or second is None:
+        return found
+    from ...metrics_gpu.statistics.intervals import mean_interval
 
-    paired = paired_difference(value, reference, a, b, level)
-    return replace(found, interval=paired.interval, p=paired.p, replicates=a - b)
+    shares = first.minus(second)
+    interval = mean_interval(found.replicates, shares, level, None)
+    tested = value.out_of_sample(field) and reference.out_of_sample(field)
+    parts = Parts(names, shares.of_patients, seed) if tested else None
+    return replace(found, interval=interval, parts=parts)
 
 
-def delong(cells: Sequence[CellRows], finding: str, level: float = 0.95) -> dict[tuple[int, int], AucDifference]:
-    """AUC differences of a finding for every two cells, by their indices; cells have the same images and labels.
+def averaged(found: Sequence[Difference], weights: Sequence[float], level: float, **fields: Any) -> Difference:
+    """The mean of differences on several datasets, whose patients are drawn independently.
 
-    Empty if one of the label values has fewer than two images.
+    fields: those of the mean that are not the first one's.
     """
-    from ...metrics_gpu.recognition.delong import auc_differences
+    total = sum(weights)
+    value, reference = (micro_mean([getattr(item, side) for item in found], weights) for side in ("value", "reference"))
+    assert value is not None and reference is not None  # every difference has both
+    mean = Difference(**{"field": found[0].field, "value": value, "reference": reference, **fields})
+    kept = [item.parts for item in found if item.parts is not None]
+    if len(kept) == len(found):
+        names = tuple(name for item in kept for name in item.names)
+        added = [item.added * (weight / total) for item, weight in zip(kept, weights, strict=True)]
+        mean = replace(mean, parts=Parts(names, np.concatenate(added), kept[0].seed, kept[0].ranked))
+        if kept[0].ranked:
+            return _compared(mean, level)
+    gaps = [item.replicates for item in found if item.replicates is not None]
+    if len(gaps) < len(found):
+        return mean
+    stack, weight = np.stack(gaps), np.array(weights, np.float64)[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        drawn = np.nansum(stack * weight, axis=0) / (weight * ~np.isnan(stack)).sum(axis=0)
+    mean = replace(mean, replicates=drawn)
+    known = all(item.interval is not None and item.interval.method == "bootstrap" for item in found)
+    return _resampled(mean, level) if known else mean
 
-    column = cells[0].findings.index(finding)
-    known = cells[0].labels[:, column] >= 0
-    truth = cells[0].labels[known, column]
-    if min(int((truth == 1).sum()), int((truth == 0).sum())) < 2:
-        return {}
-    return dict(auc_differences([cell.logits[known, column] for cell in cells], truth, level))
+
+def _resampled(found: Difference, level: float) -> Difference:
+    from ...metrics_gpu.statistics.bootstrap import percentile_interval
+
+    assert found.replicates is not None  # where it is called
+    return replace(found, interval=percentile_interval(found.replicates, level))
+
+
+def _compared(found: Difference, level: float) -> Difference:
+    """The same with DeLong's interval and p."""
+    from ...metrics_gpu.recognition.delong import auc_difference
+
+    assert found.parts is not None  # where it is called
+    tested = auc_difference(found.difference, found.parts.added, level)
+    return replace(found, interval=tested.interval, p=tested.p)
 
 
 _Tested = TypeVar("_Tested", bound=Difference)
 
 
 def corrected(found: Sequence[_Tested], family: Callable[[_Tested], Hashable] = lambda item: None) -> list[_Tested]:
-    """The same with Holm's p values; `family`: the key of those that are corrected together, by default all."""
+    """The same with their sign-flip tests and Holm's p values.
+
+    family: the key of those that are corrected together, by default all. As many sign patterns are drawn as the family
+    asks for.
+    """
     if not found:
         return []
-    from ...metrics_gpu.statistics.paired import holm
+    from ...metrics_gpu.statistics.holm import holm
 
     members: dict[Hashable, list[int]] = {}
     for place, item in enumerate(found):
         members.setdefault(family(item), []).append(place)
+    sizes: dict[int, int] = {}
+    for places in members.values():
+        size = sum(found[place].parts is not None for place in places)
+        sizes |= dict.fromkeys(places, size)
+    done = _flipped([replace(item, family=sizes[place]) for place, item in enumerate(found)])
     adjusted: dict[int, float | None] = {}
     for places in members.values():
-        adjusted |= zip(places, holm([found[place].tested for place in places]), strict=True)
-    return [replace(item, p_holm=adjusted[place]) for place, item in enumerate(found)]
+        adjusted |= zip(places, holm([done[place].p for place in places]), strict=True)
+    return [replace(item, p_holm=adjusted[place]) for place, item in enumerate(done)]
+
+
+def _flipped(found: Sequence[_Tested]) -> list[_Tested]:
+    """The same with p of those that sign flips test; all of the same patients and number of patterns at once."""
+    from ...metrics_gpu.statistics.sign_flips import draws_for, sign_flip_tests
+
+    groups: dict[tuple[tuple[str, ...], int, int], list[tuple[int, Float]]] = {}
+    for place, item in enumerate(found):
+        if item.parts is not None and not item.parts.ranked:
+            key = (item.parts.names, item.parts.seed, draws_for(item.family))
+            groups.setdefault(key, []).append((place, item.parts.added))
+    done = list(found)
+    for (names, seed, draws), items in groups.items():
+        added = np.column_stack([own for _, own in items])
+        for (place, _), tested in zip(items, sign_flip_tests(added, names, draws, seed), strict=True):
+            done[place] = replace(found[place], p=tested.p, p_bound=tested.bound)
+    return done
+
+
+def disagreements(found: Sequence[Difference]) -> Iterator[str]:
+    """A sentence if intervals and tests answer differently for some differences."""
+    count = sum(item.disagrees for item in found)
+    if count:
+        yield f"of {count} difference{'s' * (count > 1)} the interval and p (before the correction) disagree at 5 %"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...metrics_gpu.statistics.bootstrap import Interval
 from ..tables.metrics import METRICS
@@ -10,7 +10,7 @@ from ..tables.printed import NONE, difference_of, p_value, value_of
 from ..tables.table import Column, Table
 from .align import OnlyIn
 from .comparison import Comparison
-from .difference import Difference
+from .difference import TESTS, Difference, disagreements
 from .flips import DiceChange
 
 __all__ = ["comparison_facts", "comparison_tables"]
@@ -84,41 +84,42 @@ def _class_changes(comparison: Comparison) -> Table:
         for cell in comparison.cells
         for change in cell.classes
     ]
-    notes = (
-        "percent and percentage points; of AUC: p and interval by DeLong, which takes images as independent, where "
-        "each label value has two images; p (Holm): corrected for all findings of all cells, per number",
-    )
+    found = [change for cell in comparison.cells for change in cell.classes]
+    notes = ("percent and percentage points", *_tests(found, "all findings of all cells, per number; exploratory"))
     return Table(
         "Changes per finding", tuple(map(Column, heads)), tuple(rows), comparison.stamps, notes, name="findings"
     )
 
 
 def _change(change: Difference) -> tuple[str, ...]:
-    interval = change.delong or change.interval
     return (
         METRICS[change.field].words,
         str(change.n),
         value_of(change.field, change.reference),
         value_of(change.field, change.value),
         difference_of(change.field, change.difference),
-        _range(change.field, interval),
-        p_value(change.tested),
-        p_value(change.p_holm),
+        _range(change.field, change.interval),
+        p_value(change.p, change.p_bound),
+        p_value(change.p_holm, change.p_bound),
     )
 
 
 def _change_notes(comparison: Comparison) -> tuple[str, ...]:
-    notes = ["percent and percentage points; means over the findings of a dataset, on the rows both runs scored"]
-    cells, replicates = len(comparison.cells), comparison.resampling.replicates
-    if not replicates:
-        return (*notes, "no intervals: no replicates were asked for")
-    notes.append("p: two-sided, paired bootstrap over patients; p (Holm): corrected for all cells, per number")
-    if 2 * cells > 0.05 * (replicates + 1):
-        notes.append(
-            f"with {replicates} replicates no p of {cells} cells can fall below 0.05 after the correction; "
-            f"--replicates {1000 * -(-40 * cells // 1000)} would be enough"
-        )
-    return tuple(notes)
+    found = [change for cell in comparison.cells for change in cell.whole]
+    notes = [
+        "percent and percentage points; means over the findings of a dataset, on the rows both runs scored",
+        *_tests(found, "the cells, per number"),
+    ]
+    return tuple(notes if comparison.resampling.replicates else (*notes, "no intervals: no replicates were asked for"))
+
+
+def _tests(found: Sequence[Difference], family: str) -> Iterator[str]:
+    """How differences were tested and corrected."""
+    yield from TESTS
+    sizes = sorted({change.family for change in found if change.p is not None})
+    if sizes:
+        yield f"Holm: over {family}, m = {', '.join(map(str, sizes))}"
+    yield from disagreements(found)
 
 
 def _flips(comparison: Comparison, show: int | None) -> Table:

@@ -1,14 +1,15 @@
 """Differences between two models on the same patients, tested and corrected for their number.
 
-Both models are scored on the (image, finding) pairs, or labels, that both have. The family of Holm's correction is all
-comparisons of one number on one dataset (or of its mean over datasets).
+Both models are scored on the (image, finding) pairs, or labels, that both have. The families of Holm's correction: all
+comparisons of one number on one dataset (or of its mean over datasets); and, exploratory, those of the AUC of all
+classes of a dataset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.numbers.fields import GROUNDING
 from ..results.numbers.run_numbers import Results
 from ..results.pairs import ScoredPairs
-from .difference import Difference, corrected, delong, subtract, tested
+from .difference import Difference, averaged, corrected, subtract
 
 __all__ = ["COMPARED", "Differences", "Extent", "ModelDifference", "Overlap", "Overlaps", "find_differences"]
 
@@ -151,7 +152,7 @@ class ModelDifference(Difference):
 class Differences:
     """All comparisons of a report, and what every two models share on each dataset.
 
-    numbers: means over classes, by the paired bootstrap. classes: the AUC of each class, by DeLong's method.
+    numbers: means over classes. classes: the AUC of each class.
     """
 
     numbers: tuple[ModelDifference, ...]
@@ -173,12 +174,15 @@ def find_differences(results: Results) -> Differences:
         models = [cell.model for cell in results.column(dataset) if cell.competes]
         for first, second in combinations(models, 2):
             numbers += _on(overlaps, dataset, first, second)
-        classes += _of_classes(results, dataset, models)
+            classes += _of_classes(overlaps, dataset, first, second)
     models = [model for model in results.models if any(cell.competes for cell in results.row(model))]
     if len(results.datasets) > 1:
         for first, second in combinations(models, 2):
             numbers += _over(results, overlaps, first, second)
     numbers = corrected(numbers, lambda item: (item.dataset, item.field))
+    classes = corrected(classes, lambda item: item.dataset)
+    places = {name: place for place, name in enumerate(dict.fromkeys(item.name for item in classes))}
+    classes.sort(key=lambda item: (results.datasets.index(item.dataset), places[item.name]))
     order = {(dataset, field): place for place, (dataset, field) in enumerate(_columns(results))}
     numbers.sort(key=lambda item: order[item.dataset, item.field])
     return Differences(tuple(numbers), tuple(classes), overlaps.all)
@@ -206,51 +210,26 @@ def _over(results: Results, overlaps: Overlaps, first: str, second: str) -> Iter
     """Differences of the mean over the datasets on which both have the number."""
     met = {dataset: found for dataset in results.datasets if (found := overlaps.of(dataset, first, second))}
     for field in COMPARED:
-        both = tuple(name for name, (_, cells) in met.items() if all(c.number(field).value is not None for c in cells))
-        if len(both) < 2:
+        each = {name: item for name, (_, cells) in met.items() if (item := subtract(*cells, field)) is not None}
+        if len(each) < 2:
             continue
-        cells: dict[tuple[str, str], CellValues] = {}
-        for name in both:
-            cells[first, name], cells[second, name] = met[name][1]
-        shared = replace(results, cells=cells)
-        a, b = (shared.mean_number(model, field, both) for model in (first, second))
-        if a.value is None or b.value is None:
-            continue
-        extents = [met[name][0].extent(field) for name in both]
-        item = tested(
-            a.value, b.value, (a.drawn, b.drawn), 0.95, field=field, n=sum(extent.shared for extent in extents)
-        )
+        weights = [results.weight(met[name][1][0], field) for name in each]
+        extents = [met[name][0].extent(field) for name in each]
+        item = averaged([*each.values()], weights, 0.95, n=sum(extent.shared for extent in extents))
         left_out = sum(extent.left_out for extent in extents)
-        yield _named(item, dataset="", first=first, second=second, datasets=both, left_out=left_out)
+        yield _named(item, dataset="", first=first, second=second, datasets=tuple(each), left_out=left_out)
 
 
-def _of_classes(results: Results, dataset: str, models: Sequence[str]) -> Iterator[ModelDifference]:
-    """AUC of every two models for every class that all of them have, on the images that all of them read."""
-    keys = [(model, dataset) for model in models if (model, dataset) in results.rows]
-    parts = [(results.rows[key], results.pairs[key]) for key in keys if results.rows[key].scored]
-    if len(parts) < 2:
+def _of_classes(overlaps: Overlaps, dataset: str, first: str, second: str) -> Iterator[ModelDifference]:
+    """AUC of two models for every class, on the labels that both have."""
+    found = overlaps.of(dataset, first, second)
+    if found is None:
         return
-    shared = shared_rows(parts)
-    cells = [shared.cut(place, *part)[0] for place, part in enumerate(parts)]
-    for column, name in enumerate(shared.findings):
-        n = int((shared.labels[:, column] >= 0).sum())
-        yield from corrected(
-            [
-                ModelDifference(
-                    dataset=dataset,
-                    first=cells[i].model,
-                    second=cells[j].model,
-                    field="auc",
-                    name=name,
-                    n=n,
-                    value=found.a,
-                    reference=found.b,
-                    delong=found.interval,
-                    p_delong=found.p,
-                )
-                for (i, j), found in delong(cells, name).items()
-            ]
-        )
+    overlap, (one, two) = found
+    for scores in one.recognition.classes:
+        item = subtract(one, two, "auc", scores.name)
+        if item is not None and item.parts is not None:
+            yield _named(item, dataset=dataset, first=first, second=second, left_out=overlap.labels.left_out)
 
 
 def _opposed(parts: Sequence[tuple[CellRows, ScoredPairs]], shared: SharedRows) -> int:

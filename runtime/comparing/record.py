@@ -56,9 +56,9 @@ def _change(change: Difference) -> dict[str, Any]:
         "change": change.difference,
         "interval": asdict(change.interval) if change.interval else None,
         "p": change.p,
-        "delong": asdict(change.delong) if change.delong else None,
-        "p_delong": change.p_delong,
+        "p_bound": change.p_bound,
         "p_holm": change.p_holm,
+        "family": change.family,
     }
 
 

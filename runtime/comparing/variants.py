@@ -122,7 +122,9 @@ def side_by_side(key: str, title: str, variants: Sequence[Variant], resampling: 
         labels=tuple(variant.label for variant in variants),
         shared=shared,
         parts=tuple(shared.cut(place, *cell) for place, cell in enumerate(cells)),
-        patients=dataset_patients(title, [rows for rows, _ in cells], resampling.replicates, resampling.seed),
+        patients=dataset_patients(
+            cells[0][0].dataset, [rows for rows, _ in cells], resampling.replicates, resampling.seed
+        ),
         resampling=resampling,
         left_out=tuple(len(scored.counts) - pairs for _, scored in cells),
     )

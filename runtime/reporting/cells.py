@@ -18,6 +18,7 @@ __all__ = [
     "comparable",
     "compared",
     "entry",
+    "interval_note",
     "interval_text",
     "marked",
     "number_cell",
@@ -25,11 +26,11 @@ __all__ = [
 
 
 def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
-    """A number of `METRICS` with its interval, ranked among those of the same basis; for few pairs also Wilson's."""
+    """A number of `METRICS` with its interval, ranked among those of the same basis."""
     return Cell(
         value_of(key, number.value),
         interval_text(number.interval, key),
-        note=f"Wilson {interval_text(number.beside, key)}" if number.beside else "",
+        note=interval_note(number.interval),
         rank=number.value if METRICS[key].better else None,
         basis=basis,
     )
@@ -50,6 +51,11 @@ def entry(results: Results, model: str, field: str, dataset: str = "", name: str
     else:
         found = number_cell(results.mean_number(model, field), field, results.mean_basis(model, field))
     return found if any(cell.competes for cell in results.row(model)) else replace(found, rank=None)
+
+
+def interval_note(interval: Interval | None) -> str:
+    """The method of an interval that is not the bootstrap's."""
+    return "" if interval is None else {"wilson": "Wilson", "t": "t"}.get(interval.method, "")
 
 
 def interval_text(interval: Interval | None, key: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+from ..comparing.difference import TESTS, disagreements
 from ..comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import heading
@@ -17,8 +18,9 @@ from .notes import in_sample, unnamed_notes
 __all__ = ["difference_tables"]
 
 _NOTES = (
-    "first minus second, percentage points, on the pairs (of AUC: labels) that both models have; paired bootstrap over "
-    "their patients; p: two-sided, corrected by Holm's method for all comparisons of the column",
+    "first minus second, percentage points, on the pairs (of AUC: labels) that both models have",
+    "intervals: bootstrap over patients, of AUC DeLong's by patient",
+    *TESTS,
 )
 
 
@@ -39,16 +41,7 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
     fields = [field for field in COMPARED if star or field != "dice_cross_fitted"]
     titles = {field: heading(field, star) for field in fields}
     columns = [Column("first"), Column("second")]
-    columns += [Column(part, titles[field]) for field in fields for part in ("difference", "p")]
-    delong = {(d.first, d.second): d for d in differences.classes if d.dataset == dataset}
-    names = {d.name for d in differences.classes if d.dataset == dataset}
-    single = len(names) == 1
-    if single:
-        columns.append(Column("p DeLong", "AUC"))
-        notes = (
-            *notes,
-            "p DeLong: of the AUC on images that all models read, by DeLong's method, which takes them as independent",
-        )
+    columns += [Column(part, titles[field]) for field in fields for part in ("difference", "p", "p (Holm)")]
     met = list(_met(differences, dataset))
     apart = {(item.first, item.second) for item in met if _apart(item)}
     rows: list[tuple[Item, ...]] = []
@@ -58,13 +51,12 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
             continue
         row: list[Item] = [first, second]
         for item in found:
-            row += [_cell(item), Cell(p_value(item.p_holm if item else None))]
-        if single:
-            pair = delong.get((first, second))
-            row.append(Cell(p_value(pair.p_holm if pair else None)))
+            row.append(_cell(item))
+            row += [Cell(p_value(p, item.p_bound)) for p in (item.p, item.p_holm)] if item else [Cell(NONE), Cell(NONE)]
         rows.append(tuple(row))
     notes = (*notes, *unnamed_notes(results.column(dataset) if dataset else results.finished))
-    notes = (*notes, *_overlap_notes(results, met), *_least(results, differences, dataset, fields, titles))
+    mine = [item for item in differences.numbers if item.dataset == dataset and item.field in fields]
+    notes = (*notes, *_families(mine, titles), *disagreements(mine), *_overlap_notes(results, met))
     shown = results.column(dataset) if dataset else results.finished
     stamps = cell_stamps([cell for cell in shown if cell.competes])
     name = f"differences-{dataset}" if dataset else "differences"
@@ -126,18 +118,10 @@ def _counts(met: Sequence[Overlap], count: Callable[[Overlap], int]) -> str:
     return ", ".join(f"{number} of {name}" for name, number in left.items())
 
 
-def _least(
-    results: Results, differences: Differences, dataset: str, fields: Sequence[str], titles: Mapping[str, str]
-) -> Iterator[str]:
-    """For each column, the smallest p that the bootstrap can give after the correction; a column is one family."""
-    replicates = results.choices.replicates
+def _families(found: Sequence[ModelDifference], titles: Mapping[str, str]) -> Iterator[str]:
+    """The number of tests that each column is corrected for."""
     sizes: dict[int, list[str]] = {}
-    for field in fields if replicates else ():
-        tested = [d for d in differences.numbers if (d.dataset, d.field) == (dataset, field) and d.p is not None]
-        if tested:
-            sizes.setdefault(len(tested), []).append(titles[field])
+    for field in dict.fromkeys(item.field for item in found if item.p is not None):
+        sizes.setdefault(next(item.family for item in found if item.field == field), []).append(titles[field])
     for size, columns in sizes.items():
-        least = p_value(min(1.0, 2 * size / (replicates + 1)))
-        of = "" if len(sizes) == 1 else f" of {', '.join(columns)}"
-        many = f"{size} comparison{'s' * (size > 1)}"
-        yield f"{replicates} resamples and {many}: no corrected p of the bootstrap{of} is below {least}"
+        yield f"Holm: m = {size} ({', '.join(columns)})"

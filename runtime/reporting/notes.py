@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ...metrics_gpu.grounding.protocols import NOT_EQUALISED, PROTOCOLS, protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS
+from ...metrics_gpu.statistics.proportions import SMALL
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 FLOOR = "all-ones"
+_LABELS = {"positives": "with", "negatives": "without"}
 _BESIDE = ("dice_best", "floor_dice")  # the numbers that stand beside a cross-fitted one
 _SEARCHES = {
     "per_class": "the best threshold of each class of a dataset, by mean Dice",
@@ -143,19 +146,30 @@ def source_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
     return (*((line,) if other else ()), *((NOT_EQUALISED,) if plain else ()))
 
 
-def interval_notes(results: Results, cells: Sequence[CellValues]) -> tuple[str, ...]:
-    """How intervals were computed, and the choices that are not the defaults."""
+def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool = True) -> tuple[str, ...]:
+    """How intervals were computed, and the choices that are not the defaults.
+
+    pairs: of means over pairs; else of recognition, which no threshold of a map concerns.
+    """
     choices = results.choices
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
     lines = tuple(f"protocol {name}" for name in protocols) + choices.told
     if not any(cell.resampled for cell in cells):
         return lines
+    drawn = f"[low, high]: 95 % interval over {choices.replicates} resamples of the patients (seed {choices.seed}); "
+    if not pairs:
+        least = " and ".join(f"{LEAST[label]} patients {word} it" for label, word in _LABELS.items())
+        return (
+            f"{drawn}of AUC and AUPRC from {least}, in all from {MANY_PATIENTS} patients",
+            *unnamed_notes(cells),
+            *lines,
+        )
     chosen = "thresholds are chosen anew in each"
     if any(cell.grounding.options.unit == "per_model" for cell in cells):
         chosen = "the threshold of a model is kept in each, cross-fitted ones are chosen anew"
     return (
-        f"[low, high]: 95 % interval over {choices.replicates} resamples of the patients (seed {choices.seed}); "
-        f"{chosen}; Wilson: of fewer than 30 pairs",
+        f"{drawn}{chosen}; t: Student's, of {LEAST['patients']} to {MANY_PATIENTS - 1} patients, none of fewer; "
+        f"Wilson: pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients, none of one patient",
         *unnamed_notes(cells),
         *lines,
     )

@@ -63,7 +63,7 @@ def recognition(results: Results) -> Table:
         "means over classes; accuracy: over all known (image, class) cells; without AUC: classes with one label value "
         "only, left out of the mean; without AUPRC: classes without a positive, left out",
         *best,
-        *interval_notes(results, shown),
+        *interval_notes(results, shown, pairs=False),
         *source_notes(shown),
         *ranking_notes([f"{row[0]} on {row[1]}" for row in rows], left, "labels"),
     )

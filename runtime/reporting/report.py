@@ -19,9 +19,10 @@ from ..tables.markdown import to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing
-from .data_files import csv_files, to_json
+from .data_files import csv_files
 from .difference_tables import difference_tables
 from .grounding_tables import table_1, thresholds
+from .json_file import to_json
 from .native_tables import native_tables
 from .provenance import hashes, provenance, provenance_table
 from .recognition_tables import coverage, recognition

@@ -37,7 +37,9 @@ class Resampling:
 
 @dataclass(frozen=True, eq=False)
 class Patients:
-    """number: patient's name -> 0..G-1; draws: None for no resampling."""
+    """dataset: its name; number: patient's name -> 0..G-1; draws: None for no resampling."""
+
+    dataset: str
 
     number: Mapping[str, int]
     draws: Draws | None
@@ -60,4 +62,4 @@ def dataset_patients(dataset: str, cells: Sequence[CellRows], replicates: int, s
     names = sorted({name for cell in cells for name in cell.patients})
     own = int.from_bytes(hashlib.sha256(f"{seed} {dataset}".encode()).digest()[:8], "big")
     draws = draw_patients(len(names), replicates, own) if replicates and names else None
-    return Patients({name: place for place, name in enumerate(names)}, draws)
+    return Patients(dataset, {name: place for place, name in enumerate(names)}, draws)

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...metrics_gpu.statistics.bootstrap import percentile_interval
 from ..comparing.difference import corrected
 from ..comparing.variants import VariantDifference, Variants
 from ..results.numbers.cell_values import CellValues
@@ -32,10 +31,9 @@ def value_rows(group: Variants, values: Sequence[CellValues], kind: str) -> list
             row |= {"pairs": values[0].count("pointing", name), "n": _n(group, values[0], measure, name)}
             known = []
             for label, cell in zip(group.labels, values, strict=True):
-                number = cell.number(measure, name)
-                value, drawn = number.value, number.drawn
+                value = cell.number(measure, name).value
                 row[label] = value
-                row |= limits(label, None if drawn is None else percentile_interval(drawn, group.resampling.level))
+                row |= limits(label, cell.interval(measure, name, group.resampling.level))
                 known += [] if value is None else [value]
             if known:
                 row["spread"] = max(known) - min(known) if len(known) > 1 else None
@@ -54,18 +52,16 @@ def _n(group: Variants, cell: CellValues, measure: str, name: str) -> int:
     return int((shared.labels[:, shared.findings.index(name)] >= 0).sum()) if name in shared.findings else 0
 
 
-def difference_rows(
-    groups: Sequence[tuple[Variants, Sequence[CellValues], str]], *, means_apart: bool
-) -> list[dict[str, Any]]:
+def difference_rows(groups: Sequence[tuple[Variants, Sequence[CellValues], str]]) -> list[dict[str, Any]]:
     """Rows of each variant minus the first, in every measure both have, with Holm's correction.
 
-    groups: variants, their values, and the kind (class or stratum). All rows of one kind are corrected together; with
-    `means_apart` the means over classes are a separate family.
+    groups: variants, their values, and the kind (class or stratum). A family is one measure, of the means over classes
+    or strata, or (exploratory) of single ones.
     """
     found = [
         (group, values[0], item) for group, values, kind in groups for item in group.differences(values, MEASURES, kind)
     ]
-    items = corrected([item for *_, item in found], lambda item: (item.kind, means_apart and not item.name))
+    items = corrected([item for *_, item in found], lambda item: (item.kind, item.field, not item.name))
     return [_row(group, cell, item) for (group, cell, _), item in zip(found, items, strict=True)]
 
 
@@ -81,7 +77,9 @@ def _row(group: Variants, cell: CellValues, item: VariantDifference) -> dict[str
         "difference": item.difference,
         **limits("difference", item.interval),
         "p": item.p,
+        "p_bound": item.p_bound,
         "p_holm": item.p_holm,
+        "family": item.family,
     }
 
 

@@ -47,7 +47,7 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutc
             "No model has two prompt sets on one dataset: give several runs, or evaluate a dataset twice with other "
             f"prompts under another name.{' ' + remarks[0] if remarks else ''}"
         )
-    differences = difference_rows(groups, means_apart=True)
+    differences = difference_rows(groups)
     means = [row for row in differences if row["class"] == "mean"]
     spread = _spread_rows(values)
     figures, said = drawn(
@@ -70,7 +70,7 @@ def study_prompts(materials: Sequence[Material], by: str = "model") -> StudyOutc
         facts=facts,
         tables=(
             _spread_table(spread, stamps),
-            difference_table(means, "class", "Paired differences, mean over classes", stamps, "all rows of this table"),
+            difference_table(means, "class", "Paired differences, mean over classes", stamps),
             *tables,
         ),
         data={"spread": spread, "values": long_rows(values), "differences": differences},

@@ -56,7 +56,7 @@ def study_resolution(materials: Sequence[Material]) -> StudyOutcome:
             "No model family has two variants on one dataset: evaluate another size into the same run, or give its run "
             f"too.{' ' + remarks[0] if remarks else ''}"
         )
-    differences = difference_rows(groups, means_apart=False)
+    differences = difference_rows(groups)
     by_stratum = [row for row in differences if "stratum" in row]
     figures, said = drawn(
         lambda: draw_differences(
@@ -77,7 +77,7 @@ def study_resolution(materials: Sequence[Material]) -> StudyOutcome:
         title="Resolution",
         facts=facts,
         tables=(
-            difference_table(by_stratum, "stratum", "Paired differences by size", stamps, "all rows of this table"),
+            difference_table(by_stratum, "stratum", "Paired differences by size", stamps),
             *tables,
         ),
         data={"values": long_rows(values), "differences": differences},

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..comparing.difference import TESTS
 from ..comparing.variants import Variants
 from ..tables.metrics import heading
+from ..tables.printed import NONE, p_value
 from ..tables.table import Column, Item, Table
 from .differences import MEASURES
 from .outcome import Rows
-from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell, number_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell
+
+_PLURAL = {"class": "classes", "stratum": "strata"}
 
 __all__ = ["all_stamps", "difference_table", "value_table"]
 
@@ -48,23 +52,25 @@ def value_table(group: Variants, rows: Rows, kind: str, title: str, stamps: tupl
     return Table(title, tuple(columns), tuple(body), stamps, notes)
 
 
-def difference_table(rows: Rows, kind: str, title: str, stamps: tuple[str, ...], family: str) -> Table:
-    """Paired differences; `family`: which rows Holm's correction is over."""
-    columns = ("model", "dataset", kind, "measure", "variant", "minus", "n", "difference", "p", "p Holm")
+def difference_table(rows: Rows, kind: str, title: str, stamps: tuple[str, ...]) -> Table:
+    """Paired differences, with the size of the family that each p is corrected for."""
+    columns = ("model", "dataset", kind, "measure", "variant", "minus", "n", "difference", "p", "p (Holm)", "m")
     body: tuple[tuple[Item, ...], ...] = tuple(
         (
             *(str(row[name]) for name in ("model", "dataset", kind)),
             heading(row["measure"], True),
             *(str(row[name]) for name in ("variant", "reference", "n")),
             metric_cell(row["measure"], row["difference"], between(row, "difference")),
-            number_cell(row["p"], decimals=3),
-            number_cell(row["p_holm"], decimals=3),
+            p_value(row["p"], row["p_bound"]),
+            p_value(row["p_holm"], row["p_bound"]),
+            str(row["family"]) if row["p"] is not None else NONE,
         )
         for row in rows
     )
     notes = (
-        "percentage points on the same pairs, with paired bootstrap intervals over patients; p is two-sided",
-        f"p Holm: corrected for {family}",
+        "percentage points on the same pairs; intervals: bootstrap over patients, of AUC DeLong's by patient",
+        *TESTS,
+        f"a family is one measure over all means, or over all rows of single {_PLURAL[kind]} (exploratory)",
         IN_SAMPLE,
         CROSS_FITTED,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ...metrics_gpu.statistics.aggregate import percent as exact_percent
 from .metrics import DIGITS, METRICS
 
@@ -28,8 +30,10 @@ def difference_of(key: str, value: float | None) -> str:
     return text if text.startswith(NONE) or not float(text) else f"+{text}"
 
 
-def p_value(value: float | None) -> str:
-    """Three decimals, or "<0.001"; "-" for None."""
+def p_value(value: float | None, bound: bool = False) -> str:
+    """Three decimals, or "<0.001"; "-" for None. bound: the true value is below this one, so "<", rounded up."""
     if value is None:
         return NONE
+    if bound and value < 1:
+        return f"<{math.ceil(round(1000 * value, 9)) / 1000:.3f}"
     return "<0.001" if value < 0.0005 else f"{value:.3f}"

@@ -10,17 +10,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.curves import dice_curves
 from ....metrics_gpu.grounding.folds import patient_folds
 from ....metrics_gpu.grounding.pairs import Pairs, Search
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
+from ....metrics_gpu.statistics.bootstrap import Interval
+from ....metrics_gpu.statistics.shares import Shares
 from ...datasets.placement import FAULTS
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
-from .fields import FIELDS, GROUNDING, Number, find_numbers
+from .fields import BEST, FIELDS, GROUNDING, Number, find_numbers
+from .intervals import find_interval
+from .sample import Sample, sample_of
 
 if TYPE_CHECKING:
     from ..patients import Patients
@@ -78,6 +83,7 @@ class CellValues:
     choices: Choices = DEFAULTS
     resampled: bool = False
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict, repr=False, compare=False)
+    sample: Sample | None = field(default=None, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,7 +124,7 @@ class CellValues:
         """Whether a number of a class is missing because all its pairs are of one patient."""
         source, key = FIELDS[field]
         found = {"grounding": self.grounding, "cross_fitted": self.cross_fitted}.get(source)
-        return found is not None and name in found.unfitted and key in ("dice_best", "iou_best", "delta_dice")
+        return found is not None and name in found.unfitted and key in BEST
 
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
@@ -128,6 +134,33 @@ class CellValues:
     def number(self, field: str, name: str = "") -> Number:
         """A number of `numbers.FIELDS`, for a class or for the dataset (no name)."""
         return self.numbers.get((field, name), Number())
+
+    def interval(self, field: str, name: str, level: float) -> Interval | None:
+        """The interval of a number at another confidence level than that of `number`."""
+        drawn = self.number(field, name).drawn
+        if drawn is None or self.sample is None:
+            return None
+        source, key = FIELDS[field]
+        scores: Grounding | Recognition = getattr(self, source)
+        return find_interval(scores, key, name, drawn, self.sample, level)
+
+    def out_of_sample(self, field: str) -> bool:
+        """Whether a mean over pairs uses no threshold that was chosen on the same pairs."""
+        source, key = FIELDS[field]
+        return source == "cross_fitted" or key not in BEST or self.grounding.options.label == "cross_fitted"
+
+    def auc_parts(self, name: str = "") -> NDArray[np.float64] | None:
+        """What patients add to the deviation of the AUC of a class, or of the mean over classes; None without test."""
+        names = [item.name for item in self.recognition.classes if item.auc is not None and name in ("", item.name)]
+        return self.sample.auc_parts(names) if self.sample else None
+
+    def shares(self, field: str, name: str = "") -> Shares | None:
+        """What patients add to a mean over pairs; None for recognition."""
+        source, key = FIELDS[field]
+        scores: Grounding | Recognition = getattr(self, source)
+        if self.sample is None or not isinstance(scores, Grounding):
+            return None
+        return self.sample.shares(scores.each[key], name)
 
 
 def cell_values(
@@ -167,6 +200,7 @@ def cell_values(
         draws=patients.draws,
         patient_of=of_pair,
     )
+    sample = sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro")
     searches = [Search(pairs.options, levels), Search(replace(pairs.options, unit="cross_fit"))]
     grounding, cross_fitted = (_without_fixed(found, pairs) for found in groundings(asked, searches))
     return CellValues(
@@ -198,7 +232,8 @@ def cell_values(
         unnamed=cell.unnamed,
         choices=choices,
         resampled=patients.draws is not None,
-        numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices),
+        numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices, sample),
+        sample=sample,
     )
 
 

@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from ....metrics_gpu.grounding.scores import Grounding
 from ....metrics_gpu.recognition.scores import Recognition
 from ....metrics_gpu.statistics.aggregate import macro_mean
-from ....metrics_gpu.statistics.bootstrap import Interval, percentile_intervals
-from ....metrics_gpu.statistics.proportions import SMALL, wilson_interval
+from ....metrics_gpu.statistics.bootstrap import Interval
 from ..choices import Choices
+from .intervals import find_interval
+from .sample import Sample
 
-__all__ = ["FIELDS", "GROUNDING", "RECOGNITION", "Number", "find_numbers"]
+__all__ = ["BEST", "FIELDS", "GROUNDING", "RECOGNITION", "Number", "find_numbers"]
 
 
 @dataclass(frozen=True)
 class Number:
-    """A value, None where it does not exist, with its interval; `beside`: a second interval if there are few pairs.
+    """A value, None where it does not exist, with its interval, None where that would mean nothing.
 
     A fraction, or percentage points for `delta_dice`. drawn: its bootstrap replicates, float64 [B], NaN where
     undefined; None where there are none. Best thresholds are chosen again in each replicate, those of `cross_fitted` on
@@ -30,7 +31,6 @@ class Number:
 
     value: float | None = None
     interval: Interval | None = None
-    beside: Interval | None = None
     drawn: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
 
 
@@ -59,13 +59,18 @@ FIELDS: Final[Mapping[str, tuple[str, str]]] = {
 GROUNDING: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("grounding", "cross_fitted"))
 RECOGNITION: Final = tuple(name for name, (source, _) in FIELDS.items() if source in ("recognition", "pair"))
 
+BEST: Final = ("dice_best", "iou_best", "delta_dice")
+"""The fields that rest on a best threshold."""
+
 _VARIANTS = {("auprc", "trapezoid"): "auprc_trapezoid", ("f1", "best"): "f1_best"}
 
 
-def find_numbers(found: Mapping[str, Grounding | Recognition], choices: Choices) -> dict[tuple[str, str], Number]:
+def find_numbers(
+    found: Mapping[str, Grounding | Recognition], choices: Choices, sample: Sample
+) -> dict[tuple[str, str], Number]:
     """All numbers of a cell by field and class; those of the dataset have an empty name.
 
-    found: the sources of `FIELDS`.
+    found: the sources of `FIELDS`; sample: what they rest on.
     """
     numbers = {}
     for name, (source, key) in FIELDS.items():
@@ -82,13 +87,10 @@ def find_numbers(found: Mapping[str, Grounding | Recognition], choices: Choices)
         if source == "pair" and len(scores.classes) != len(found["recognition"].classes):
             values[""] = None  # a mean over only some classes is not comparable with the others
         drawn = _drawn(scores, key, kind)
-        intervals = (
-            dict(zip(drawn, percentile_intervals(np.column_stack([*drawn.values()])), strict=True)) if drawn else {}
-        )
-        beside = _wilson(scores) if key == "pointing" and scores.drawn and isinstance(scores, Grounding) else {}
         for part, value in values.items():
             if value is not None:
-                numbers[name, part] = Number(value, intervals.get(part), beside.get(part), drawn.get(part))
+                interval = find_interval(scores, key, part, drawn.get(part), sample)
+                numbers[name, part] = Number(value, interval, drawn.get(part))
     return numbers
 
 
@@ -98,14 +100,3 @@ def _drawn(scores: Grounding | Recognition, key: str, whole: str) -> dict[str, N
     if replicates is None or key not in replicates.classes or not any(item.n for item in scores.classes):
         return {}
     return {**dict(zip(replicates.names, replicates.classes[key].T, strict=True)), "": replicates.of(key, whole)}
-
-
-def _wilson(scores: Grounding) -> dict[str, Interval]:
-    """Wilson's intervals of the pointing of classes with few pairs, and of the dataset if it has only one class."""
-    used = [item for item in scores.classes if item.n]
-    found = {
-        item.name: wilson_interval(item.pointing * item.n, item.n)
-        for item in used
-        if item.pointing is not None and item.n < SMALL
-    }
-    return {**found, "": found[used[0].name]} if len(used) == 1 and found else found

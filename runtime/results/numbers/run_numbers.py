@@ -82,22 +82,27 @@ class Results:
         used = [cell.dataset for cell in self.row(model) if cell.number(field).value is not None]
         return tuple((dataset, self.basis(model, dataset, field)) for dataset in used)
 
+    def weight(self, cell: CellValues, field: str) -> int:
+        """The weight of a dataset in a mean over datasets."""
+        if self.choices.mean_datasets == "macro":
+            return 1
+        return cell.n if field in GROUNDING else cell.cases - cell.lost
+
     def mean_number(self, model: str, field: str, datasets: Sequence[str] | None = None) -> Number:
         """A model's value: mean over the datasets (all, or those named) where it is defined (docs/metrics.md §8).
 
         Unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines the
-        replicates of the datasets, which are drawn independently.
+        replicates of the datasets, which are drawn independently; none if a dataset has too few patients for that.
         """
         known = [(cell, number) for cell in self.row(model) if (number := cell.number(field)).value is not None]
         used = [(cell, number) for cell, number in known if datasets is None or cell.dataset in datasets]
         values = [number.value for _, number in used]
-        weights = [_weight(cell, field) for cell, _ in used]
-        if self.choices.mean_datasets == "macro":
-            value, weights = macro_mean(values), [1] * len(used)
-        else:
-            value = micro_mean(values, weights)
+        weights = [self.weight(cell, field) for cell, _ in used]
+        value = macro_mean(values) if self.choices.mean_datasets == "macro" else micro_mean(values, weights)
         drawn = _mean_drawn([number.drawn for _, number in used], weights)
-        return Number(value, None if value is None or drawn is None else percentile_interval(drawn), drawn=drawn)
+        methods = {number.interval.method if number.interval else "" for _, number in used}
+        safe = value is not None and drawn is not None and not methods & {"", "t"}
+        return Number(value, percentile_interval(drawn) if safe and drawn is not None else None, drawn)
 
 
 def _mean_drawn(columns: Sequence[NDArray[np.float64] | None], weights: Sequence[int]) -> NDArray[np.float64] | None:
@@ -111,10 +116,6 @@ def _mean_drawn(columns: Sequence[NDArray[np.float64] | None], weights: Sequence
     with np.errstate(invalid="ignore", divide="ignore"):
         mean: NDArray[np.float64] = total / (known * weight).sum(axis=0)
     return mean
-
-
-def _weight(cell: CellValues, field: str) -> int:
-    return cell.n if field in GROUNDING else cell.cases - cell.lost
 
 
 def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
-from xbench_fast.metrics_gpu.recognition.delong import auc_differences, auc_estimate
+from xbench_fast.metrics_gpu.recognition.delong import auc_difference, auc_estimate, auc_parts
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
-from xbench_fast.metrics_gpu.statistics.paired import holm, paired_difference
+from xbench_fast.metrics_gpu.statistics.holm import holm
 from xbench_fast.metrics_gpu.statistics.proportions import wilson_interval
 
 
@@ -40,6 +39,13 @@ def delong_by_definition(scores, label):
     return aucs, matrix
 
 
+def compared(a, b, label, patient_of=None, level=0.95):
+    """The difference of two scores of the same images, by default each of a patient of its own."""
+    patient_of = np.arange(len(label)) if patient_of is None else patient_of
+    one, two = (auc_parts(score, label, patient_of, int(patient_of.max()) + 1) for score in (a, b))
+    return auc_difference(auc_estimate(a, label).auc - auc_estimate(b, label).auc, one - two, level)
+
+
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.booleans()), min_size=4, max_size=40))
 def test_delong_equals_its_definition(cases):
@@ -48,27 +54,42 @@ def test_delong_equals_its_definition(cases):
     if min(label.sum(), (1 - label).sum()) < 2:
         return
     aucs, matrix = delong_by_definition([a, b], label)
-    first, difference = auc_estimate(a, label), auc_differences([a, b], label)[0, 1]
+    first, difference = auc_estimate(a, label), compared(a, b, label)
     assert first.auc == pytest.approx(roc_auc_score(label, a), abs=1e-12)
     assert first.variance == pytest.approx(matrix[0][0], abs=1e-12)
     expected = matrix[0][0] + matrix[1][1] - 2 * matrix[0][1]
-    assert (difference.a, difference.b) == pytest.approx(aucs, abs=1e-12)
+    assert difference.difference == pytest.approx(aucs[0] - aucs[1], abs=1e-12)
     assert difference.variance == pytest.approx(expected, abs=1e-12)
     if expected > 1e-9:
         z = (aucs[0] - aucs[1]) / math.sqrt(expected)
-        assert difference.z == pytest.approx(z, rel=1e-6, abs=1e-9)
         assert difference.p == pytest.approx(2 * (1 - 0.5 * (1 + math.erf(abs(z) / math.sqrt(2)))), abs=1e-9)
 
 
-def test_delong_of_several_scores_at_once():
+def test_images_of_a_patient_count_together():
+    """By loops over patients, in the notation of N. A. Obuchowski, Biometrics 53, 1997."""
     rng = np.random.default_rng(6)
-    label = (rng.random(60) < 0.4).astype(int)
-    scores = [rng.standard_normal(60).round(1) + weight * label for weight in (0, 0.5, 1, 1)]
-    found = auc_differences(scores, label, 0.9)
-    assert list(found) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
-    for (i, j), difference in found.items():
-        assert difference == auc_differences([scores[i], scores[j]], label, 0.9)[0, 1]
-    assert auc_differences(scores[:1], label) == {}
+    patient_of = np.repeat(np.arange(40), rng.integers(1, 7, 40))
+    label = ((rng.random(40) < 0.4)[patient_of] ^ (rng.random(len(patient_of)) < 0.05)).astype(int)
+    score = rng.standard_normal(len(patient_of)).round(1) + 0.8 * label + 2 * rng.standard_normal(40)[patient_of]
+    auc, (m, n) = roc_auc_score(label, score), (label.sum(), (1 - label).sum())
+    of_positive = {i: np.mean([kernel(score[i], score[j]) for j in np.flatnonzero(label == 0)])
+                   for i in np.flatnonzero(label == 1)}  # fmt: skip
+    of_negative = {j: np.mean([kernel(score[i], score[j]) for i in np.flatnonzero(label == 1)])
+                   for j in np.flatnonzero(label == 0)}  # fmt: skip
+    parts = auc_parts(score, label, patient_of, 41)
+    with_positive, with_negative = (len(set(patient_of[label == value])) for value in (1, 0))
+    for p in range(41):
+        own = np.flatnonzero(patient_of == p)
+        up = sum(of_positive[i] - auc for i in own if label[i]) / m
+        down = sum(of_negative[j] - auc for j in own if not label[j]) / n
+        expected = math.sqrt(with_positive / (with_positive - 1)) * up
+        expected += math.sqrt(with_negative / (with_negative - 1)) * down
+        assert parts[p] == pytest.approx(expected, abs=1e-12)
+    one_each = auc_parts(score, label, np.arange(len(label)), len(label))
+    assert (one_each**2).sum() == pytest.approx(auc_estimate(score, label).variance, abs=1e-12)
+    drawn = recognition(score[:, None], label[:, None], ["x"], draw_patients(40, 2000), patient_of).drawn.of("auc", "x")
+    assert np.nanstd(drawn) == pytest.approx(math.sqrt((parts**2).sum()), rel=0.1)
+    assert abs(np.nanstd(drawn) / math.sqrt((one_each**2).sum()) - 1) > 0.1, "patients matter here"
 
 
 def test_delong_on_hanley_and_mcneils_readings():
@@ -96,10 +117,10 @@ def test_delong_edges():
     perfect = auc_estimate(np.array([0.0, 1, 2, 3]), np.array([0, 0, 1, 1]))
     assert perfect.auc == 1 and perfect.variance == 0 and perfect.interval.high == 1
     assert auc_estimate(np.array([0.0, 1, 2]), np.array([0, 1, 1])).interval is None
-    equal = auc_differences([np.arange(6.0)] * 2, np.array([0, 1, 0, 1, 0, 1]))[0, 1]
-    assert (equal.difference, equal.z, equal.p) == (0, 0, 1)
-    apart = auc_differences([np.arange(4.0), -np.arange(4.0)], np.array([0, 0, 1, 1]))[0, 1]
-    assert apart.difference == 1 and apart.z is None and apart.p is None
+    equal = compared(np.arange(6.0), np.arange(6.0), np.array([0, 1, 0, 1, 0, 1]))
+    assert (equal.difference, equal.variance, equal.p) == (0, 0, 1)
+    apart = compared(np.arange(4.0), -np.arange(4.0), np.array([0, 0, 1, 1]))
+    assert apart.difference == 1 and apart.variance == 0 and apart.p is None
     for score, label, words in [
         (np.zeros(3), np.array([0, 1]), "one shape"),
         (np.array([0, np.nan]), np.array([0, 1]), "image 1 is not finite"),
@@ -108,8 +129,8 @@ def test_delong_edges():
     ]:
         with pytest.raises(ValueError, match=words):
             auc_estimate(score, label)
-    with pytest.raises(ValueError, match="two images of each"):
-        auc_differences([np.arange(3.0)] * 2, np.array([0, 1, 1]))
+    with pytest.raises(ValueError, match="two patients of each"):
+        auc_parts(np.arange(4.0), np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2]), 3)
 
 
 def test_wilson_solves_the_score_equation():
@@ -150,35 +171,3 @@ def test_holm_by_its_definition():
     assert holm([]) == [] and holm([0.9, 0.8]) == [1.0, 1.0]
     with pytest.raises(ValueError, match="p value 1"):
         holm([0.5, 1.5])
-
-
-def test_paired_differences():
-    rng = np.random.default_rng(1)
-    common = rng.normal(0, 1, 999)
-    better, worse = common + 2 + rng.normal(0, 0.1, 999), common + rng.normal(0, 0.1, 999)
-    apart = paired_difference(2.0, 0.0, better, worse)
-    assert apart.p == 2 / 1000 and 1.6 < apart.interval.low < 2 < apart.interval.high < 2.4
-    assert paired_difference(0.0, 2.0, worse, better).p == apart.p
-    equal = paired_difference(0.4, 0.4, worse, worse)
-    assert (equal.difference, equal.p, equal.interval.low, equal.interval.high) == (0, 1, 0, 0)
-    holes = worse.copy()
-    holes[:500] = np.nan
-    assert paired_difference(2, 0, better, holes).interval.used == 499
-    assert paired_difference(1, 0, np.full(3, np.nan), np.zeros(3)).p is None
-    with pytest.raises(ValueError, match="one draw"):
-        paired_difference(1, 0, better, worse[:10])
-
-
-def test_paired_p_values_are_uniform_under_no_difference():
-    """With 400 simulated comparisons of equal models, 2 to 9 % have p < 0.05 (three standard errors: 3.3 points)."""
-    rng = np.random.default_rng(8)
-    draws, small, shares = draw_patients(80, 300), 0, []
-    for _ in range(400):
-        patient = rng.random(80)
-        a, b = ((rng.random(80) < patient).astype(float) for _ in range(2))
-        sums = draws.sums(np.arange(80), np.column_stack([a, b])) / 80
-        p = paired_difference(a.mean(), b.mean(), sums[:, 0], sums[:, 1]).p
-        small += p < 0.05
-        shares.append(p)
-    assert 0.02 <= small / 400 <= 0.09
-    assert all(0 < left <= right <= 1 for left, right in pairwise(sorted(shares)))

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy import stats
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
-from test_report import report, rows_of
 from xbench_fast.metrics_gpu.grounding.folds import patient_folds
 from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.scores import grounding
-from xbench_fast.metrics_gpu.recognition.delong import auc_differences
+from xbench_fast.metrics_gpu.recognition.delong import auc_difference, auc_estimate, auc_parts
 from xbench_fast.metrics_gpu.recognition.scores import recognition
-from xbench_fast.metrics_gpu.statistics.paired import holm, paired_difference
-from xbench_fast.metrics_gpu.statistics.proportions import wilson_interval
+from xbench_fast.metrics_gpu.statistics.holm import holm
+from xbench_fast.metrics_gpu.statistics.proportions import effective_number, wilson_interval
+from xbench_fast.metrics_gpu.statistics.sign_flips import sign_patterns
+from xbench_fast.runtime.comparing.comparison import compare_runs
+from xbench_fast.runtime.comparing.difference import subtract
 from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.fields import FIELDS, find_numbers
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
+from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.table import Cell
 
 FEW = Choices(replicates=40, seed=5)
 
@@ -89,6 +93,8 @@ def test_intervals_are_percentiles_of_the_replicates(results: Results) -> None:
     cell = results.cells["kad", "one"]
     for field in ("pointing", "dice_best", "dice_cross_fitted", "auc", "f1", "accuracy", "delta_dice"):
         for name in ("", "Mass"):
+            if (field, name) == ("pointing", "Mass"):
+                continue  # Wilson's, of fewer than 30 pairs
             number = cell.number(field, name)
             interval, drawn = number.interval, number.drawn
             assert interval is not None and drawn is not None and interval.method == "bootstrap"
@@ -125,13 +131,15 @@ def test_the_mean_over_datasets_combines_their_replicates(results: Results) -> N
     assert single.interval == results.number("clip", "one", "pointing").interval
 
 
-def test_few_pairs_have_wilsons_interval_beside(results: Results) -> None:
+def test_few_pairs_have_wilsons_interval(results: Results) -> None:
     cell = results.cells["kad", "one"]
-    scores = cell.scores("Mass")
-    assert scores is not None and scores.pointing is not None and scores.n < 30
-    beside = cell.number("pointing", "Mass").beside
-    assert beside == wilson_interval(round(scores.pointing * scores.n), scores.n)
-    assert cell.number("pointing").beside is None and cell.number("dice_best", "Mass").beside is None
+    scores, sample = cell.scores("Mass"), cell.sample
+    assert scores is not None and scores.pointing is not None and 10 < scores.n < 30 and sample is not None
+    found, own = cell.number("pointing", "Mass").interval, sample.pairs_of("Mass")
+    n = effective_number(cell.grounding.each["pointing"][own], sample.pair_patient[own])
+    assert found == wilson_interval(scores.pointing * n, n)
+    whole, dice = cell.number("pointing").interval, cell.number("dice_best", "Mass").interval
+    assert whole is not None and dice is not None and whole.method == dice.method == "bootstrap"
 
 
 def test_a_mean_over_some_classes_is_none_and_one_class_gives_the_mean_its_interval(results: Results) -> None:
@@ -144,34 +152,79 @@ def test_a_mean_over_some_classes_is_none_and_one_class_gives_the_mean_its_inter
         "grounding": replace(cell.grounding, classes=mass),
         "pair": replace(cell.recognition, classes=cell.recognition.classes[:1]),
     }
-    whole, part = find_numbers(every, cell.choices), find_numbers(some, cell.choices)
+    whole, part = (find_numbers(each, cell.choices, cell.sample) for each in (every, some))
     assert ("pair_f1", "") in whole and ("pair_f1", "") not in part
     assert ("pair_f1", cell.recognition.classes[0].name) in part
-    assert whole["pointing", ""].beside is None and whole["pointing", "Mass"].beside is not None
-    assert part["pointing", ""].beside == whole["pointing", "Mass"].beside
+    methods = [numbers["pointing", name].interval.method for numbers in (whole, part) for name in ("", "Mass")]
+    assert methods == ["bootstrap", "wilson", "wilson", "wilson"]
+    assert part["pointing", ""].interval == whole["pointing", "Mass"].interval
 
 
-def test_differences_are_paired_and_corrected(results: Results) -> None:
+def by_patterns(added: NDArray[np.float64], names: Sequence[str], seed: int) -> float:
+    """Sign flips in one matrix, all patterns of up to 15 patients."""
+    used = np.flatnonzero(added)
+    if len(used) <= 15:
+        signs = np.array(list(product((1.0, -1.0), repeat=len(used))))
+        return float((abs(signs @ added[used]) >= abs(added.sum()) - 1e-12).mean())
+    bits = sign_patterns(names, 19_999, seed)
+    signs = 1 - 2.0 * np.unpackbits(bits, axis=1, count=19_999, bitorder="little")
+    return float(1 + (abs(added @ signs) >= abs(added.sum()) - 1e-12).sum()) / 20_000
+
+
+def test_differences_are_tested_by_patient_and_corrected(results: Results) -> None:
+    """Each pair's difference, divided by the pairs of its class and the classes, flipped with its patient."""
     found = find_differences(results)
     models = ("kad", "mavl", "clip")  # no baseline
-    for field in ("pointing", "dice_best", "dice_cross_fitted", "auc"):
-        plain = []
+    people = results.patients["one"]
+    for field in ("pointing", "dice_best", "dice_cross_fitted"):
+        expected = []
         for a, b in combinations(models, 2):
-            values = [results.number(model, "one", field).value or 0.0 for model in (a, b)]
-            drawn = [results.cells[model, "one"].number(field).drawn for model in (a, b)]
-            plain.append(paired_difference(*values, *drawn))  # type: ignore[arg-type]
+            one, two = (results.cells[model, "one"] for model in (a, b))
+            source, key = FIELDS[field]
+            gap = getattr(one, source).each[key] - getattr(two, source).each[key]
+            rows, added = results.rows[a, "one"], np.zeros(len(people.number))
+            of_pair = people.of_images(rows)[rows.image_of]
+            classes = set(rows.class_of.tolist())
+            for value, c, patient in zip(gap, rows.class_of, of_pair, strict=True):
+                added[patient] += value / (rows.class_of == c).sum() / len(classes)
+            values = [cell.number(field).value or 0.0 for cell in (one, two)]
+            assert added.sum() == pytest.approx(values[0] - values[1])
+            expected.append(by_patterns(added, [f"one/{name}" for name in people.number], FEW.seed))
         got = [item for item in found.numbers if (item.dataset, item.field) == ("one", field)]
         assert [(item.first, item.second) for item in got] == list(combinations(models, 2))
-        assert [item.difference for item in got] == pytest.approx([item.difference for item in plain])
-        assert [item.interval for item in got] == [item.interval for item in plain]
-        assert [item.p_holm for item in got] == holm([item.p for item in plain])
+        for item in got:
+            drawn = [results.cells[model, "one"].number(field).drawn for model in (item.first, item.second)]
+            assert drawn[0] is not None and drawn[1] is not None and item.interval is not None
+            ends = np.percentile(drawn[0] - drawn[1], [2.5, 97.5])
+            assert (item.interval.low, item.interval.high) == pytest.approx(ends)
+        if field == "dice_best":
+            assert all(item.p is item.p_holm is None and item.family == 0 for item in got), "chosen on the same pairs"
+            continue
+        assert [item.p for item in got] == pytest.approx(expected, abs=1e-12)
+        assert [item.p_holm for item in got] == holm([item.p for item in got]) and {i.family for i in got} == {3}
     over = [item for item in found.numbers if not item.dataset and item.field == "auc"]
     assert [(item.first, item.second, item.datasets) for item in over] == [("kad", "mavl", ("one", "two"))]
     values = [results.number(model, name, "auc").value or 0 for model in ("kad", "mavl") for name in ("one", "two")]
     assert over[0].difference == pytest.approx((values[0] + values[1] - values[2] - values[3]) / 2)
 
 
-def test_delong_compares_the_images_that_all_models_read(tmp_path: Path) -> None:
+def test_a_mean_over_datasets_is_tested_over_the_patients_of_all(results: Results) -> None:
+    found = find_differences(results)
+    for field in ("pointing", "dice_cross_fitted"):
+        (over,) = [item for item in found.numbers if not item.dataset and item.field == field]
+        parts = [subtract(results.cells["kad", name], results.cells["mavl", name], field) for name in ("one", "two")]
+        each = [item.parts for item in parts if item is not None and item.parts is not None]
+        added = np.concatenate([item.added for item in each]) / 2
+        assert over.p == pytest.approx(by_patterns(added, [n for item in each for n in item.names], FEW.seed))
+        assert over.interval is not None and over.interval.method == "bootstrap"
+    (auc,) = [item for item in found.numbers if not item.dataset and item.field == "auc"]
+    cells = [[results.cells[model, name].auc_parts() for name in ("one", "two")] for model in ("kad", "mavl")]
+    variance = sum(((a - b) ** 2).sum() / 4 for a, b in zip(*cells, strict=True))  # type: ignore[operator]
+    assert auc.p == pytest.approx(2 * stats.norm.sf(abs(auc.difference) / np.sqrt(variance)))
+    assert auc.interval is not None and auc.interval.method == "delong"
+
+
+def test_delong_compares_the_labels_that_two_models_have(tmp_path: Path) -> None:
     rows = {model: random_rows(1) for model in ("a", "b", "c")}
     for number, row in enumerate(rows["b"]):
         row.logit = None if row.logit is None else np.float32(row.logit + number % 3 - 1)
@@ -184,48 +237,37 @@ def test_delong_compares_the_images_that_all_models_read(tmp_path: Path) -> None
             add_cell(made, model, "one", its)
     found = find_differences(make_results(load_run(tmp_path / "run"), Choices(replicates=0)))
     assert {item.name for item in found.classes} == {"Mass", "Effusion"}  # Edema has one label value
-    for name in ("Mass", "Effusion"):
-        got = [item for item in found.classes if item.name == name]
+    assert [item.p_holm for item in found.classes] == holm([item.p for item in found.classes]), "one family"
+    assert {item.family for item in found.classes} == {6}
+    for item in found.classes:
         kept = [
-            i for i, row in enumerate(rows["c"]) if row.finding == name and row.status == "ok" and row.label is not None
+            i
+            for i, row in enumerate(rows[item.second])  # that of c has an image less
+            if row.finding == item.name and row.status == "ok" and row.label is not None
         ]
         label = np.array([rows["a"][i].label for i in kept])
-        score = {model: np.array([its[i].logit for i in kept], float) for model, its in rows.items()}
-        expected = [auc_differences([score[a], score[b]], label)[0, 1] for a, b in combinations("abc", 2)]
-        assert [item.n for item in got] == [len(kept)] * 3
-        assert [item.difference for item in got] == pytest.approx([item.difference for item in expected])
-        assert [item.p_holm for item in got] == holm([item.p for item in expected])
-    assert all(item.p is None and item.interval is None for item in found.numbers), "no replicates were asked for"
+        patient = np.array([int(str(rows["a"][i].patient_id)[1:]) for i in kept])
+        score = [np.array([rows[model][i].logit for i in kept], float) for model in (item.first, item.second)]
+        parts = [auc_parts(each, label, patient, 15) for each in score]
+        gap = auc_estimate(score[0], label).auc - auc_estimate(score[1], label).auc
+        expected = auc_difference(gap, parts[0] - parts[1])
+        assert item.n == len(kept) and item.difference == pytest.approx(gap) and item.p == pytest.approx(expected.p)
+    assert all(item.interval is None for item in found.numbers if item.field != "auc"), "no replicates were asked for"
 
 
-def test_every_cell_of_every_table_has_its_interval(run: Path) -> None:
-    data, tables, markdown = report(run, FEW)
-    for title, table in tables.items():
-        if title.startswith(("Coverage", "Provenance")):
-            continue
-        for row in table.rows:
-            for column, item in zip(table.columns, row, strict=True):
-                number = isinstance(item, Cell) and item.text.lstrip("+-").replace(".", "").isdigit()
-                if number and column.title not in ("p", "tau", "prevalence"):
-                    assert item.interval.startswith("["), (title, column, row[0])  # type: ignore[union-attr]
-    low, high = data["cells"][0]["intervals"]["Mass"]["pointing"]
-    mass = next(row for row in tables["The one: pointing per class"].rows if row[0] == "kad")[2]
-    assert isinstance(mass, Cell) and mass.interval == f"[{100 * low:.1f}, {100 * high:.1f}]"
-    assert mass.note.startswith("Wilson [")
-    assert f"\\[{100 * low:.1f}, {100 * high:.1f}\\]" in markdown
-    assert any("40 resamples of the patients (seed 5)" in note for note in tables["Recognition"].notes)
-    assert data["choices"]["replicates"] == 40
-    # the smallest p of 40 resamples is 2 of 41, three times that for three pairs of models
-    assert (
-        "40 resamples and 3 comparisons: no corrected p of the bootstrap is below 0.146"
-        in tables["Differences between models: The one"].notes
-    )
-
-
-def test_no_replicates_no_intervals(run: Path) -> None:
-    data, tables, _ = report(run, Choices(replicates=0))
-    assert all(cell["intervals"] == {} and cell["wilson"] == {} for cell in data["cells"])
-    assert not any(isinstance(item, Cell) and item.interval for t in tables.values() for row in t.rows for item in row)
-    differences = rows_of(tables["Differences between models: The one"]).values()
-    assert all(row[2::2] == ("-",) * 4 and "-" not in row[1::2] for row in differences)
-    assert json.dumps(data).count("NaN") == 0
+def test_one_question_has_one_answer_in_report_and_compare(run: Path) -> None:
+    """The same two models, field by field: difference, interval, and p; a third model beside them changes nothing."""
+    stored = load_run(run)
+    sampling = Resampling(replicates=40, seed=5)
+    compared = compare_runs(stored, stored, ("mavl", "kad"), ("one",), sampling).cells[0]
+    reported = find_differences(make_results(stored, FEW))
+    both = [item for item in reported.numbers if (item.dataset, item.first, item.second) == ("one", "kad", "mavl")]
+    changes = {change.field: change for change in compared.whole}
+    assert {item.field for item in both} <= set(changes)
+    for item in both:
+        change = changes[item.field]
+        assert (item.difference, item.interval, item.p) == (change.difference, change.interval, change.p), item.field
+    of_classes = {(item.name, item.p, item.interval) for item in reported.classes
+                  if (item.dataset, item.first, item.second) == ("one", "kad", "mavl")}  # fmt: skip
+    tested = {(c.name, c.p, c.interval) for c in compared.classes if c.field == "auc" and c.p is not None}
+    assert of_classes == tested and of_classes

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +66,20 @@ class Naive:
             means += [] if value is None else [value]
         return sum(means) / len(means) if means else float("nan")
 
+    def p_of_hits(self) -> float:
+        """All sign patterns of the patients, of the difference of the means over classes of hits."""
+        added: dict[str, float] = {}
+        sizes = {name: sum(key[1] == name for key in self.pairs) for name in CLASSES}
+        classes = sum(size > 0 for size in sizes.values())
+        for key in self.pairs:
+            gap = float(bool(self.rows[0][key].hit)) - float(bool(self.rows[1][key].hit))
+            patient = str(self.rows[0][key].patient_id)
+            added[patient] = added.get(patient, 0.0) + gap / sizes[key[1]] / classes
+        parts = [value for value in added.values() if abs(value) > 1e-15]
+        sums = [sum(sign * part for sign, part in zip(signs, parts, strict=True))
+                for signs in product((1, -1), repeat=len(parts))]  # fmt: skip
+        return sum(abs(value) >= abs(sum(parts)) - 1e-12 for value in sums) / len(sums)
+
 
 def pointing(rows: list[ResultRow]) -> float | None:
     return sum(bool(row.hit) for row in rows) / len(rows) if rows else None
@@ -91,8 +105,8 @@ def one_of(found: Iterable[ModelDifference], dataset: str, field: str) -> ModelD
 
 
 def test_a_difference_is_taken_on_what_both_models_have(tmp_path: Path) -> None:
-    """The second model lacks a class, and eight cases as after --limit 22."""
-    second = part(other_answers(FIRST, 8), CLASSES[1:], range(22, 30))
+    """The second model lacks a class, and four cases as after --limit 26."""
+    second = part(other_answers(FIRST, 8), CLASSES[1:], range(26, 30))
     whole = results(write(tmp_path / "run", {("a", "one"): FIRST, ("b", "one"): second}), FEW)
     found, naive = find_differences(whole).numbers, Naive(FIRST, second)
     drawn = whole.patients["one"].draws
@@ -105,10 +119,13 @@ def test_a_difference_is_taken_on_what_both_models_have(tmp_path: Path) -> None:
             times = {name: int(counts[place]) for name, place in whole.patients["one"].number.items()}
             gaps.append(naive.value(0, field, times) - naive.value(1, field, times))
         known = [gap for gap in gaps if not np.isnan(gap)]
-        assert item.interval is not None
+        assert item.interval is not None and item.replicates is not None
+        assert item.replicates == pytest.approx(gaps, abs=1e-12, nan_ok=True)
+        if field == "auc":
+            assert item.interval.method == "delong" and item.p is not None
+            continue
         assert (item.interval.low, item.interval.high) == pytest.approx(np.percentile(known, [2.5, 97.5]), abs=1e-9)
-        tail = min(sum(gap <= 1e-12 for gap in known), sum(gap >= -1e-12 for gap in known))
-        assert item.p == pytest.approx(min(1, 2 * (tail + 1) / (len(known) + 1)))
+        assert item.p == pytest.approx(naive.p_of_hits()) if field == "pointing" else item.p is None
     item = one_of(found, "one", "pointing")
     assert (item.n, item.left_out) == (len(naive.pairs), naive.left_out)
     values = [whole.number(model, "one", "pointing").value or 0.0 for model in "ab"]
@@ -122,7 +139,7 @@ def test_the_same_maps_do_not_differ_however_few_of_them_one_model_has(tmp_path:
     a, b = (whole.number(model, "one", "pointing").value for model in ("full", "part"))
     assert a != b
     for item in find_differences(whole).numbers:
-        assert (item.difference, item.p) == (0, 1), item.field
+        assert (item.difference, item.p) == (0, None if item.field == "dice_best" else 1), item.field
     _, tables, _ = report(path, FEW)
     pairs = [sum(row.area is not None for row in rows) for rows in (FIRST, few)]
     table = tables["Differences between models: The one"]
@@ -219,21 +236,29 @@ def test_means_over_other_datasets_are_not_ranked_together(tmp_path: Path) -> No
     assert any(note.endswith("not ranked, where they have others: c") for note in table.notes)
 
 
-def test_the_smallest_p_is_said_of_each_column(tmp_path: Path) -> None:
+def test_the_size_of_its_family_is_said_of_each_column(tmp_path: Path) -> None:
     """Three models with maps, of which two give scores: families of three and of one."""
     cells = {(name, "one"): other_answers(FIRST, seed) for seed, name in enumerate(("kad", "clip"))}
     path = write(tmp_path / "run", cells)
     with RunDirectory(path) as run:
         add_cell(run, "maps:own", "one", other_answers(FIRST, 9), "maps")
     _, tables, _ = report(path, FEW)
-    notes = tables["Differences between models: The one"].notes
-    # 2 of 61 for one comparison, three times that for three
-    for text in (
-        "60 resamples and 3 comparisons: no corrected p of the bootstrap of Point, Dice*, Dice cross-fitted "
-        "is below 0.098",
-        "60 resamples and 1 comparison: no corrected p of the bootstrap of AUC is below 0.033",
-    ):
-        assert text in notes
+    table = tables["Differences between models: The one"]
+    for text in ("Holm: m = 3 (Point, Dice cross-fitted)", "Holm: m = 1 (AUC)"):
+        assert text in table.notes
+    best = [place for place, column in enumerate(table.columns) if column.group == "Dice*"]
+    assert [cell_of(table.rows[0][place]).text for place in best[1:]] == ["-", "-"], "chosen on the same pairs"
+
+
+def test_eight_models_can_differ(tmp_path: Path) -> None:
+    """p is not bounded by the number of replicates: with 60 of them, 28 comparisons and Holm it falls below 0.05."""
+    rows = random_rows(1)
+    cells = {(f"m{seed}", "one"): other_answers(rows, seed) for seed in range(7)}
+    cells["best", "one"] = [replace(row) if row.area is None else _perfect(row) for row in rows]
+    found = find_differences(results(write(tmp_path / "run", cells), FEW)).numbers
+    mine = [item for item in found if item.field == "dice_cross_fitted" and "best" in (item.first, item.second)]
+    assert {item.family for item in mine} == {28}
+    assert all(item.p_holm is not None and item.p_holm < 0.05 for item in mine)
 
 
 def _perfect(row: ResultRow) -> ResultRow:

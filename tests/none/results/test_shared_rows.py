@@ -76,12 +76,12 @@ def test_cells_of_different_protocols_are_refused(cells: list[tuple[CellRows, Sc
 
 
 def test_two_results_are_tested_in_one_place(root: Path) -> None:
-    """Paired bootstrap, DeLong and Holm are imported by comparing/difference.py and nothing else in runtime."""
+    """Sign flips, DeLong and Holm are imported by comparing/difference.py and nothing else in runtime."""
     found = set()
     for path in (root / "runtime").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-            if {"paired_difference", "holm", "auc_difference", "auc_differences"} & set(names):
+            if {"sign_flip_tests", "holm", "auc_difference"} & set(names):
                 found.add(path.relative_to(root).as_posix())
             if isinstance(node, ast.ImportFrom) and path.parent.name == "comparing":
                 assert not {"reporting", "studies"} & set((node.module or "").split(".")), path

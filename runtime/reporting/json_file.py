@@ -1,0 +1,132 @@
+"""Numbers -> report.json, everything as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from ...metrics_gpu.grounding.scores import Grounding
+from ...metrics_gpu.recognition.scores import Recognition
+from ...metrics_gpu.statistics.bootstrap import Interval
+from ..comparing.model_differences import Differences, ModelDifference
+from ..results.numbers.cell_values import CellValues
+from ..results.numbers.fields import FIELDS, GROUNDING
+from ..results.numbers.run_numbers import Results
+from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
+from ..tables.stamps import stamp
+from .cells import comparable
+from .paper.paper_numbers import FIELDS as PRINTED
+from .paper.paper_numbers import paper
+
+__all__ = ["to_json"]
+
+# Fields of a cell that report.json holds as they are.
+_OF_CELL = ("model", "dataset", "title", "weights", "family", "reader", "engine", "protocol", "limit", "shard", "cases",
+            "patients", "missing", "unreadable", "faults", "unnamed", "equalised", "prompt_status")  # fmt: skip
+
+
+def to_json(results: Results, differences: Differences, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole report; values are fractions, delta_dice is in percentage points.
+
+    `intervals` of a cell or a mean: number -> [low, high] for the dataset (key "") and each class.
+    """
+    return {
+        "run": {key: run.get(key) for key in ("code_version", "created", "updated", "machine")},
+        "best_threshold": IN_SAMPLE,
+        "cross_fitted_threshold": CROSS_FITTED,
+        "choices": results.choices.to_json(),
+        "models": {model: _model(results, model) for model in results.models},
+        "cells": [_cell(results, cell) for cell in results.finished],
+        "differences": [_difference(item) for item in differences.numbers],
+        "auc_differences": [_auc_difference(item) for item in differences.classes],
+        "unfinished": [
+            {"model": model, "dataset": dataset, "reason": reason}
+            for (model, dataset), reason in results.unfinished.items()
+        ],
+    }
+
+
+def _difference(item: ModelDifference) -> dict[str, Any]:
+    names = (
+        "dataset",
+        "field",
+        "first",
+        "second",
+        "difference",
+        "p",
+        "p_bound",
+        "p_holm",
+        "family",
+        "datasets",
+        "left_out",
+    )
+    interval = asdict(item.interval) if item.interval else None
+    return {**{name: getattr(item, name) for name in names}, "interval": interval, "shared": item.n}
+
+
+def _auc_difference(item: ModelDifference) -> dict[str, Any]:
+    names = ("dataset", "name", "first", "second", "difference", "p_holm", "family")
+    interval = asdict(item.interval) if item.interval else None
+    told = {name: getattr(item, name) for name in names}
+    return {**told, "interval": interval, "p": item.p, "images": item.n}
+
+
+def _model(results: Results, model: str) -> dict[str, Any]:
+    numbers = {field: results.mean_number(model, field) for field in FIELDS}
+    return {
+        "mean_of_datasets": {field: number.value for field, number in numbers.items()},
+        "intervals": {field: _ends(number.interval) for field, number in numbers.items() if number.interval},
+        "datasets": sum(1 for cell in results.row(model) if cell.n),
+    }
+
+
+def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
+    return {
+        **{name: getattr(cell, name) for name in _OF_CELL},
+        "n": cell.n,
+        "left_out": cell.skipped,
+        "stamp": stamp(cell.weights),
+        "grounding": _estimates(cell.grounding),
+        "cross_fitted": _estimates(cell.cross_fitted),
+        "recognition": _estimates(cell.recognition),
+        "pair": _estimates(cell.pair),
+        "sub_pixel": list(cell.sub_pixel),
+        "dice_curve": list(cell.dice_curve),
+        "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.resampled else {},
+        "methods": {name: _methods(cell, name) for name in ("", *cell.names)} if cell.resampled else {},
+        "paper": _printed(cell),
+    }
+
+
+def _intervals(cell: CellValues, name: str) -> dict[str, list[float]]:
+    fields = {field: cell.number(field, name) for field in FIELDS if field in GROUNDING or cell.competes}
+    return {field: _ends(number.interval) for field, number in fields.items() if number.interval}
+
+
+def _methods(cell: CellValues, name: str) -> dict[str, str]:
+    """How the intervals that are not the bootstrap's were made."""
+    fields = {field: cell.number(field, name).interval for field in GROUNDING}
+    return {field: found.method for field, found in fields.items() if found and found.method != "bootstrap"}
+
+
+def _printed(cell: CellValues) -> dict[str, Any]:
+    """The paper's values for this cell, in percent."""
+    found: dict[str, Any] = {}
+    for field in PRINTED:
+        printed = paper().in_table1(cell.family, cell.reader, field)
+        if printed is not None:
+            value = cell.number(field).value
+            points = 100 * value - printed.value if comparable(cell) and value is not None else None
+            found[field] = {"percent": printed.value, "flag": printed.flag, "difference_points": points}
+    return found
+
+
+def _ends(interval: Interval | None) -> list[float]:
+    return [] if interval is None else [interval.low, interval.high]
+
+
+def _estimates(found: Grounding | Recognition) -> dict[str, Any]:
+    """All numbers of a cell without their replicates."""
+    plain = asdict(replace(found, drawn=None))
+    return {name: value for name, value in plain.items() if name not in ("drawn", "each")}
