@@ -48,6 +48,7 @@ def _print(audit: Audit) -> None:
             checks.add_row(Text(check.name), str(check.expected), str(check.found), state)
         console.print(checks)
     for title, lines in (
+        ("warnings", audit.warnings),
         ("missing images", audit.missing),
         ("unreadable images", audit.unreadable_reasons),
         ("files without annotation", audit.unannotated),

@@ -71,7 +71,9 @@ class Dataset(ABC):
     `root` is the dataset's folder. `options` are the options of the reader, listed in `option_help`. Raises
     ConfigError for an option that does not exist and DataError when the folder does not exist. `card` gives the
     source, terms and citation of the data, and how certain the split is; the audit shows it. A reader with `PATIENTS`
-    among its options gets the patients of its cases from that file, if one is given.
+    among its options gets the patients of its cases from that file, if one is given. `mends`: for kinds of
+    `checking.box_statistics`, which option of the reader mends it; {side} stands for the longer side of the images on
+    which the boxes were drawn.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Dataset(ABC):
     classes: tuple[str, ...]
     option_help: ClassVar[Mapping[str, str]] = {}
     card: ClassVar[str] = ""
+    mends: Mapping[str, str] = {}
 
     def __init__(self, root: Path, **options: object) -> None:
         self.root = Path(root)

@@ -34,7 +34,17 @@ class Coco(Dataset):
         "name": "the dataset's name in results and prompt sets, default coco",
         "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
         "split": "the name of the split in results, default all",
+        "boxes": "how bbox is written: sizes (default; x, y, width, height) or corners (x1, y1, x2, y2)",
+        "unit": "of bbox: pixels (default), or fractions of the image's width and height",
         **PATIENTS,
+    }
+    mends: Mapping[str, str] = {
+        "corners": "set the option boxes to corners",
+        "fractions": "set the option unit to fractions",
+        "smaller": "state height and width of the images on which they were drawn in images",
+        "larger": "state height and width of the images on which they were drawn in images",
+        "same_image": "check file_name in images",
+        "swapped": "exchange height and width in images",
     }
 
     def __init__(self, root: Path, **options: object) -> None:
@@ -42,6 +52,8 @@ class Coco(Dataset):
         self.name = self._text("name", self.name)
         self.title = self._text("title", self.name)
         self.split = self._text("split", "all")
+        self.corners = self.choice_option("boxes", ("sizes", "corners"), "sizes") == "corners"
+        self.fractions = self.choice_option("unit", ("pixels", "fractions"), "pixels") == "fractions"
         self.annotations = self.path_option("annotations", "annotations.json")
         self.images = self.path_option("images", "images")
         self._document = self._load()
@@ -143,10 +155,15 @@ class Coco(Dataset):
         if annotation.get("bbox") is None:
             raise fail(file, row, "the annotation has neither segmentation nor bbox")
         box = numbers(annotation["bbox"], 4, file, row, "bbox")
-        if box[2] < 0 or box[3] < 0:
-            raise fail(file, row, f"the bbox {list(box)} has a negative size")
-        if box[2] == 0 or box[3] == 0:
+        x, y, a, b = box
+        wide, high = (a - x, b - y) if self.corners else (a, b)
+        if wide < 0 or high < 0:
+            problem = "ends before it begins" if self.corners else "has a negative size"
+            raise fail(file, row, f"the bbox {list(box)} {problem}")
+        if wide == 0 or high == 0:
             notes.append(Note("degenerate", finding, file, row, f"the bbox {list(box)} has no area"))
+        if self.corners or self.fractions:
+            return Boxes(((x, y, x + wide, y + high),), fractions=self.fractions)
         return Boxes.from_sizes([box])
 
     def _outline(self, flat: list[Any], row: int) -> tuple[tuple[float, float], ...]:

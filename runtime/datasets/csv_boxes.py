@@ -56,7 +56,15 @@ class CsvBoxes(Dataset):
         "split": "keep only rows with this value in the column split, default all",
         "name": "the dataset's name in results and prompt sets, default csv",
         "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
+        "unit": "of the boxes: pixels (default), or fractions of the image's width and height",
         **PATIENTS,
+    }
+    mends: Mapping[str, str] = {
+        "fractions": "set the option unit to fractions",
+        "smaller": "add the columns image_width and image_height of the images on which they were drawn",
+        "larger": "add the columns image_width and image_height of the images on which they were drawn",
+        "same_image": "check the column of the image's file name",
+        "swapped": "exchange the columns image_width and image_height",
     }
 
     def __init__(self, root: Path, **options: object) -> None:
@@ -66,8 +74,11 @@ class CsvBoxes(Dataset):
         self.split = self.text_option("split", "all")
         self.annotations = self.path_option("annotations", "annotations.csv")
         self.images = self.path_option("images", "images")
+        self.fractions = self.choice_option("unit", ("pixels", "fractions"), "pixels") == "fractions"
         self.labels = self.path_option("labels", "") if "labels" in self.options else None
         self._column = self._columns()
+        names = [f'{corner} = "{self._column[size]}"' for corner, size in zip(_CORNERS, _SIZES, strict=True)]
+        self.mends = {**self.mends, "corners": f"set the option columns to {{{', '.join(names)}}}"}
         self._early: list[Note] = []
         given = self._given_classes()
         self._images, seen = self._read_boxes()
@@ -124,7 +135,7 @@ class CsvBoxes(Dataset):
                     case_id=name,
                     image=folder.path(name, self.annotations, image.rows[0] if image.rows else row),
                     labels=self._labels(name, image, row, given),
-                    regions={finding: Boxes(tuple(boxes)) for finding, boxes in drawn.items()},
+                    regions={f: Boxes(tuple(boxes), fractions=self.fractions) for f, boxes in drawn.items()},
                     split=self.split,
                     patient_id=image.patient or None,
                     rows=tuple(image.rows),
@@ -182,7 +193,9 @@ class CsvBoxes(Dataset):
     def _add(self, image: _Image, finding: str, given: list[float], kinds: tuple[str, ...], row: int) -> None:
         # Sizes are truncated before they are added (docs/datasets.md §0.3).
         x, y, a, b = given
-        box = (x, y, a, b) if kinds == _CORNERS else (int(x), int(y), int(x) + int(a), int(y) + int(b))
+        box: Corners = (x, y, a, b) if kinds == _CORNERS else (int(x), int(y), int(x) + int(a), int(y) + int(b))
+        if self.fractions and kinds == _SIZES:
+            box = (x, y, x + a, y + b)
         wide, high = (a - x, b - y) if kinds == _CORNERS else (a, b)
         if wide < 0 or high < 0:
             raise fail(self.annotations, row, f"the box {given} ends before it begins or has a negative size")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...engines.geometry import Geometry
     from .base import Case
 
-__all__ = ["PixelSource", "direct_source"]
+__all__ = ["PixelSource", "direct_source", "noting_sizes"]
 
 
 class PixelSource(Protocol):
@@ -30,5 +30,16 @@ def direct_source(geometry: Geometry) -> PixelSource:
             raise FileNotFoundError(str(case.image))
         grey = read_grey(case.image)
         return to_model(grey, geometry), grey.shape[0], grey.shape[1]
+
+    return read
+
+
+def noting_sizes(source: PixelSource, sizes: dict[str, tuple[int, int]]) -> PixelSource:
+    """`source`, which also stores the (height, width) of every image it reads in `sizes`, by case."""
+
+    def read(case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
+        pixels, height, width = source(case)
+        sizes[case.case_id] = height, width
+        return pixels, height, width
 
     return read

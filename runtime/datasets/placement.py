@@ -25,10 +25,11 @@ def boxes_of(region: Region) -> Iterator[Boxes]:
             yield from boxes_of(part)
 
 
-def extents(region: Region) -> Iterator[Corners]:
-    """(x1, y1, x2, y2) of each box and polygon of a region; a mask has its own grid and cannot leave it."""
+def extents(region: Region, height: int, width: int) -> Iterator[Corners]:
+    """(x1, y1, x2, y2) of each box and polygon of a region, in pixels of a [height, width] image; a mask has its own
+    grid and cannot leave it."""
     if isinstance(region, Boxes):
-        yield from region.corners
+        yield from region.pixels(height, width)
     elif isinstance(region, Polygons):
         for outline in region.outlines:
             if outline:
@@ -36,7 +37,7 @@ def extents(region: Region) -> Iterator[Corners]:
                 yield min(columns), min(rows), max(columns), max(rows)
     elif isinstance(region, AtLeast | Union):
         for part in region.parts:
-            yield from extents(part)
+            yield from extents(part, height, width)
 
 
 def region_fault(region: Region, height: int, width: int, *, drawn: bool) -> str | None:
@@ -45,7 +46,7 @@ def region_fault(region: Region, height: int, width: int, *, drawn: bool) -> str
     drawn: whether the region covers a pixel of the image. outside: it covers none, because all of it lies outside;
     empty: it covers none for another reason. clipped: a part reaches beyond the image by more than `ROUNDING`.
     """
-    parts = list(extents(region))
+    parts = list(extents(region, height, width))
     if not drawn:
         outside = all(x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0 for x1, y1, x2, y2 in parts)
         return "outside" if parts and outside else "empty"

@@ -36,20 +36,28 @@ class Boxes:
 
     A box covers rows int(y1) .. int(y2)-1 and columns int(x1) .. int(x2)-1, truncated towards zero, at least one pixel
     in each direction, clipped to the image. A box wholly outside the image covers nothing. `exact`: drawing raises
-    DataError when a box does not fit the image (`excess`), for image copies that may have been resized.
+    DataError when a box does not fit the image (`excess`), for image copies that may have been resized. `fractions`:
+    the corners are fractions of the image's width and height instead.
     """
 
     corners: tuple[Corners, ...]
     exact: bool = False
+    fractions: bool = False
 
     @staticmethod
     def from_sizes(boxes: Iterable[Sequence[float]]) -> Boxes:
         """Boxes given as (x, y, width, height): rows int(y) .. int(y)+int(height)-1, columns alike."""
         return Boxes(tuple((int(x), int(y), int(x) + int(w), int(y) + int(h)) for x, y, w, h in boxes))
 
+    def pixels(self, height: int, width: int) -> tuple[Corners, ...]:
+        """The corners in pixels of a [height, width] image."""
+        if not self.fractions:
+            return self.corners
+        return tuple((x1 * width, y1 * height, x2 * width, y2 * height) for x1, y1, x2, y2 in self.corners)
+
     def excess(self, height: int, width: int) -> float:
         """Pixels by which a box reaches beyond a [height, width] image; 0 up to `ROUNDING`."""
-        x1, y1, x2, y2 = np.array(self.corners or ((0.0,) * 4,), np.float64).T
+        x1, y1, x2, y2 = np.array(self.pixels(height, width) or ((0.0,) * 4,), np.float64).T
         most = float(max(-x1.min(), -y1.min(), x2.max() - width, y2.max() - height))
         return most if most > ROUNDING else 0.0
 
@@ -64,7 +72,7 @@ class Boxes:
                 "resized, so name the file of the native sizes in the reader's option sizes, or use the native images."
             )
         found = []
-        for x1, y1, x2, y2 in self.corners:
+        for x1, y1, x2, y2 in self.pixels(height, width):
             row, column = int(y1), int(x1)
             row1, column1 = max(int(y2), row + 1), max(int(x2), column + 1)
             span = (max(row, 0), min(row1, height), max(column, 0), min(column1, width))
@@ -220,10 +228,9 @@ def union(parts: Sequence[Region]) -> Region:
     if not parts:
         raise ValueError("union() needs at least one region")
     boxes = [part for part in parts if isinstance(part, Boxes)]
-    if len(boxes) == len(parts):
-        if len(boxes) == 1:
-            return boxes[0]
-        return Boxes(tuple(corner for box in boxes for corner in box.corners), any(box.exact for box in boxes))
+    if len(parts) > 1 and len(boxes) == len(parts) and len({box.fractions for box in boxes}) == 1:
+        corners = tuple(corner for box in boxes for corner in box.corners)
+        return Boxes(corners, any(box.exact for box in boxes), boxes[0].fractions)
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
 

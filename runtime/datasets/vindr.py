@@ -69,6 +69,9 @@ are the paper's, six of them with fewer than 12 positives."""
         "sizes": "for resized copies: a CSV file with image_id and dim0, dim1 (native height, width), default none",
         **PATIENTS,
     }
+    mends: Mapping[str, str] = dict.fromkeys(
+        ("larger", "smaller"), "name the file of the native sizes in the option sizes, or use the native images"
+    )
 
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)

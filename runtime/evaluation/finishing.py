@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import RunError, XBenchError
+from ..datasets.checking.box_statistics import BY_FILES
 from ..host.machine import code_version
 from ..results.cell_key import changed_ingredients, digest_of
 from ..results.loaded_dataset import LoadedDataset
@@ -51,6 +52,7 @@ class Finisher:
         self._progress = progress
         self._protocol = protocol
         self.outcome = RunOutcome()
+        self._warned: set[tuple[str, str]] = set()
 
     def files(self, cell: PlannedCell) -> CellFiles:
         """The files of the cell's parts and of its result."""
@@ -68,7 +70,9 @@ class Finisher:
         self.outcome.reused += 1
         self._progress.say(f"{cell.title}: finished before, reused{_other_protocol(before, entry)}")
         names = ("key", "protocol", "file")
-        if before is None or before.get("key") != cell.key or before.get("unreadable"):
+        same = before is not None and before.get("key") == cell.key
+        self._warn(cell, before["warnings"] if before is not None and same and "warnings" in before else {})
+        if not same or before is None or before.get("unreadable"):
             self._unread(cell)
         if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
             self._note(cell, "done", **entry, **files.coverage(len(cell.findings)))
@@ -85,6 +89,8 @@ class Finisher:
             else:
                 why = f"its result file {before['file']} {self.files(cell).fault()}"
             self._progress.say(f"{cell.title}: computed again, because {why}{_other_protocol(before, entry)}")
+        early = cell.loaded.warnings.items()
+        self._warn(cell, {kind: text for kind, text in early if kind not in BY_FILES})
         self._note(cell, "running", **entry)
 
     def interrupted(self, cell: PlannedCell) -> None:
@@ -97,9 +103,20 @@ class Finisher:
         coverage = self.files(cell).coverage(len(cell.findings))
         self.outcome.computed += 1
         timing = {"seconds": round(seconds, 3), "computed": computed}
-        self._note(cell, "done", **self._entry(cell), **coverage, **timing)
+        warnings = cell.loaded.warnings
+        self._warn(cell, warnings)
+        told = {"warnings": warnings} if warnings else {}
+        self._note(cell, "done", **self._entry(cell), **coverage, **timing, **told)
         cases, unread = len(cell.loaded.cases), self._unread(cell)
         self._progress.say(f"{cell.title}: {cell_summary(cases, computed, coverage, seconds, unread)}")
+
+    def _warn(self, cell: PlannedCell, warnings: Mapping[str, str]) -> None:
+        """Reports each kind of warning about a dataset once."""
+        name = cell.loaded.name
+        for kind, text in warnings.items():
+            if (name, kind) not in self._warned:
+                self._warned.add((name, kind))
+                self._progress.say(f"{name}: warning: {text}")
 
     def _unread(self, cell: PlannedCell) -> str:
         """What could not be read of a finished cell, in words; a cell that is mostly unreadable is in the outcome."""

@@ -17,6 +17,7 @@ from ...engines.geometry import Geometry
 from ...engines.parity import parity_summary
 from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.grounding.protocols import protocol
+from ..datasets.pixels import noting_sizes
 from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
 from ..images.decoders import CPU, Decoder
@@ -28,6 +29,7 @@ from ..results.storage import CellFiles
 from .cell import CellWork, compute_cell
 from .cell_options import Options
 from .finishing import Finisher, PlannedCell
+from .gpu.dali_feed import DaliSource
 from .gpu.device_cell import compute_on_device
 from .live import LiveEngine, LiveModel, live_prompts
 from .measure import Measure, Sweep
@@ -188,6 +190,8 @@ class Runner:
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
             with self._open_source(loaded, geometry) as source:
+                if not isinstance(source, DaliSource):
+                    source = noting_sizes(source, loaded.file_sizes)
                 cell = CellWork(
                     model=planned.model,
                     dataset=loaded.name,

@@ -91,6 +91,11 @@ def coverage(results: Results) -> Table:
         "clipped: regions partly outside, which count with the part inside; empty: regions without a pixel, which are "
         "no pairs",
         *unnamed_notes(results.finished),
+        *dict.fromkeys(
+            f"{results.title(dataset)}: warning: {text}"
+            for (_, dataset), row in results.rows.items()
+            for text in row.entry.get("warnings", {}).values()
+        ),
     )
     columns = tuple(map(Column, _COVERAGE))
     return Table("Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import ConfigError, DataError
 from ..datasets.base import Case, Dataset
+from ..datasets.checking.box_statistics import box_warnings
 from ..datasets.registry import DATASETS
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
@@ -25,7 +26,8 @@ __all__ = ["LoadedDataset", "load_dataset"]
 class LoadedDataset:
     """A dataset opened for an evaluation: at most `limit` cases, and of those the ones of `shard`.
 
-    `all_cases`: within the limit; `cases`: those at the positions `span`; `digest`: of the content of `all_cases`.
+    `all_cases`: within the limit; `cases`: those at the positions `span`; `digest`: of the content of `all_cases`;
+    `file_sizes`: case -> (height, width) of the image files that were read so far.
     """
 
     config: DatasetConfig
@@ -33,6 +35,7 @@ class LoadedDataset:
     limit: int | None = None
     shard: Shard | None = None
     chunk: int = 1
+    file_sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -51,6 +54,11 @@ class LoadedDataset:
     @cached_property
     def cases(self) -> Sequence[Case]:
         return self.all_cases[self.span.start : self.span.stop]
+
+    @property
+    def warnings(self) -> dict[str, str]:
+        """What looks wrong with the boxes, kind -> sentence, by the annotation and the images' sizes read so far."""
+        return box_warnings(self.dataset, self.all_cases, self.file_sizes)
 
     @cached_property
     def digest(self) -> str:

@@ -67,6 +67,7 @@ class _Cell(msgspec.Struct):
     cases: int = 0
     missing: int = 0
     unreadable: int = 0
+    warnings: dict[str, str] = {}
     last_attempt: _Attempt | msgspec.UnsetType = msgspec.UNSET
     shard: dict[str, Any] = {}
 

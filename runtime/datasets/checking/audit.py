@@ -15,6 +15,7 @@ from ..base import Case, Dataset, OfficialCounts
 from ..placement import boxes_of, extents, region_fault
 from ..region_shapes import Boxes, region_grid
 from .audit_images import decode_images, read_headers
+from .box_statistics import box_warnings
 
 __all__ = ["Audit", "AuditCheck", "audit"]
 
@@ -47,9 +48,9 @@ class Audit:
     regions whose grid is unknown because no size is stated and the image's size cannot be read. misfits: regions of
     which a box reaches beyond its image by more than rounding, so that it was probably drawn on an image of another
     size; not counted where the annotation states a size. size_differs: images whose size is not that of their regions'
-    grid.
-    notes: kind -> number. checks: empty unless official counts are known; is_official: the number of cases is
-    that of the complete set, so the other counts must be equal too. card: source, terms and citation of the dataset.
+    grid. warnings: what looks wrong by the statistics of all boxes, see `box_statistics`. notes: kind -> number.
+    checks: empty unless official counts are known; is_official: the number of cases is that of the complete set, so the
+    other counts must be equal too. card: source, terms and citation of the dataset.
     """
 
     dataset: str
@@ -85,6 +86,7 @@ class Audit:
     regions_unchecked: int
     misfits: int
     misfit_regions: tuple[str, ...]
+    warnings: tuple[str, ...]
     unknown_classes: Mapping[str, int]
     notes: Mapping[str, int]
     note_texts: tuple[str, ...]
@@ -96,7 +98,7 @@ class Audit:
         """Whether images can be read, regions lie in them, no class is unknown, and official counts are equal."""
         counts_fit = not self.is_official or all(check.passed for check in self.checks)
         images_fail = self.images_missing or self.unreadable
-        return counts_fit and not (images_fail or self.unknown_classes or self.misfits or self.outside)
+        return counts_fit and not (images_fail or self.unknown_classes or self.misfits or self.outside or self.warnings)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON, with `passed` for the whole and for each check."""
@@ -156,6 +158,7 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         regions_unchecked=regions.unchecked,
         misfits=len(regions.misfits),
         misfit_regions=tuple(regions.misfits[:_NAMED]),
+        warnings=tuple(box_warnings(dataset, cases, images.sizes).values()),
         unknown_classes=dict(sorted(unknown.items())),
         notes=dict(sorted(Counter(note.kind for note in dataset.notes).items())),
         note_texts=tuple(str(note) for note in dataset.notes[:_NAMED]),
@@ -200,7 +203,7 @@ class _Regions:
                     found.empty.append(f"{case.case_id}: the region of '{finding}' covers no pixel of the image")
                 fault = region_fault(region, *size, drawn=bool(grid.any()))
                 if fault in ("outside", "clipped"):
-                    places = ", ".join("[{:g}, {:g}, {:g}, {:g}]".format(*box) for box in extents(region))
+                    places = ", ".join("[{:g}, {:g}, {:g}, {:g}]".format(*box) for box in extents(region, *size))
                     text = (
                         f"{case.case_id}: the region of '{finding}' at {places} and an image of {size[1]} x {size[0]}"
                     )

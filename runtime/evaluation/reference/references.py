@@ -45,6 +45,8 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
     findings, grid = list(loaded.dataset.classes), baseline_grid(name)
 
     def rows(batch: Sequence[DecodedCase]) -> list[ResultRow]:
+        for drawn in batch:
+            _note_size(drawn, loaded)
         return baseline_rows(name, batch, findings, measure)
 
     return Reference(
@@ -77,7 +79,9 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
     return Reference(
         name=folder.name,
         findings=findings,
-        prepare=partial(_map_rows, folder=folder, findings=findings, keep=grid is not None, measure=measure),
+        prepare=partial(
+            _map_rows, loaded=loaded, folder=folder, findings=findings, keep=grid is not None, measure=measure
+        ),
         rows=lambda batch: [row for rows in batch for row in rows],
         batch=1,
         description=folder.digest,
@@ -91,9 +95,10 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
 
 
 def _map_rows(
-    case: Case, *, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure
+    case: Case, *, loaded: LoadedDataset, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure
 ) -> list[ResultRow]:
     drawn, pairs = draw_case(case, findings), list[Pair]()
+    _note_size(drawn, loaded)
     rows = drawn_rows(drawn, findings)
     for row in rows:
         if row.region is None:
@@ -110,3 +115,9 @@ def _map_rows(
         pairs.append(Pair(row, drawn, saliency))
     measure.fill(pairs)
     return rows
+
+
+def _note_size(drawn: DecodedCase, loaded: LoadedDataset) -> None:
+    """Keeps a size that was read from the image file, because the annotation states none."""
+    if drawn.size is not None and drawn.case.size is None:
+        loaded.file_sizes[drawn.case.case_id] = drawn.size
