@@ -31,7 +31,8 @@ class RunComparison:
         return self._found.missing_rows
 
     def table(self) -> pd.DataFrame:
-        """A row for each number: model, dataset, finding, metric, a, b, value (b minus a), low, high, n, p, p_holm.
+        """A row for each number: model, dataset, finding, metric, a, b, value (b minus a), low, high, n, p, p_holm,
+        protocol.
 
         Values are fractions; low and high are the ends of the 95 % interval of the difference; p is two-sided, of
         sign flips by patient (AUC: DeLong's by patient), p_holm corrected for all comparisons of the number. An
@@ -69,10 +70,10 @@ def compare(
 def _rows(found: Comparison) -> Iterator[dict[str, Any]]:
     for cell in found.cells:
         for change in (*cell.whole, *cell.classes):
-            yield _row(cell.match.models, cell.match.dataset, change)
+            yield {**_row(cell.match.models, cell.match.dataset, change), "protocol": cell.protocol}
     for mean in found.models:
         for change in mean.whole:
-            yield _row(mean.models, "", change)
+            yield {**_row(mean.models, "", change), "protocol": mean.protocol}
 
 
 def _row(model: str, dataset: str, change: Difference) -> dict[str, Any]:

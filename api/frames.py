@@ -20,8 +20,8 @@ __all__ = ["classes", "coverage", "differences", "frame", "grounding", "recognit
 _NUMBERS = ("model", "dataset", "finding", "metric", "value", "low", "high", "n")
 _COLUMNS = {
     "coverage": (*_NUMBERS, "engine", "protocol", "state"),
-    "differences": ("model", "other", *_NUMBERS[1:], "p", "p_holm"),
-    "changes": (*_NUMBERS[:4], "a", "b", *_NUMBERS[4:], "p", "p_holm"),
+    "differences": ("model", "other", *_NUMBERS[1:], "p", "p_holm", "protocol"),
+    "changes": (*_NUMBERS[:4], "a", "b", *_NUMBERS[4:], "p", "p_holm", "protocol"),
 }
 
 
@@ -29,22 +29,23 @@ def frame(name: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     """A data frame of the rows of a table, with its columns even if there is no row."""
     import pandas as pd
 
-    found = pd.DataFrame(list(rows), columns=list(_COLUMNS.get(name, _NUMBERS)))
+    found = pd.DataFrame(list(rows), columns=list(_COLUMNS.get(name, (*_NUMBERS, "protocol"))))
     numbers = [column for column in ("a", "b", "value", "low", "high", "p", "p_holm") if column in found]
     return found.astype({**dict.fromkeys(numbers, "float64"), "n": "int64"})
 
 
 def grounding(results: Results) -> Iterator[dict[str, Any]]:
-    """Every model on every dataset, then its mean over datasets if there are several."""
+    """Every model on every dataset, then its mean over datasets if there are several; of one protocol, as all here."""
     for model in results.models:
         cells = results.row(model)
         for cell in cells:
             for metric in GROUNDING:
-                yield _row(model, cell.dataset, "", metric, cell.number(metric), cell.n)
+                yield _of_cell(cell, "", metric, cell.number(metric), cell.n)
         if len(results.datasets) > 1 and cells:
             for metric in GROUNDING:
                 used = [cell for cell in cells if cell.number(metric).value is not None]
-                yield _row(model, "", "", metric, results.mean_number(model, metric), sum(cell.n for cell in used))
+                row = _row(model, "", "", metric, results.mean_number(model, metric), sum(cell.n for cell in used))
+                yield {**row, "protocol": cells[0].protocol}
 
 
 def classes(results: Results) -> Iterator[dict[str, Any]]:
@@ -52,12 +53,12 @@ def classes(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
         for scores in cell.grounding.classes:
             for metric in GROUNDING:
-                yield _row(cell.model, cell.dataset, scores.name, metric, cell.number(metric, scores.name), scores.n)
+                yield _of_cell(cell, scores.name, metric, cell.number(metric, scores.name), scores.n)
             tau = None if scores.best_tau is None else scores.best_tau * cell.tau_scale
-            yield _row(cell.model, cell.dataset, scores.name, "best_threshold", Number(tau), scores.n)
+            yield _of_cell(cell, scores.name, "best_threshold", Number(tau), scores.n)
         for item in cell.recognition.classes:
             for metric in RECOGNITION:
-                yield _row(cell.model, cell.dataset, item.name, metric, cell.number(metric, item.name), item.n)
+                yield _of_cell(cell, item.name, metric, cell.number(metric, item.name), item.n)
 
 
 def recognition(results: Results) -> Iterator[dict[str, Any]]:
@@ -66,22 +67,23 @@ def recognition(results: Results) -> Iterator[dict[str, Any]]:
         cells = [cell for cell in results.row(model) if cell.recognition.classes]
         for cell in cells:
             for metric in RECOGNITION:
-                yield _row(model, cell.dataset, "", metric, cell.number(metric), _known(cell))
+                yield _of_cell(cell, "", metric, cell.number(metric), _known(cell))
         if len(results.datasets) > 1 and cells:
             for metric in RECOGNITION:
                 used = [cell for cell in cells if cell.number(metric).value is not None]
-                yield _row(model, "", "", metric, results.mean_number(model, metric), sum(map(_known, used)))
+                row = _row(model, "", "", metric, results.mean_number(model, metric), sum(map(_known, used)))
+                yield {**row, "protocol": cells[0].protocol}
 
 
-def differences(results: Results, found: Differences) -> Iterator[dict[str, Any]]:
+def differences(found: Differences) -> Iterator[dict[str, Any]]:
     """Every two models on every dataset and in the mean; of AUC also every finding."""
     for item in found.numbers:
         number = Number(item.difference, item.interval)
         row = _row(item.first, item.dataset, "", item.field, number, item.n)
-        yield {**row, "other": item.second, "p": item.p, "p_holm": item.p_holm}
+        yield {**row, "other": item.second, "p": item.p, "p_holm": item.p_holm, "protocol": item.protocol}
     for each in found.classes:
         row = _row(each.first, each.dataset, each.name, "auc", Number(each.difference, each.interval), each.n)
-        yield {**row, "other": each.second, "p": each.p, "p_holm": each.p_holm}
+        yield {**row, "other": each.second, "p": each.p, "p_holm": each.p_holm, "protocol": each.protocol}
 
 
 def coverage(results: Results) -> Iterator[dict[str, Any]]:
@@ -124,6 +126,10 @@ def _row(model: str, dataset: str, finding: str, metric: str, number: Number, n:
         "high": scale * ends.high if ends else None,
         "n": n,
     }
+
+
+def _of_cell(cell: CellValues, finding: str, metric: str, number: Number, n: int) -> dict[str, Any]:
+    return {**_row(cell.model, cell.dataset, finding, metric, number, n), "protocol": cell.protocol}
 
 
 def _known(cell: CellValues) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
@@ -49,9 +50,10 @@ class Run:
     def table(self, name: TableName = "grounding", **choices: Unpack[ReportOptions]) -> pd.DataFrame:
         """One of the tables of the report, a row for each number.
 
-        Columns: model, dataset, finding, metric, value, low, high, n. Values are fractions (0.25 is 25 %), low and high
-        the ends of the 95 % interval, NaN if there is none; an empty `finding` means the mean over findings, an
-        empty `dataset` for the mean over datasets.
+        Columns: model, dataset, finding, metric, value, low, high, n, protocol. Values are fractions (0.25 is 25 %),
+        low and high the ends of the 95 % interval, NaN if there is none; an empty `finding` means the mean over
+        findings, an empty `dataset` the mean over datasets. Means and differences are of one protocol: a run with
+        results of several has rows of each.
 
         "grounding": pointing, Dice and IoU of each model on each dataset, n pairs with a region. "classes": the same
         and recognition for each finding. "recognition": AUC, AUPRC, F1 and accuracy, n known labels. "differences":
@@ -67,8 +69,10 @@ class Run:
             raise ConfigError(f"There is no table '{name}': {did_you_mean(str(name), get_args(TableName))}.")
         found = self._report("table", dict(choices))
         make = getattr(frames, name)
-        rows: Iterator[dict[str, Any]] = (
-            make(found.results, found.differences) if name == "differences" else make(found.results)
+        if name == "coverage":
+            return frames.frame(name, make(found.results))
+        rows: Iterator[dict[str, Any]] = chain.from_iterable(
+            make(block.differences) if name == "differences" else make(block.results) for block in found.blocks
         )
         return frames.frame(name, rows)
 

@@ -32,10 +32,14 @@ COMPARED: Final = (
 
 @dataclass(frozen=True)
 class CellChanges:
-    """All changes of a cell. images, pairs: shared; whole: of the means over classes; classes: of each class."""
+    """All changes of a cell, of one protocol.
+
+    images, pairs: shared; whole: of the means over classes; classes: of each class.
+    """
 
     match: Match
     title: str
+    protocol: str
     images: int
     pairs: int
     whole: tuple[Difference, ...]
@@ -55,6 +59,7 @@ def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> Cell
     return CellChanges(
         match=both.match,
         title=both.title,
+        protocol=both.a[1].protocol.name,
         images=len(both.shared.cases),
         pairs=len(both.shared.image_of),
         whole=tuple(_changes(a, b, [""], resampling.level)),

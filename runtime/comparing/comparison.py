@@ -21,9 +21,10 @@ __all__ = ["Comparison", "ModelChanges", "compare_runs"]
 
 @dataclass(frozen=True)
 class ModelChanges:
-    """Changes of a model's means over its compared datasets; `n` of each is their number."""
+    """Changes of a model's means over its compared datasets of one protocol; `n` of each is their number."""
 
     models: str
+    protocol: str
     whole: tuple[Difference, ...]
 
 
@@ -114,11 +115,12 @@ def _corrected(cells: Sequence[CellChanges]) -> list[CellChanges]:
 
 
 def _means(cells: Sequence[CellChanges], level: float) -> list[ModelChanges]:
-    """Unweighted means over datasets, whose patients are drawn independently; of models with more than one dataset."""
-    models: dict[str, list[CellChanges]] = {}
+    """Unweighted means over datasets, whose patients are drawn independently; of models with more than one dataset of
+    a protocol."""
+    models: dict[tuple[str, str], list[CellChanges]] = {}
     for cell in cells:
-        models.setdefault(cell.match.models, []).append(cell)
-    found = [ModelChanges(name, tuple(_mean_changes(mine, level))) for name, mine in models.items() if len(mine) > 1]
+        models.setdefault((cell.match.models, cell.protocol), []).append(cell)
+    found = [ModelChanges(*key, tuple(_mean_changes(mine, level))) for key, mine in models.items() if len(mine) > 1]
     return [item for item in found if item.whole]
 
 

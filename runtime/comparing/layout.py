@@ -73,7 +73,9 @@ def _changes(comparison: Comparison) -> Table:
     for cell in comparison.cells:
         rows += [(cell.match.models, cell.title, *_change(change)) for change in cell.whole]
     for model in comparison.models:
-        rows += [(model.models, f"mean of {change.n} datasets", *_change(change)) for change in model.whole]
+        several = len({other.protocol for other in comparison.cells}) > 1
+        by = f", protocol {model.protocol}" if several else ""
+        rows += [(model.models, f"mean of {change.n} datasets{by}", *_change(change)) for change in model.whole]
     return Table("Changes", columns, tuple(rows), comparison.stamps, _change_notes(comparison), name="changes")
 
 

@@ -139,6 +139,7 @@ class ModelDifference(Difference):
     """The model `first` minus the model `second`; on one dataset, or (empty) in the mean over `datasets`.
 
     left_out: pairs, or labels, that only one of the models has, or that have another region, or label, in each.
+    protocol: that of both.
     """
 
     dataset: str
@@ -146,13 +147,14 @@ class ModelDifference(Difference):
     second: str
     datasets: tuple[str, ...] = ()
     left_out: int = 0
+    protocol: str = ""
 
 
 @dataclass(frozen=True)
 class Differences:
     """All comparisons of a report, and what every two models share on each dataset.
 
-    numbers: means over classes. classes: the AUC of each class.
+    All are of one protocol. numbers: means over classes. classes: the AUC of each class.
     """
 
     numbers: tuple[ModelDifference, ...]
@@ -203,7 +205,8 @@ def _on(overlaps: Overlaps, dataset: str, first: str, second: str) -> Iterator[M
         item = subtract(one, two, field)
         if item is not None:
             left_out = overlap.extent(field).left_out
-            yield _named(item, dataset=dataset, first=first, second=second, left_out=left_out)
+            told = {"left_out": left_out, "protocol": one.protocol}
+            yield _named(item, dataset=dataset, first=first, second=second, **told)
 
 
 def _over(results: Results, overlaps: Overlaps, first: str, second: str) -> Iterator[ModelDifference]:
@@ -217,7 +220,8 @@ def _over(results: Results, overlaps: Overlaps, first: str, second: str) -> Iter
         extents = [met[name][0].extent(field) for name in each]
         item = averaged([*each.values()], weights, 0.95, n=sum(extent.shared for extent in extents))
         left_out = sum(extent.left_out for extent in extents)
-        yield _named(item, dataset="", first=first, second=second, datasets=tuple(each), left_out=left_out)
+        told = {"datasets": tuple(each), "left_out": left_out, "protocol": met[next(iter(each))][1][0].protocol}
+        yield _named(item, dataset="", first=first, second=second, **told)
 
 
 def _of_classes(overlaps: Overlaps, dataset: str, first: str, second: str) -> Iterator[ModelDifference]:
@@ -226,10 +230,11 @@ def _of_classes(overlaps: Overlaps, dataset: str, first: str, second: str) -> It
     if found is None:
         return
     overlap, (one, two) = found
+    told = {"left_out": overlap.labels.left_out, "protocol": one.protocol}
     for scores in one.recognition.classes:
         item = subtract(one, two, "auc", scores.name)
         if item is not None and item.parts is not None:
-            yield _named(item, dataset=dataset, first=first, second=second, left_out=overlap.labels.left_out)
+            yield _named(item, dataset=dataset, first=first, second=second, **told)
 
 
 def _opposed(parts: Sequence[tuple[CellRows, ScoredPairs]], shared: SharedRows) -> int:

@@ -25,7 +25,10 @@ def to_record(comparison: Comparison, verdicts: Sequence[Verdict] = ()) -> dict[
         "measures": measures(comparison),
         "gates": [{"condition": str(item.condition), "value": item.value, "fired": item.fired} for item in verdicts],
         "cells": [_cell(cell) for cell in comparison.cells],
-        "means": [{"models": item.models, "changes": list(map(_change, item.whole))} for item in comparison.models],
+        "means": [
+            {"models": item.models, "protocol": item.protocol, "changes": list(map(_change, item.whole))}
+            for item in comparison.models
+        ],
         "alone": [asdict(lone) for lone in comparison.alone],
     }
 
@@ -34,6 +37,7 @@ def _cell(cell: CellChanges) -> dict[str, Any]:
     return {
         **asdict(cell.match),
         "title": cell.title,
+        "protocol": cell.protocol,
         "images": cell.images,
         "pairs": cell.pairs,
         "changes": [_change(change) for change in cell.whole],

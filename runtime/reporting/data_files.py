@@ -16,7 +16,7 @@ from .cells import comparable
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper
 
-__all__ = ["csv_files"]
+__all__ = ["csv_files", "whole_csv_files"]
 
 # Columns of tables that can be empty: a single model has no differences.
 _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_bound",
@@ -26,16 +26,22 @@ _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference
 
 
 def csv_files(results: Results, differences: Differences) -> dict[str, str]:
-    """File name -> content. Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps."""
+    """File name without its ending -> content, for the results of one protocol.
+
+    Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps.
+    """
     return {
-        "table1.csv": to_csv(_table_1(results)),
-        "classes.csv": to_csv(_classes(results)),
-        "recognition.csv": to_csv(_recognition(results)),
-        "differences.csv": to_csv(_differences(differences), _DIFFERENCES),
-        "auc_differences.csv": to_csv(_auc_differences(differences), _AUC_DIFFERENCES),
-        "paper.csv": to_csv(_paper(results)),
-        "coverage.csv": to_csv(_coverage(results)),
+        "table1": to_csv(_table_1(results)),
+        "classes": to_csv(_classes(results)),
+        "recognition": to_csv(_recognition(results)),
+        "differences": to_csv(_differences(differences), _DIFFERENCES),
+        "auc_differences": to_csv(_auc_differences(differences), _AUC_DIFFERENCES),
     }
+
+
+def whole_csv_files(results: Results) -> dict[str, str]:
+    """File name -> content, of the files about all results of a run."""
+    return {"paper.csv": to_csv(_paper(results)), "coverage.csv": to_csv(_coverage(results))}
 
 
 def _table_1(results: Results) -> Iterator[dict[str, Any]]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from ...metrics_gpu.grounding.scores import Grounding
 from ...metrics_gpu.recognition.scores import Recognition
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ..comparing.model_differences import Differences, ModelDifference
+from ..comparing.model_differences import ModelDifference
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..tables.stamps import stamp
+from .block import Block
 from .cells import comparable
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper
@@ -26,9 +27,10 @@ _OF_CELL = ("model", "dataset", "title", "weights", "family", "reader", "engine"
             "patients", "missing", "unreadable", "faults", "unnamed", "equalised", "prompt_status")  # fmt: skip
 
 
-def to_json(results: Results, differences: Differences, run: Mapping[str, Any]) -> dict[str, Any]:
+def to_json(results: Results, blocks: Sequence[Block], run: Mapping[str, Any]) -> dict[str, Any]:
     """The whole report; values are fractions, delta_dice is in percentage points.
 
+    `models`, `differences` and `auc_differences` are of the first block; `other_protocols` has those of the others.
     `intervals` of a cell or a mean: number -> [low, high] for the dataset (key "") and each class.
     """
     return {
@@ -36,14 +38,22 @@ def to_json(results: Results, differences: Differences, run: Mapping[str, Any]) 
         "best_threshold": IN_SAMPLE,
         "cross_fitted_threshold": CROSS_FITTED,
         "choices": results.choices.to_json(),
-        "models": {model: _model(results, model) for model in results.models},
+        **_block(blocks[0]),
+        "other_protocols": [{"protocol": block.results.protocol, **_block(block)} for block in blocks[1:]],
         "cells": [_cell(results, cell) for cell in results.finished],
-        "differences": [_difference(item) for item in differences.numbers],
-        "auc_differences": [_auc_difference(item) for item in differences.classes],
         "unfinished": [
             {"model": model, "dataset": dataset, "reason": reason}
             for (model, dataset), reason in results.unfinished.items()
         ],
+    }
+
+
+def _block(block: Block) -> dict[str, Any]:
+    results, differences = block.results, block.differences
+    return {
+        "models": {model: _model(results, model) for model in results.models},
+        "differences": [_difference(item) for item in differences.numbers],
+        "auc_differences": [_auc_difference(item) for item in differences.classes],
     }
 
 
@@ -78,6 +88,7 @@ def _model(results: Results, model: str) -> dict[str, Any]:
         "mean_of_datasets": {field: number.value for field, number in numbers.items()},
         "intervals": {field: _ends(number.interval) for field, number in numbers.items() if number.interval},
         "datasets": sum(1 for cell in results.row(model) if cell.n),
+        "protocol": next((cell.protocol for cell in results.row(model)), None),
     }
 
 
@@ -86,6 +97,7 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         **{name: getattr(cell, name) for name in _OF_CELL},
         "n": cell.n,
         "left_out": cell.skipped,
+        "basis": _basis(results, cell),
         "stamp": stamp(cell.weights),
         "grounding": _estimates(cell.grounding),
         "cross_fitted": _estimates(cell.cross_fitted),
@@ -97,6 +109,13 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         "methods": {name: _methods(cell, name) for name in ("", *cell.names)} if cell.resampled else {},
         "paper": _printed(cell),
     }
+
+
+def _basis(results: Results, cell: CellValues) -> dict[str, str]:
+    """Keys that are equal, in any run, for cells with the same pairs and regions, and with the same known labels."""
+    basis = results.bases[cell.model, cell.dataset]
+    keys = {"pairs": basis.pairs, "labels": basis.labels}
+    return {name: key[""].hex()[:16] for name, key in keys.items()}
 
 
 def _intervals(cell: CellValues, name: str) -> dict[str, list[float]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, RunError, XBenchError
-from ..comparing.model_differences import Differences, find_differences
+from ...metrics_gpu.grounding.protocols import PROTOCOLS
+from ..comparing.model_differences import Differences
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun, load_run
 from ..results.numbers.run_numbers import Results, make_results
@@ -18,8 +19,9 @@ from ..tables.latex import to_latex
 from ..tables.markdown import to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
+from .block import Block, find_blocks
 from .class_tables import class_auc, class_dice, class_pointing
-from .data_files import csv_files
+from .data_files import csv_files, whole_csv_files
 from .difference_tables import difference_tables
 from .grounding_tables import table_1, thresholds
 from .json_file import to_json
@@ -41,11 +43,11 @@ _APART = ("coverage", "provenance")  # names of tables that follow the gallery, 
 
 @dataclass(frozen=True)
 class Report:
-    """A run, its numbers and its tables."""
+    """A run, its numbers and its tables; a run with results of several protocols has a block for each."""
 
     run: StoredRun
     results: Results
-    differences: Differences
+    blocks: Sequence[Block]
     tables: Sequence[Table]
 
     @cached_property
@@ -58,12 +60,24 @@ def make_report(path: Path, choices: Choices = DEFAULTS) -> Report:
     """The report of the run at `path`. Raises RunError, and ConfigError for choices that do not fit the run."""
     run = load_run(path)
     results = make_results(run, choices)
-    differences = find_differences(results)
-    return Report(run, results, differences, tuple(report_tables(run, results, differences)))
+    blocks = find_blocks(results)
+    return Report(run, results, blocks, tuple(report_tables(run, results, blocks)))
 
 
-def report_tables(run: StoredRun, results: Results, differences: Differences) -> Iterator[Table]:
-    """Every table, in reading order. Raises RunError."""
+def report_tables(run: StoredRun, results: Results, blocks: Sequence[Block]) -> Iterator[Table]:
+    """Every table, in reading order: those of each block, then those of the whole run. Raises RunError."""
+    for block in blocks:
+        found = block.results
+        for table in _block_tables(found, block.differences):
+            yield replace(
+                table, title=found.titled(table.title), name=found.named(table.name), notes=(*found.apart, *table.notes)
+            )
+    yield coverage(results)
+    yield provenance_table(results, run.data)
+    yield from native_tables(run)
+
+
+def _block_tables(results: Results, differences: Differences) -> Iterator[Table]:
     yield table_1(results)
     for dataset in results.datasets:
         if any(cell.n for cell in results.column(dataset)):
@@ -76,9 +90,6 @@ def report_tables(run: StoredRun, results: Results, differences: Differences) ->
         if any(len(cell.recognition.classes) > 1 for cell in results.column(dataset)):
             yield class_auc(results, dataset)
     yield from difference_tables(results, differences)
-    yield coverage(results)
-    yield provenance_table(results, run.data)
-    yield from native_tables(run)
 
 
 def write_report(
@@ -100,14 +111,18 @@ def write_report(
     texts = {
         "tables.md": to_markdown(_TITLE, facts, report.tables),
         "tables.tex": to_latex(_TITLE, facts, report.tables),
-        **csv_files(report.results, report.differences),
+        **whole_csv_files(report.results),
     }
+    for block in report.blocks:
+        files = csv_files(block.results, block.differences)
+        texts |= {f"{block.results.named(name)}.csv": text for name, text in files.items()}
     for name, text in texts.items():
         # A file name may hold bytes that are not valid text; the report must not fail on them.
         write_bytes(folder / name, text.encode("utf-8", "replace"))
-    write_json(folder / "report.json", to_json(report.results, report.differences, report.run.data))
+    write_json(folder / "report.json", to_json(report.results, report.blocks, report.run.data))
     for name in _EARLIER if out is None else ():
         (folder / name).unlink(missing_ok=True)
+    _remove_blocks(folder, keep=texts)
     written = [folder / name for name in (*texts, "report.json")]
     if page:
         return [*draw_report(report, folder, say, datasets), *written]
@@ -131,7 +146,7 @@ def draw_report(
     results, facts = report.results, report.facts
     figures: list[Figure] = []
     try:
-        figures = all_figures(results)
+        figures = [figure for block in report.blocks for figure in all_figures(block.results)]
     except MissingExtraError as error:
         say(str(error))
     written = []
@@ -171,6 +186,13 @@ def _gallery(report: Report, datasets: Mapping[str, DatasetConfig] | None) -> tu
         return None, str(error)
     except XBenchError as error:
         return None, f"There are no overlays: {error}"
+
+
+def _remove_blocks(folder: Path, keep: Iterable[str]) -> None:
+    """Deletes files of an earlier report's blocks that this one does not have."""
+    stems = [Path(name).stem for name in keep if name.endswith(".csv")]
+    for name in {f"{stem}-{protocol}.csv" for stem in stems for protocol in PROTOCOLS}.difference(keep):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _remove_figures(folder: Path, keep: Sequence[Path]) -> None:

@@ -67,17 +67,19 @@ def image_names(cell: CellRows) -> list[tuple[str, int]]:
     return [numbered[index] for index in cell.case_of]
 
 
-def check_protocols(where: str, cells: Sequence[tuple[str, CellRows]]) -> None:
+def check_protocols(
+    where: str, cells: Sequence[tuple[str, CellRows]], advice: str = "evaluate both with the same --protocol"
+) -> None:
     """Raises RunError unless all cells were swept by the same protocol.
 
-    where: what is compared, for the message; cells: with their names for the message.
+    where: what is compared, for the message; cells: with their names for the message; advice: what to do.
     """
     first, one = cells[0]
     for name, cell in cells[1:]:
         if cell.protocol != one.protocol:
             raise RunError(
                 f"{where}: {first} was evaluated by protocol '{one.protocol}', {name} by '{cell.protocol}', and their "
-                "numbers cannot be compared; evaluate both with the same --protocol."
+                f"numbers cannot be compared; {advice}."
             )
 
 

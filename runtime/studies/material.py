@@ -19,6 +19,7 @@ from ...metrics_gpu.grounding.scores import Grounding, grounding
 from ...metrics_gpu.statistics.bootstrap import Draws, Replicates
 from ...metrics_gpu.sweep.counts import Counts
 from ..results.choices import Choices
+from ..results.comparability import check_protocols
 from ..results.load import CellRows, StoredRun, load_run
 from ..results.pairs import ScoredPairs, scored_pairs
 from ..results.patients import Patients, Resampling, dataset_patients
@@ -28,6 +29,7 @@ from ..tables.stamps import stamps
 __all__ = ["PIXELS", "Material", "StudyCell", "load_material", "load_materials"]
 
 PIXELS = GRID * GRID
+_ONE_PROTOCOL = "evaluate both with the same --protocol, or choose cells of one protocol with --model and --dataset"
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +250,8 @@ def load_materials(
 ) -> list[Material]:
     """The finished cells of several runs; `models`, `datasets`: only these, which need not be in every run.
 
-    Raises RunError when a path is not a run directory, a result cannot be read or no cell is finished, ConfigError for
+    Raises RunError when a path is not a run directory, a result cannot be read, no cell is finished, or the cells of a
+    run are of several protocols, ConfigError for
     a model or dataset that no run has.
     """
     runs = [load_run(path) for path in paths]
@@ -273,6 +276,7 @@ def _material(run: StoredRun, models: Collection[str], datasets: Collection[str]
         raise RunError(
             f"{run.path} has no finished result to study{reasons}; run xbench-fast eval --out {run.path} first."
         )
+    check_protocols(str(run.path), [(f"{cell.model} on {cell.dataset}", cell) for cell in rows], _ONE_PROTOCOL)
     order = {name: place for place, name in enumerate((*run.models, *run.datasets))}
     rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
     choices = Choices(replicates=sampling.replicates, seed=sampling.seed)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ....engines.errors import MissingExtraError
 from ...results.numbers.cell_values import CellValues
+from ...results.numbers.run_numbers import Results
 from ...tables.stamps import limit_stamps, stamps
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "Look",
     "drawing_style",
     "finish",
+    "lines_above",
     "looks",
     "settle",
     "worth",
@@ -100,6 +102,11 @@ def worth(cells: Iterable[CellValues]) -> tuple[str, ...]:
     """Warnings to show with the numbers everywhere: weights without meaning, cases left out by a limit."""
     cells = list(cells)
     return stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
+
+
+def lines_above(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]:
+    """`worth` of the cells that are drawn; before it the protocol, where a run has several."""
+    return (*([f"protocol {results.protocol}"] if results.protocol else []), *worth(cells))
 
 
 def write_stamps(drawing: Drawing, lines: Sequence[str]) -> None:

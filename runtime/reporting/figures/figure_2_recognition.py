@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...results.numbers.run_numbers import Results
-from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, looks, worth, write_stamps
+from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, lines_above, looks, write_stamps
 from .points import Point, conditions, point_of
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def recognition_figure(results: Results) -> Figure | None:
     rows = _rows(results)
     if not rows:
         return None
-    with drawing_style(NAME):
-        return finish(draw_recognition(results), NAME, _TITLE, _caption(results, rows))
+    with drawing_style(results.named(NAME)):
+        return finish(draw_recognition(results), results.named(NAME), results.titled(_TITLE), _caption(results, rows))
 
 
 def draw_recognition(results: Results) -> Drawing:
@@ -48,7 +48,7 @@ def draw_recognition(results: Results) -> Drawing:
         axes[place // columns][place % columns].set_visible(False)
         axes[place // columns - 1][place % columns].xaxis.set_tick_params(labelbottom=True)
     drawing.supxlabel("AUC (%), mean over findings; dashed: chance", fontsize=8)
-    write_stamps(drawing, worth(cell for cell in results.finished if cell.model in models))
+    write_stamps(drawing, lines_above(results, (cell for cell in results.finished if cell.model in models)))
     return drawing
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...results.numbers.run_numbers import Results
-from .figure import GREY, Figure, drawing_style, finish, looks, worth, write_stamps
+from .figure import GREY, Figure, drawing_style, finish, lines_above, looks, write_stamps
 from .labels import name_points
 from .points import Point, conditions, point_of
 
@@ -45,9 +45,9 @@ def correlation_figure(results: Results, per: Per = "model") -> Figure | None:
     found = spots(results, per)
     if len(found) < 2:
         return None
-    name = _NAMES[per]
+    name = results.named(_NAMES[per])
     with drawing_style(name):
-        return finish(draw_correlation(results, per), name, _TITLES[per], _caption(results, found, per))
+        return finish(draw_correlation(results, per), name, results.titled(_TITLES[per]), _caption(results, found, per))
 
 
 def spots(results: Results, per: Per) -> list[Spot]:
@@ -88,7 +88,7 @@ def draw_correlation(results: Results, per: Per = "model") -> Drawing:
         ends = np.array([x.min(), x.max()])
         axes.plot(ends, fit.intercept + fit.slope * ends, color=GREY, linewidth=1.2, zorder=1, label="_line")
     shown = {spot.model for spot in found}
-    write_stamps(drawing, worth(cell for cell in results.finished if cell.model in shown))
+    write_stamps(drawing, lines_above(results, (cell for cell in results.finished if cell.model in shown)))
     if per == "model":
         name_points(axes, [spot.model for spot in found], x.tolist(), y.tolist())
     else:

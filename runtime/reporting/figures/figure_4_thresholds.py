@@ -15,7 +15,7 @@ from ...results.numbers.run_numbers import Results
 from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, never_negative, search_of
 from ..paper import paper
-from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, looks, worth, write_stamps
+from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, lines_above, looks, write_stamps
 from .points import Point, conditions, point_of
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ def delta_figure(results: Results) -> Figure | None:
     rows = _delta_rows(results)
     if not rows:
         return None
-    with drawing_style(_DELTA):
-        return finish(draw_delta(results), _DELTA, _DELTA_TITLE, _delta_caption(results, rows))
+    name = results.named(_DELTA)
+    with drawing_style(name):
+        return finish(draw_delta(results), name, results.titled(_DELTA_TITLE), _delta_caption(results, rows))
 
 
 def draw_delta(results: Results) -> Drawing:
@@ -98,7 +99,7 @@ def draw_delta(results: Results) -> Drawing:
     axes.set_xlabel("Dice at the best threshold minus Dice at 0.5, percentage points")
     if paper:
         drawing.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=7.5)
-    write_stamps(drawing, worth(cell for cell in results.finished if cell.n))
+    write_stamps(drawing, lines_above(results, (cell for cell in results.finished if cell.n)))
     return drawing
 
 
@@ -149,8 +150,9 @@ def curves_figure(results: Results) -> Figure | None:
     curves = _curves(results)
     if not curves:
         return None
-    with drawing_style(_CURVES):
-        return finish(draw_curves(results), _CURVES, _CURVES_TITLE, _curves_caption(results, curves))
+    name = results.named(_CURVES)
+    with drawing_style(name):
+        return finish(draw_curves(results), name, results.titled(_CURVES_TITLE), _curves_caption(results, curves))
 
 
 def draw_curves(results: Results) -> Drawing:
@@ -189,7 +191,7 @@ def draw_curves(results: Results) -> Drawing:
             fontsize=7,
         )
     drawing.supylabel("Dice (%)", fontsize=8)
-    write_stamps(drawing, worth(cell for cell in results.finished if cell.n))
+    write_stamps(drawing, lines_above(results, (cell for cell in results.finished if cell.n)))
     return drawing
 
 

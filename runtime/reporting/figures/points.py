@@ -45,7 +45,7 @@ def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]
     """The end of a caption: protocols and choices that are not the defaults, and warnings about the numbers."""
     cells = list(cells)
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
-    lines = [*(f"protocol {name}" for name in protocols), *results.choices.told, *worth(cells)]
+    lines = [*(results.apart or (f"protocol {name}" for name in protocols)), *results.choices.told, *worth(cells)]
     return tuple(f"Note: {line}." for line in lines)
 
 

@@ -35,7 +35,8 @@ class Results:
 
     left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. rows: the stored rows
     of the cells; pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold
-    of each model, if requested; patients: those of each dataset, with their draws.
+    of each model, if requested; patients: those of each dataset, with their draws. protocol, protocols: that of this
+    block and those of all blocks (`split_by_protocol`), empty if the run has only one.
     """
 
     models: tuple[str, ...]
@@ -49,6 +50,29 @@ class Results:
     bases: Mapping[tuple[str, str], Basis] = field(default_factory=dict, repr=False, compare=False)
     levels: Mapping[str, tuple[int, int] | None] = field(default_factory=dict, repr=False, compare=False)
     patients: Mapping[str, Patients] = field(default_factory=dict, repr=False, compare=False)
+    protocol: str = ""
+    protocols: tuple[str, ...] = ()
+
+    def titled(self, title: str) -> str:
+        """The title of a table or figure, with the block's protocol."""
+        return f"{title}, protocol {self.protocol}" if self.protocol else title
+
+    def named(self, name: str) -> str:
+        """The name of a table or file; in all blocks but the first it ends in the protocol."""
+        return f"{name}-{self.protocol}" if self.protocol in self.protocols[1:] else name
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """A sentence on the other blocks, if there are any."""
+        others = " and ".join(name for name in self.protocols if name != self.protocol)
+        return (
+            (
+                f"protocol {self.protocol} only: what was evaluated by {others} stands apart, because numbers of "
+                "different protocols are not comparable",
+            )
+            if others
+            else ()
+        )
 
     @property
     def finished(self) -> list[CellValues]:

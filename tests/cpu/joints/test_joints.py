@@ -28,7 +28,6 @@ _PROTOCOL = "13 A1: numbers of several protocols stand in one table"
 _REFERENCE = "13 A3: reference rows rest on pairs of their own"
 _HASH = "13 B8: files of equal size and time are taken for unchanged"
 OPEN = {
-    "protocol_baselines": _PROTOCOL,
     "protocol_twin": _PROTOCOL,
     "limit_baselines": _REFERENCE,
     "changed_baselines": _TRUTH,

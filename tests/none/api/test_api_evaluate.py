@@ -60,7 +60,7 @@ def test_rows_are_one_per_image_and_finding(run: xb.Run) -> None:
 
 def test_tables_have_the_numbers_of_the_report(run: xb.Run, tmp_path: Path) -> None:
     table = run.table("grounding", **QUICK)
-    assert list(table.columns) == ["model", "dataset", "finding", "metric", "value", "low", "high", "n"]
+    assert list(table.columns) == ["model", "dataset", "finding", "metric", "value", "low", "high", "n", "protocol"]
     folder = xb.report(run, tmp_path / "report", page=False, **QUICK)
     assert folder == tmp_path / "report" and not (run.path / "report").exists()
     with (folder / "table1.csv").open() as file:
@@ -232,7 +232,7 @@ def test_a_run_without_a_result_says_why(data: Path, tmp_path: Path) -> None:
         xb.evaluate(broken, "coco", data, out=tmp_path, geometry=GEOMETRY, progress=False)
     run = xb.load_run(tmp_path)
     assert run.table("coverage").state[0].startswith("failed: unexpected RuntimeError")
-    assert run.table("grounding").empty and list(run.table("classes").columns)[-1] == "n"
+    assert run.table("grounding").empty and list(run.table("classes").columns)[-2:] == ["n", "protocol"]
     with pytest.raises(xb.XBenchError, match="has no finished result"):
         run.rows()
 

@@ -41,3 +41,72 @@ def test_runs_are_compared_without_pairs_whose_region_changed(desk: Desk) -> Non
     assert {change["change"] for change in cell["changes"]} == {0}
     frame = xb.compare(before, desk.run, replicates=0).table()
     assert set(frame[(frame.metric == "pointing") & (frame.finding == "")].n) == {pairs - 1}
+
+
+def test_results_of_two_protocols_stand_in_blocks(desk: Desk) -> None:
+    """good by medklip and poor by default on one dataset, both by default on another."""
+    desk.eval("good", "poor")
+    desk.eval("good", "poor", dataset="chest")
+    whole = desk.report()
+    assert "protocol default" not in whole and not desk.json["other_protocols"]
+    desk.eval("good", protocol="medklip")
+    text = desk.report()
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert "## Table 1: grounding, protocol default" in titles
+    assert "## Table 1: grounding, protocol medklip" in titles
+    blocks = {part.splitlines()[0]: part for part in text.split("\n## ")}
+    alone = blocks["Table 1: grounding, protocol medklip"]
+    assert "| maps:poor" not in alone and "| **" not in alone, "one model, so none is the best"
+    assert "protocol medklip only: what was evaluated by default stands apart, because numbers of different" in alone
+    assert not any("Differences" in title and "medklip" in title for title in titles)
+    assert "Differences between models: lungs, protocol default" not in blocks, "poor is alone there"
+    assert {(row["dataset"], row["first"]) for row in desk.csv("differences.csv")} == {("chest", "maps:good")}
+
+    tables = {name: desk.csv(name) for name in ("table1.csv", "table1-medklip.csv")}
+    assert {(row["model"], row["dataset"], row["n"] != "0") for row in tables["table1-medklip.csv"]} == {
+        ("maps:good", "lungs", True)
+    }
+    left = next(r for r in tables["table1.csv"] if (r["model"], r["dataset"]) == ("maps:good", "lungs"))
+    assert left["n"] == "0" and left["remark"] == "evaluated by protocol medklip, which has a table of its own"
+    data = desk.json
+    (other,) = data["other_protocols"]
+    assert (other["protocol"], set(other["models"])) == ("medklip", {"maps:good"})
+    cells = {(cell["model"], cell["dataset"], cell["protocol"]): cell for cell in data["cells"]}
+    pointing = cells["maps:good", "lungs", "medklip"]["grounding"]["macro"]["pointing"]
+    assert other["models"]["maps:good"]["mean_of_datasets"]["pointing"] == pointing
+    assert data["models"]["maps:good"]["protocol"] == "default"
+    assert len({cell["basis"]["pairs"] for cell in data["cells"]}) == 1, "the same images and regions"
+
+    frame = xb.load_run(desk.run).table("grounding", replicates=0)
+    means = frame[(frame.metric == "pointing") & (frame.dataset == "")]
+    assert set(means.protocol) == {"default"}
+    assert set(frame[frame.dataset == "lungs"].groupby("model").protocol.first().items()) == {
+        ("maps:good", "medklip"),
+        ("maps:poor", "default"),
+    }
+    desk.report("--protocol", "default")
+    assert not (desk.run / "report" / "table1-medklip.csv").exists(), "of the report before"
+
+
+def test_studies_and_comparisons_refuse_two_protocols(desk: Desk) -> None:
+    desk.eval("good", "poor")
+    desk.eval("good", protocol="paper")
+    for study in ("thresholds", "correlation", "strata", "calibration", "failures", "prompts", "resolution"):
+        said = desk.command("study", study, desk.run, code=1)
+        assert "was evaluated by protocol 'paper'" in said or "by 'paper'" in said, study
+        assert "choose cells of one protocol with --model and --dataset" in said
+    said = desk.command("compare", desk.run, "--model-a", "maps:good", "--model-b", "maps:poor", code=1)
+    assert "cannot be compared" in said
+    desk.command("study", "strata", desk.run, "--model", "maps:poor", "--replicates", 20, "--quiet")
+
+
+def test_a_mean_of_changes_is_of_one_protocol(desk: Desk) -> None:
+    desk.eval("good", "poor")
+    desk.eval("good", "poor", dataset="chest", protocol="medklip")
+    both = ("maps:good", "maps:poor")
+    frame = xb.compare(desk.run, models=both, replicates=0).table()
+    assert set(frame.protocol) == {"default", "medklip"} and not (frame.dataset == "").any()
+    desk.eval("good", "poor", dataset="other")
+    frame = xb.compare(desk.run, models=both, replicates=0).table()
+    means = frame[frame.dataset == ""]
+    assert set(means.protocol) == {"default"} and set(means.n) == {2}

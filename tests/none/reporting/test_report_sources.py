@@ -55,7 +55,7 @@ def test_the_status_of_prompts_is_in_the_provenance_and_in_notes(tmp_path: Path)
     found = notes(report)
     for name in ("table1", "recognition", "provenance"):
         assert line in found[name]
-    cells = to_json(report.results, report.differences, report.run.data)["cells"]
+    cells = to_json(report.results, report.blocks, report.run.data)["cells"]
     assert cells[0]["prompt_status"] == {"Mass": "official", "Effusion": "official", "Edema": "own"}
     assert cells[3]["prompt_status"] == {} and cells[3]["equalised"] is False
 
