@@ -43,10 +43,12 @@ def bake_set(model: Any, prompts: PromptSet, *, exact: bool) -> None:
     over its positive prompts; and, when the set has negative prompts, logits_negative float32 [batch, F], NaN for a
     finding without negative prompts.
 
-    exact: the results equal those of the engine onnxruntime-cpu and of an evaluation, to the bit, where ONNX Runtime
-    runs the graph on a CPU. The features are then an input with a default value, since the library computes constant
-    expressions in advance and rounds them differently; a single image is run as two, as in that engine; means are
-    computed in float64. Otherwise the features are a constant and all is float32: faster, and readable by TensorRT.
+    exact: one or two images get the results of the engine onnxruntime-cpu and of an evaluation, to the bit, where ONNX
+    Runtime runs the graph on a CPU; more images too, unless the library adds in another order for their number, as it
+    does with more than 32 queries or many threads. The features are then an input with a default value, since the
+    library computes constant expressions in advance and rounds them differently; a single image is run as two, as in
+    that engine; means are computed in float64. Otherwise the features are a constant and all is float32: faster, and
+    readable by TensorRT.
 
     Raises ExportError for a graph with another interface or an old opset, and when the result is not a valid graph.
     """

@@ -84,7 +84,7 @@ def cell_ingredients(
     """Everything that a cell's rows depend on, by name; the cell's key is its `digest_of`.
 
     `dataset` is its name and digest, `options` holds the decoder, batch, chunk, limit and the sweep: the batch
-    decides the shapes of the engine's inputs, and therefore the last bits of its outputs.
+    decides the shapes of a GPU engine's inputs, and therefore the last bits of its outputs.
     """
     prompt_digest = digest_of([asdict(prompts.record()), hashlib.sha256(prompts.features.tobytes()).hexdigest()])
     return {
