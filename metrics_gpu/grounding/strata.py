@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.bootstrap import Replicates
 from .grounding_options import GroundingOptions
 from .pairs import Pairs
-from .scores import GroundingScores, grounding
+from .scores import Grounding, GroundingScores, grounding
 
 __all__ = ["EDGES", "STRATA", "TERTILES", "Strata", "Stratum", "size_strata", "strata_of"]
 
@@ -33,11 +32,11 @@ class Stratum:
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """index: intp [P], the stratum of each pair. drawn: replicates by the strata's names, None without draws."""
+    """index: intp [P], the stratum of each pair. grounding: of the strata as classes, with replicates for draws."""
 
     index: NDArray[np.intp]
     strata: tuple[Stratum, ...]
-    drawn: Replicates | None
+    grounding: Grounding
 
 
 def strata_of(
@@ -75,4 +74,4 @@ def size_strata(
         fraction = float(chosen.mean() / pixels) if len(chosen) else None
         above = None if scores.pointing is None or scores.chance is None else scores.pointing - scores.chance
         strata.append(Stratum(scores, fraction, above))
-    return Strata(index, tuple(strata), result.drawn)
+    return Strata(index, tuple(strata), result)

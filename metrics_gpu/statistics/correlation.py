@@ -9,16 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .bootstrap import REPLICATES, SEED, Interval, draw_patients, patient_index, percentile_interval
+from .intervals import meaningful
+from .sign_flips import LEAST_DRAWS
 
-__all__ = ["Correlation", "correlation", "replicated_r2", "without_group_means"]
+__all__ = ["Correlation", "correlation", "patients_r2", "replicated_r2", "without_group_means"]
 
 Float = NDArray[np.float64]
+
+_EXACT_POINTS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,9 @@ class Correlation:
     r, r2: Pearson's and its square, which is the R² of the least-squares line; slope, intercept: that line's.
     spearman: of the ranks, tied points sharing the mean rank.
     fisher: 95 % interval of r by Fisher's z (n >= 4); fisher_r2: the same for r², from 0 if that of r holds 0.
-    bootstrap_r2: percentile interval of r² over points, or groups of points, drawn with replacement.
+    bootstrap_r2: percentile interval of r² over points, or groups of points, drawn with replacement; from 4 of them.
+    adjusted_r2: without its upward bias, 1 / (n - 1) where there is no relation. p, spearman_p: two-sided, over all
+        permutations of up to 8 points, else over a sample; None for groups.
     left_out: r² without each point in the points' order, or without each group in the order they first appear;
         r2_range: smallest and largest of them.
     """
@@ -42,6 +50,9 @@ class Correlation:
     fisher: Interval | None = None
     fisher_r2: Interval | None = None
     bootstrap_r2: Interval | None = None
+    adjusted_r2: float | None = None
+    p: float | None = None
+    spearman_p: float | None = None
     left_out: tuple[float | None, ...] = ()
     r2_range: tuple[float, float] | None = None
 
@@ -91,7 +102,10 @@ def correlation(
         spearman=_pearson(rankdata(a), rankdata(b)),
         fisher=fisher,
         fisher_r2=fisher_r2,
-        bootstrap_r2=percentile_interval(_weighted_r2(counts, a, b), level),
+        bootstrap_r2=percentile_interval(_weighted_r2(counts, a, b), level) if meaningful(models=units) else None,
+        adjusted_r2=1 - (1 - r * r) * (n - 1) / (n - 2),
+        p=_permuted(a, b, seed) if groups is None else None,
+        spearman_p=_permuted(rankdata(a), rankdata(b), seed) if groups is None else None,
         left_out=squares,
         r2_range=(min(known), max(known)) if known else None,
     )
@@ -125,6 +139,25 @@ def replicated_r2(x: Float, y: Float) -> Float:
     flat = (np.ptp(x, axis=1) == 0) | (np.ptp(y, axis=1) == 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(flat, np.nan, np.minimum(vxy * vxy / (vxx * vyy), 1.0))
+
+
+def patients_r2(x: Float, y: Float, models: int, level: float = 0.95) -> Interval | None:
+    """Interval of r² of the same models on other patients; x, y: as `replicated_r2`. None for few models."""
+    return percentile_interval(replicated_r2(x, y), level) if meaningful(models=models) else None
+
+
+def _permuted(a: Float, b: Float, seed: int) -> float:
+    """The share of permutations of b whose correlation with a is at least as far from 0."""
+    n = len(a)
+    if n <= _EXACT_POINTS:
+        orders, extra = np.array(list(permutations(range(n))), np.intp), 0
+    else:
+        generator = np.random.Generator(np.random.PCG64(seed))
+        orders, extra = generator.permuted(np.tile(np.arange(n), (LEAST_DRAWS, 1)), axis=1), 1
+    da, db = a - a.mean(), b - b.mean()
+    sums, found = db[orders] @ da, abs(float(da @ db))
+    tolerance = 1e-12 * math.sqrt(float(da @ da) * float(db @ db))
+    return (int((np.abs(sums) >= found - tolerance).sum()) + extra) / (len(orders) + extra)
 
 
 def _pearson(a: Float, b: Float) -> float | None:

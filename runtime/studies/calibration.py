@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from ...engines.errors import XBenchError
 from ...metrics_gpu.grounding.calibration import METHODS, Method, calibrated_levels, dice_at
 from ...metrics_gpu.grounding.search import FIXED
-from ...metrics_gpu.statistics.bootstrap import percentile_interval
+from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.class_means import class_means
+from ...metrics_gpu.statistics.intervals import MANY_PATIENTS, mean_interval
+from ...metrics_gpu.statistics.shares import Shares
 from ...metrics_gpu.sweep.counts import Counts
 from ..tables.table import Column, Item, Table
 from .figures.calibration import draw_calibration
@@ -45,11 +47,30 @@ _SMALLEST: Final = 0.001
 
 @dataclass(frozen=True, eq=False)
 class _Calibrated:
-    """Dice by method [M] and its replicates [B, M], of one class, the mean of a cell or of a model; NaN: not known."""
+    """Dice by method [M] and its replicates [B, M], of one class, the mean of a cell or of a model; NaN: not known.
+
+    parts: what patients add, by method; empty for the mean of several datasets. many: whether the patients are enough
+    for the bootstrap.
+    """
 
     key: Mapping[str, Any]
     dice: Float
     drawn: Float
+    parts: tuple[Shares | None, ...]
+    many: bool
+
+    def interval(self, place: int, level: float, less: int | None = None) -> Interval | None:
+        """Of the Dice of a method, or of its gain over the method at `less`."""
+        drawn, bounds = self.drawn[:, place], (0.0, 1.0)
+        if not self.parts:
+            drawn = drawn if less is None else drawn - self.drawn[:, less]
+            return percentile_interval(drawn, level) if self.many else None
+        part = self.parts[place]
+        if less is None:
+            return mean_interval(drawn, part, level, bounds)
+        base = self.parts[less]
+        gain = None if part is None or base is None else part.minus(base)
+        return mean_interval(drawn - self.drawn[:, less], gain, level, None)
 
     def rows(self, methods: Sequence[str], level: float) -> list[dict[str, Any]]:
         none, best = methods.index("none"), methods.index("best")
@@ -59,17 +80,16 @@ class _Calibrated:
             if np.isnan(self.dice[place]):
                 continue
             gain, drawn_gain = self.dice[place] - self.dice[none], self.drawn[:, place] - self.drawn[:, none]
+            around = self.interval(place, level, none)
             row = {**self.key, "method": method, "label": _LABELS[method][1], "dice": float(self.dice[place])}
-            row |= limits("dice", percentile_interval(self.drawn[:, place], level))
-            row |= {
-                "gain_points": float(100 * gain),
-                **limits("gain_points", percentile_interval(100 * drawn_gain, level)),
-            }
+            row |= limits("dice", self.interval(place, level))
+            row["gain_points"] = float(100 * gain)
+            row |= {key: None if end is None else 100 * end for key, end in limits("gain_points", around).items()}
             row["recovered"], share = None, None
             if ceiling >= _SMALLEST and method not in ("none", "best"):
                 row["recovered"] = float(gain / ceiling)
                 defined = np.where(drawn_ceiling > 0, drawn_ceiling, np.nan)
-                share = percentile_interval(drawn_gain / defined, level)
+                share = percentile_interval(drawn_gain / defined, level) if self.many else None
             row |= limits("recovered", share)
             rows.append(row)
         return rows
@@ -164,20 +184,30 @@ def _summarised(cell: StudyCell, dice: Float) -> tuple[list[_Calibrated], _Calib
     means = class_means(dice, cell.class_of, len(cell.classes), cell.draws, cell.patient_of)
     shared = class_means(dice[fitted], cell.class_of[fitted], len(cell.classes), cell.draws, cell.patient_of[fitted])
     key = {"model": cell.model, "dataset": cell.dataset}
+    sample = cell.sample
+
+    def shares_of(values: Float, name: str = "") -> tuple[Shares | None, ...]:
+        return tuple(sample.shares(column, name) for column in values.T)
+
+    def many(pairs: NDArray[np.bool_]) -> bool:
+        return len(np.unique(cell.patient_of[pairs])) >= MANY_PATIENTS
+
     classes = []
     for index in np.unique(cell.class_of):
-        n = int((cell.class_of == index).sum())
-        own = {**key, "class": cell.classes[index], "n": n}
-        classes.append(_Calibrated(own, means.classes[0, index], means.classes[1:, index]))
-    return classes, _Calibrated({**key, "class": "mean", "n": int(fitted.sum())}, shared.macro[0], shared.macro[1:])
+        pairs, name = cell.class_of == index, cell.classes[index]
+        own = {**key, "class": name, "n": int(pairs.sum())}
+        found = means.classes[:, index]
+        classes.append(_Calibrated(own, found[0], found[1:], shares_of(dice, name), many(pairs)))
+    own = {**key, "class": "mean", "n": int(fitted.sum())}
+    parts = shares_of(np.where(fitted[:, None], dice, np.nan))
+    return classes, _Calibrated(own, shared.macro[0], shared.macro[1:], parts, many(fitted))
 
 
 def _over_datasets(model: str, cells: Sequence[_Calibrated]) -> _Calibrated:
     """Mean over datasets; a method that one dataset lacks has none."""
     key = {"model": model, "datasets": len(cells), "n": sum(item.key["n"] for item in cells)}
-    return _Calibrated(
-        key, np.mean([item.dice for item in cells], axis=0), np.mean([item.drawn for item in cells], axis=0)
-    )
+    dice, drawn = (np.mean([getattr(item, name) for item in cells], axis=0) for name in ("dice", "drawn"))
+    return _Calibrated(key, dice, drawn, (), all(item.many for item in cells))
 
 
 def _model_table(rows: Rows, material: Material) -> Table:

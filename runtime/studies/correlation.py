@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from ...metrics_gpu.recognition.scores import recognition
 from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
-from ...metrics_gpu.statistics.correlation import Correlation, correlation, replicated_r2, without_group_means
+from ...metrics_gpu.statistics.correlation import Correlation, correlation, patients_r2, without_group_means
+from ..results.numbers.intervals import find_interval, grounding_interval
 from ..tables.metrics import heading
+from ..tables.printed import p_value
 from ..tables.table import Column, Item, Table
 from .figures.correlation import draw_correlation
 from .material import Material, StudyCell
@@ -26,12 +28,14 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """AUC and pointing of one cell or of one model's mean, with their replicates float64 [B]."""
+    """AUC and pointing of one cell or of one model's mean, with their intervals and replicates float64 [B]."""
 
     model: str
     dataset: str
     auc: float
     pointing: float
+    auc_interval: Interval | None
+    pointing_interval: Interval | None
     auc_drawn: Float
     pointing_drawn: Float
     images: int
@@ -47,9 +51,9 @@ class _Point:
             "images": self.images,
             "pairs": self.pairs,
             "auc": self.auc,
-            **limits("auc", percentile_interval(self.auc_drawn, level)),
+            **limits("auc", self.auc_interval),
             "pointing": self.pointing,
-            **limits("pointing", percentile_interval(self.pointing_drawn, level)),
+            **limits("pointing", self.pointing_interval),
         }
 
 
@@ -58,16 +62,16 @@ def study_correlation(material: Material) -> StudyOutcome:
     level = material.sampling.level
     cells, remarks = [], []
     for cell in material.cells:
-        found = _cell_point(cell)
+        found = _cell_point(cell, level)
         if isinstance(found, str):
             remarks.append(f"{cell.model} on {cell.title} is left out: {found}")
         else:
             cells.append(found)
-    models = _model_points(cells)
+    models = _model_points(cells, level)
     shared = _shared(cells)
     sets: list[tuple[str, Sequence[_Point], bool, str]] = [("models", models, False, "one point per model")]
     if shared and any(set(point.datasets) != set(shared) for point in models):
-        alike = _model_points([point for point in cells if point.dataset in shared])
+        alike = _model_points([point for point in cells if point.dataset in shared], level)
         sets.append(("models, shared datasets", alike, False, f"one point per model, over {', '.join(shared)} only"))
     if len({point.dataset for point in cells}) > 1:
         sets.append(("cells", cells, False, "one point per model and dataset"))
@@ -95,7 +99,7 @@ def study_correlation(material: Material) -> StudyOutcome:
     )
 
 
-def _cell_point(cell: StudyCell) -> _Point | str:
+def _cell_point(cell: StudyCell, level: float) -> _Point | str:
     """A cell's point, or the reason why it has none."""
     if cell.weights == "baseline":
         return "a baseline has no score to recognise anything by"
@@ -114,6 +118,8 @@ def _cell_point(cell: StudyCell) -> _Point | str:
         dataset=cell.dataset,
         auc=scores.auc,
         pointing=pointing,
+        auc_interval=find_interval(scores, "auc", "", scores.drawn.macro["auc"], cell.sample, level),
+        pointing_interval=grounding_interval(found, "pointing", "", cell.sample, level),
         auc_drawn=scores.drawn.macro["auc"],
         pointing_drawn=drawn_pointing.macro["pointing"],
         images=len(cell.rows.logits),
@@ -122,7 +128,7 @@ def _cell_point(cell: StudyCell) -> _Point | str:
     )
 
 
-def _model_points(cells: Sequence[_Point]) -> list[_Point]:
+def _model_points(cells: Sequence[_Point], level: float) -> list[_Point]:
     """Means over datasets, one point per model."""
     points = []
     for model in dict.fromkeys(point.model for point in cells):
@@ -133,6 +139,8 @@ def _model_points(cells: Sequence[_Point]) -> list[_Point]:
                 dataset="mean",
                 auc=float(np.mean([point.auc for point in own])),
                 pointing=float(np.mean([point.pointing for point in own])),
+                auc_interval=_combined([(point.auc_interval, point.auc_drawn) for point in own], level),
+                pointing_interval=_combined([(point.pointing_interval, point.pointing_drawn) for point in own], level),
                 auc_drawn=np.mean([point.auc_drawn for point in own], axis=0),
                 pointing_drawn=np.mean([point.pointing_drawn for point in own], axis=0),
                 images=sum(point.images for point in own),
@@ -141,6 +149,13 @@ def _model_points(cells: Sequence[_Point]) -> list[_Point]:
             )
         )
     return points
+
+
+def _combined(found: Sequence[tuple[Interval | None, Float]], level: float) -> Interval | None:
+    """The interval of a mean over datasets; None if one of them has too few patients."""
+    if any(interval is None or interval.method == "t" for interval, _ in found):
+        return None
+    return percentile_interval(np.mean([drawn for _, drawn in found], axis=0), level)
 
 
 def _shared(cells: Sequence[_Point]) -> list[str]:
@@ -181,6 +196,9 @@ def _correlated(name: str, points: Sequence[_Point], centred: bool, words: str, 
         "models": len({point.model for point in points}),
         "r": found.r,
         "r2": found.r2,
+        "r2_adjusted": found.adjusted_r2,
+        "p": found.p,
+        "spearman_p": found.spearman_p,
         **limits("r2_fisher", found.fisher_r2),
         **limits("r2_bootstrap", found.bootstrap_r2),
         **limits("r2_patients", None if found.r2 is None else _patients_r2(points, centred, material.sampling.level)),
@@ -200,7 +218,7 @@ def _patients_r2(points: Sequence[_Point], centred: bool, level: float) -> Inter
         for values in (x, y):
             for name in np.unique(datasets):
                 values[:, datasets == name] -= values[:, datasets == name].mean(axis=1, keepdims=True)
-    return percentile_interval(replicated_r2(x, y), level)
+    return patients_r2(x, y, len({point.model for point in points}), level)
 
 
 def _left_out(name: str, points: Sequence[_Point], centred: bool) -> list[dict[str, Any]]:
@@ -215,7 +233,8 @@ def _left_out(name: str, points: Sequence[_Point], centred: bool) -> list[dict[s
 
 
 def _summary(rows: Rows, material: Material) -> Table:
-    columns = ("points", "n", "models", "R²", "Fisher", "bootstrap", "patients", "leave one out", "Spearman", "slope")
+    columns = ("points", "n", "models", "R²", "adjusted", "p", "Fisher", "bootstrap", "patients", "leave one out",
+               "Spearman", "p of Spearman", "slope")  # fmt: skip
     body: list[tuple[Item, ...]] = []
     for row in rows:
         ranges = [between(row, f"r2_{name}") for name in ("fisher", "bootstrap", "patients", "left_out")]
@@ -226,8 +245,11 @@ def _summary(rows: Rows, material: Material) -> Table:
                 str(row["n"]),
                 str(row["models"]),
                 number_cell(row["r2"]),
+                number_cell(row["r2_adjusted"]),
+                p_value(row["p"]),
                 *texts,
                 number_cell(row["spearman"]),
+                p_value(row["spearman_p"]),
                 number_cell(row["slope"]),
             )
         )
@@ -235,7 +257,9 @@ def _summary(rows: Rows, material: Material) -> Table:
         "Fisher: from r of independent points; bootstrap: models drawn with replacement, with all their datasets; "
         "patients: the models stay, their patients are drawn",
         "leave one out: smallest and largest R² without one model",
-        "-: not defined; R² takes three points with some spread, Fisher four independent ones",
+        "adjusted: R² less its upward bias with few points; p: over permutations of the points",
+        "-: not defined; R² takes three points with some spread, its intervals four models, Fisher four independent "
+        "points, p independent points",
     )
     return Table(
         "R² of AUC and pointing", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "correlation"

@@ -9,18 +9,16 @@ import numpy as np
 
 from ...engines.errors import XBenchError
 from ...metrics_gpu.grounding.curves import dice_curves
-from ...metrics_gpu.grounding.scores import GroundingScores
-from ...metrics_gpu.statistics.bootstrap import Interval
-from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
 from ..host.config import DatasetConfig
 from ..reporting.gallery.pictures import collect_pictures
+from ..results.numbers.intervals import grounding_interval
 from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .kept_maps import kept_maps
 from .material import PIXELS, Material, StudyCell
 from .outcome import Rows, StudyOutcome
 from .overlays import draw_overlay
-from .writing import IN_SAMPLE, between, limits, metric_cell, percent_cell
+from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell
 
 __all__ = ["study_failures"]
 
@@ -35,12 +33,12 @@ def study_failures(
 ) -> StudyOutcome:
     """Best and worst classes and cases of each model and dataset.
 
-    top: classes at each end. cases: cases at each end. datasets: current folders of datasets, used instead of the
-    run's configuration.
+    top: classes at each end. cases: cases of each of these classes. datasets: current folders of datasets, used instead
+    of the run's configuration.
     """
     cells = [cell for cell in material.paired if cell.weights != "baseline"]  # a baseline ignores the image
     classes = [row for cell in cells for row in _class_rows(cell, top, material.sampling.level)]
-    chosen = [row for cell in cells for row in _case_rows(cell, cases)]
+    chosen = [row for cell in cells for row in _case_rows(cell, classes, cases)]
     files: dict[str, bytes] = {}
     remarks: list[str] = []
     if overlays:
@@ -48,9 +46,10 @@ def study_failures(
     if not cells:
         remarks = ["There is no finished model with a region to look at."]
     facts = (
-        "classes are ordered by pointing, then by Dice at 0.5; cases by Dice at the best threshold of their class, of "
-        "equal ones the larger region is the worse miss",
-        f"{material.sampling.fact}; pointing of fewer than {SMALL} pairs: Wilson",
+        "classes are ordered by pointing, then by Dice at 0.5; cases are those of the worst and the best classes, by "
+        "Dice at the best threshold of the class, of equal ones the larger region is the worse miss",
+        material.sampling.fact,
+        INTERVALS,
         *material.searches,
         *material.unfinished,
     )
@@ -68,14 +67,18 @@ def study_failures(
 
 def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]:
     """All classes with pairs, the worst first; `end` marks those of a table."""
-    grounding, sample = cell.drawn_scores()
+    grounding, _ = cell.drawn_scores()
+    sample = cell.sample
     found = sorted(
         (scores for scores in grounding.classes if scores.n),
         key=lambda scores: (scores.pointing or 0.0, scores.dice_fixed or 0.0, scores.name),
     )
     rows = []
     for place, scores in enumerate(found):
-        interval = _pointing(scores, sample.interval("pointing", scores.name, level), level)
+        interval, fixed, best = (
+            grounding_interval(grounding, key, scores.name, sample, level)
+            for key in ("pointing", "dice_fixed", "dice_best")
+        )
         rows.append(
             {
                 "model": cell.model,
@@ -91,20 +94,14 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
                 "chance": scores.chance,
                 "below_chance": bool(interval and scores.chance is not None and interval.high < scores.chance),
                 "dice_fixed": scores.dice_fixed,
-                **limits("dice_fixed", sample.interval("dice_fixed", scores.name, level)),
+                **limits("dice_fixed", fixed),
                 "dice_best": scores.dice_best,
-                **limits("dice_best", sample.interval("dice_best", scores.name, level)),
+                **limits("dice_best", best),
                 "tau_best": scores.best_tau,
                 "floor_dice": scores.floor_dice,
             }
         )
     return rows
-
-
-def _pointing(scores: GroundingScores, drawn: Interval | None, level: float) -> Interval | None:
-    if scores.n >= SMALL or scores.pointing is None:
-        return drawn
-    return wilson_interval(scores.pointing * scores.n, scores.n, level)
 
 
 def _end(place: int, count: int, top: int) -> str:
@@ -115,28 +112,28 @@ def _end(place: int, count: int, top: int) -> str:
     return "worst" if worst else "best" if best else ""
 
 
-def _case_rows(cell: StudyCell, cases: int) -> Iterator[dict[str, Any]]:
-    levels = np.array([round(100 * (scores.best_tau or 0.0)) for scores in cell.scores().classes], np.intp)
-    level_of = levels[cell.class_of]
+def _case_rows(cell: StudyCell, classes: Rows, cases: int) -> Iterator[dict[str, Any]]:
+    """The worst cases of the worst classes, and the best ones of the best; `classes`: rows of all cells."""
     dice = dice_curves(cell.counts)
-    score = dice[np.arange(cell.n), level_of]
-    ids = cell.case_ids
-    region = cell.counts.region
-    order = sorted(range(cell.n), key=lambda p: (score[p], cell.hits[p], -region[p], ids[p], cell.class_of[p]))
-    for place, pair in enumerate(order):
-        end = _end(place, cell.n, cases)
-        if end:
+    ids, region = cell.case_ids, cell.counts.region
+    for row in classes:
+        if not row["end"] or (row["model"], row["dataset"]) != (cell.model, cell.dataset):
+            continue
+        level = round(100 * (row["tau_best"] or 0.0))
+        own = np.flatnonzero(cell.class_of == cell.classes.index(row["class"])).tolist()
+        order = sorted(own, key=lambda p: (dice[p, level], cell.hits[p], -region[p], ids[p]))
+        for pair in order[:cases] if row["end"] == "worst" else order[-cases:] if cases else []:
             yield {
                 "model": cell.model,
                 "dataset": cell.dataset,
-                "end": end,
+                "end": row["end"],
                 "case": ids[pair],
-                "class": cell.classes[cell.class_of[pair]],
+                "class": row["class"],
                 "hit": float(cell.hits[pair]),
-                "tau": int(level_of[pair]) / 100,
-                "dice": float(score[pair]),
+                "tau": level / 100,
+                "dice": float(dice[pair, level]),
                 "dice_fixed": float(dice[pair, 50]),
-                "marked": float(cell.counts.area[pair, level_of[pair]] / PIXELS),
+                "marked": float(cell.counts.area[pair, level] / PIXELS),
                 "region": float(region[pair] / PIXELS),
                 "degenerate": bool(cell.counts.degenerate[pair]),
                 "overlay": None,

@@ -21,6 +21,7 @@ from ...metrics_gpu.sweep.counts import Counts
 from ..results.choices import Choices
 from ..results.comparability import check_protocols
 from ..results.load import CellRows, StoredRun, load_run
+from ..results.numbers.sample import Sample, sample_of
 from ..results.pairs import ScoredPairs, scored_pairs
 from ..results.patients import Patients, Resampling, dataset_patients
 from ..results.schema import GRID
@@ -35,13 +36,11 @@ _ONE_PROTOCOL = "evaluate both with the same --protocol, or choose cells of one 
 @dataclass(frozen=True, eq=False)
 class StudyCell:
     """A finished cell: its rows, the pairs that count by its protocol, and the patients of its dataset, who are
-    resampled identically for all models. `case_patients`: intp [cases], the patient of each case. `ambiguous`: another
-    dataset of the run has the same title."""
+    resampled identically for all models. `ambiguous`: another dataset of the run has the same title."""
 
     rows: CellRows
     pairs: ScoredPairs
     patients: Patients
-    case_patients: NDArray[np.intp]
     ambiguous: bool = False
 
     @property
@@ -104,8 +103,7 @@ class StudyCell:
     @property
     def image_patients(self) -> NDArray[np.intp]:
         """intp [N]: the patient of each readable image."""
-        found: NDArray[np.intp] = self.case_patients[self.rows.case_of]
-        return found
+        return self.patients.of_images(self.rows)
 
     @property
     def patient_of(self) -> NDArray[np.intp]:
@@ -117,6 +115,11 @@ class StudyCell:
     def fold_of(self) -> NDArray[np.intp]:
         """intp [R, P]: the fold of each pair in each repeat of cross-fitting."""
         return patient_folds(self.class_of, self.patient_of)
+
+    @property
+    def sample(self) -> Sample:
+        """What its numbers rest on, by patient."""
+        return sample_of(self.rows, self.pairs, self.patients, self.draws.seed)
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -292,7 +295,6 @@ def _material(run: StoredRun, models: Collection[str], datasets: Collection[str]
             rows=cell,
             pairs=scored_pairs(run, cell, choices),
             patients=patients[cell.dataset],
-            case_patients=patients[cell.dataset].of_cases(cell),
             ambiguous=titles[str(cell.entry["title"])] > 1,
         )
         for cell in rows

@@ -3,56 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.folds import patient_folds
-from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
-from ...metrics_gpu.grounding.pairs import Pairs
+from ...metrics_gpu.grounding.grounding_options import Unit
 from ...metrics_gpu.grounding.strata import EDGES, size_strata
-from ...metrics_gpu.statistics.bootstrap import Draws, Interval, percentile_interval
-from ...metrics_gpu.statistics.proportions import SMALL, wilson_interval
-from ...metrics_gpu.sweep.counts import Counts
+from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.bootstrap import percentile_interval
+from ...metrics_gpu.statistics.intervals import mean_interval
+from ..results.numbers.intervals import grounding_interval
 from ..tables.table import Cell, Column, Item, Table
 from .figures.strata import draw_strata
 from .material import PIXELS, Material, StudyCell
 from .outcome import Rows, StudyOutcome, drawn
-from .writing import CROSS_FITTED, IN_SAMPLE, between, limits, metric_cell, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell
 
 __all__ = ["study_strata"]
 
-ALL = "all datasets"
+Float = NDArray[np.float64]
+
+ALL = "mean of datasets"
 
 _UNITS: tuple[Unit, ...] = ("per_class", "cross_fit")
-
-
-@dataclass(frozen=True, eq=False)
-class _Pool:
-    """Pairs that are divided together: those of a cell, or of all cells of a model."""
-
-    model: str
-    dataset: str
-    pairs: Pairs
-    options: GroundingOptions
+_MEANS = (
+    "size_mean",
+    "chance",
+    "pointing",
+    "above_chance",
+    "dice_fixed",
+    "dice_best",
+    "dice_cross_fitted",
+    "floor_dice",
+)
+_PLAIN = ("pointing", "dice_fixed", "dice_best")
+_RESAMPLED = ("pointing", "above_chance", "dice_fixed", "dice_best", "dice_cross_fitted")
 
 
 def study_strata(material: Material) -> StudyOutcome:
     """Pointing and Dice by size of the region."""
-    pools = [pool for model in material.models for pool in _pools(model, material)]
-    rows = [
-        row
-        for pool in pools
-        for tertiles in (False, True)
-        if not (tertiles and pool.dataset == ALL)  # thirds are defined per dataset
-        for row in _strata(pool, tertiles, material.sampling.level)
-    ]
+    level = material.sampling.level
+    rows: list[dict[str, Any]] = []
+    for model in material.models:
+        cells = [cell for cell in material.of_model(model) if cell.n]
+        strata = [list(_strata(cell, False, level)) for cell in cells]
+        for cell, own in zip(cells, strata, strict=True):
+            rows += [row for row, _ in own] + [row for row, _ in _strata(cell, True, level)]
+        rows += _mean_of_datasets(strata, level) if len(cells) > 1 else ()
     figures, remarks = drawn(lambda: draw_strata(rows, material))
     edges = ", ".join(f"{100 * edge:g}" for edge in EDGES)
     facts = (
         f"fixed strata begin at {edges} percent of the image; thirds are those of the pairs of a model and dataset",
-        f"{material.sampling.fact}; pointing of fewer than {SMALL} pairs: Wilson",
+        material.sampling.fact,
+        INTERVALS,
         *material.unfinished,
     )
     fixed = [row for row in rows if row["division"] == "fixed"]
@@ -72,46 +77,36 @@ def study_strata(material: Material) -> StudyOutcome:
     )
 
 
-def _pools(model: str, material: Material) -> Iterator[_Pool]:
-    cells = [cell for cell in material.of_model(model) if cell.n]
-    for cell in cells:
-        yield _Pool(cell.model, cell.dataset, cell.asked, cell.options())
-    if len(cells) > 1:
-        yield _together(cells)
+_Drawn = dict[str, Float]
+"""Replicates of the numbers of a stratum by column, float64 [B]; only of those whose interval is the bootstrap's."""
 
 
-def _together(cells: Sequence[StudyCell]) -> _Pool:
-    """All pairs of a model; the patients of each dataset are resampled separately."""
-    starts = np.cumsum([0, *(cell.draws.patients for cell in cells)])
-    patients = [cell.patient_of + start for cell, start in zip(cells, starts, strict=False)]
-    counts = Counts.concatenate([cell.counts for cell in cells])
-    patient_of = np.concatenate(patients)
-    pairs = Pairs(
-        counts,
-        np.zeros(len(counts), np.intp),
-        (ALL,),  # divided into strata afterwards
-        fold_of=patient_folds(np.zeros(len(counts), np.intp), patient_of),
-        hits=np.concatenate([cell.hits for cell in cells]),
-        draws=Draws(np.hstack([cell.draws.counts for cell in cells]), cells[0].draws.seed),
-        patient_of=patient_of,
-    )
-    return _Pool(cells[0].model, ALL, pairs, cells[0].options())
-
-
-def _strata(pool: _Pool, tertiles: bool, level: float) -> Iterator[dict[str, Any]]:
-    found, other = (
-        size_strata(pool.pairs, PIXELS, replace(pool.options, unit=unit), tertiles=tertiles) for unit in _UNITS
-    )
-    sample, drawn_fitted = found.drawn, other.drawn
-    assert sample is not None and drawn_fitted is not None  # the pairs have draws
-    for place, stratum in enumerate(found.strata):
-        best, fitted, name = stratum.scores, other.strata[place].scores, stratum.scores.name
-        sizes = pool.pairs.counts.region[found.index == place] / PIXELS
-        gap = percentile_interval(sample.of("pointing", name) - sample.of("chance", name), level)
-        yield {
+def _strata(cell: StudyCell, tertiles: bool, level: float) -> Iterator[tuple[dict[str, Any], _Drawn]]:
+    """The rows of a cell, each with its replicates."""
+    found, other = (size_strata(cell.asked, PIXELS, cell.options(unit), tertiles=tertiles) for unit in _UNITS)
+    names = tuple(stratum.scores.name for stratum in found.strata)
+    sample = replace(cell.sample, findings=names, class_of=found.index)
+    best_of, fitted_of = found.grounding, other.grounding
+    assert best_of.drawn is not None and fitted_of.drawn is not None  # the pairs have draws
+    for place, (name, stratum) in enumerate(zip(names, found.strata, strict=True)):
+        best, fitted = stratum.scores, other.strata[place].scores
+        sizes = cell.counts.region[found.index == place] / PIXELS
+        gap = best_of.drawn.of("pointing", name) - best_of.drawn.of("chance", name)
+        added = sample.shares(best_of.each["pointing"] - best_of.each["chance"], name)
+        intervals = {
+            "above_chance": mean_interval(gap, added, level, None),
+            "dice_cross_fitted": grounding_interval(fitted_of, "dice_best", name, sample, level),
+            **{key: grounding_interval(best_of, key, name, sample, level) for key in _PLAIN},
+        }
+        replicates = {
+            "above_chance": gap,
+            "dice_cross_fitted": fitted_of.drawn.of("dice_best", name),
+            **{key: best_of.drawn.of(key, name) for key in _PLAIN},
+        }
+        row = {
             "division": "thirds" if tertiles else "fixed",
-            "model": pool.model,
-            "dataset": pool.dataset,
+            "model": cell.model,
+            "dataset": cell.dataset,
             "stratum": name,
             "n": best.n,
             "size_smallest": float(sizes.min()) if len(sizes) else None,
@@ -119,26 +114,45 @@ def _strata(pool: _Pool, tertiles: bool, level: float) -> Iterator[dict[str, Any
             "size_largest": float(sizes.max()) if len(sizes) else None,
             "chance": best.chance,
             "pointing": best.pointing,
-            **_pointing_limits(best.pointing, best.n, sample.interval("pointing", name, level), level),
+            **limits("pointing", intervals["pointing"]),
+            "pointing_interval": intervals["pointing"].method if intervals["pointing"] else None,
             "above_chance": stratum.above_chance,
-            **limits("above_chance", gap),
+            **limits("above_chance", intervals["above_chance"]),
             "dice_fixed": best.dice_fixed,
-            **limits("dice_fixed", sample.interval("dice_fixed", name, level)),
+            **limits("dice_fixed", intervals["dice_fixed"]),
             "dice_best": best.dice_best,
-            **limits("dice_best", sample.interval("dice_best", name, level)),
+            **limits("dice_best", intervals["dice_best"]),
             "tau_best": best.best_tau,
             "dice_cross_fitted": fitted.dice_best,
-            **limits("dice_cross_fitted", drawn_fitted.interval("dice_best", name, level)),
+            **limits("dice_cross_fitted", intervals["dice_cross_fitted"]),
             "floor_dice": best.floor_dice,
         }
+        safe = {key for key, found in intervals.items() if found is not None and found.method != "t"}
+        yield row, {key: values for key, values in replicates.items() if key in safe}
 
 
-def _pointing_limits(value: float | None, n: int, drawn_interval: Interval | None, level: float) -> dict[str, Any]:
-    """The interval of pointing: Wilson's for few pairs, for which the bootstrap is not reliable."""
-    interval = drawn_interval
-    if value is not None and n < SMALL:
-        interval = wilson_interval(value * n, n, level)
-    return {**limits("pointing", interval), "pointing_interval": interval.method if interval else None}
+def _mean_of_datasets(
+    cells: Sequence[Sequence[tuple[dict[str, Any], _Drawn]]], level: float
+) -> Iterator[dict[str, Any]]:
+    """The unweighted mean, of each stratum, over the datasets that have pairs in it.
+
+    Pairs of several datasets are not put together: datasets can share images. An interval stands where each of the
+    datasets has one.
+    """
+    for members in zip(*cells, strict=True):
+        used = [(row, drawn) for row, drawn in members if row["n"]]
+        mean: dict[str, Any] = {**members[0][0], "dataset": ALL, "n": sum(row["n"] for row, _ in used)}
+        mean |= {"tau_best": None, "pointing_interval": None}
+        for end, of in (("smallest", min), ("largest", max)):
+            mean[f"size_{end}"] = of((row[f"size_{end}"] for row, _ in used), default=None)
+        for key in _MEANS:
+            known = [(row[key], drawn.get(key)) for row, drawn in used if row[key] is not None]
+            mean[key] = macro_mean(value for value, _ in known)
+            if key in _RESAMPLED:
+                parts = [drawn for _, drawn in known if drawn is not None]
+                whole = np.mean(parts, axis=0) if parts and len(parts) == len(known) else None
+                mean |= limits(key, None if whole is None else percentile_interval(whole, level))
+        yield mean
 
 
 def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
@@ -174,6 +188,7 @@ def _table(title: str, name: str, rows: Rows, material: Material) -> Table:
         IN_SAMPLE,
         CROSS_FITTED,
         "percent; means over the pairs of a stratum, all classes together; thresholds are the stratum's own",
+        f"{ALL}: unweighted, over the datasets that have pairs in the stratum",
         "chance: the mean region fraction, the expected pointing of a random pixel; it grows with the region",
         "a cell of a 14 x 14 grid is 0.51 percent of the image, of a 7 x 7 grid 2.04 percent",
     )

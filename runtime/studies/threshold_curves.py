@@ -15,9 +15,12 @@ from ...metrics_gpu.grounding.grounding_options import Unit
 from ...metrics_gpu.grounding.scores import Grounding, GroundingScores
 from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.statistics.aggregate import macro_mean
-from ...metrics_gpu.statistics.bootstrap import Replicates, percentile_interval
+from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.class_means import ClassMeans, band, class_means
+from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
 from ...metrics_gpu.sweep.thresholds import LEVELS
+from ..results.numbers.intervals import grounding_interval
+from ..results.numbers.sample import Sample
 from .material import PIXELS, StudyCell
 from .writing import limits
 
@@ -38,15 +41,15 @@ class CellCurves:
     """One cell's curves and scores.
 
     means: of K columns, in row 0, and their replicates; the columns are area at 0.5, entropy, and per level
-    Dice, IoU, pixels and pixels inside. `histogram`: whether the last two, and the entropy, are known. scores and
-    samples: by search, `best` and `cross_fitted`.
+    Dice, IoU, pixels and pixels inside. `histogram`: whether the last two, and the entropy, are known. scores: by
+    search, `best` and `cross_fitted`. sample: what they rest on; limits stand from 10 patients.
     """
 
     cell: StudyCell
     means: ClassMeans
     histogram: bool
     scores: dict[str, Grounding]
-    samples: dict[str, Replicates]
+    sample: Sample
     level: float
 
     @property
@@ -59,9 +62,12 @@ class CellCurves:
         found: Float = self._rows(name)[0]
         return found
 
-    def sample(self, name: str) -> Float:
-        """float64 [B, K]: replicates of `mean(name)`."""
-        return self._rows(name)[1:]
+    def drawn(self, name: str) -> Float:
+        """float64 [B, K]: replicates of `mean(name)`; NaN where there are too few patients for the bootstrap."""
+        own = self.sample.pairs_of("" if name == "mean" else name)
+        found = self._rows(name)[1:]
+        enough = len(np.unique(self.sample.pair_patient[own])) >= MANY_PATIENTS
+        return found if enough else np.full_like(found, np.nan)
 
     def _rows(self, name: str) -> Float:
         return self.means.macro if name == "mean" else self.means.classes[:, self.cell.classes.index(name)]
@@ -70,6 +76,10 @@ class CellCurves:
         """Scores of a class by `best` or `cross_fitted`, or their mean over classes."""
         found = self.scores[search]
         return found.macro if name == "mean" else found.classes[self.cell.classes.index(name)]
+
+    def interval(self, search: str, field: str, name: str) -> Interval | None:
+        """The interval of a number of `one(search, name)`."""
+        return grounding_interval(self.scores[search], field, "" if name == "mean" else name, self.sample, self.level)
 
     def key(self, name: str) -> dict[str, Any]:
         """The leading columns of every row."""
@@ -87,7 +97,7 @@ class CellCurves:
             columns: dict[str, Float] = {}
             for field, part in (("dice", _DICE), ("iou", _IOU)):
                 columns[field] = mean[part]
-                columns[f"{field}_low"], columns[f"{field}_high"] = band(self.sample(name)[:, part], self.level)
+                columns[f"{field}_low"], columns[f"{field}_high"] = band(self.drawn(name)[:, part], self.level)
             key = self.key(name)
             for k in range(LEVELS):
                 yield {
@@ -99,7 +109,7 @@ class CellCurves:
     def reliability_rows(self) -> Iterator[dict[str, Any]]:
         """Share of pixels inside the region by normalised saliency; `mean` gives every class the same weight."""
         for name in self.names if self.histogram else ():
-            mean, sample = self.mean(name), self.sample(name)
+            mean, sample = self.mean(name), self.drawn(name)
             with np.errstate(invalid="ignore", divide="ignore"):
                 share = mean[_INSIDE] / mean[_PIXELS]
                 low, high = band(sample[:, _INSIDE] / sample[:, _PIXELS], self.level)
@@ -121,7 +131,7 @@ class CellCurves:
         percentage points. calibration_error: mean distance, over pixels, of the normalised saliency from the share of
         pixels inside the region.
         """
-        mean, sample = self.mean(name), self.sample(name)
+        mean, sample = self.mean(name), self.drawn(name)
         tau_from = self.cell.options().tau_from
         near = near_best(mean[_DICE], within, tau_from)
         drawn_near = near_best(sample[:, _DICE], within, tau_from)
@@ -130,15 +140,14 @@ class CellCurves:
             **self.key(name),
             "degenerate": best.degenerate,
             "dice_fixed": float(mean[_DICE][FIXED]),
-            **limits("dice_fixed", percentile_interval(sample[:, _DICE][:, FIXED], self.level)),
+            **limits("dice_fixed", self.interval("best", "dice_fixed", name)),
             "floor": best.floor_dice,
         }
         for mark, _ in SEARCHES:
-            drawn, known = self.samples[mark], "macro" if name == "mean" else name
             row[f"dice_{mark}"] = self.one(mark, name).dice_best
-            row |= limits(f"dice_{mark}", drawn.interval("dice_best", known, self.level))
+            row |= limits(f"dice_{mark}", self.interval(mark, "dice_best", name))
             row[f"delta_{mark}_points"] = self.one(mark, name).delta_dice
-            row |= limits(f"delta_{mark}_points", drawn.interval("delta_dice", known, self.level))
+            row |= limits(f"delta_{mark}_points", self.interval(mark, "delta_dice", name))
         row |= {
             "tau_best": int(near.best) / 100,
             "near_low": int(near.low) / 100,
@@ -175,7 +184,7 @@ def cell_curves(cell: StudyCell, level: float) -> CellCurves:
         means=class_means(table, cell.class_of, len(cell.classes), cell.draws, cell.patient_of),
         histogram=histogram,
         scores={mark: scores for mark, (scores, _) in found.items()},
-        samples={mark: drawn for mark, (_, drawn) in found.items()},
+        sample=cell.sample,
         level=level,
     )
 
@@ -185,9 +194,8 @@ def model_deltas(model: str, cells: list[CellCurves], level: float) -> dict[str,
     row: dict[str, Any] = {"model": model, "datasets": len(cells), "n": sum(item.cell.n for item in cells)}
     for mark, _ in SEARCHES:
         row[f"delta_{mark}_points"] = macro_mean(item.scores[mark].macro.delta_dice for item in cells)
-        interval = None
-        if cells:
-            sample = np.mean([item.samples[mark].macro["delta_dice"] for item in cells], axis=0)
-            interval = percentile_interval(sample, level)
-        row |= limits(f"delta_{mark}_points", interval)
+        each = [(item.interval(mark, "delta_dice", "mean"), item.scores[mark].drawn) for item in cells]
+        drawn = [found.macro["delta_dice"] for interval, found in each if found and interval and interval.method != "t"]
+        whole = percentile_interval(np.mean(drawn, axis=0), level) if drawn and len(drawn) == len(cells) else None
+        row |= limits(f"delta_{mark}_points", whole)
     return row

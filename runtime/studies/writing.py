@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS
+from ...metrics_gpu.statistics.proportions import SMALL
 from ..tables import metrics
 from ..tables.printed import NONE, percent, value_of
 from ..tables.table import Cell
 
 __all__ = [
     "CROSS_FITTED",
+    "INTERVALS",
     "IN_SAMPLE",
     "between",
     "clean",
@@ -30,6 +33,10 @@ Limits = tuple[float, float]
 
 IN_SAMPLE = f"* {metrics.IN_SAMPLE}"
 CROSS_FITTED = f"cross-fitted: {metrics.CROSS_FITTED}"
+INTERVALS = (
+    f"of {LEAST['patients']} to {MANY_PATIENTS - 1} patients intervals are Student's, of fewer there are none; Wilson: "
+    f"pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients"
+)
 
 
 def metric_cell(key: str, value: float | None, interval: Limits | None = None, note: str = "") -> Cell:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
+from ....metrics_gpu.statistics.bootstrap import Interval
 from ...results.numbers.run_numbers import Results
 from .figure import GREY, Figure, drawing_style, finish, lines_above, looks, write_stamps
 from .labels import name_points
@@ -202,7 +202,7 @@ def _fit_words(fit: Correlation, per: Per) -> str:
 
 def _patient_words(results: Results, found: Sequence[Spot]) -> str:
     """How much R² varies when patients are resampled and the models are kept, in words."""
-    from ....metrics_gpu.statistics.correlation import replicated_r2
+    from ....metrics_gpu.statistics.correlation import patients_r2
 
     columns = []
     for field in ("auc", "pointing"):
@@ -210,7 +210,7 @@ def _patient_words(results: Results, found: Sequence[Spot]) -> str:
         if len(drawn) < len(found):
             return ""
         columns.append(np.column_stack(drawn))
-    interval = percentile_interval(replicated_r2(*columns))
+    interval = patients_r2(columns[0], columns[1], len({spot.model for spot in found}))
     return f"Of these points, with patients resampled: {_range(interval)}." if interval else ""
 
 

@@ -11,7 +11,7 @@ from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ....metrics_gpu.statistics.intervals import MANY_PATIENTS, mean_interval, pointing_interval
 from .sample import Sample
 
-__all__ = ["find_interval"]
+__all__ = ["find_interval", "grounding_interval"]
 
 Float = NDArray[np.float64]
 
@@ -28,6 +28,12 @@ def find_interval(
     if isinstance(scores, Grounding):
         return _of_pairs(scores, key, name, drawn, sample, level)
     return _of_images(scores, key, name, drawn, sample, level)
+
+
+def grounding_interval(scores: Grounding, key: str, name: str, sample: Sample, level: float = 0.95) -> Interval | None:
+    """`find_interval` of a field of `scores`, with its own replicates; no name: the unweighted mean over classes."""
+    drawn = None if scores.drawn is None else scores.drawn.of(key, name or "macro")
+    return find_interval(scores, key, name, drawn, sample, level)
 
 
 def _of_pairs(scores: Grounding, key: str, name: str, drawn: Float, sample: Sample, level: float) -> Interval | None:

@@ -13,12 +13,15 @@ __all__ = ["draw_strata"]
 
 
 def draw_strata(rows: Rows, material: Material) -> list[Figure]:
-    """Fixed strata over all datasets of a model, or over its only one. Raises MissingExtraError without matplotlib."""
+    """Fixed strata in the mean over the datasets of a model, or over its only one.
+
+    Raises MissingExtraError without matplotlib.
+    """
     from_fixed = [row for row in rows if row["division"] == "fixed"]
     lines = []
     for model in material.models:
         own = [row for row in from_fixed if row["model"] == model]
-        pooled = [row for row in own if row["dataset"] == "all datasets"] or own
+        pooled = [row for row in own if row["dataset"] == "mean of datasets"] or own
         if pooled:
             lines.append((model, pooled))
     if not lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 from stored_counts import add_cell, random_rows
 from study_world import PIXELS, answer, dice, make_runs, mean, pairs_of, stored, study
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
@@ -36,7 +40,12 @@ def test_thresholds(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
                 rows = [r for r in data["curves"] if (r["model"], r["dataset"], r["class"]) == (model, dataset, name)]
                 assert [row["tau"] for row in rows] == [k / 100 for k in range(101)]
                 assert [row["dice"] for row in rows] == pytest.approx(curve)
-                assert all(r["dice_low"] - 1e-9 <= r["dice_high"] and r["iou"] <= r["dice"] + 1e-12 for r in rows)
+                own = classes.get(name) or [row for each in classes.values() for row in each]
+                if len({row["patient_id"] for row in own}) < 10:
+                    assert all(r["dice_low"] is r["iou_high"] is None for r in rows), "no band of so few patients"
+                else:
+                    assert all(r["dice_low"] - 1e-9 <= r["dice_high"] for r in rows)
+                assert all(r["iou"] <= r["dice"] + 1e-12 for r in rows)
                 (row,) = [
                     r for r in data["sensitivity"] if (r["model"], r["dataset"], r["class"]) == (model, dataset, name)
                 ]
@@ -51,7 +60,8 @@ def test_thresholds(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
             deltas.append(mean(100 * (max(curves[name]) - curves[name][50]) for name in classes))
         (row,) = [r for r in data["delta_dice"] if r["model"] == model]
         assert row["delta_best_points"] == pytest.approx(mean(deltas)) and row["datasets"] == 2
-        assert row["delta_best_points_low"] <= row["delta_best_points_high"]
+        ends = row["delta_best_points_low"], row["delta_best_points_high"]
+        assert ends == (None, None) or ends[0] <= ends[1]
     reliable = [r for r in data["reliability"] if (r["model"], r["dataset"], r["class"]) == ("a", "coco", "Mass")]
     own = pairs_of(stored(run, "a", "coco"))["Mass"]
     inside, every = (sum(r[field][30] - r[field][31] for r in own) for field in ("overlap", "area"))
@@ -110,11 +120,20 @@ def test_strata(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
         chance = mean(row["region_area"] / PIXELS for row in own)
         assert found["above_chance"] == pytest.approx(mean(row["hit"] for row in own) - chance)
         assert (found["dice_fixed"], found["dice_best"]) == pytest.approx((curve[50], max(curve)))
-        assert found["pointing_interval"] == "wilson" and found["pointing_low"] <= found["pointing"]
-    pooled = [r for r in rows if (r["model"], r["dataset"]) == ("b", "all datasets")]
-    assert sum(r["n"] for r in pooled) == sum(
+        people = {row["patient_id"] for row in own}
+        assert found["pointing_interval"] == ("wilson" if len(people) > 1 else None)
+        assert len(people) < 2 or found["pointing_low"] <= found["pointing"]
+        assert (found["dice_fixed_low"] is None) == (len(people) < 4), "an interval of so few says nothing"
+    means = {r["stratum"]: r for r in rows if (r["model"], r["dataset"]) == ("b", "mean of datasets")}
+    assert sum(r["n"] for r in means.values()) == sum(
         len(own) for dataset in ("coco", "second") for own in pairs_of(stored(run, "b", dataset)).values()
     )
+    for name, found in means.items():  # pairs of datasets that share images are not put together
+        own = [r for r in rows if (r["model"], r["division"], r["stratum"]) == ("b", "fixed", name) and r["n"]
+               and r["dataset"] in ("coco", "second")]  # fmt: skip
+        for key in ("pointing", "above_chance", "chance", "dice_best", "dice_cross_fitted", "floor_dice"):
+            known = [r[key] for r in own if r[key] is not None]
+            assert found[key] == (pytest.approx(mean(known)) if known else None), (name, key)
     thirds = [r["n"] for r in rows if (r["model"], r["dataset"], r["division"]) == ("b", "coco", "thirds")]
     assert sum(thirds) == len(every) and max(thirds) - min(thirds) <= 2
 
@@ -131,9 +150,13 @@ def test_failures(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
             best = max(range(101), key=lambda k, own=own: (mean(dice(row, k) for row in own), -k))  # type: ignore[misc]
             score |= {(row["case_id"], name): dice(row, best) for row in own}
         chosen = [r for r in data["cases"] if (r["model"], r["dataset"]) == (model, "coco")]
-        assert [row["end"] for row in chosen] == ["worst", "worst", "best", "best"]
-        order = sorted(score.values())
-        assert [row["dice"] for row in chosen] == pytest.approx([*order[:2], *order[-2:]])
+        ends = {row["end"]: row["class"] for row in data["classes"] if row["model"] == model and row["end"]}
+        assert [(row["end"], row["class"]) for row in chosen] == [
+            (end, ends[end]) for end in ("worst", "best") for _ in classes[ends[end]][:2]
+        ]
+        for end, part in (("worst", slice(2)), ("best", slice(-2, None))):
+            order = sorted(dice_of for (_, name), dice_of in score.items() if name == ends[end])
+            assert [row["dice"] for row in chosen if row["end"] == end] == pytest.approx(order[part])
         for row in chosen:
             assert row["dice"] == pytest.approx(score[row["case"], row["class"]])
             with Image.open(run / "studies" / "failures" / row["overlay"]) as image:
@@ -153,6 +176,34 @@ def test_failures(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Another question leaves none of the files of the last one behind.
     study(capsys, "failures", run, "--replicates", 50, "--no-overlays")
     assert not list((run / "studies" / "failures" / "overlays").glob("*.png"))
+
+
+def test_one_estimate_has_one_interval_in_report_and_studies(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = world / "run" / "run"
+    for name in ("failures", "thresholds", "correlation"):
+        study(capsys, name, run, "--replicates", 50, "--seed", 5, *(("--no-overlays",) if name == "failures" else ()))
+    found = make_results(load_run(run), Choices(replicates=50, seed=5))
+    seen = set()
+
+    def same(row: dict[str, Any], column: str, field: str, name: str) -> None:
+        interval = found.number(row["model"], row["dataset"], field, name).interval
+        ends = (row[f"{column}_low"], row[f"{column}_high"])
+        seen.add("none" if interval is None else interval.method)
+        wanted = (None, None) if interval is None else (interval.low, interval.high)
+        assert ends == (wanted if interval is None else pytest.approx(wanted)), (row["model"], name, field)
+
+    for row in answer(run, "failures")["classes"]:
+        for field in ("pointing", "dice_fixed", "dice_best"):
+            same(row, field, field, row["class"])
+    for row in answer(run, "thresholds")["sensitivity"]:
+        name = "" if row["class"] == "mean" else row["class"]
+        for field in ("dice_fixed", "dice_best", "dice_cross_fitted"):
+            same(row, field, field, name)
+    for row in answer(run, "correlation")["points"]:
+        if row["points"] == "cells":
+            same(row, "auc", "auc", "")
+            same(row, "pointing", "pointing", "")
+    assert {"bootstrap", "wilson"} <= seen
 
 
 NAMES = ("thresholds", "correlation", "strata", "failures", "calibration")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -15,7 +16,12 @@ from xbench_fast.metrics_gpu.grounding.search import model_levels
 from xbench_fast.metrics_gpu.grounding.strata import size_strata, strata_of
 from xbench_fast.metrics_gpu.grounding.tolerance import region_distance, tolerant_hits
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
-from xbench_fast.metrics_gpu.statistics.correlation import correlation, replicated_r2, without_group_means
+from xbench_fast.metrics_gpu.statistics.correlation import (
+    correlation,
+    patients_r2,
+    replicated_r2,
+    without_group_means,
+)
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 
@@ -62,21 +68,46 @@ def test_bootstrap_r2_equals_resampled_points():
 
 def test_points_in_groups_are_drawn_and_left_out_together():
     rng = np.random.default_rng(5)
-    x, y = rng.random(9), rng.random(9)
-    groups = ["a", "b", "c"] * 3
+    x, y = rng.random(12), rng.random(12)
+    groups = ["a", "b", "c", "d"] * 3
     found = correlation(x, y, groups=groups, replicates=200, seed=3)
     assert found.fisher is None and found.r2 == correlation(x, y).r2
-    left = [stats.pearsonr(x[i], y[i]).statistic ** 2 for i in ([k for k in range(9) if k % 3 != g] for g in range(3))]
+    left = [stats.pearsonr(x[i], y[i]).statistic ** 2 for i in ([k for k in range(12) if k % 4 != g] for g in range(4))]
     assert found.left_out == pytest.approx(left)
-    drawn = draw_patients(3, 200, seed=3).counts
+    drawn = draw_patients(4, 200, seed=3).counts
     values = []
     for row in drawn:
-        i = np.concatenate([np.repeat(np.arange(g, 9, 3), row[g]) for g in range(3)])
+        i = np.concatenate([np.repeat(np.arange(g, 12, 4), row[g]) for g in range(4)])
         values.append(stats.pearsonr(x[i], y[i]).statistic ** 2)
     low, high = np.percentile(values, [2.5, 97.5])
     assert (found.bootstrap_r2.low, found.bootstrap_r2.high) == pytest.approx((low, high))
+    assert found.p is found.spearman_p is None, "points of one model are not exchangeable"
     with pytest.raises(ValueError, match="groups"):
         correlation(x, y, groups=groups[1:])
+
+
+def test_few_models(shared):
+    """Seven models by all 5040 permutations; three have a line, and nothing around it."""
+    told = json.loads((shared / "trust/statistics.json").read_text())["r2"]
+    found = correlation(told["auc"], told["pointing"])
+    assert (found.r, found.r2, found.adjusted_r2) == pytest.approx((told["r"], told["r2"], told["adjusted_r2"]))
+    assert found.p == pytest.approx(told["p_permutation_all_5040"], abs=1e-12)
+    assert found.spearman == pytest.approx(told["spearman"])
+    assert found.spearman_p == pytest.approx(told["spearman_p_exact_5040"], abs=1e-12)
+    assert (found.fisher.low, found.fisher.high) == pytest.approx(tuple(told["fisher_95_r"]))
+    assert found.left_out == pytest.approx(told["leave_one_out_r2"])
+    three = correlation([0.6, 0.7, 0.8], [0.3, 0.4, 0.52])
+    assert three.r2 > 0.98 and three.fisher is three.bootstrap_r2 is None and three.r2_range is None
+    rng = np.random.default_rng(9)
+    drawn = rng.random((50, 3)), rng.random((50, 3))
+    assert patients_r2(*drawn, 3) is None
+    four = rng.random((50, 4)), rng.random((50, 4))
+    expected = np.percentile(replicated_r2(*four), [2.5, 97.5])
+    assert (patients_r2(*four, 4).low, patients_r2(*four, 4).high) == pytest.approx(expected)
+    x, y = rng.random(12), rng.random(12)
+    exact = stats.permutation_test((x,), lambda z: stats.pearsonr(z, y).statistic, permutation_type="pairings",
+                                   n_resamples=2000, rng=1).pvalue  # fmt: skip
+    assert correlation(x, y).p == pytest.approx(exact, abs=0.04)
 
 
 def test_r2_of_replicated_points():
