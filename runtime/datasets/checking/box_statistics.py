@@ -87,8 +87,8 @@ class _Boxes:
     @cached_property
     def beyond(self) -> NDArray[np.bool_]:
         """Which boxes reach beyond their grid by more than rounding."""
-        found: NDArray[np.bool_] = ((self.ends > self.size + ROUNDING) | (self.corners[:, :2] < -ROUNDING)).any(axis=1)
-        return found
+        over: NDArray[np.bool_] = (self.ends > self.size + ROUNDING) | (self.corners[:, :2] < -ROUNDING)
+        return over[:, 0] | over[:, 1]
 
 
 def _boxes_of(cases: Sequence[Case], sizes: Sizes) -> _Boxes:

@@ -205,6 +205,8 @@ def test_the_thresholds_are_those_of_the_page(tmp_path: Path) -> None:
     low, high = (10.0, 10.0, 550.0, 550.0), (10.0, 10.0, 551.0, 300.0)
     assert warned(tmp_path, [low] * 10) and not warned(tmp_path, [low] * 9) and not warned(tmp_path, [low] * 9 + [high])
     assert warned(tmp_path, [low] * 5, file=550) and not warned(tmp_path, [low] * 4, file=550)
+    near, half = (10.0, 10.0, 274.0, 274.0), (10.0, 10.0, 275.0, 274.0)
+    assert not warned(tmp_path, [near] * 5, file=550) and warned(tmp_path, [near] * 4 + [half], file=550)
     part, more = (10.0, 10.0, 750.0, 600.0), (10.0, 10.0, 753.0, 600.0)
     assert warned(tmp_path, [part] * 10, file=750) and not warned(tmp_path, [part] * 9, file=750)
     assert not warned(tmp_path, [part] * 9 + [more], file=750) and not warned(tmp_path, [part] * 40, file=751)

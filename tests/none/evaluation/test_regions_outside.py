@@ -13,6 +13,8 @@ from evaluation_world import World
 from PIL import Image
 from synthetic import make_bundle, make_dataset
 from xbench_fast.runtime.cli.app import main
+from xbench_fast.runtime.datasets.checking.audit import audit
+from xbench_fast.runtime.datasets.coco import Coco
 from xbench_fast.runtime.datasets.placement import region_fault
 from xbench_fast.runtime.datasets.region_shapes import AtLeast, Boxes, Polygons, Rle, union
 from xbench_fast.runtime.host.config import DatasetConfig
@@ -107,6 +109,7 @@ def test_the_fault_of_every_kind_of_region() -> None:
     assert fault(union([Boxes(inside), Polygons((((31.0, 1.0), (40.0, 1.0), (40.0, 9.0)),))])) == "clipped"
     apart = AtLeast((Boxes(inside), Boxes(((9, 9, 12, 12),))), 2)
     assert fault(apart) == "empty", "its parts lie in the image and do not meet"
+    assert fault(AtLeast((Boxes(inside), Boxes(right)), 2)) == "empty"
     assert fault(AtLeast((Boxes(right), Boxes(below)), 2)) == "outside"
 
 
@@ -119,3 +122,15 @@ def test_images_that_cannot_be_read_have_no_region_to_judge(tmp_path: Path) -> N
     world.run([make_bundle(tmp_path / "blocks-32").path], [DatasetConfig("coco", root, "coco")])
     entry = world.entry()
     assert [entry[name] for name in ("missing", "unreadable", "outside", "clipped")] == [1, 1, 1, 0]
+
+
+def test_one_region_outside_fails_the_check_and_a_clipped_one_does_not(tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "data")
+    file = root / "annotations.json"
+    document = json.loads(file.read_text())
+    for box, outside, clipped in (([56, 5, 9, 9], 1, 0), ([50, 5, 9, 9], 0, 1)):
+        document["annotations"][0]["bbox"] = box
+        file.write_text(json.dumps(document))
+        found = audit(Coco(root))
+        assert (found.outside, found.clipped, found.misfits, found.warnings) == (outside, clipped, 0, ())
+        assert found.passed == (not outside)
