@@ -94,6 +94,26 @@ def frames_of(rng, pairs):
     return np.concatenate([start, start + length], axis=1)
 
 
+def extreme_grids(count, cells, seed):
+    """Maps at the ends of float32: sparse and dense, where sums and differences overflow, subnormal, not finite."""
+    rng = np.random.default_rng(seed)
+    grids = np.empty((count, *cells), F)
+    for grid in grids:
+        unit = rng.uniform(-1, 1, cells) if rng.random() < 0.3 else rng.integers(-1, 2, cells)
+        unit = unit * (rng.random(cells) < rng.choice([0.02, 0.2, 1]))
+        # From 1.7e38 the difference of two cells overflows, though that of two pixels between them may not.
+        size = rng.choice([3.4028234e38, 1.7014e38, 1.7015e38, 1e37, 1e-36, 2e-38, 1e-42])
+        grid[:] = unit * (rng.uniform(1.6e38, 1.9e38) if rng.random() < 0.5 else size)
+        if rng.random() < 0.3:
+            np.abs(grid, out=grid)
+        if rng.random() < 0.2:
+            with np.errstate(over="ignore"):
+                grid += F(rng.choice([1.6e38, -1.6e38, 1e-40])) * (rng.random(cells) < 0.5)
+        if rng.random() < 0.1:
+            grid[tuple(rng.integers(cells))] = rng.choice([np.inf, -np.inf, np.nan])
+    return grids
+
+
 def any_case(data, widest):
     """A grid, a mask of at most `widest` columns, a frame and a mode."""
     cells = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9)))

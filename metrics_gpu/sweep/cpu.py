@@ -41,6 +41,7 @@ _UNUSED: Final = np.uint8(127)  # code of the pixels that fill a row up to whole
 _ONE, _HUNDRED = np.float32(1), np.float32(100)
 _BIAS: Final = np.float32(128)  # in [128, 256) a float32 has 7 integer and 16 fraction bits behind a fixed exponent
 _E: Final = 2.0**-24
+_LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def _blend(a: Float, b: Float, weight: float, out: Float) -> None:
@@ -197,7 +198,8 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
         if not flat:
             scale = _HUNDRED / span
             delta = _E * (1500 * (reach / span) + 1000)
-            exact = not (delta < 0.25 and scale < np.inf)
+            # Rows reach farther than the pixels between them: their distance from the minimum can overflow.
+            exact = not (delta < 0.25 and scale < np.inf and 2 * reach <= _LARGEST)
             offset = _BIAS + np.float32(delta)
             edge = min(65535.0, np.ceil(131072.0 * delta) + 2)
             near = np.uint32(np.uint32(edge) << np.uint32(16))

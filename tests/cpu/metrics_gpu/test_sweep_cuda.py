@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_sweep import F, any_case, assert_equal, frames_of, naive_map, random_masks
+from naive_sweep import F, any_case, assert_equal, extreme_grids, frames_of, naive_map, random_masks
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
@@ -131,6 +131,15 @@ def test_the_shape_of_the_map_does_not_matter_for_equality(cupy, mode):
     grids, masks = shapes()
     masks[0], masks[1] = True, False
     assert_equal(gpu_sweep(cupy, grids, masks, sweeping=Sweeping(upsample=mode)), grids, masks, mode=mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_ends_of_float32(cupy, mode):
+    grids = extreme_grids(40, (14, 14), seed=1)
+    masks = random_masks(np.random.default_rng(0), len(grids), 64, 65)
+    counts = gpu_sweep(cupy, grids, masks, sweeping=Sweeping(upsample=mode))
+    assert not counts.degenerate.all()
+    assert_equal(counts, grids, masks, mode=mode)
 
 
 def test_taller_grids_than_the_kernel_keeps_ends_of(cupy):

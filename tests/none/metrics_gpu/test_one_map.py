@@ -12,7 +12,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from naive_sweep import F, naive_map
+from naive_sweep import F, extreme_grids, naive_map
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map, upsampled
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES, Sweeping
@@ -27,12 +27,14 @@ WAYS = [
 
 
 def cases():
-    """Maps float32 [h, w] and the part of the image that each covers: ordinary, padded, cut, unseen and degenerate."""
+    """Maps float32 [h, w] and the part of the image that each covers: ordinary, padded, cut, unseen, degenerate
+    and at the ends of float32."""
     rng = np.random.default_rng(0)
     whole, padded, part = (0.0, 0.0, 1.0, 1.0), (-0.2, 0.0, 1.1, 1.0), (0.13, 0.5, 0.9, 0.77)
     grids = [rng.random(size, dtype=F) for size in ((14, 14), (7, 9), (1, 5), (64, 64))]
     grids += [rng.standard_normal((5, 5)).astype(F) * F(1e-3) - F(2), np.full((3, 3), F(0.25)), -rng.random((4, 4), F)]
     grids.append(np.array([[-1, 0], [-2, -0.5]], F))  # the largest value is 0, by which nothing can be divided
+    grids += list(extreme_grids(30, (7, 7), seed=3))
     broken = rng.random((6, 6), dtype=F)
     broken[2, 3] = np.nan
     return [(grid, frame) for grid in [*grids, broken] for frame in (whole, padded, part, (2.0, 0.0, 3.0, 1.0))]
@@ -80,7 +82,7 @@ def test_javascript_draws_the_map_that_numpy_and_the_sweep_have(way):
 def test_numpy_upsamples_as_a_loop_over_rows(mode):
     for grid, frame in cases():
         found = upsampled(grid, (SIZE, SIZE + 5), frame, mode)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             values, seen = naive_map(grid, SIZE, SIZE + 5, frame, mode)
         assert np.array_equal(found.rows[:, None] & found.columns, seen)
         assert np.array_equal(found.whole(np.nan), values, equal_nan=True)

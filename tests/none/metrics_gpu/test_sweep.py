@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_sweep import TAUS, F, any_case, assert_equal, frames_of, naive_source, random_masks
+from naive_sweep import TAUS, F, any_case, assert_equal, extreme_grids, frames_of, naive_source, random_masks
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks, unpack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
@@ -98,6 +98,25 @@ def test_the_shape_of_the_map_does_not_matter_for_equality():
     masks = random_masks(rng, len(grids), 224, 224)
     for mode in ("bilinear", "align_corners", "nearest"):
         assert_equal(sweep(grids, masks, sweeping=Sweeping(upsample=mode)), grids, masks, mode=mode)
+
+
+def test_two_cells_whose_difference_overflows():
+    """No pixel is as large as the cells: the range of the pixels is a float32, that of the cells is not."""
+    grids, masks = np.zeros((1, 14, 14), F), np.ones((1, 224, 224), bool)
+    grids[0, 3, 3], grids[0, 9, 9] = 1.79e38, -1.79e38
+    counts = sweep(grids, masks)
+    assert not counts.degenerate[0] and counts.area[0, 50] > 49_000
+    assert_equal(counts, grids, masks)
+
+
+@pytest.mark.parametrize("cells", [(14, 14), (7, 7)])
+@pytest.mark.parametrize("mode", ["bilinear", "align_corners", "nearest"])
+def test_the_ends_of_float32(cells, mode):
+    grids = extreme_grids(100, cells, seed=1)
+    masks = random_masks(np.random.default_rng(0), len(grids), 96, 97)
+    counts = sweep(grids, masks, sweeping=Sweeping(upsample=mode))
+    assert 20 < counts.degenerate.sum() < 80
+    assert_equal(counts, grids, masks, mode=mode)
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
