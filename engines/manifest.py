@@ -20,7 +20,7 @@ from .strict_json import CHECKSUM, checksum_of
 __all__ = ["SCHEMA", "FileRecord", "GraphSpec", "Manifest", "PromptRecord", "TensorSpec", "Weights"]
 
 SCHEMA = 1
-Weights = Literal["published", "stand-in", "demo"]
+Weights = Literal["published", "own", "stand-in", "demo"]
 Text = Annotated[str, Meta(min_length=1)]
 Size = Annotated[int, Meta(ge=1, le=2**31)]
 Side = Annotated[int, Meta(ge=1, le=1024)]
@@ -75,7 +75,8 @@ class Manifest:
     `checkpoint` is {"name", "sha256"} or None for stand-in weights; `logit_scale` is what the graph multiplied the
     score by (cosine = logits / logit_scale; 1 for models whose score is no cosine); `parity` is the report of the
     export; `text` holds the tokenizer record and the context length; `precision` ("fp32", "fp16", "bf16") is the
-    type of the graphs' weights and products.
+    type of the graphs' weights and products; `weights_source` why weights are known as published, in words: empty for
+    others, and in bundles of versions that took every checkpoint for published.
     """
 
     model: Text
@@ -94,6 +95,7 @@ class Manifest:
     parity: Mapping[str, Any]
     files: Mapping[str, FileRecord] = field(default_factory=dict)
     precision: str = "fp32"
+    weights_source: str = ""
 
     def dump(self) -> bytes:
         """The bytes of bundle.json: the fields by name, the schema's number and a checksum; tuples become lists.
@@ -102,6 +104,8 @@ class Manifest:
         """
         try:
             data: dict[str, Any] = {"schema": SCHEMA, **asdict(self), "geometry": self.geometry.to_json()}
+            if not self.weights_source:
+                del data["weights_source"]
             data[CHECKSUM] = checksum_of(data)
             text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
         except (TypeError, ValueError) as error:

@@ -32,7 +32,7 @@ __all__ = [
     "stand_in_adapter",
 ]
 
-Weights = Literal["published", "stand-in", "demo"]
+Weights = Literal["published", "own", "stand-in", "demo"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,9 @@ class Adapter(ABC):
 
     `maps` are the saliency maps the model can be exported with, by name, each with its description; the first is the
     official one. `map_name` is the selected one, empty for the official one.
+
+    `weights` of a checkpoint is "published" when it is loaded; the export makes it "own" unless the file is known, or
+    said, to be published, and says why in `weights_source`.
     """
 
     variants: ClassVar[tuple[str, ...]] = ()
@@ -117,6 +120,7 @@ class Adapter(ABC):
     text_checkpoint: CheckpointRecord | None = None
     prompt_style: str | None = None
     map_name: str = ""
+    weights_source: str = ""
 
     @classmethod
     @abstractmethod

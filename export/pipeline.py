@@ -20,6 +20,7 @@ from ..engines.rounding import PRECISIONS
 from ..engines.tokenizing import Tokenizer, stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
 from .machine import peak_memory_mib, require_packages, threads_to_use, timed, versions, workspace
+from .models.published import PUBLISHED
 from .parity.checks import ParityReport
 from .prompts.books import own_words_caution
 from .prompts.builtin import builtin_sets, prompt_styles
@@ -41,7 +42,7 @@ class ModelSource:
     `model` is what the registry of models resolves, `name` what the bundle calls it (by default its own name). With
     `checkpoint` its weights are read; without one the model gets stand-in weights of `variant` and `seed`. `saliency`
     is one of the model's maps, by default the official one; `options` (`resolution`, `text_encoder`) go to models that
-    take them, those that are None count as not given.
+    take them, those that are None count as not given. `statement`: where the checkpoint was published, in words.
     """
 
     model: str
@@ -51,6 +52,7 @@ class ModelSource:
     seed: int = 0
     saliency: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    statement: str | None = None
 
     def load(self) -> Adapter:
         """The model. Raises CheckpointError, ConfigError and MissingExtraError."""
@@ -63,11 +65,24 @@ class ModelSource:
                     f"{self.checkpoint} is the variant '{adapter.variant}' of {self.model}, not '{self.variant}'; "
                     "leave out --variant."
                 )
+            self._find_source(adapter)
         if self.name not in (None, self.model):
             adapter.rename(self.name)
         if self.saliency is not None:
             adapter.choose_map(self.saliency)
         return adapter
+
+    def _find_source(self, adapter: Adapter) -> None:
+        """Decides whether the weights are published ones: their file is known, or the user says so."""
+        if adapter.weights != "published":
+            return
+        record, facts = adapter.checkpoint, PUBLISHED.get(self.model)
+        if record is not None and facts is not None and record.sha256 in facts.sha256.values():
+            adapter.weights_source = f"{record.name}, by its sha256"
+        elif self.statement:
+            adapter.weights_source = f"as stated: {self.statement}"
+        else:
+            adapter.weights = "own"
 
 
 @dataclass(frozen=True)
@@ -107,7 +122,10 @@ def export_bundle(source: ModelSource, out: Path, options: BundleOptions | None 
     start, options = time.perf_counter(), options or BundleOptions()
     require_packages()
     adapter = source.load()
-    options.progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read")
+    told = f" ({adapter.weights_source})" if adapter.weights_source else ""
+    if adapter.weights == "own":
+        told = "; if the authors published this file, --weights published --source TEXT says where"
+    options.progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read{told}")
     for caution in adapter.cautions():
         options.progress(f"caution: {caution}")
     return export_adapter(adapter, out, options, loading=time.perf_counter() - start)
@@ -276,4 +294,5 @@ def _manifest(
         exporter=versions(),
         parity=report.to_json(),
         precision=precision,
+        weights_source=adapter.weights_source,
     )

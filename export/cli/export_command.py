@@ -66,7 +66,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--weights",
     type=click.Choice(["published", "stand-in"]),
     default="published",
-    help="published: read --checkpoint. stand-in: made-up weights of the same shapes, to test the export.",
+    help="published: read --checkpoint; a file that is not known by its sha256 counts as published only with --source, "
+    "else as own. stand-in: made-up weights of the same shapes, to test the export.",
+)
+@click.option(
+    "--source",
+    metavar="TEXT",
+    help="Where the authors published the file of --checkpoint. The bundle and every report print this.",
 )
 @click.option(
     "--variant",
@@ -207,7 +213,14 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
     assert flags.out is not None
     known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, **entry.options}
     source = ModelSource(
-        entry.target, entry.name, flags.checkpoint, flags.variant, flags.seed, flags.saliency, options=known
+        entry.target,
+        entry.name,
+        flags.checkpoint,
+        flags.variant,
+        flags.seed,
+        flags.saliency,
+        options=known,
+        statement=flags.source,
     )
     with importable(flags.table.path):
         prompts = read_prompts(entry.target, flags.prompts)

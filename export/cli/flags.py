@@ -37,6 +37,7 @@ class Flags:
     checkpoints: Path | None
     out: Path | None
     weights: str
+    source: str | None
     variant: str | None
     resolution: int | None
     tokenizer: Path | None
@@ -64,7 +65,9 @@ class Flags:
 
     def joined(self, entry: ModelEntry, context: click.Context) -> Flags:
         """With the settings of `entry` wherever no flag was given. Raises ConfigError for a value out of range."""
-        hidden = {"checkpoint": ("weights", "variant"), "weights": ("checkpoint", "resolution"), "variant": ()}
+        hidden = {"checkpoint": ("weights", "variant", "source")}
+        if self.weights == "stand-in":
+            hidden["weights"] = ("checkpoint", "resolution", "source")
         flagged = {*self.given, *(name for flag in self.given for name in hidden.get(flag, ()))}
         options = {option.name: option for option in context.command.params}
         settings = {}
@@ -83,6 +86,8 @@ class Flags:
             raise click.UsageError("Give --checkpoint FILE (see --list), or --weights stand-in for made-up weights.")
         if self.weights == "stand-in" and self.checkpoint is not None:
             raise click.UsageError("--checkpoint and --weights stand-in exclude each other.")
+        if self.source is not None and (self.weights == "stand-in" or not self.source.strip()):
+            raise click.UsageError("--source says in words where the file of --checkpoint was published.")
         if self.weights == "stand-in" and self.resolution is not None:
             raise click.UsageError("--resolution belongs to a checkpoint; choose a stand-in with --variant.")
         if self.checkpoint is not None and not self.checkpoint.is_file():
@@ -94,6 +99,8 @@ class Flags:
         """The same for --model all."""
         if self.saliency is not None:
             raise click.UsageError("--saliency names one model's map; --model all takes the official ones.")
+        if self.source is not None:
+            raise click.UsageError("--source is about one file; export the models one by one to state it.")
         if self.checkpoint is not None or self.variant is not None or self.resolution is not None:
             raise click.UsageError("--model all takes neither --checkpoint, --variant nor --resolution.")
         if (self.checkpoints is None) != (self.weights == "stand-in"):

@@ -32,7 +32,7 @@ __all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importabl
 
 DEFAULT_FILE = "xbench.toml"
 _PATHS = ("checkpoint", "tokenizer", "text_encoder", "parity_data")
-_TEXTS = ("weights", "variant", "saliency", "precision")
+_TEXTS = ("weights", "source", "variant", "saliency", "precision")
 _NUMBERS = ("resolution", "seed")
 _KEYS = ("class", *_PATHS, "prompts", *_TEXTS, *_NUMBERS, "options")
 BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written

@@ -70,7 +70,7 @@ def wrap_command(
 
     require_packages()
     chosen: Any = kind
-    facts = Facts(model, variant, "published", read_geometry(geometry), chosen, description, logit_scale)
+    facts = Facts(model, variant, "own", read_geometry(geometry), chosen, description, logit_scale)
     sets = read_features(features, read_prompt_file(prompts))
     bundle = wrap(graph, sets, facts, out, force=force, progress=lambda line: click.echo(line, err=True))
     click.echo(str(bundle.path))

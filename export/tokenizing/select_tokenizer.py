@@ -57,9 +57,9 @@ def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]
         pieces = {piece: number for number, piece in enumerate(spec.vocabulary)}
         return WordPieceTokenizer(pieces, adapter.context, "the checkpoint", **rules)
     found = find_wordpiece(folder, spec.sources, adapter.context, **rules)
-    if found is not None and (adapter.weights == "published" or folder is not None):
+    if found is not None and (adapter.weights in ("published", "own") or folder is not None):
         return found
-    if adapter.weights == "published":
+    if adapter.weights in ("published", "own"):
         raise ConfigError(
             f"No vocabulary for {adapter.name}: give --tokenizer DIR with its vocab.txt or tokenizer.json, or fetch it "
             f"into the Hugging Face cache first (huggingface-cli download {spec.sources[0]} vocab.txt)."

@@ -240,6 +240,7 @@ class Runner:
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
         facts = {
             "weights": bundle.manifest.weights,
+            "weights_source": bundle.manifest.weights_source,
             "parity": parity_summary(bundle.manifest.parity),
             "model_family": bundle.manifest.model,
             "logit_scale": bundle.manifest.logit_scale,

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import METRICS
@@ -15,7 +14,6 @@ from ..tables.table import BEST, SECOND, Cell, Mark
 from .paper import Printed
 
 __all__ = [
-    "comparable",
     "compared",
     "entry",
     "interval_note",
@@ -64,11 +62,6 @@ def interval_text(interval: Interval | None, key: str) -> str:
         return ""
     low, high = (value_of(key, end, METRICS[key].interval_digits) for end in (interval.low, interval.high))
     return f"[{low}, {high}]"
-
-
-def comparable(cell: CellValues) -> bool:
-    """Whether a difference to the paper is meaningful: published weights on a whole dataset."""
-    return cell.weights == "published" and cell.limit is None and not cell.shard
 
 
 def compared(found: Cell, number: Number, key: str, printed: Printed | None, means: bool) -> Cell:

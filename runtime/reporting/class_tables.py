@@ -10,7 +10,7 @@ from ..tables.metrics import heading
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import comparable, compared, entry, marked, number_cell
+from .cells import compared, entry, marked, number_cell
 from .grounding_tables import shared_rows
 from .notes import (
     FLOOR,
@@ -23,7 +23,7 @@ from .notes import (
     ranking_notes,
     source_notes,
 )
-from .paper import Printed, paper
+from .paper import Printed, paper, why_apart
 
 __all__ = ["class_auc", "class_dice", "class_pointing"]
 
@@ -125,14 +125,15 @@ def class_auc(results: Results, dataset: str) -> Table:
 def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Cell]:
     cell = results.cells.get((model, dataset))
     printed = _printed(cell, names) if cell else {}
-    means = cell is not None and comparable(cell)
     found = []
     for name in ("", *names):
         mine, number = (
             entry(results, model, "pointing", dataset, name),
             results.number(model, dataset, "pointing", name),
         )
-        found.append(compared(mine, number, "pointing", printed.get(name), means))
+        found.append(
+            compared(mine, number, "pointing", printed.get(name), cell is not None and not why_apart(cell, name))
+        )
     return found
 
 

@@ -12,7 +12,7 @@ from ..results.numbers.run_numbers import Results
 from ..tables.csv_text import to_csv
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
-from .cells import comparable
+from .paper.grounds import why_apart
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper
 
@@ -137,7 +137,7 @@ def _paper(results: Results) -> Iterator[dict[str, Any]]:
         for field, name, printed in found:
             if printed is None:
                 continue
-            value = _percent(cell.number(field, name).value)
+            value, reasons = _percent(cell.number(field, name).value), why_apart(cell, name)
             yield {
                 "model": cell.model,
                 "family": cell.family,
@@ -146,7 +146,8 @@ def _paper(results: Results) -> Iterator[dict[str, Any]]:
                 "number": field,
                 "percent": value,
                 "paper_percent": printed.digits,
-                "difference_points": value - printed.value if comparable(cell) and value is not None else None,
+                "difference_points": None if reasons or value is None else value - printed.value,
+                "why_no_difference": "; ".join(reasons),
                 "pairs": (s.n if (s := cell.scores(name)) else 0) if name else cell.n,
                 "paper_pairs": printed.pairs,
                 "paper_flag": printed.flag,

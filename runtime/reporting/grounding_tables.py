@@ -10,7 +10,7 @@ from ..tables.metrics import heading
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
-from .cells import comparable, compared, entry, marked, number_cell
+from .cells import compared, entry, marked, number_cell
 from .notes import (
     FLOOR,
     best_notes,
@@ -24,6 +24,7 @@ from .notes import (
     ranking_notes,
     source_notes,
 )
+from .paper.grounds import why_apart
 from .paper.paper_numbers import FIELDS, paper
 
 __all__ = ["shared_rows", "table_1", "thresholds"]
@@ -153,10 +154,10 @@ def _row(results: Results, model: str, names: Sequence[str]) -> list[Cell]:
             number = results.number(model, dataset, name)
             printed = paper().in_table1(cell.family, cell.reader, name) if cell else None
             mine = entry(results, model, name, dataset)
-            found.append(compared(mine, number, name, printed, cell is not None and comparable(cell)))
+            found.append(compared(mine, number, name, printed, cell is not None and not why_apart(cell)))
     found += [entry(results, model, name) for name in names]
     delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
-    readers = {cell.reader for cell in cells if comparable(cell)}
+    readers = {cell.reader for cell in cells if not why_apart(cell)}
     quoted = paper().delta_dice.get(cells[0].family) if cells else None
     of_paper = any(cell.reader in paper().datasets for cell in cells)
     last = number_cell(delta, "delta_dice")

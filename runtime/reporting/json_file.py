@@ -16,15 +16,16 @@ from ..results.numbers.run_numbers import Results
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..tables.stamps import stamp
 from .block import Block
-from .cells import comparable
+from .paper.grounds import why_apart
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper
 
 __all__ = ["to_json"]
 
 # Fields of a cell that report.json holds as they are.
-_OF_CELL = ("model", "dataset", "title", "weights", "family", "reader", "engine", "protocol", "limit", "shard", "cases",
-            "patients", "missing", "unreadable", "faults", "unnamed", "equalised", "prompt_status")  # fmt: skip
+_OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "family", "reader", "engine", "protocol", "limit",
+            "shard", "cases", "patients", "missing", "unreadable", "faults", "unnamed", "equalised",
+            "prompt_status")  # fmt: skip
 
 
 def to_json(results: Results, blocks: Sequence[Block], run: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def _printed(cell: CellValues) -> dict[str, Any]:
         printed = paper().in_table1(cell.family, cell.reader, field)
         if printed is not None:
             value = cell.number(field).value
-            points = 100 * value - printed.value if comparable(cell) and value is not None else None
+            points = 100 * value - printed.value if not why_apart(cell) and value is not None else None
             found[field] = {"percent": printed.value, "flag": printed.flag, "difference_points": points}
     return found
 

@@ -14,6 +14,7 @@ from ..results.numbers.run_numbers import Results
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading
 from ..tables.printed import percent
 from ..tables.table import Cell
+from .paper.grounds import apart_notes
 from .paper.paper_numbers import MARK, Printed
 
 __all__ = [
@@ -190,11 +191,11 @@ def paper_notes(cells: Sequence[CellValues], rows: Sequence[Sequence[Cell]]) -> 
     """What to know about the paper's numbers in a table; nothing if no row shows one."""
     if not any(item.paper for row in rows for item in row):
         return ()
-    different = [cell.model for cell in cells if cell.competes and cell.weights != "published"]
-    line = "paper: as XBench (arXiv 2510.19599) prints it, with the difference to it in points"
-    if different:
-        line += "; no difference is given for weights other than published ones, or for a part of a dataset"
-    return (line,)
+    line = (
+        "paper: as XBench (arXiv 2510.19599) prints it; the difference to it, in points, is given for published "
+        "weights with official prompts on all of the paper's pairs"
+    )
+    return (line, *apart_notes(cells))
 
 
 def flags(shown: Iterable[tuple[str, Printed | None]]) -> tuple[str, ...]:

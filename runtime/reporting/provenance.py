@@ -77,7 +77,7 @@ def _rows(results: Results, run: Mapping[str, Any]) -> Iterator[tuple[str, ...]]
         made = entry.get("ingredients", {})
         data = made.get("dataset") or [None]
         told = (
-            cell.weights,
+            f"{cell.weights} ({cell.weights_source})" if cell.weights_source else cell.weights,
             made.get("bundle"),
             made.get("prompt_set"),
             prompt_summary(cell.prompt_status.values()),

@@ -14,6 +14,7 @@ _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
     "maps": "saliency maps from a folder; no model was run",
     "live": "a model called from Python: no bundle stands behind these numbers",
+    "own": "own weights: nothing says that they are published ones",
     "stand-in": "stand-in weights: numbers mean nothing",
     "demo": "demo model trained on generated phantoms; it never saw a radiograph",
 }

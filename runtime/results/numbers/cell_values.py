@@ -47,11 +47,12 @@ class CellValues:
     their centroid. `dice_curve`: Dice at each of the 101 thresholds, mean over pairs, then over the classes that have
     pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty if the
     run does not store it. `prompt_status`: class -> where the words of its prompts come from (docs/parity.md §7), empty
-    if the run does not store it; `equalised`: as in `CellRows`. `fixed`: whether threshold 0.5 is defined in the cell's
-    `protocol`; if not, its fields are None. `tau_scale`: a best threshold times this factor is in the protocol's unit.
-    `skipped`: pairs with a region that the choices leave out. `faults`: regions by what is wrong with their place.
-    `unnamed`: cases without a patient's name, each of which counts as a patient. `resampled`: whether there are
-    bootstrap replicates. `numbers`: by field and class, see `number`.
+    if the run does not store it; `equalised`: as in `CellRows`. `weights_source`: why published weights are known to
+    be. `fixed`: whether threshold 0.5 is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a
+    best threshold times this factor is in the protocol's unit. `skipped`: pairs with a region that the choices leave
+    out. `faults`: regions by what is wrong with their place. `unnamed`: cases without a patient's name, each of which
+    counts as a patient. `resampled`: whether there are bootstrap replicates. `numbers`: by field and class, see
+    `number`.
     """
 
     model: str
@@ -73,6 +74,7 @@ class CellValues:
     family: str = ""
     reader: str = ""
     prompt_status: Mapping[str, str] = field(default_factory=dict)
+    weights_source: str = ""
     equalised: bool = False
     protocol: str = "default"
     tau_scale: float = 1.0
@@ -223,6 +225,7 @@ def cell_values(
         family=str(cell.entry.get("model_family", "")),
         reader=reader,
         prompt_status=cell.entry.get("prompts", {}).get("status", {}),
+        weights_source=str(cell.entry.get("weights_source", "")),
         equalised=cell.equalised,
         protocol=pairs.protocol.name,
         tau_scale=pairs.protocol.tau_scale,

@@ -61,7 +61,7 @@ def bundle(folder: Path) -> Bundle:
 
 def test_the_bundle_is_the_models(bundle: Bundle, folder: Path) -> None:
     manifest = bundle.manifest
-    assert (manifest.model, manifest.variant, manifest.weights) == ("mine", "64", "published")
+    assert (manifest.model, manifest.variant, manifest.weights) == ("mine", "64", "own")
     assert manifest.checkpoint is not None and manifest.checkpoint["name"] == "tiny.pt"
     assert manifest.parity["passed"] is True and len(manifest.prompt_sets) == 8
     assert bundle.prompt_set("rsna").texts == ("pneumonia",), "the words are still those of the class's prompt_style"
@@ -101,7 +101,11 @@ def test_a_class_in_a_package_beside_the_file(folder: Path, tmp_path: Path, monk
     before = list(sys.path)
     assert main(["--model", "ours", "--config", "project/xbench.toml"]) == 0
     bundle = Bundle.load(tmp_path / "project" / "made" / "ours-64")
-    assert bundle.manifest.weights == "published" and bundle.manifest.checkpoint["name"] == "weights.pt"
+    assert bundle.manifest.weights == "own" and bundle.manifest.checkpoint["name"] == "weights.pt"
+    stated = ("--weights", "published", "--source", "ours, the release of May", "--out", "stated")
+    assert main(["--model", "ours", "--config", "project/xbench.toml", *stated]) == 0
+    manifest = Bundle.load(tmp_path / "stated" / "ours-64").manifest
+    assert (manifest.weights, manifest.weights_source) == ("published", "as stated: ours, the release of May")
     assert main(["--model", "ours", "--config", "project/xbench.toml", "--weights", "stand-in", "--out", "x"]) == 0
     assert Bundle.load(tmp_path / "x" / "ours-64").manifest.weights == "stand-in"
     assert sys.path == before

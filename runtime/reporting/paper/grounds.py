@@ -1,0 +1,78 @@
+"""When a number may be subtracted from the paper's: the paper's pairs, official prompts and published weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from ...results.choices import DEFAULTS
+from ...results.numbers.cell_values import CellValues
+from .paper_numbers import paper
+
+__all__ = ["apart_notes", "why_apart"]
+
+_PROTOCOLS: Final = ("default", "paper")
+_OFFICIAL: Final = ("official", "official_secondhand", "official_commented_out")
+_PAIRS: Final = {"rsna": 1218, "siim": 647, "covid_rural": 32}
+"""Pairs of the datasets of one class (docs/metrics.md §12); of SIIM rows of the list."""
+
+
+def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
+    """Why a number of a cell has no difference to the paper's; empty if it has one.
+
+    name: of a class; empty for the dataset.
+    """
+    return tuple(filter(None, (_weights(cell), _prompts(cell, name), *_pairs(cell, name), _scoring(cell))))
+
+
+def apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
+    """A line for each reason, with the cells whose numbers have no difference to the paper's for it."""
+    reasons: dict[str, list[str]] = {}
+    for cell in cells:
+        if any((cell.family, cell.reader) == key[:2] for key in paper().table1):
+            for reason in why_apart(cell):
+                reasons.setdefault(reason, []).append(f"{cell.model} on {cell.title}")
+    return tuple(f"no difference to the paper, {reason}: {', '.join(named)}" for reason, named in reasons.items())
+
+
+def _weights(cell: CellValues) -> str:
+    if cell.weights != "published":
+        return f"as the weights are {cell.weights}"
+    return "" if cell.weights_source else "as nothing says that the weights are the published ones"
+
+
+def _prompts(cell: CellValues, name: str) -> str:
+    status = [cell.prompt_status.get(name)] if name else [cell.prompt_status.get(each) for each in cell.names]
+    if None in status:
+        return "as the run does not say whether its prompts are official"
+    return "" if set(status) <= set(_OFFICIAL) else "as not all prompts are official"
+
+
+def _pairs(cell: CellValues, name: str) -> Iterator[str]:
+    if cell.limit is not None or cell.shard:
+        yield "as only a part of the dataset was evaluated"
+    printed = {
+        each: number.pairs
+        for (family, reader, each), number in paper().classes.items()
+        if (family, reader) == (cell.family, cell.reader) and name in ("", each)
+    }
+    lost = [each for each in printed if not cell.count("pointing", each)]
+    if lost:
+        yield f"as {len(printed) - len(lost)} of the paper's {len(printed)} classes have a region"
+    have, wanted = cell.n, _PAIRS.get(cell.reader)
+    if printed:
+        known = {each: pairs for each, pairs in printed.items() if pairs is not None}
+        have, wanted = sum(cell.count("pointing", each) for each in known), sum(known.values())
+        if have == wanted and any(cell.count("pointing", each) != pairs for each, pairs in known.items()):
+            yield "as the classes do not have the paper's numbers of pairs"
+    if wanted is not None and have != wanted:
+        yield f"with {have:,} pairs for the paper's {wanted:,}"
+
+
+def _scoring(cell: CellValues) -> str:
+    if cell.protocol not in _PROTOCOLS:
+        return f"by protocol {cell.protocol}"
+    free = ("protocol", "tau_from", "replicates", "seed", "auprc", "f1", "mean_datasets")
+    plain = replace(cell.choices, **{name: getattr(DEFAULTS, name) for name in free})
+    return "" if plain == DEFAULTS else "with other options of the report"

@@ -1,0 +1,126 @@
+"""When a number has a difference to the paper's."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stored_counts import PIXELS, add_cell
+from test_report import report
+from xbench_fast.runtime.evaluation.scoring import ResultRow
+from xbench_fast.runtime.reporting.paper import Paper
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.tables.table import Cell
+
+QUICK = Choices(replicates=0)
+KNOWN = {"weights_source": "best.pt, by its sha256"}
+FALLING = np.linspace(PIXELS, 0, 101).astype(np.int32)
+
+
+def rows_of(pairs: dict[str, int]) -> list[ResultRow]:
+    """That many cases with a region, by class; every fourth is a hit."""
+    rows = []
+    for finding, count in pairs.items():
+        for index in range(count):
+            row = ResultRow(f"{finding}{index}", None, finding, "ok", None, None)
+            row.region_area, row.sub_pixel, row.hit, row.degenerate, row.argmax = 900, False, index % 4 == 0, False, 0
+            row.area, row.overlap = FALLING, (FALLING.astype(np.int64) * 900 // PIXELS).astype(np.int32)
+            row.logit = np.float32(0)
+            rows.append(row)
+    return rows
+
+
+def made(path: Path, reader: str, pairs: dict[str, int], **details: Any) -> dict[str, Any]:
+    """The report of one cell of KAD with these pairs, one class in one case."""
+    names, every = list(pairs), rows_of(pairs)
+    by_case = {row.case_id: row for row in every}
+    filled = []
+    for case, row in by_case.items():
+        for name in names:
+            other = ResultRow(case, None, name, "ok", None, None, logit=np.float32(0), region_area=0, sub_pixel=False)
+            filled.append(row if row.finding == name else other)
+    status = details.pop("status", "official")
+    told: dict[str, Any] = {**KNOWN, **details}
+    if status:
+        told["prompts"] = {"set": "rsna", "queries": len(names), "status": dict.fromkeys(names, status)}
+    with RunDirectory(path) as run:
+        run.begin({})
+        add_cell(
+            run, "kad-224", "lungs", filled, **{"findings": names, "reader": reader, "model_family": "kad", **told}
+        )
+    data, tables, _ = report(path, QUICK)
+    return {"cell": data["cells"][0], "tables": tables, "path": path}
+
+
+def shown(found: dict[str, Any]) -> tuple[Cell, tuple[str, ...]]:
+    """The first cell of Table 1, and its notes on differences."""
+    table = found["tables"]["Table 1: grounding"]
+    cell = table.rows[-1][1]
+    assert isinstance(cell, Cell) and cell.paper
+    return cell, tuple(note for note in table.notes if note.startswith("no difference to the paper"))
+
+
+def test_the_papers_pairs_prompts_and_weights_give_a_difference(tmp_path: Path) -> None:
+    found = made(tmp_path / "run", "rsna", {"Pneumonia": 1218})
+    cell, notes = shown(found)
+    printed = Paper.load().table1["kad", "rsna", "point"]
+    value = 100 * found["cell"]["grounding"]["macro"]["pointing"]
+    assert float(cell.difference) == pytest.approx(value - printed.value, abs=0.0051) and not notes
+    provenance = next(table for title, table in found["tables"].items() if title == "Provenance")
+    assert provenance.rows[0][2] == "published (best.pt, by its sha256)"
+
+
+@pytest.mark.parametrize(
+    ("count", "details", "reason"),
+    [
+        (29, {}, "with 29 pairs for the paper's 1,218"),
+        (1218, {"weights_source": ""}, "as nothing says that the weights are the published ones"),
+        (1218, {"weights": "own"}, "as the weights are own"),
+        (1218, {"status": "own"}, "as not all prompts are official"),
+        (1218, {"status": "official_text_nearest_key"}, "as not all prompts are official"),
+        (1218, {"status": ""}, "as the run does not say whether its prompts are official"),
+        (1218, {"protocol": "chexlocalize"}, "by protocol chexlocalize"),
+        (1218, {"limit": 1218, "dataset_cases": 2000}, "as only a part of the dataset was evaluated"),
+    ],
+)
+def test_each_reason_leaves_the_papers_cell_alone(
+    tmp_path: Path, count: int, details: dict[str, Any], reason: str
+) -> None:
+    found = made(tmp_path / "run", "rsna", {"Pneumonia": count}, **details)
+    cell, notes = shown(found)
+    assert (cell.paper, cell.difference) == (Paper.load().table1["kad", "rsna", "point"].text, "")
+    assert f"no difference to the paper, {reason}: kad-224 on The lungs" in notes
+    assert found["cell"]["paper"]["pointing"]["difference_points"] is None
+    lines = csv.DictReader(io.StringIO((found["path"] / "report" / "paper.csv").read_text()))
+    assert {(line["difference_points"], reason in line["why_no_difference"]) for line in lines} == {("", True)}
+
+
+def test_a_mean_needs_all_classes_and_a_class_its_own_pairs(tmp_path: Path) -> None:
+    pairs = {
+        key[2]: number.pairs or 0 for key, number in Paper.load().classes.items() if key[:2] == ("kad", "chestxray14")
+    }
+    whole, _ = shown(made(tmp_path / "whole", "chestxray14", pairs))
+    assert whole.difference
+    three = dict(list(pairs.items())[:3])
+    found = made(tmp_path / "three", "chestxray14", three)
+    cell, notes = shown(found)
+    assert not cell.difference and any("as 3 of the paper's 8 classes have a region" in note for note in notes)
+    table = next(table for title, table in found["tables"].items() if "pointing per class" in title)
+    mean, *classes = table.rows[-1][1:]
+    assert not mean.difference and all(item.difference for item in classes), "each class has the paper's pairs"
+    names = list(pairs)
+    moved = {**pairs, names[0]: pairs[names[0]] - 1, names[1]: pairs[names[1]] + 1}
+    cell, notes = shown(made(tmp_path / "moved", "chestxray14", moved))
+    assert not cell.difference and any("do not have the paper's numbers of pairs" in note for note in notes)
+
+
+def test_options_that_change_what_is_counted_leave_it_alone(tmp_path: Path) -> None:
+    found = made(tmp_path / "run", "rsna", {"Pneumonia": 1218})
+    for choices, has in ((Choices(replicates=0, protocol="paper"), True), (Choices(replicates=0, ties="any"), False)):
+        _, tables, _ = report(found["path"], choices)
+        assert bool(tables["Table 1: grounding"].rows[-1][1].difference) == has
