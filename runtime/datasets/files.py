@@ -16,8 +16,20 @@ from ...engines.strict_json import distinct_keys
 from ..host.paths import has_folder
 from .notes import Note
 
-__all__ = ["ImageFolder", "ImageTree", "fail", "inside", "number", "numbers", "read_csv", "read_json", "read_rows"]
+__all__ = [
+    "ImageFolder",
+    "ImageTree",
+    "fail",
+    "header_text",
+    "inside",
+    "number",
+    "numbers",
+    "read_csv",
+    "read_json",
+    "read_rows",
+]
 
+_MAX_TOLD = 200  # characters of a file in a message
 _MAX_NAME = 240  # bytes of one part of a path; file systems stop at 255
 
 
@@ -54,13 +66,19 @@ def read_csv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str
     start, header = next(rows, (1, []))
     missing = [column for column in columns if column not in header]
     if missing:
-        raise fail(file, start, f"the header lacks {', '.join(missing)}; it has {', '.join(header) or 'nothing'}")
+        raise fail(file, start, f"the header lacks {', '.join(missing)}; it has {header_text(header)}")
     if any(header.count(column) > 1 for column in columns):
-        raise fail(file, start, f"the header repeats a column: {', '.join(header)}")
+        raise fail(file, start, f"the header repeats a column: {header_text(header)}")
     for line, cells in rows:
         if len(cells) != len(header):
             raise fail(file, line, f"{len(cells)} cells, the header has {len(header)}")
         yield line, dict(zip(header, cells, strict=True))
+
+
+def header_text(header: Sequence[str]) -> str:
+    """The columns of a header for a message; only their beginning where the first row is something else, and long."""
+    text = ", ".join(header) or "nothing"
+    return text if len(text) <= _MAX_TOLD else f"{text[:_MAX_TOLD]}..."
 
 
 def read_json(file: Path, *, unique: bool = False) -> Any:

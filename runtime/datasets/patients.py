@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from .files import fail, read_rows
+from .files import fail, header_text, read_rows
 
 __all__ = ["IMAGE_COLUMNS", "PATIENT_COLUMNS", "read_patients"]
 
@@ -27,7 +27,7 @@ def read_patients(file: Path) -> dict[str, str]:
             file,
             line,
             f"the header needs one of {', '.join(IMAGE_COLUMNS)}, and one of {', '.join(PATIENT_COLUMNS)} or, for "
-            f"images of NIH ChestX-ray14, {' or '.join(NIH_COLUMNS)}; it has {', '.join(header) or 'nothing'}",
+            f"images of NIH ChestX-ray14, {' or '.join(NIH_COLUMNS)}; it has {header_text(header)}",
         )
     found: dict[str, str] = {}
     for line, cells in rows:

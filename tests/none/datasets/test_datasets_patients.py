@@ -70,6 +70,7 @@ def test_a_csv_names_the_patients(data: Path, text: str) -> None:
         ("image,who\n1.png,a\n", r"row 1: the header needs one of image, file_name, .* it has image, who"),
         ("patient_id\na\n", r"row 1: the header needs one of image"),
         ("", r"row 1: the header needs .* it has nothing"),
+        ("[" + 99 * "0.25 " + "]", r"it has \[(0\.25 ){39}0\.25\.\.\.\.$"),
     ],
 )
 def test_a_csv_that_cannot_serve_is_one_sentence(data: Path, text: str, sentence: str) -> None:
