@@ -34,7 +34,8 @@ COMPARED: Final = (
 class CellChanges:
     """All changes of a cell, of one protocol.
 
-    images, pairs: shared; whole: of the means over classes; classes: of each class.
+    images, pairs: shared; unnamed: cases of which no patient is named; whole: of the means over classes; classes: of
+    each class.
     """
 
     match: Match
@@ -42,6 +43,7 @@ class CellChanges:
     protocol: str
     images: int
     pairs: int
+    unnamed: int
     whole: tuple[Difference, ...]
     classes: tuple[Difference, ...]
     rows: RowChanges
@@ -62,6 +64,7 @@ def cell_changes(both: Aligned, resampling: Resampling, keep: int = 100) -> Cell
         protocol=both.a[1].protocol.name,
         images=len(both.shared.cases),
         pairs=len(both.shared.image_of),
+        unnamed=a.unnamed,
         whole=tuple(_changes(a, b, [""], resampling.level)),
         classes=tuple(_changes(a, b, both.shared.findings, resampling.level)),
         rows=row_changes(both, a.grounding, b.grounding, keep),

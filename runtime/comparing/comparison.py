@@ -9,7 +9,7 @@ from typing import Any
 from ...engines.errors import RunError
 from ..results.choices import Choices
 from ..results.load import StoredRun
-from ..results.patients import Resampling
+from ..results.patients import Resampling, unnamed_lines
 from ..tables.stamps import stamps
 from .align import align
 from .cell_pairs import Lone, Match, match_cells
@@ -82,7 +82,7 @@ def compare_runs(
         models=tuple(_means(corrected, resampling.level)),
         alone=matches.alone,
         resampling=resampling,
-        stamps=stamps(dict.fromkeys(weights)),
+        stamps=(*stamps(dict.fromkeys(weights)), *unnamed_lines((cell.title, cell.unnamed) for cell in cells)),
     )
 
 

@@ -11,6 +11,7 @@ from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS
 from ...metrics_gpu.statistics.proportions import SMALL
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
+from ..results.patients import unnamed_lines
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading
 from ..tables.printed import percent
 from ..tables.table import Cell
@@ -178,13 +179,7 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
 
 def unnamed_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
     """The datasets of which images stand for patients, as their files name none."""
-    titles = dict.fromkeys(cell.title for cell in cells if cell.unnamed)
-    if not titles:
-        return ()
-    return (
-        f"{', '.join(titles)}: images stand for patients, because none are named; intervals and p are too small where "
-        "a patient has several images; the reader option patients=FILE names them",
-    )
+    return unnamed_lines((cell.title, cell.unnamed) for cell in cells)
 
 
 def paper_notes(cells: Sequence[CellValues], rows: Sequence[Sequence[Cell]]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
 from .load import CellRows
 
-__all__ = ["Patients", "Resampling", "dataset_patients"]
+__all__ = ["Patients", "Resampling", "dataset_patients", "unnamed_lines"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,17 @@ class Patients:
         """intp [N]: the patient of each readable image."""
         images: NDArray[np.intp] = self.of_cases(cell)[cell.case_of]
         return images
+
+
+def unnamed_lines(datasets: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    """A line about datasets of which images stand for patients; `datasets`: titles, and cases without a patient."""
+    titles = dict.fromkeys(title for title, unnamed in datasets if unnamed)
+    if not titles:
+        return ()
+    return (
+        f"{', '.join(titles)}: images stand for patients, because none are named; intervals and p are too small where "
+        "a patient has several images; the reader option patients=FILE names them",
+    )
 
 
 def dataset_patients(dataset: str, cells: Sequence[CellRows], replicates: int, seed: int) -> Patients:

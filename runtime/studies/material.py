@@ -23,7 +23,7 @@ from ..results.comparability import check_protocols
 from ..results.load import CellRows, StoredRun, load_run
 from ..results.numbers.sample import Sample, sample_of
 from ..results.pairs import ScoredPairs, scored_pairs
-from ..results.patients import Patients, Resampling, dataset_patients
+from ..results.patients import Patients, Resampling, dataset_patients, unnamed_lines
 from ..results.schema import GRID
 from ..tables.stamps import stamps
 
@@ -227,12 +227,10 @@ class Material:
             for cell in self.cells
             if cell.rows.protocol != "default"
         }
-        limits = {
-            f"{cell.title}: only the first {cell.rows.cases} cases were evaluated"
-            for cell in self.cells
-            if cell.rows.limit is not None
-        }
-        return (*stamps((cell.model, cell.weights) for cell in self.cells), *sorted(limits), *sorted(named))
+        part = [cell for cell in self.cells if cell.rows.limit is not None]
+        limits = {f"{cell.title}: only the first {cell.rows.cases} cases were evaluated" for cell in part}
+        unnamed = unnamed_lines((cell.title, cell.rows.unnamed) for cell in self.cells)
+        return (*stamps((cell.model, cell.weights) for cell in self.cells), *sorted(limits), *sorted(named), *unnamed)
 
 
 def load_material(
@@ -254,8 +252,7 @@ def load_materials(
     """The finished cells of several runs; `models`, `datasets`: only these, which need not be in every run.
 
     Raises RunError when a path is not a run directory, a result cannot be read, no cell is finished, or the cells of a
-    run are of several protocols, ConfigError for
-    a model or dataset that no run has.
+    run are of several protocols, ConfigError for a model or dataset that no run has.
     """
     runs = [load_run(path) for path in paths]
     where = ", ".join(str(path) for path in paths)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from stored_counts import add_cell, random_rows
 from xbench_fast.engines.errors import ConfigError, DataError
+from xbench_fast.runtime.comparing.comparison import compare_runs
 from xbench_fast.runtime.datasets.base import PATIENTS, Case, Dataset
 from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
 from xbench_fast.runtime.datasets.coco import Coco
@@ -19,8 +20,11 @@ from xbench_fast.runtime.host.config import load_config
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.cell_key import cases_digest, dataset_digest
 from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
+from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.studies.material import load_material
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -148,6 +152,12 @@ def test_tables_say_where_images_stand_for_patients(tmp_path: Path) -> None:
         for model, seed in (("kad", 1), ("clip", 2)):
             add_cell(made, model, "one", [replace(row, patient_id=None) for row in random_rows(seed)])
             add_cell(made, model, "two", random_rows(seed))
+    for dataset, said in (("one", True), ("two", False)):
+        run, drawn = load_run(tmp_path / "run"), Resampling(replicates=20)
+        compared = compare_runs(run, run, ("kad", "clip"), [dataset], drawn)
+        studied = load_material(tmp_path / "run", datasets=[dataset], sampling=drawn)
+        for lines in (compared.stamps, studied.stamps):
+            assert any(line.startswith(f"The {dataset}: images stand for patients") for line in lines) == said
     found = make_report(tmp_path / "run", Choices(replicates=20))
     write_report(found, page=False)
     data = json.loads((tmp_path / "run/report/report.json").read_text())
