@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.benching.record import write_record
-from xbench_fast.runtime.comparing.model_differences import find_differences
 from xbench_fast.runtime.evaluation.scoring import ResultRow, rows_table
+from xbench_fast.runtime.reporting.block import find_blocks
 from xbench_fast.runtime.reporting.report import Report, draw_report, report_tables, write_report
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
@@ -146,9 +146,9 @@ def timed_report(path):
     run = load_run(path)
     results = make_results(run)
     stage("read, numbers and 1,000 resamples")
-    differences = find_differences(results)
+    blocks = find_blocks(results)
     stage("differences between models")
-    report = Report(run, results, differences, tuple(report_tables(run, results, differences)))
+    report = Report(run, results, blocks, tuple(report_tables(run, results, blocks)))
     stage("tables")
     write_report(report, page=False)
     stage("write Markdown, LaTeX, CSV and JSON")

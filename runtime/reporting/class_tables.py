@@ -115,7 +115,7 @@ def class_auc(results: Results, dataset: str) -> Table:
     columns = (Column("model"), Column("Mean"), *map(Column, names))
     notes = (
         "percent; area under the ROC curve, half credit for ties",
-        *interval_notes(results, cells),
+        *interval_notes(results, cells, pairs=False),
         *ranking_notes([cell.model for cell in cells], left, "labels"),
     )
     title = f"{results.title(dataset)}: AUC per class"

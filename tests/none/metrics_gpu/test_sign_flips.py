@@ -78,6 +78,13 @@ def test_many_patients_are_sampled_and_nothing_beyond_is_a_bound(shared: Path) -
     assert found.p == (1 + counted) / 20_000
 
 
+def test_patterns_as_extreme_count_too() -> None:
+    """Hits of 40 patients that differ, 23 one way: many patterns have the very same sum."""
+    values = np.repeat([1.0, -1.0], [23, 17]) / 40
+    (found,) = sign_flip_tests(values[:, None], names(40))
+    assert found.p == pytest.approx(2 * stats.binom.sf(22, 40, 0.5), abs=0.01)
+
+
 def test_a_patients_signs_do_not_depend_on_the_others() -> None:
     """So that one question has one p in every command, whoever else is tested beside it."""
     rng = np.random.default_rng(2)

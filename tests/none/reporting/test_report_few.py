@@ -1,0 +1,112 @@
+"""Numbers of few patients: intervals, tests and thresholds only where they mean something, in every command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stored_counts import add_cell, other_answers, random_rows
+from xbench_fast.runtime.comparing.comparison import compare_runs
+from xbench_fast.runtime.evaluation.scoring import ResultRow
+from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.numbers.run_numbers import make_results
+from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.tables.printed import p_value
+from xbench_fast.runtime.tables.table import Table, cell_of
+
+FEW = Choices(replicates=50, seed=4)
+
+
+def without(row: ResultRow) -> ResultRow:
+    """The same image without the finding."""
+    return replace(row, label=0, region_area=0, area=None, overlap=None, hit=None, argmax=None, degenerate=None,
+                   region=None, frame=None, saliency=None)  # fmt: skip
+
+
+def few(pairs: int) -> list[ResultRow]:
+    """Effusion has regions in the first `pairs` of its cases only, each of a patient of its own."""
+    rows, kept = [], 0
+    for row in random_rows(1):
+        row = replace(row, patient_id=f"p{row.case_id}")
+        if row.finding == "Effusion" and row.label == 1 and row.area is not None:
+            kept += 1
+            row = row if kept <= pairs else without(row)
+        rows.append(row)
+    return rows
+
+
+def write(path: Path, rows: list[ResultRow]) -> Path:
+    with RunDirectory(path) as run:
+        run.begin({})
+        add_cell(run, "kad", "one", rows)
+        add_cell(run, "mavl", "one", other_answers(rows, 3))
+    return path
+
+
+@pytest.mark.parametrize(("pairs", "dice", "pointing"), [(1, None, None), (3, None, "wilson"), (4, "t", "wilson"),
+                                                          (9, "t", "wilson"), (10, "bootstrap", "wilson")])  # fmt: skip
+def test_intervals_stand_where_they_mean_something(
+    pairs: int, dice: str | None, pointing: str | None, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "run", few(pairs))
+    results = make_results(load_run(path), FEW)
+    cell = results.cells["kad", "one"]
+    assert cell.count("pointing", "Effusion") == pairs
+
+    def method(field: str, name: str = "Effusion") -> str | None:
+        interval = cell.number(field, name).interval
+        return interval.method if interval else None
+
+    assert cell.number("pointing", "Effusion").value is not None
+    assert (method("dice_best"), method("dice_fixed"), method("pointing")) == (dice, dice, pointing)
+    assert method("auc") == (None if pairs < 3 else "bootstrap"), "one positive says nothing of an AUC"
+    assert method("auc", "") == method("auc") and method("pointing", "") == method("dice_best", "") == "bootstrap"
+    assert (method("dice_cross_fitted") is None) == (dice is None)
+    compared = compare_runs(load_run(path), load_run(path), ("kad", "mavl"), (), Resampling(50, 4)).cells[0]
+    changes = {change.field: change for change in compared.classes if change.name == "Effusion"}
+    found = changes["dice_fixed"].interval
+    assert (found.method if found else None) == dice
+    assert (changes["auc"].p is None) == (changes["auc"].interval is None) == (pairs < 3)
+    if pairs == 1:
+        assert "dice_cross_fitted" not in changes and changes["pointing"].p == 1, "two patterns of one patient"
+
+
+def test_a_class_of_one_patient_says_so(tmp_path: Path) -> None:
+    report = make_report(write(tmp_path / "run", few(1)), FEW)
+    tables = {table.name: table for table in report.tables}
+    table = tables["dice-one"]
+    place = [(column.group, column.title) for column in table.columns].index(("Effusion", "cross-fitted"))
+    rows = [row for row in table.rows if cell_of(row[0]).text in ("kad", "mavl")]
+    assert [cell_of(row[place]).text for row in rows] == ["n/a (1 patient)"] * 2
+    cell = report.results.cells["kad", "one"]
+    mass = cell.scores("Mass")
+    assert mass is not None and mass.dice_best is not None and mass.floor_dice is not None
+    (note,) = [note for note in table.notes if note.startswith("cross-fitted, kad on The one")]
+    assert "mean over 1 of 2 classes, without Effusion (pairs of 1 patient)" in note
+    assert f"Dice* is {100 * mass.dice_best:.2f} and all-ones {100 * mass.floor_dice:.2f}" in note
+    assert cell.number("dice_cross_fitted").value == cell.number("dice_cross_fitted", "Mass").value
+
+
+def test_no_note_on_thresholds_stands_under_a_table_of_auc(tmp_path: Path) -> None:
+    tables = {table.name: table for table in make_report(write(tmp_path / "run", few(5)), FEW).tables}
+
+    def said(table: Table) -> str:
+        return " ".join(table.notes)
+
+    for name in ("auc-one", "recognition"):
+        assert "resamples of the patients" in said(tables[name]) and "3 patients with it" in said(tables[name])
+        assert "threshold" not in said(tables[name]) and "Wilson" not in said(tables[name])
+    assert "thresholds are chosen anew in each" in said(tables["table1"])
+
+
+def test_where_nothing_was_as_extreme_p_is_a_bound() -> None:
+    assert [p_value(value) for value in (None, 0.2, 0.0004, 1.0)] == ["-", "0.200", "<0.001", "1.000"]
+    assert [p_value(value, True) for value in (0.00005, 28 * 0.00005, 0.002, 1.0)] == [
+        "<0.001", "<0.002", "<0.002", "1.000",
+    ]  # fmt: skip
+    assert np.isclose(1 / 20_000, 0.00005)
