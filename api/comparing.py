@@ -31,12 +31,13 @@ class RunComparison:
         return self._found.missing_rows
 
     def table(self) -> pd.DataFrame:
-        """A row for each number: model, dataset, finding, metric, a, b, value (b minus a), low, high, n, p, p_holm,
-        protocol.
+        """A row for each number: model, dataset, finding, metric, a, b, value (b minus a), low, high, n, p, p_bound,
+        p_holm, family, protocol.
 
         Values are fractions; low and high are the ends of the 95 % interval of the difference; p is two-sided, of
-        sign flips by patient (AUC: DeLong's by patient), p_holm corrected for all comparisons of the number. An
-        empty `finding` is the mean over findings, an empty `dataset` the mean over n datasets.
+        sign flips by patient (AUC: DeLong's by patient); p_bound: no sign pattern was as extreme, so that the true p is
+        below it; p_holm is corrected for the `family` of all comparisons of the number. An empty `finding` is the mean
+        over findings, an empty `dataset` the mean over n datasets.
         """
         return frame("changes", _rows(self._found))
 
@@ -90,5 +91,7 @@ def _row(model: str, dataset: str, change: Difference) -> dict[str, Any]:
         "high": ends.high if ends else None,
         "n": change.n,
         "p": change.p,
+        "p_bound": change.p_bound,
         "p_holm": change.p_holm,
+        "family": change.family,
     }

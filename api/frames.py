@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .engines.errors import RunError
+from .runtime.comparing.difference import Difference
 from .runtime.comparing.model_differences import Differences
 from .runtime.results.load import StoredRun
 from .runtime.results.numbers.cell_values import CellValues
@@ -20,8 +21,8 @@ __all__ = ["classes", "coverage", "differences", "frame", "grounding", "recognit
 _NUMBERS = ("model", "dataset", "finding", "metric", "value", "low", "high", "n")
 _COLUMNS = {
     "coverage": (*_NUMBERS, "engine", "protocol", "state"),
-    "differences": ("model", "other", *_NUMBERS[1:], "p", "p_holm", "protocol"),
-    "changes": (*_NUMBERS[:4], "a", "b", *_NUMBERS[4:], "p", "p_holm", "protocol"),
+    "differences": ("model", "other", *_NUMBERS[1:], "p", "p_bound", "p_holm", "family", "protocol"),
+    "changes": (*_NUMBERS[:4], "a", "b", *_NUMBERS[4:], "p", "p_bound", "p_holm", "family", "protocol"),
 }
 
 
@@ -31,7 +32,10 @@ def frame(name: str, rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
     found = pd.DataFrame(list(rows), columns=list(_COLUMNS.get(name, (*_NUMBERS, "protocol"))))
     numbers = [column for column in ("a", "b", "value", "low", "high", "p", "p_holm") if column in found]
-    return found.astype({**dict.fromkeys(numbers, "float64"), "n": "int64"})
+    counts = [column for column in ("n", "family") if column in found]
+    flags = [column for column in ("p_bound",) if column in found]
+    kinds = {"float64": numbers, "int64": counts, "bool": flags}
+    return found.astype({column: kind for kind, columns in kinds.items() for column in columns})
 
 
 def grounding(results: Results) -> Iterator[dict[str, Any]]:
@@ -80,10 +84,14 @@ def differences(found: Differences) -> Iterator[dict[str, Any]]:
     for item in found.numbers:
         number = Number(item.difference, item.interval)
         row = _row(item.first, item.dataset, "", item.field, number, item.n)
-        yield {**row, "other": item.second, "p": item.p, "p_holm": item.p_holm, "protocol": item.protocol}
+        yield {**row, "other": item.second, **_test(item), "protocol": item.protocol}
     for each in found.classes:
         row = _row(each.first, each.dataset, each.name, "auc", Number(each.difference, each.interval), each.n)
-        yield {**row, "other": each.second, "p": each.p, "p_holm": each.p_holm, "protocol": each.protocol}
+        yield {**row, "other": each.second, **_test(each), "protocol": each.protocol}
+
+
+def _test(item: Difference) -> dict[str, Any]:
+    return {"p": item.p, "p_bound": item.p_bound, "p_holm": item.p_holm, "family": item.family}
 
 
 def coverage(results: Results) -> Iterator[dict[str, Any]]:

@@ -105,7 +105,9 @@ def _strata(run: Path, **common: Any) -> int:
 @study.command("failures")
 @_RUN
 @click.option("--top", type=click.IntRange(min=1), default=3, show_default=True, help="Classes at each end.")
-@click.option("--cases", type=click.IntRange(min=0), default=3, show_default=True, help="Cases at each end.")
+@click.option(
+    "--cases", type=click.IntRange(min=0), default=3, show_default=True, help="Cases of each of these classes."
+)
 @click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
 @data_options
 @config_option
@@ -120,7 +122,7 @@ def _failures(
     config_file: Path | None,
     **common: Any,
 ) -> int:
-    """The best and worst classes and cases of each model, with overlays as PNG.
+    """The best and worst classes of each model and their cases, with overlays as PNG.
 
     Radiographs come from where the evaluation found them; --data says where they are now.
     """

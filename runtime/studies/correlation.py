@@ -108,11 +108,11 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
     if not cell.scored:
         return "a score is missing or not finite"
     scores = recognition(cell.rows.logits, cell.rows.labels, cell.classes, cell.draws, cell.image_patients)
-    found, drawn_pointing = cell.drawn_scores()
+    found = cell.drawn_scores()
     pointing = found.macro.pointing
     if scores.auc is None or pointing is None:
         return "no class has both images with and without the finding, so there is no AUC"
-    assert scores.drawn is not None  # the cell has draws
+    assert scores.drawn is not None and found.drawn is not None  # the cell has draws
     return _Point(
         model=cell.model,
         dataset=cell.dataset,
@@ -121,7 +121,7 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
         auc_interval=find_interval(scores, "auc", "", scores.drawn.macro["auc"], cell.sample, level),
         pointing_interval=grounding_interval(found, "pointing", "", cell.sample, level),
         auc_drawn=scores.drawn.macro["auc"],
-        pointing_drawn=drawn_pointing.macro["pointing"],
+        pointing_drawn=found.drawn.macro["pointing"],
         images=len(cell.rows.logits),
         pairs=cell.n,
         datasets=(cell.dataset,),

@@ -67,7 +67,7 @@ def study_failures(
 
 def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]:
     """All classes with pairs, the worst first; `end` marks those of a table."""
-    grounding, _ = cell.drawn_scores()
+    grounding = cell.drawn_scores()
     sample = cell.sample
     found = sorted(
         (scores for scores in grounding.classes if scores.n),

@@ -16,7 +16,7 @@ from ...metrics_gpu.grounding.folds import patient_folds
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.scores import Grounding, grounding
-from ...metrics_gpu.statistics.bootstrap import Draws, Replicates
+from ...metrics_gpu.statistics.bootstrap import Draws
 from ...metrics_gpu.sweep.counts import Counts
 from ..results.choices import Choices
 from ..results.comparability import check_protocols
@@ -144,11 +144,9 @@ class StudyCell:
         """Grounding per class; `unit` is None for the protocol's, or per_class, per_image, per_dataset or cross_fit."""
         return grounding(replace(self.asked, draws=None), self.options(unit))
 
-    def drawn_scores(self, unit: Unit | None = None) -> tuple[Grounding, Replicates]:
-        """`scores(unit)` and their replicates."""
-        found = grounding(self.asked, self.options(unit))
-        assert found.drawn is not None  # a study has at least one replicate
-        return found, found.drawn
+    def drawn_scores(self, unit: Unit | None = None) -> Grounding:
+        """`scores(unit)` with their replicates."""
+        return grounding(self.asked, self.options(unit))
 
     @property
     def asked(self) -> Pairs:

@@ -183,7 +183,7 @@ def cell_curves(cell: StudyCell, level: float) -> CellCurves:
         cell=cell,
         means=class_means(table, cell.class_of, len(cell.classes), cell.draws, cell.patient_of),
         histogram=histogram,
-        scores={mark: scores for mark, (scores, _) in found.items()},
+        scores=found,
         sample=cell.sample,
         level=level,
     )

@@ -116,7 +116,9 @@ def test_a_training_loop(data: Path, tmp_path: Path) -> None:
         run = xb.evaluate(epoch(gain), radiographs, name=f"epoch-{number}", version="1", **common)
     assert run.models == ("epoch-1", "epoch-0") and len(run.rows()) == 2 * 40
     table = run.table("differences", **QUICK)
-    assert {"model", "other", "p", "p_holm"} <= set(table.columns) and len(table[table.metric == "pointing"]) == 1
+    assert {"model", "other", "p", "p_bound", "p_holm", "family"} <= set(table.columns) and len(
+        table[table.metric == "pointing"]
+    ) == 1
     calls.clear()
     xb.evaluate(epoch(1.0), radiographs, name="epoch-0", version="1", **common)
     assert calls == [1]  # only the black image that tells the grid
