@@ -24,7 +24,7 @@ _ENTRY_FILES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 
 
 @dataclass
-class _Film:
+class _Image:
     rows: list[int] = field(default_factory=list)
     boxes: dict[str, dict[tuple[float, ...], None]] = field(default_factory=dict)
 
@@ -76,50 +76,50 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
         """One case per image, in the order of the box file or of the test list. Raises DataError."""
-        films = self._boxes(notes)
-        wanted: dict[str, int | None] = {name: film.rows[0] for name, film in films.items()}
+        images = self._boxes(notes)
+        wanted: dict[str, int | None] = {name: image.rows[0] for name, image in images.items()}
         source = self.annotations
         if self.recognition_images == "test_list":
             wanted, source = self._test_list(notes), self.test_list
-            for name, film in films.items():
+            for name, image in images.items():
                 if name not in wanted:
                     text = f"'{name}' has boxes but is not in {self.test_list.name}; not used"
-                    notes.append(Note("disagreement", name, self.annotations, film.rows[0], text))
+                    notes.append(Note("disagreement", name, self.annotations, image.rows[0], text))
         known = self._entries(wanted, notes)
         tree = ImageTree(self.images, (".png", ".jpg", ".jpeg"), notes)
         cases = []
         for name, row in wanted.items():
             inside(self.images[0], name, source, row)
-            film, labels = films.get(name, _Film()), known.get(name)
+            image, labels = images.get(name, _Image()), known.get(name)
             cases.append(
                 Case(
                     case_id=name.removesuffix(".png"),
                     image=tree.find(name.removesuffix(".png"), source, row),
-                    labels=self._labels(name, film, labels, notes),
-                    regions={c: Boxes.from_sizes(film.boxes[c]) for c in self.classes if c in film.boxes},
+                    labels=self._labels(name, image, labels, notes),
+                    regions={c: Boxes.from_sizes(image.boxes[c]) for c in self.classes if c in image.boxes},
                     split="test",
                     patient_id=name.partition("_")[0],
-                    rows=tuple(film.rows),
+                    rows=tuple(image.rows),
                     size=self.frame,
                 )
             )
         return cases
 
-    def _labels(self, name: str, film: _Film, known: set[str] | None, notes: list[Note]) -> dict[str, int | None]:
+    def _labels(self, name: str, image: _Image, known: set[str] | None, notes: list[Note]) -> dict[str, int | None]:
         if known is None:
             if self.entries is not None:
                 text = f"'{name}' is not in {self.entries.name}; classes without a box are unknown"
                 notes.append(Note("not_annotated", name, self.entries, None, text))
-            return {finding: 1 if finding in film.boxes else None for finding in self.classes}
-        for finding in film.boxes:
+            return {finding: 1 if finding in image.boxes else None for finding in self.classes}
+        for finding in image.boxes:
             if finding not in known:
                 text = f"'{name}' has a box of '{finding}', but not the label"
-                notes.append(Note("disagreement", name, self.annotations, film.rows[0], text))
+                notes.append(Note("disagreement", name, self.annotations, image.rows[0], text))
         return {finding: int(finding in known) for finding in self.classes}
 
-    def _boxes(self, notes: list[Note]) -> dict[str, _Film]:
+    def _boxes(self, notes: list[Note]) -> dict[str, _Image]:
         """The box file, read by column position: its header has nine cells, its rows have six."""
-        file, films = self.annotations, dict[str, _Film]()
+        file, images = self.annotations, dict[str, _Image]()
         rows = read_rows(file)
         line, header = next(rows, (1, []))
         if header[:2] != ["Image Index", "Finding Label"]:
@@ -136,15 +136,15 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
             if finding not in _BOXED:
                 notes.append(Note("unknown_class", finding, file, row, f"'{finding}' has no boxes here; not used"))
                 continue
-            film = films.setdefault(name, _Film())
-            film.rows.append(row)
-            mine = film.boxes.setdefault(finding, {})
+            image = images.setdefault(name, _Image())
+            image.rows.append(row)
+            mine = image.boxes.setdefault(finding, {})
             if box in mine:
                 notes.append(Note("duplicate", name, file, row, f"the box {box} of '{name}' was listed before"))
             elif box[2] == 0 or box[3] == 0:
                 notes.append(Note("degenerate", finding, file, row, f"the box {box} has no area"))
             mine[box] = None
-        return films
+        return images
 
     def _test_list(self, notes: list[Note]) -> dict[str, int | None]:
         wanted: dict[str, int | None] = {}

@@ -95,12 +95,12 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
             notes.append(Note("fallback", "polygons", self.polygons, None, text))
         shapes = masks if masks is not None else outlines
         assert shapes is not None
-        films, studies = self._read_labels(notes)
-        keys = dict.fromkeys([*films, *shapes.regions])
+        images, studies = self._read_labels(notes)
+        keys = dict.fromkeys([*images, *shapes.regions])
         cases = []
         for key in keys:
             patient, study, view = self._keys(key) or ("", "", "")
-            row, labels = films.get(key) or studies.get((patient, study)) or (None, None)
+            row, labels = images.get(key) or studies.get((patient, study)) or (None, None)
             if self.frontal_only and view.endswith("lateral"):
                 continue
             regions = shapes.regions.get(key, {})
@@ -142,7 +142,7 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
     ) -> tuple[dict[str, tuple[int, Labels]], dict[tuple[str, str], tuple[int, Labels]]]:
         """Row and labels by image, and by study; a row without a view applies to all images of its study on disk."""
         file, wanted = self.labels, [finding for finding in self.classes if finding != _OPACITY]
-        films: dict[str, tuple[int, Labels]] = {}
+        images: dict[str, tuple[int, Labels]] = {}
         studies: dict[tuple[str, str], tuple[int, Labels]] = {}
         for row, cells in read_csv(file, ("Path", *wanted)):
             path = cells["Path"].rstrip("/")
@@ -166,8 +166,8 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
             views = [view] if view else sorted(p.stem for p in folder.glob("view*.jpg"))
             for name in views:
                 key = f"{patient}_{study}_{name}"
-                if key in films:
-                    raise fail(file, row, f"'{key}' was listed in row {films[key][0]} before")
+                if key in images:
+                    raise fail(file, row, f"'{key}' was listed in row {images[key][0]} before")
                 if self._keys(key):
-                    films[key] = row, labels
-        return films, studies
+                    images[key] = row, labels
+        return images, studies

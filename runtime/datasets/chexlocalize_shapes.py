@@ -102,14 +102,14 @@ def _entries(
     document = read_json(file, unique=True)
     if not isinstance(document, dict):
         raise fail(file, None, "it holds no object of images")
-    for key, film in document.items():
+    for key, image in document.items():
         if keys(key) is None:
             raise fail(file, None, f"the key {key[:200]!r} is not like patient1_study1_view1_frontal")
-        if not isinstance(film, dict):
+        if not isinstance(image, dict):
             raise fail(file, None, f"'{key}' is not an object of findings")
-        yield key, None, film.get("img_size")
+        yield key, None, image.get("img_size")
         findings: set[str] = set()
-        for name, shape in film.items():
+        for name, shape in image.items():
             finding = _ALIAS[name] if name in _ALIAS else str(name)
             if name == "img_size":
                 continue

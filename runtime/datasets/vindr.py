@@ -33,7 +33,7 @@ _SIZES = (("dim0", "dim1"), ("image_height", "image_width"))  # height, width: n
 
 
 @dataclass
-class _Film:
+class _Image:
     rows: list[int] = field(default_factory=list)
     readers: set[str] = field(default_factory=set)
     boxes: dict[str, dict[str, dict[Corners, None]]] = field(default_factory=dict)  # class -> reader -> boxes
@@ -104,29 +104,29 @@ are the paper's, six of them with fewer than 12 positives."""
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
         """One case per image id, first those of the box file, then those only in the label file. Raises DataError."""
-        films: dict[str, _Film] = {}
-        self._read_boxes(films, notes)
-        labelled = self._read_labels(films, notes)
-        sizes = self._read_sizes(films)
+        images: dict[str, _Image] = {}
+        self._read_boxes(images, notes)
+        labelled = self._read_labels(images, notes)
+        sizes = self._read_sizes(images)
         folder = ImageFolder(self.images, notes)
         cases = []
-        for key, film in films.items():
-            image = folder.find(key, _SUFFIXES, self.annotations, film.rows[0] if film.rows else None)
+        for key, image in images.items():
+            path = folder.find(key, _SUFFIXES, self.annotations, image.rows[0] if image.rows else None)
             regions: dict[str, Region] = {}
             for finding in self.classes:
-                if finding in film.boxes:
-                    exact = self.sizes is not None or image.suffix in _COPIES
-                    region = merge(film.boxes[finding], self._rule(), len(film.readers), exact=exact)
+                if finding in image.boxes:
+                    exact = self.sizes is not None or path.suffix in _COPIES
+                    region = merge(image.boxes[finding], self._rule(), len(image.readers), exact=exact)
                     if region is not None:
                         regions[finding] = region
             cases.append(
                 Case(
                     case_id=key,
-                    image=image,
-                    labels=self._labels(key, film, regions, labelled, notes),
+                    image=path,
+                    labels=self._labels(key, image, regions, labelled, notes),
                     regions=regions,
                     split=self.split,
-                    rows=tuple(film.rows),
+                    rows=tuple(image.rows),
                     size=sizes.get(key),
                 )
             )
@@ -136,34 +136,34 @@ are the paper's, six of them with fewer than 12 positives."""
         return "any" if self.split == "test" else self.readers
 
     def _labels(
-        self, key: str, film: _Film, regions: Mapping[str, Region], labelled: set[str], notes: list[Note]
+        self, key: str, image: _Image, regions: Mapping[str, Region], labelled: set[str], notes: list[Note]
     ) -> dict[str, int | None]:
         labels: dict[str, int | None] = {}
         for finding in self.classes:
-            votes = film.votes.get(finding)
+            votes = image.votes.get(finding)
             if votes:
                 labels[finding] = int(sum(votes.values()) >= needed(len(votes)))
                 if finding in regions and not labels[finding] and self.readers == "majority":
                     text = f"'{key}' has a region of '{finding}', but its label is 0"
-                    notes.append(Note("disagreement", key, self.annotations, film.rows[0], text))
+                    notes.append(Note("disagreement", key, self.annotations, image.rows[0], text))
             elif finding in labelled:  # the file has the class, but not this image
                 labels[finding] = 1 if finding in regions else None
             else:
-                given = film.boxes.get(finding, {})
-                least = 1 if self._rule() == "any" else needed(len(film.readers))
+                given = image.boxes.get(finding, {})
+                least = 1 if self._rule() == "any" else needed(len(image.readers))
                 labels[finding] = int(bool(given) and len(given) >= least)
         return labels
 
-    def _read_boxes(self, films: dict[str, _Film], notes: list[Note]) -> None:
+    def _read_boxes(self, images: dict[str, _Image], notes: list[Note]) -> None:
         file = self.annotations
         several = self.split != "test"
         for row, cells in read_csv(file, ("image_id", "class_name", *_BOX, *(("rad_id",) if several else ()))):
             key, finding, reader = cells["image_id"], cells["class_name"], cells["rad_id"] if several else ""
             if not key or (several and not reader):
                 raise fail(file, row, f"{'rad_id' if key else 'image_id'} is empty")
-            film = films.setdefault(key, _Film())
-            film.rows.append(row)
-            film.readers.add(reader)
+            image = images.setdefault(key, _Image())
+            image.rows.append(row)
+            image.readers.add(reader)
             given = [cells[name] for name in _BOX]
             empty = all(cell.lower() in ("", "nan") for cell in given)
             if finding == _NOTHING or finding in _GLOBAL:
@@ -177,15 +177,15 @@ are the paper's, six of them with fewer than 12 positives."""
             x1, y1, x2, y2 = (number(cell, file, row, "a box coordinate") for cell in given)
             if x2 < x1 or y2 < y1:
                 raise fail(file, row, f"the box {(x1, y1, x2, y2)} ends before it begins")
-            mine = film.boxes.setdefault(finding, {}).setdefault(reader, {})
+            mine = image.boxes.setdefault(finding, {}).setdefault(reader, {})
             if (x1, y1, x2, y2) in mine:
                 notes.append(Note("duplicate", key, file, row, f"the box {given} of '{key}' was listed before"))
             elif x2 == x1 or y2 == y1:
                 notes.append(Note("degenerate", finding, file, row, f"the box {given} has no area"))
             mine[x1, y1, x2, y2] = None
 
-    def _read_labels(self, films: dict[str, _Film], notes: list[Note]) -> set[str]:
-        """Adds the votes of the label file to `films`; returns the classes of the label file."""
+    def _read_labels(self, images: dict[str, _Image], notes: list[Note]) -> set[str]:
+        """Adds the votes of the label file to `images`; returns the classes of the label file."""
         file, found = self.labels, set[str]()
         if file is None:
             return found
@@ -199,19 +199,19 @@ are the paper's, six of them with fewer than 12 positives."""
                         notes.append(Note("unknown_class", name, file, 1, text))
             if not cells["image_id"]:
                 raise fail(file, row, "image_id is empty")
-            film = films.setdefault(cells["image_id"], _Film())
+            image = images.setdefault(cells["image_id"], _Image())
             reader = cells["rad_id"] if several else ""
-            film.rows = film.rows or [row]
-            film.readers.add(reader)
+            image.rows = image.rows or [row]
+            image.readers.add(reader)
             for finding in found:
                 if cells[finding] not in ("0", "1", "0.0", "1.0"):
                     raise fail(file, row, f"the label of '{finding}' is {cells[finding]!r}, not 0 or 1")
-                votes, vote = film.votes.setdefault(finding, {}), int(cells[finding][0])
+                votes, vote = image.votes.setdefault(finding, {}), int(cells[finding][0])
                 if votes.setdefault(reader, vote) != vote:
                     raise fail(file, row, f"'{cells['image_id']}' has another label of '{finding}' in a row before")
         return found
 
-    def _read_sizes(self, films: Mapping[str, _Film]) -> dict[str, tuple[int, int]]:
+    def _read_sizes(self, images: Mapping[str, _Image]) -> dict[str, tuple[int, int]]:
         """Native (height, width) by image id. Raises DataError if one is invalid or missing."""
         file, found = self.sizes, dict[str, tuple[int, int]]()
         if file is None:
@@ -225,7 +225,7 @@ are the paper's, six of them with fewer than 12 positives."""
                 raise fail(file, row, f"the size {height:g} x {width:g} is not in whole pixels")
             if found.setdefault(cells["image_id"], (int(height), int(width))) != (height, width):
                 raise fail(file, row, f"'{cells['image_id']}' has another size than in a row before")
-        lacking = next((key for key in films if key not in found), None)
+        lacking = next((key for key in images if key not in found), None)
         if lacking is not None:
             raise fail(file, None, f"it has no size for the image '{lacking}'")
         return found

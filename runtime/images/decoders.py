@@ -84,14 +84,14 @@ def dali_difference(device: int | None = 0) -> DecoderDifference:
     from PIL import Image
 
     with TemporaryDirectory() as folder, DaliDecoder([_PROBE], device=device) as dali:
-        paths = [Path(folder) / name for name in ("film.jpg", "film.png", "turned.jpg")]
+        paths = [Path(folder) / name for name in ("image.jpg", "image.png", "turned.jpg")]
         for path in paths:
             exif = Image.Exif()
             if path.stem == "turned":
                 exif[_ORIENTATION] = 6  # viewers rotate it by 90 degrees; the decoders must not
             buffer = io.BytesIO()
             kind = "JPEG" if path.suffix == ".jpg" else "PNG"
-            Image.fromarray(_film()).save(buffer, kind, quality=95, exif=exif)
+            Image.fromarray(_image()).save(buffer, kind, quality=95, exif=exif)
             path.write_bytes(buffer.getvalue())
         errors = []
         for path, found in zip(paths, dali.decode(paths), strict=True):
@@ -105,7 +105,7 @@ def dali_difference(device: int | None = 0) -> DecoderDifference:
     return difference
 
 
-def _film() -> NDArray[np.uint8]:
+def _image() -> NDArray[np.uint8]:
     """A smooth test image with an edge, 768 x 640."""
     y, x = np.mgrid[0:768, 0:640] / 768.0
     grey: NDArray[np.float64] = (
