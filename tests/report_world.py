@@ -47,7 +47,7 @@ def make_page(folder: Path) -> Made:
     gallery, reason = make_gallery(run, results, datasets={"coco": data})
     assert gallery is not None and not reason
     page = folder / "index.html"
-    stamps = ("blocks: stand-in weights: numbers mean nothing",)
+    stamps = ("blocks: stand-in weights: the numbers say nothing about the model",)
     facts = {"code": "1.0", "engine": {"name": "numpy"}, "cells": [{"model": "kad", "hash": "0123456789abcdef" * 4}]}
     write_page(page, PageContent("Test report", stamps, facts, tables(), (), gallery, "", (), (), MODELS))
     rows = {

@@ -122,7 +122,7 @@ def calibrated_levels(
     """
     options = options or GroundingOptions()
     if options.unit not in ("per_class", "per_dataset"):
-        raise ValueError(f"the best threshold is sought per_class or per_dataset, not {options.unit}")
+        raise ValueError(f"the unit of the best threshold is per_class or per_dataset, not {options.unit}")
     class_of, fold_of = np.asarray(class_of), np.asarray(fold_of)
     for method in methods:
         if method not in METHODS:

@@ -43,7 +43,7 @@ _SEARCHES = {
     "per_class": "the best threshold of each class of a dataset, by mean Dice",
     "per_dataset": "one threshold for all classes of a dataset, the best for the mean of their Dice",
     "per_model": "one threshold for all datasets of a model, the best for the mean of their Dice",
-    "per_image": "every pair at its own best threshold, which nobody could know",
+    "per_image": "every pair at the threshold that is best for it, which needs the true region",
     "cross_fit": "the threshold of each class",
 }
 

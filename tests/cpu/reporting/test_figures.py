@@ -221,7 +221,7 @@ def test_figures_are_the_same_bytes_whatever_the_users_settings(results: Results
 
 
 def test_stamps_are_in_the_picture_and_in_the_words(results: Results, figures: list[Figure]) -> None:
-    line = "clip-b32: stand-in weights: numbers mean nothing"
+    line = "clip-b32: stand-in weights: the numbers say nothing about the model"
     assert all(line in figure.caption for figure in figures)
     with drawing_style("test"):
         for draw in (draw_recognition, draw_correlation, draw_delta, draw_curves):

@@ -165,12 +165,12 @@ def test_what_the_weights_are_worth_is_said(visit: Visit, folder: Path) -> None:
     page.locator(".model-choice").first.wait_for()
     assert page.locator("#notice").inner_text() == NOTICE
     stamps = page.locator("#stamps").inner_text()
-    assert "crop-32: stand-in weights: numbers mean nothing" in stamps
+    assert "crop-32: stand-in weights: the numbers say nothing about the model" in stamps
     assert "several-32: demo model" in stamps and "whole-32" not in stamps
     assert page.locator(".kind").all_inner_texts() == ["stand-in weights", "demo weights"]
     drop(page, film(folder))
     answered(page)
-    assert "numbers mean nothing" in page.locator(".card[data-model=crop-32] .stamp").inner_text()
+    assert "the numbers say nothing about the model" in page.locator(".card[data-model=crop-32] .stamp").inner_text()
     assert page.locator(".card[data-model=whole-32] .stamp").count() == 0
 
 

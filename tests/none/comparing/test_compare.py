@@ -354,7 +354,7 @@ def test_baselines_have_no_scores_to_compare(tmp_path: Path) -> None:
 def test_stamps_stand_on_every_table_of_numbers(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", {("kad", "one"): random_rows(1)}, "stand-in")
     found = compared((path, path))
-    assert found.stamps == ("kad: stand-in weights: numbers mean nothing",)
+    assert found.stamps == ("kad: stand-in weights: the numbers say nothing about the model",)
     assert all(found.stamps == table.stamps for table in comparison_tables(found) if table.name in ("rows", "changes"))
 
 

@@ -237,7 +237,7 @@ def test_levels_of_methods_without_a_map():
 
 
 @pytest.mark.parametrize("unit", ["per_class", "per_dataset"])
-def test_calibrated_levels_are_sought_as_the_options_say(unit):
+def test_calibrated_levels_are_searched_as_the_options_say(unit):
     """Maps that know nothing: the whole image would be the best mask, and it is not asked for."""
     rng = np.random.default_rng(10)
     maps, masks = rng.random((24, 6, 7), np.float32), rng.random((24, *SIZE)) < 0.6

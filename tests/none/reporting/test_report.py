@@ -215,7 +215,7 @@ def test_models_with_different_pairs_have_their_own_n(tmp_path: Path) -> None:
 
 def test_worthless_weights_are_stamped_on_every_table(run: Path) -> None:
     _, tables, markdown = report(run)
-    line = "clip: stand-in weights: numbers mean nothing"
+    line = "clip: stand-in weights: the numbers say nothing about the model"
     for title, table in tables.items():
         assert (line in table.stamps) == (not title.startswith("The two")), title
         assert all("stand-in" not in stamp for stamp in table.stamps) == title.startswith("The two")
@@ -223,7 +223,9 @@ def test_worthless_weights_are_stamped_on_every_table(run: Path) -> None:
     for name in ("table1.csv", "classes.csv", "recognition.csv", "coverage.csv"):
         rows = list(csv.DictReader(io.StringIO((run / "report" / name).read_text())))
         finished = [row for row in rows if row["model"] == "clip" and row["dataset"] == "one"]
-        assert finished and all(row["remark"] == "stand-in weights: numbers mean nothing" for row in finished)
+        assert finished and all(
+            row["remark"] == "stand-in weights: the numbers say nothing about the model" for row in finished
+        )
 
 
 def test_a_demo_model_says_that_it_never_saw_a_radiograph(tmp_path: Path) -> None:
