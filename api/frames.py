@@ -96,7 +96,7 @@ def _test(item: Difference) -> dict[str, Any]:
 
 def coverage(results: Results) -> Iterator[dict[str, Any]]:
     """What was evaluated and what could not be, including each model and dataset without a result."""
-    for model in results.models:
+    for model in results.everyone:
         for dataset in results.datasets:
             cell = results.cells.get((model, dataset))
             if cell is None:

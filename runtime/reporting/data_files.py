@@ -45,7 +45,7 @@ def whole_csv_files(results: Results) -> dict[str, str]:
 
 
 def _table_1(results: Results) -> Iterator[dict[str, Any]]:
-    for model, dataset, cell in _grid(results):
+    for model, dataset, cell in _grid(results, results.models):
         yield {
             "model": model,
             "dataset": dataset,
@@ -156,7 +156,7 @@ def _paper(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _coverage(results: Results) -> Iterator[dict[str, Any]]:
-    for model, dataset, cell in _grid(results):
+    for model, dataset, cell in _grid(results, results.everyone):
         yield {
             "model": model,
             "dataset": dataset,
@@ -168,8 +168,8 @@ def _coverage(results: Results) -> Iterator[dict[str, Any]]:
         }
 
 
-def _grid(results: Results) -> Iterator[tuple[str, str, CellValues | None]]:
-    for model in results.models:
+def _grid(results: Results, models: Iterable[str]) -> Iterator[tuple[str, str, CellValues | None]]:
+    for model in models:
         for dataset in results.datasets:
             yield model, dataset, results.cells.get((model, dataset))
 

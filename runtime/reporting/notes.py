@@ -121,11 +121,13 @@ def ranking_notes(names: Sequence[str], left: Sequence[bool], what: str = "pairs
 
 
 def left_out_notes(results: Results) -> tuple[str, ...]:
-    """Models that have no numbers with these choices, and the reason."""
+    """Models that have no numbers with these choices, or baselines beside these models, and the reason; and which
+    baselines are cut to the pairs of the models."""
     models: dict[str, list[str]] = {}
     for (model, _), reason in results.left_out.items():
         models.setdefault(reason, []).append(model)
-    return tuple(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in models.items())
+    lines = tuple(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in models.items())
+    return (*lines, *results.cut)
 
 
 def prompt_summary(status: Iterable[str]) -> str:

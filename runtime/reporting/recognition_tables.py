@@ -73,7 +73,7 @@ def recognition(results: Results) -> Table:
 def coverage(results: Results) -> Table:
     """What was evaluated and what could not be."""
     rows: list[tuple[Item, ...]] = []
-    for model in results.models:
+    for model in results.everyone:
         for dataset in results.datasets:
             cell = results.cells.get((model, dataset))
             if cell is None:
@@ -86,7 +86,8 @@ def coverage(results: Results) -> Table:
     notes = (
         *(f"not asked for on {title}: {names}" for title, names in _not_asked(results)),
         "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
-        "not count; a degenerate map is constant or not finite and counts as a miss; a sub-pixel region would have "
+        "not count, or of a baseline, that the models do not have; "
+        "a degenerate map is constant or not finite and counts as a miss; a sub-pixel region would have "
         "vanished on the 224 grid and is one pixel there; outside: regions outside their image, which are no pairs; "
         "clipped: regions partly outside, which count with the part inside; empty: regions without a pixel, which are "
         "no pairs",

@@ -19,7 +19,7 @@ from ...engines.errors import RunError
 from .load import CellRows
 from .pairs import ScoredPairs
 
-__all__ = ["Basis", "SharedRows", "check_protocols", "find_basis", "image_names", "shared_rows"]
+__all__ = ["Basis", "SharedRows", "check_protocols", "find_basis", "image_names", "pair_keys", "shared_rows"]
 
 Index = NDArray[np.intp]
 Pair = tuple[int, int]
@@ -55,6 +55,13 @@ def find_basis(cell: CellRows, scored: ScoredPairs) -> Basis:
         if (known := cell.labels[:, index] >= 0).any()
     }
     return Basis(scored.protocol.name, _with_whole(counted), _with_whole(labels))
+
+
+def pair_keys(cell: CellRows, scored: ScoredPairs) -> NDArray[np.uint64]:
+    """uint64 [P]: a key of each pair that counts, equal in all cells for the same image, class and region."""
+    names = image_names(cell)
+    told = zip(scored.image_of.tolist(), scored.class_of.tolist(), cell.truth[scored.places].tolist(), strict=True)
+    return np.array([_digest(f"{cell.findings[c]}\0{truth}\0{names[image]}") for image, c, truth in told], np.uint64)
 
 
 def image_names(cell: CellRows) -> list[tuple[str, int]]:
@@ -200,8 +207,11 @@ def _pair_keys(scored: ScoredPairs, images: Index, classes: Index) -> list[Pair 
 
 @cache
 def _image_key(case: str, turn: int) -> int:
-    name = f"{turn}\0{case}".encode(errors="surrogatepass")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
+    return _digest(f"{turn}\0{case}")
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _key(images: NDArray[np.uint64], values: NDArray[np.uint64]) -> bytes:

@@ -21,6 +21,7 @@ from ..pairs import ScoredPairs, scored_pairs, why_left_out
 from ..patients import Patients, dataset_patients
 from .cell_values import CellValues, cell_values
 from .fields import GROUNDING, Number
+from .reference_rows import rest_on_models
 
 __all__ = ["Results", "make_results"]
 
@@ -36,7 +37,8 @@ class Results:
     left_out: why a finished cell has no numbers under the choices; it is in `unfinished` too. rows: the stored rows
     of the cells; pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold
     of each model, if requested; patients: those of each dataset, with their draws. protocol, protocols: that of this
-    block and those of all blocks (`split_by_protocol`), empty if the run has only one.
+    block and those of all blocks (`split_by_protocol`), empty if the run has only one. cut: a sentence for each
+    baseline that is cut to the pairs of the models.
     """
 
     models: tuple[str, ...]
@@ -52,6 +54,7 @@ class Results:
     patients: Mapping[str, Patients] = field(default_factory=dict, repr=False, compare=False)
     protocol: str = ""
     protocols: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
 
     def titled(self, title: str) -> str:
         """The title of a table or figure, with the block's protocol."""
@@ -73,6 +76,11 @@ class Results:
             if others
             else ()
         )
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """The models, and the baselines that tables do not show because they rest on other pairs."""
+        return tuple(dict.fromkeys([*self.models, *(model for model, _ in self.left_out)]))
 
     @property
     def finished(self) -> list[CellValues]:
@@ -152,6 +160,12 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     left_out = {key: reason for key, cell in rows.items() if (reason := why_left_out(cell, choices))}
     rows = {key: cell for key, cell in rows.items() if key not in left_out}
     pairs = {key: scored_pairs(run, cell, choices) for key, cell in rows.items()}
+    with ThreadPoolExecutor(usable_cores()) as pool:  # hashing releases the interpreter lock
+        bases = dict(zip(rows, pool.map(find_basis, rows.values(), pairs.values()), strict=True))
+    found = rest_on_models(rows, pairs, bases)
+    left_out |= found.left_out
+    rows = {key: cell for key, cell in rows.items() if key not in left_out}
+    pairs = {key: found.pairs[key] for key in rows}
     patients = {}
     for dataset in run.datasets:
         column = [cell for (_, name), cell in rows.items() if name == dataset]
@@ -168,9 +182,9 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     # The walks and matrix products release the interpreter lock.
     with ThreadPoolExecutor(usable_cores()) as pool:
         cells = dict(zip(rows, pool.map(compute, rows), strict=True))
-        bases = dict(zip(rows, pool.map(find_basis, rows.values(), pairs.values()), strict=True))
+    apart = {model for model, _ in found.left_out} - {model for model, _ in rows}
     return Results(
-        models=tuple(run.models),
+        models=tuple(model for model in run.models if model not in apart),
         datasets=tuple(run.datasets),
         cells=cells,
         unfinished={**run.unfinished, **left_out},
@@ -178,7 +192,8 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         left_out=left_out,
         rows=rows,
         pairs=pairs,
-        bases=bases,
+        bases=found.bases,
+        cut=tuple(found.notes),
         levels=levels,
         patients=patients,
     )

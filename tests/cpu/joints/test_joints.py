@@ -23,18 +23,13 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 FILES = (pairs_of_protocol, pairs_of_limit, pairs_of_shards, pairs_of_baselines, pairs_of_twin)
-_TRUTH = "13 A2, A3: reference rows rest on a truth of their own"
 _PROTOCOL = "13 A1: numbers of several protocols stand in one table"
-_REFERENCE = "13 A3: reference rows rest on pairs of their own"
 _HASH = "13 B8: files of equal size and time are taken for unchanged"
 OPEN = {
     "protocol_twin": _PROTOCOL,
-    "limit_baselines": _REFERENCE,
-    "changed_baselines": _TRUTH,
     "changed_maps": _HASH,
     "changed_reader": "13 B6: a comment in a reader changes the key",
     "changed_cache": _HASH,
-    "baselines_maps": _REFERENCE,
 }
 
 

@@ -110,3 +110,44 @@ def test_a_mean_of_changes_is_of_one_protocol(desk: Desk) -> None:
     frame = xb.compare(desk.run, models=both, replicates=0).table()
     means = frame[frame.dataset == ""]
     assert set(means.protocol) == {"default"} and set(means.n) == {2}
+
+
+def test_a_reference_row_rests_on_the_pairs_of_the_models(desk: Desk) -> None:
+    desk.eval("good", limit=20)
+    desk.eval("baseline:center", "baseline:ones")
+    text = desk.report()
+    cells = {cell["model"]: cell for cell in desk.json["cells"]}
+    assert len({(cell["n"], cell["basis"]["pairs"]) for cell in cells.values()}) == 1
+    assert cells["baseline:ones"]["grounding"]["macro"]["chance"] == cells["maps:good"]["grounding"]["macro"]["chance"]
+    n, every = cells["maps:good"]["n"], cells["baseline:ones"]["n"] + cells["baseline:ones"]["left_out"]
+    assert n < every and f"baseline:ones on lungs: on {n} of its {every} pairs, those of the models" in text
+    desk.eval("baseline:ones")
+    assert desk.report().count("| baseline:center") == text.count("| baseline:center")
+
+
+def test_a_reference_row_of_other_pairs_is_left_out(desk: Desk) -> None:
+    """Of a part of the dataset, then of other boxes."""
+    desk.eval("good")
+    desk.eval("baseline:center", limit=20)
+    for _ in range(2):
+        text = desk.report()
+        tables, coverage = text.split("## Coverage")
+        assert "| baseline:center" not in tables and "| maps:good" in tables
+        assert "baseline:center: left out: it does not have all pairs, with the same regions, that the models" in tables
+        line = next(line for line in coverage.splitlines() if line.startswith("| baseline:center"))
+        assert "left out: it does not have all pairs" in line
+        assert {row["model"] for row in desk.csv("coverage.csv")} == {"maps:good", "baseline:center"}
+        frame = xb.load_run(desk.run).table("coverage", replicates=0)
+        assert set(frame.model) == {"maps:good", "baseline:center"}
+        desk.eval("good", "baseline:center")
+        desk.report()
+        assert "| baseline:center" in (desk.run / "report" / "tables.md").read_text().split("## Coverage")[0]
+        desk.move_boxes()
+        desk.eval("baseline:center")
+
+
+def test_a_baseline_alone_keeps_its_pairs(desk: Desk) -> None:
+    desk.eval("baseline:center", limit=20)
+    desk.eval("baseline:ones")
+    desk.report()
+    assert len({cell["n"] for cell in desk.json["cells"]}) == 2
