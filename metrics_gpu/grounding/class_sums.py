@@ -60,7 +60,9 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     hits = pointing_hits(counts, options.ties) if pairs.hits is None else np.asarray(pairs.hits, np.float64)
     plain = [np.ones(len(counts)), hits, dice[:, LEVELS], iou[:, LEVELS], *_each_best(dice, iou, options)]
     table = np.column_stack([*plain, dice[:, :LEVELS], iou[:, :LEVELS]])
-    weights = draws.weights if crossed else None
+    person, weights = patient_of, draws.weights if crossed else None
+    if crossed and pairs.draws is None:  # folds are not those of one patient who has all pairs
+        person, weights = np.arange(len(counts)), np.ones((1, len(counts)), np.uint16)
     found = []
     for c in range(len(pairs.names)):
         own = np.flatnonzero(class_of == c)
@@ -68,7 +70,7 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
         if weights is not None and pairs.fold_of is not None:
             curves = dice[own, :LEVELS], iou[own, :LEVELS]
             folds = np.asarray(pairs.fold_of)[:, own]
-            fitted = cross_fitted(curves, folds, patient_of[own], weights, options, keep=keep)
+            fitted = cross_fitted(curves, folds, person[own], weights, options, keep=keep)
         found.append(ClassSums(own, _split(draws.sums(patient_of[own], table[own])), _split(table[own]), fitted))
     return found
 

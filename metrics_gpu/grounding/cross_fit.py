@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..sweep.thresholds import LEVELS
 from .grounding_options import GroundingOptions
-from .search import at_level, best_levels
+from .search import best_levels
 
 __all__ = ["Fitted", "cross_fitted"]
 
@@ -49,37 +49,43 @@ def cross_fitted(
 ) -> Fitted:
     """The pairs of a class at thresholds fitted on the folds that they are not in; the mean over repeats.
 
-    curves: Dice and IoU, float64 [P, 101] each. fold_of: integers [R, P]. patient_of: [P], columns of `weights`
-    [1 + B, G], whose first row is the estimate. keep: the replicates keep the thresholds of the estimate.
+    curves: Dice and IoU, float64 [P, 101] each. fold_of: integers [R, P], one fold for a patient. patient_of: [P],
+    columns of `weights` [1 + B, G], whose first row is the estimate. keep: the replicates keep the thresholds of the
+    estimate.
     """
-    dice, iou = curves
+    dice = curves[0]
     searched = np.rint((dice if options.iou_at == "joint" else np.hstack(curves)) * _EXACT)
     counted = np.column_stack([np.ones(len(dice)), searched])
-    whole, table = _drawn(counted, patient_of, weights), np.hstack([counted, dice, iou])
-    width = counted.shape[1]
+    patients, of_patient = np.unique(patient_of, return_inverse=True)
+    drawn = weights[:, patients].astype(np.float64)
+    totals, scores = _totals(counted, of_patient), [_totals(curve, of_patient) for curve in curves]
+    whole = drawn @ totals
     sums, each = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(dice)))
     for repeat, folds in enumerate(fold_of):
         for fold in np.unique(folds):
             own = np.flatnonzero(folds == fold)
-            drawn = _drawn(table[own], patient_of[own], weights)
-            rest = whole - drawn[:, :width]
-            levels = best_levels(rest[:, 1 : 1 + LEVELS], rest[:, width - LEVELS :], options)
-            alone = (rest[:, 0] == 0) & (drawn[:, 0] > 0)
+            members = np.unique(of_patient[own])
+            weight = drawn[:, members]
+            rows = np.flatnonzero(weight.any(axis=1))  # the others add nothing
+            weight = weight[rows]
+            rest = whole[rows]
+            rest -= weight @ totals[members]
+            levels = best_levels(rest[:, 1 : 1 + LEVELS], rest[:, -LEVELS:], options)
+            alone = rest[:, 0] == 0
             if keep:
                 levels, alone = (levels[0][:1], levels[1][:1]), alone[:1]
-            scores = drawn[:, width : width + LEVELS], drawn[:, width + LEVELS :]
             for kind, (level, score, curve) in enumerate(zip(levels, scores, curves, strict=True)):
-                sums[kind, repeat] += np.where(alone, np.nan, at_level(score, level))
+                found = np.einsum("rp,rp->r", weight, np.ascontiguousarray(score[members].T)[level])
+                sums[kind, repeat, rows] += np.where(alone, np.nan, found)
                 each[kind, repeat, own] = np.nan if alone[0] else curve[own, level[0]]
     of_pairs, of_rows = each.mean(axis=1), sums.mean(axis=1)
     of_rows[:, 0] = of_pairs.sum(axis=1)  # in the order of the pairs: the same with and without replicates
     return Fitted(of_rows[0], of_rows[1], of_pairs[0], of_pairs[1])
 
 
-def _drawn(values: Float, patient_of: NDArray[np.intp], weights: NDArray[np.uint16]) -> Float:
-    """Weighted sums float64 [1 + B, K] of `values` [N, K]."""
+def _totals(values: Float, patient_of: NDArray[np.intp]) -> Float:
+    """Sums of `values` [N, K] over the items of each patient, float64 [G, K]; patients are 0..G-1, all with an item."""
     order = np.argsort(patient_of, kind="stable")
-    patients, starts = np.unique(patient_of[order], return_index=True)
-    totals = np.add.reduceat(values[order], starts, axis=0) if len(starts) else values
-    found: Float = weights[:, patients].astype(np.float64) @ totals
+    starts = np.flatnonzero(np.diff(patient_of[order], prepend=-1))
+    found: Float = np.add.reduceat(values[order], starts, axis=0) if len(starts) else values
     return found
