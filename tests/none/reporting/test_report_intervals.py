@@ -22,8 +22,9 @@ from xbench_fast.metrics_gpu.statistics.holm import holm
 from xbench_fast.metrics_gpu.statistics.proportions import effective_number, wilson_interval
 from xbench_fast.metrics_gpu.statistics.sign_flips import sign_patterns
 from xbench_fast.runtime.comparing.comparison import compare_runs
-from xbench_fast.runtime.comparing.difference import subtract
+from xbench_fast.runtime.comparing.difference import corrected, subtract
 from xbench_fast.runtime.comparing.model_differences import find_differences
+from xbench_fast.runtime.comparing.variants import Variant, side_by_side
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.fields import FIELDS, find_numbers
@@ -271,3 +272,21 @@ def test_one_question_has_one_answer_in_report_and_compare(run: Path) -> None:
                   if (item.dataset, item.first, item.second) == ("one", "kad", "mavl")}  # fmt: skip
     tested = {(c.name, c.p, c.interval) for c in compared.classes if c.field == "auc" and c.p is not None}
     assert of_classes == tested and of_classes
+
+
+def test_a_study_of_variants_has_the_patients_and_p_of_the_report(results: Results) -> None:
+    """Two models as variants of each other; draws and signs depend on the dataset's name, not on its title."""
+    variants = [Variant(model, results.rows[model, "one"], results.pairs[model, "one"]) for model in ("mavl", "kad")]
+    group = side_by_side("kad", "A title", variants, Resampling(40, 5))
+    people = results.patients["one"]
+    assert group is not None and group.patients.draws is not None and people.draws is not None
+    assert (group.patients.draws.counts == people.draws.counts).all()
+    (found,) = [item for item in corrected(list(group.differences(group.by_class(), ("pointing",), "class")))
+                if not item.name]  # fmt: skip
+    wanted = ("one", "pointing", "kad", "mavl")
+    every = find_differences(results).numbers
+    (told,) = [item for item in every if (item.dataset, item.field, item.first, item.second) == wanted]
+    assert (found.difference, found.interval, found.p) == (told.difference, told.interval, told.p)
+    names = [results.cells["mavl", dataset].sample for dataset in ("one", "two")]
+    assert names[0] is not None and names[1] is not None
+    assert names[0].names[0].startswith("one/") and not set(names[0].names) & set(names[1].names)
