@@ -73,12 +73,14 @@ class Originals:
 
 
 def make_originals(folder: Path) -> Originals:
-    """models/ with blocks-32 (sets coco, other, rsna) and blocks-32-fp16 (coco); data/, maps/, films.py, rsna/."""
+    """Bundles blocks-32 (sets coco, mass, other, rsna) and blocks-32-fp16 (coco); data/, maps/, films.py, rsna/."""
     found = Originals(folder)
     _save_lowered(save_graph(found.graphs["fp32"]), found.graphs["fp16"])
     (folder / "models").mkdir()
     rsna = replace(prompt_set("rsna"), findings=("pneumonia", "Effusion", "Unicorn"))
-    put_bundle(found, folder / "models" / FP32, "fp32", [prompt_set(), prompt_set("other", several=True), rsna])
+    mass = replace(prompt_set("mass"), findings=("Mass", "Edema", "Unicorn"))
+    sets = [prompt_set(), mass, prompt_set("other", several=True), rsna]
+    put_bundle(found, folder / "models" / FP32, "fp32", sets)
     put_bundle(found, folder / "models" / FP16, "fp16", [prompt_set()])
     make_dataset(folder / "data", CASES)
     for path in sorted((folder / "data" / "images").iterdir()):

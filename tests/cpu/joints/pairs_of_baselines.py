@@ -14,7 +14,7 @@ MAPS = "maps:maps"
 def baselines_maps(world: World) -> None:
     (world.own("maps") / "case0003" / "Mass.npy").unlink()
     world.eval(model=["baseline:ones", world.own_maps])
-    rests_on_the_pairs_of_the_model(world, MAPS, 6)
+    rests_on_the_pairs_of_the_model(world, MAPS, {"Mass": 3, "Effusion": 3})
 
 
 def baselines_twin(world: World) -> None:
@@ -25,6 +25,8 @@ def baselines_twin(world: World) -> None:
 
 def baselines_prompts(world: World) -> None:
     _reused(world, NAMES, *OTHER)
+    world.eval("--data-option", "coco.prompts=mass")
+    rests_on_the_pairs_of_the_model(world, FP32, {"Mass": 4})
 
 
 def _reused(world: World, models: str | list[str], *more: object) -> None:

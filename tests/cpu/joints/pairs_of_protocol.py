@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from joint_inputs import FP16, FP32, NUMPY, move_box
 from joint_world import World, command, first
 
 MEDKLIP = ("--protocol", "medklip")
+CHEXLOCALIZE = ("--protocol", "chexlocalize")
 
 
 def protocol_limit(world: World) -> None:
-    world.eval(*MEDKLIP, "--limit", 6)
-    assert world.rows().equals(first(world.whole(*MEDKLIP)))
+    for protocol in (MEDKLIP, CHEXLOCALIZE):
+        world.eval(*protocol, "--limit", 6)
+        assert world.rows().equals(first(world.whole(*protocol)))
 
 
 def protocol_shards(world: World) -> None:
-    world.shards(*MEDKLIP)
-    world.merge_all(*MEDKLIP)
+    for protocol in (CHEXLOCALIZE, MEDKLIP):
+        world.shards(*protocol)
+        world.merge_all(*protocol)
     assert world.rows().equals(world.whole(*MEDKLIP))
     world.eval("--shard", "1/2")
     said = world.merge(status=1)
@@ -66,6 +71,9 @@ def protocol_twin(world: World) -> None:
     report = world.numbers()
     assert {cell["dataset"] for cell in report["cells"]} == {"coco", "again"}
     assert report["models"][FP32]["mean_of_datasets"]["pointing"] is None
+    for study in ("thresholds", "calibration"):
+        ran = command("study", study, world.folder / "run", "--replicates", 20)
+        assert ran.status in (0, 1) and not re.search(rf"^ *{FP32} +2 +14 ", ran.text, re.MULTILINE), ran.text
 
 
 def protocol_prompts(world: World) -> None:
@@ -79,16 +87,19 @@ def protocol_prompts(world: World) -> None:
 
 
 def protocol_precision(world: World) -> None:
-    world.eval(out="one")
-    world.eval(*MEDKLIP, out="two", model=FP16)
-    ran = command("compare", world.folder / "one", world.folder / "two", "--model-a", FP32, "--model-b", FP16)
+    world.eval()
+    world.eval(*MEDKLIP, model=FP16)
+    ran = command("compare", world.folder / "run", "--model-a", FP32, "--model-b", FP16)
     assert ran.status == 1 and ran.text.startswith("Error: ")
-    assert "protocol 'default'" in ran.text and "by 'medklip'" in ran.text
+    assert f"on coco: {FP32} was evaluated by protocol 'default', {FP16} by 'medklip'" in ran.text
+    assert world.differences("pointing") == {}
+    assert not any("**" in text for name, text in world.tables().items() if name.startswith("Table 1"))
 
 
 def protocol_reader(world: World) -> None:
-    world.eval(*world.own_reader, *MEDKLIP)
-    assert world.rows().equals(world.whole(*MEDKLIP))
+    for protocol in (MEDKLIP, CHEXLOCALIZE):
+        world.eval(*world.own_reader, *protocol)
+        assert world.rows().equals(world.whole(*protocol))
 
 
 def protocol_cache(world: World) -> None:
@@ -96,7 +107,9 @@ def protocol_cache(world: World) -> None:
     cell, cache = f"{FP32}--rsna", ("--cache", world.folder / "cache")
     one, two = (world.whole(*rsna, *how, cell=cell) for how in ((), MEDKLIP))
     assert not one["logit"].equals(two["logit"]), "the images are not equalised"
-    for how, wanted in (((), one), (MEDKLIP, two), ((), one)):
+    three = world.whole(*rsna, *CHEXLOCALIZE, cell=cell)
+    assert three["native"].null_count < len(three) and three["logit"].equals(one["logit"])
+    for how, wanted in (((), one), (MEDKLIP, two), ((), one), (CHEXLOCALIZE, three)):
         world.eval(*rsna, *how, *cache)
         assert world.rows(cell).equals(wanted)
 

@@ -65,7 +65,7 @@ def prompts_reader(world: World) -> None:
         "films",
     )
     said = world.eval(*films, status=1)
-    assert f"{FP32} on films: skipped, the bundle has no prompt set 'films' (it has: coco, other, rsna)" in said
+    assert f"{FP32} on films: skipped, the bundle has no prompt set 'films' (it has: coco, mass, other, rsna)" in said
     assert "films.prompts=SET" in said
     world.eval(*films, "--data-option", "films.prompts=coco")
     assert world.rows(f"{FP32}--films").equals(world.whole())
