@@ -74,7 +74,8 @@ def align(run_a: StoredRun, run_b: StoredRun, match: Match, choices: Choices) ->
     """
     one, two = run_a.cell(match.model_a, match.dataset), run_b.cell(match.model_b, match.dataset)
     where = f"{match.models} on {match.dataset}"
-    check_protocols(where, [(str(run_a.path), one), (str(run_b.path), two)])
+    names = [str(run.path) for run in (run_a, run_b)] if run_a.path != run_b.path else [match.model_a, match.model_b]
+    check_protocols(where, list(zip(names, (one, two), strict=True)))
     whole = (one, scored_pairs(run_a, one, choices)), (two, scored_pairs(run_b, two, choices))
     shared = shared_rows(whole)
     a, b = (shared.cut(place, *cell) for place, cell in enumerate(whole))
