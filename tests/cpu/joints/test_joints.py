@@ -23,10 +23,8 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 FILES = (pairs_of_protocol, pairs_of_limit, pairs_of_shards, pairs_of_baselines, pairs_of_twin)
-_PROTOCOL = "13 A1: numbers of several protocols stand in one table"
 _HASH = "13 B8: files of equal size and time are taken for unchanged"
 OPEN = {
-    "protocol_twin": _PROTOCOL,
     "changed_maps": _HASH,
     "changed_reader": "13 B6: a comment in a reader changes the key",
     "changed_cache": _HASH,
