@@ -45,7 +45,8 @@ def protocol_baselines(world: World) -> None:
     world.eval(model=models)
     said = world.eval(*MEDKLIP, model=models)
     assert "baseline:center on coco: skipped, the protocol medklip cuts maps as they are" in said
-    assert world.entry("baseline:center--coco")["protocol"] == "default"
+    kept = world.entry("baseline:center--coco")
+    assert kept["protocol"] == "default" and kept["last_attempt"]["state"] == "skipped"
     assert world.rows("baseline:center--coco").equals(world.whole(model="baseline:center"))
     assert world.rows("baseline:ones--coco").equals(world.whole(*MEDKLIP, model="baseline:ones"))
     tables = [text for name, text in world.tables().items() if name != "Coverage"]
