@@ -19,6 +19,7 @@ from .notes import (
     floor_note,
     in_sample,
     interval_notes,
+    lacking_notes,
     left_out_notes,
     paper_notes,
     ranking_notes,
@@ -68,6 +69,7 @@ def table_1(results: Results) -> Table:
         "(italic in Markdown)",
         *ranking_notes(results.models, left),
         *left_out_notes(results),
+        *lacking_notes(results, "pointing"),
         "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
     )
     return Table("Table 1: grounding", tuple(columns), tuple(rows), cell_stamps(cells), notes, "table1")
@@ -135,7 +137,8 @@ def _lead_row(
 ) -> tuple[Item, ...]:
     cells = [results.cells.get((model, dataset)) for dataset in results.datasets]
     each = [item for cell in cells for item in (make([cell]) if cell else (NONE,) * width)]
-    return (*each, *make(results.row(model)), "")
+    lacks = results.lacking(model, "pointing")
+    return (*each, *((NONE,) * width if lacks else make(results.row(model))), "")
 
 
 def _fits(row: tuple[Item, ...], whole: tuple[Item, ...], width: int) -> bool:
@@ -168,7 +171,8 @@ def _row(results: Results, model: str, names: Sequence[str]) -> list[Cell]:
 
 def _label(results: Results, model: str) -> Item:
     count, total = sum(1 for cell in results.row(model) if cell.n), len(results.datasets)
-    return Cell(model, note=f"{count} of {total} datasets") if 0 < count < total else model
+    lacks = results.lacking(model, "pointing") or (f"{count} of {total} datasets" if 0 < count < total else "")
+    return Cell(model, note=lacks) if lacks else model
 
 
 def _weighting(results: Results) -> str:

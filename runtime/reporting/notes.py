@@ -26,6 +26,7 @@ __all__ = [
     "floor_note",
     "in_sample",
     "interval_notes",
+    "lacking_notes",
     "left_out_notes",
     "never_negative",
     "paper_notes",
@@ -118,6 +119,15 @@ def ranking_notes(names: Sequence[str], left: Sequence[bool], what: str = "pairs
         return ()
     line = f"best and second best are marked among the most models that have the same {what}"
     return (f"{line}; not ranked, where they have others: {', '.join(dict.fromkeys(other))}",)
+
+
+def lacking_notes(results: Results, field: str) -> tuple[str, ...]:
+    """Models without a mean over datasets, because they lack one."""
+    found = {model: lacks for model in results.models if (lacks := results.lacking(model, field))}
+    if not found:
+        return ()
+    named = ", ".join(f"{model} ({lacks})" for model, lacks in found.items())
+    return (f"no mean over datasets for models that lack one: {named}",)
 
 
 def left_out_notes(results: Results) -> tuple[str, ...]:

@@ -55,7 +55,11 @@ def draw_recognition(results: Results) -> Drawing:
 def _rows(results: Results) -> list[tuple[str, Point]]:
     """Models with an AUC anywhere, best mean first."""
     means = [(model, point_of(results, model, "auc")) for model in results.models]
-    known = [(model, point) for model, point in means if point.value is not None]
+    known = [
+        (model, point)
+        for model, point in means
+        if point.value is not None or any(cell.number("auc").value is not None for cell in results.row(model))
+    ]
     return sorted(known, key=lambda item: -(item[1].value or 0.0))
 
 
@@ -117,6 +121,8 @@ def _caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
     for model, mean in rows:
         cells = [f"{results.title(d)} {point_of(results, model, 'auc', d).text}" for d in results.datasets]
         tail = f"; mean of {mean.datasets} datasets {mean.text}" if len(results.datasets) > 1 else ""
+        if mean.value is None:
+            tail = f"; no mean, {mean.reason}"
         said.append(f"{model}: {', '.join(cells)}{tail}.")
     without = [model for model in results.models if model not in models]
     if without:

@@ -227,8 +227,11 @@ def _name(results: Results, spot: Spot) -> str:
 def _left(results: Results, found: Sequence[Spot], per: Per) -> str:
     """Which models are not drawn, and which have means over fewer datasets than others."""
     shown = {spot.model for spot in found}
-    missing = [model for model in results.models if model not in shown]
+    lacks = {model: results.lacking(model, "auc") or results.lacking(model, "pointing") for model in results.models}
+    partial = [f"{m} ({lacks[m]})" for m in results.models if per == "model" and m not in shown and lacks[m]]
+    missing = [m for m in results.models if m not in shown and not (per == "model" and lacks[m])]
     words = f"Not drawn, because one of the two values is missing: {', '.join(missing)}. " if missing else ""
+    words += f"Not drawn, because they lack a dataset: {', '.join(partial)}. " if partial else ""
     sizes = {(spot.auc.datasets, spot.pointing.datasets) for spot in found}
     if per == "model" and len({size for both in sizes for size in both}) > 1:
         counts = ", ".join(f"{s.model} {s.auc.datasets} and {s.pointing.datasets}" for s in found)

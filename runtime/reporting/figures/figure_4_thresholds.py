@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -138,9 +138,7 @@ def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
         said.append(f"{model}: {point.text}{many}{printed}.")
     if paper:
         said.append("Diamonds: the paper's values, which do not say over which datasets they were taken.")
-    without = [model for model in results.models if model not in dict(rows)]
-    if without:
-        said.append(f"Without a result and not drawn: {', '.join(without)}.")
+    said += _not_drawn(results, dict(rows), "delta_dice")
     said += conditions(results, cells)
     return " ".join(said)
 
@@ -256,8 +254,19 @@ def _curves_caption(results: Results, curves: Mapping[str, Curve]) -> str:
             f"{model}{many}: {half}{curve.dice[curve.top]:.2f} at {scale * curve.top / 100:.3g}, best "
             f"{curve.best:.2f}, {curve.dice[0]:.2f} at 0."
         )
+    said += _not_drawn(results, curves, "dice_best", partial_only=True)
     said += conditions(results, cells)
     return " ".join(said)
+
+
+def _not_drawn(results: Results, drawn: Collection[str], field: str, *, partial_only: bool = False) -> list[str]:
+    """Sentences on models that are not drawn: those that lack a dataset, and unless `partial_only` all others."""
+    without = [model for model in results.models if model not in drawn]
+    lacks = {model: results.lacking(model, field) for model in without}
+    partial = [f"{model} ({lacks[model]})" for model in without if lacks[model]]
+    empty = [model for model in without if not lacks[model] and not partial_only]
+    said = [f"Without a result and not drawn: {', '.join(empty)}."] if empty else []
+    return said + ([f"Not drawn, because they lack a dataset: {', '.join(partial)}."] if partial else [])
 
 
 def dice_curve(results: Results, model: str) -> Curve | None:

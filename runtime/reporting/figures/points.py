@@ -59,6 +59,8 @@ def point_of(results: Results, model: str, field: str, dataset: str = "") -> Poi
         number = results.number(model, dataset, field)
     else:
         return Point(None, reason="no result", datasets=0)
+    if not dataset and (lacks := results.lacking(model, field)):
+        return Point(None, reason=lacks, datasets=0)
     if number.value is None:
         return Point(None, reason="no region" if field in GROUNDING else f"no {METRICS[field].title}", datasets=0)
     scale, interval = METRICS[field].scale, number.interval

@@ -38,4 +38,5 @@ def _block(results: Results, name: str, names: list[str]) -> Results:
         unfinished={**results.unfinished, **reasons},
         protocol=name,
         protocols=tuple(names),
+        whole=results.cells,
     )

@@ -38,7 +38,7 @@ class Results:
     of the cells; pairs: those that count; bases: the keys of the data behind the numbers; levels: the one threshold
     of each model, if requested; patients: those of each dataset, with their draws. protocol, protocols: that of this
     block and those of all blocks (`split_by_protocol`), empty if the run has only one. cut: a sentence for each
-    baseline that is cut to the pairs of the models.
+    baseline that is cut to the pairs of the models. whole: the cells of all blocks.
     """
 
     models: tuple[str, ...]
@@ -55,6 +55,7 @@ class Results:
     protocol: str = ""
     protocols: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
+    whole: Mapping[tuple[str, str], CellValues] = field(default_factory=dict, repr=False, compare=False)
 
     def titled(self, title: str) -> str:
         """The title of a table or figure, with the block's protocol."""
@@ -114,6 +115,15 @@ class Results:
         used = [cell.dataset for cell in self.row(model) if cell.number(field).value is not None]
         return tuple((dataset, self.basis(model, dataset, field)) for dataset in used)
 
+    def lacking(self, model: str, field: str) -> str:
+        """Why a model has no mean over datasets, "1 of 2 datasets": it lacks one where a model of the run has the
+        number. Empty if it has a mean, or the number nowhere."""
+        cells = {**self.cells, **self.whole}
+        known = [cell for cell in cells.values() if cell.number(field).value is not None]
+        wanted = {cell.dataset for cell in known if cell.competes} or {cell.dataset for cell in known}
+        own = {cell.dataset for cell in self.row(model) if cell.number(field).value is not None}
+        return f"{len(own)} of {len(wanted | own)} datasets" if own and wanted - own else ""
+
     def weight(self, cell: CellValues, field: str) -> int:
         """The weight of a dataset in a mean over datasets."""
         if self.choices.mean_datasets == "macro":
@@ -121,11 +131,14 @@ class Results:
         return cell.n if field in GROUNDING else cell.cases - cell.lost
 
     def mean_number(self, model: str, field: str, datasets: Sequence[str] | None = None) -> Number:
-        """A model's value: mean over the datasets (all, or those named) where it is defined (docs/metrics.md §8).
+        """A model's value: mean over the datasets (all, or those named) where it is defined (docs/metrics.md §8). Over
+        all of them it has none if it lacks one (`lacking`).
 
         Unweighted, or weighted by pairs (recognition: by images) if the choices say so. Its interval combines the
         replicates of the datasets, which are drawn independently; none if a dataset has too few patients for that.
         """
+        if datasets is None and self.lacking(model, field):
+            return Number()
         known = [(cell, number) for cell in self.row(model) if (number := cell.number(field)).value is not None]
         used = [(cell, number) for cell, number in known if datasets is None or cell.dataset in datasets]
         values = [number.value for _, number in used]

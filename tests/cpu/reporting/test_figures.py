@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from stored_counts import CLASSES, add_cell, random_rows
+from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import MissingExtraError
 from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
@@ -59,19 +59,25 @@ def make(
 
 
 def cell_rows(model: int, dataset: int, weights: str = "published") -> list[ResultRow]:
-    rows = random_rows(10 * model + dataset)
+    rows = random_rows(dataset) if not model else other_answers(random_rows(dataset), 10 * model + dataset)
     if weights == "baseline":
         for row in rows:
             row.logit = None
     return rows
 
 
-FOUR = {"kad": "published", "medklip": "published", "clip-b32": "stand-in", "baseline:ones": "baseline"}
+FIVE = {
+    "kad": "published",
+    "mavl": "published",
+    "medklip": "published",  # on one of two datasets
+    "clip-b32": "stand-in",
+    "baseline:ones": "baseline",
+}
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return make(tmp_path_factory.mktemp("figures") / "run", FOUR, without=[("medklip", "two")])
+    return make(tmp_path_factory.mktemp("figures") / "run", FIVE, without=[("medklip", "two")])
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +94,9 @@ def test_recognition_draws_every_auc(results: Results) -> None:
     with drawing_style("test"):
         panels = {axes.get_title(loc="left"): axes for axes in draw_recognition(results).axes if axes.get_visible()}
     assert list(panels) == ["The one", "The two", "mean of datasets"]
-    means = {model: results.mean_number(model, "auc").value for model in FOUR}
-    order = sorted((m for m in FOUR if means[m] is not None), key=lambda m: -percent(means[m]))
-    assert "baseline:ones" not in order and len(order) == 3
+    means = {model: results.mean_number(model, "auc").value for model in FIVE}
+    assert means["medklip"] is None and results.number("medklip", "one", "auc").value is not None
+    order = sorted((m for m in FIVE if m != "baseline:ones"), key=lambda m: -percent(means[m] or 0.0))
     for title, axes in panels.items():
         drawn = {
             line.get_label(): line.get_xydata()[0] for line in axes.lines if line.get_marker() not in ("None", None)
@@ -99,7 +105,8 @@ def test_recognition_draws_every_auc(results: Results) -> None:
             dataset = {"The one": "one", "The two": "two"}.get(title)
             value = results.number(model, dataset, "auc").value if dataset else means[model]
             if value is None:
-                assert model not in drawn and "no result" in [text.get_text() for text in axes.texts]
+                reason = "no result" if dataset else "1 of 2 datasets"
+                assert model not in drawn and reason in [text.get_text() for text in axes.texts]
             else:
                 assert drawn[model] == pytest.approx([100 * value, row])
                 assert f"{100 * value:.1f}" in [text.get_text() for text in axes.texts]
@@ -107,7 +114,7 @@ def test_recognition_draws_every_auc(results: Results) -> None:
 
 
 def test_correlation_draws_models_and_their_line(results: Results, figures: list[Figure]) -> None:
-    models = ["kad", "medklip", "clip-b32"]
+    models = ["kad", "mavl", "clip-b32"]
     x = [percent(results.mean_number(model, "auc").value) for model in models]
     y = [percent(results.mean_number(model, "pointing").value) for model in models]
     with drawing_style("test"):
@@ -122,7 +129,11 @@ def test_correlation_draws_models_and_their_line(results: Results, figures: list
     assert f"R² = {r2:.2f}, n = 3" in axes.get_title(loc="left")
     assert {text.get_text() for text in axes.texts} == set(models)
     caption = figures[1].caption
-    assert f"R² = {r2:.2f}" in caption and "baseline:ones" in caption and "medklip 1 and 1" in caption
+    assert (
+        f"R² = {r2:.2f}" in caption
+        and "baseline:ones" in caption
+        and "lack a dataset: medklip (1 of 2 datasets)" in caption
+    )
     assert all(f"AUC {a:.2f}, pointing {p:.2f}" in caption for a, p in zip(x, y, strict=True))
 
 
@@ -130,23 +141,24 @@ def test_correlation_per_dataset(results: Results) -> None:
     with drawing_style("test"):
         axes = draw_correlation(results, "cell").axes[0]
     drawn = {spot.get_label(): spot.get_offsets() for spot in axes.collections}
-    assert {model: len(points) for model, points in drawn.items()} == {"kad": 2, "medklip": 1, "clip-b32": 2}
+    assert {model: len(points) for model, points in drawn.items()} == {"kad": 2, "mavl": 2, "medklip": 1, "clip-b32": 2}
     wanted = [[percent(results.number("kad", d, field).value) for field in ("auc", "pointing")] for d in ("one", "two")]
     assert np.asarray(drawn["kad"]) == pytest.approx(np.array(wanted))
-    assert "n = 5" in axes.get_title(loc="left")
+    assert "n = 7" in axes.get_title(loc="left")
 
 
 def test_bars_are_delta_dice_and_diamonds_the_papers(results: Results) -> None:
     with drawing_style("test"):
         (axes,) = draw_delta(results).axes
     order = [label.get_text() for label in axes.get_yticklabels()]
-    assert sorted(order) == sorted(FOUR)
+    assert sorted(order) == sorted(set(FIVE) - {"medklip"})
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(widths, reverse=True)
     assert widths == pytest.approx([results.mean_number(model, "delta_dice").value for model in order])
     diamonds = {order[int(line.get_ydata()[0])]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
-    assert diamonds == {"kad": 9.7, "medklip": 3.6}  # not of stand-in weights, nor of a baseline
+    assert diamonds == {"kad": 9.7, "mavl": 2.6}  # not of stand-in weights, nor of a baseline
     caption = delta_figure(results).caption  # type: ignore[union-attr]
+    assert "lack a dataset: medklip (1 of 2 datasets)" in caption
     assert "paper 9.7" in caption and "paper 2.1" not in caption and "stand-in weights" in caption
 
 
@@ -166,7 +178,7 @@ def naive_curve(rows: list[ResultRow]) -> list[float]:
 def test_curves_are_mean_dice_at_every_threshold(results: Results) -> None:
     with drawing_style("test"):
         panels = {axes.get_title(loc="left"): axes for axes in draw_curves(results).axes if axes.get_title(loc="left")}
-    assert list(panels) == list(FOUR)
+    assert list(panels) == [model for model in FIVE if model != "medklip"]
     wanted = np.mean([naive_curve(cell_rows(0, dataset)) for dataset in (0, 1)], axis=0)
     lines = {line.get_label(): line for line in panels["kad"].lines}
     assert lines["kad"].get_xdata() == pytest.approx(np.arange(101) / 100)
@@ -292,7 +304,7 @@ def test_many_models_and_datasets(tmp_path: Path) -> None:
     with drawing_style("test"):
         shown = [axes for axes in draw_curves(found).axes if axes.get_title(loc="left")]
         panels = draw_recognition(found).axes
-    assert len(shown) == 8 and len([axes for axes in panels if axes.get_visible()]) == 5
+    assert len(shown) == 7 and len([axes for axes in panels if axes.get_visible()]) == 5
 
 
 def test_without_matplotlib_it_is_said_what_to_install(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
