@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from ..comparing.difference import TESTS, disagreements
@@ -93,10 +93,10 @@ def _overlap_notes(results: Results, met: Sequence[Overlap]) -> Iterator[str]:
         ("labels", "labels", lambda item: item.labels),
     )
     for what, truth, of in kinds:
-        alone = _counts(met, lambda item, of=of: of(item).alone if of(item).shared else 0)
+        alone = _counts((item, of(item).alone if of(item).shared else 0) for item in met)
         if alone:
             yield f"{what} left out, as only one of the two models has them: {alone}"
-        changed = _counts(met, lambda item, of=of: of(item).changed)
+        changed = _counts((item, of(item).changed) for item in met)
         if changed:
             yield (
                 f"{what} left out, as the two models were evaluated with different {truth}: {changed}; evaluate again "
@@ -108,13 +108,13 @@ def _overlap_notes(results: Results, met: Sequence[Overlap]) -> Iterator[str]:
                 yield f"{item.first} and {item.second} share no {what} on {where}: no difference can be given"
 
 
-def _counts(met: Sequence[Overlap], count: Callable[[Overlap], int]) -> str:
+def _counts(counted: Iterable[tuple[Overlap, int]]) -> str:
     """The counts that are not 0, "3 of a and b", over all datasets."""
     left: dict[str, int] = {}
-    for item in met:
-        if count(item):
+    for item, count in counted:
+        if count:
             name = f"{item.first} and {item.second}"
-            left[name] = left.get(name, 0) + count(item)
+            left[name] = left.get(name, 0) + count
     return ", ".join(f"{number} of {name}" for name, number in left.items())
 
 

@@ -144,8 +144,8 @@ class SharedRows:
             sub_pixel=np.zeros(len(counts), np.bool_),  # not used for a part
             read_truth=lambda: truth,
         )
-        shared = {"image_of": self.image_of, "class_of": self.class_of, "places": np.arange(len(counts))}
-        return part, replace(scored.take(pairs), **shared)
+        own = replace(scored.take(pairs), image_of=self.image_of, class_of=self.class_of, places=np.arange(len(counts)))
+        return part, own
 
     def is_whole(self, place: int, cell: CellRows, scored: ScoredPairs) -> bool:
         """Whether `cut` leaves nothing out, so that the numbers of the cell are those of the shared rows."""
