@@ -80,9 +80,3 @@ class World:
 
 def same(one: Any, other: Any) -> bool:
     return bool(one.replace_schema_metadata().equals(other.replace_schema_metadata()))
-
-
-def write_without_checksum(table: Any, file: Path) -> None:
-    """Writes rows as a version did that kept no checksum of a result file."""
-    kept = {name: value for name, value in table.schema.metadata.items() if name != b"xbench_checksum"}
-    pq.write_table(table.replace_schema_metadata(kept), file)

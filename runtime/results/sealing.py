@@ -9,26 +9,23 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from ...engines.errors import RunError
 
-__all__ = ["checksum_fault", "seal", "unsealed"]
+__all__ = ["BLANK", "checksum_fault", "seal"]
 
 _FIELD: Final = b"xbench_checksum"
 _PREFIX: Final = b"sha256:"
-_BLANK: Final = b"0" * 64
+_ZEROS: Final = b"0" * 64
+BLANK: Final = {_FIELD: _PREFIX + _ZEROS}
+"""Metadata with which a file is written before `seal`."""
 _TAIL: Final = 1 << 16  # the metadata are at the very end of a footer, and take about 3 kB
 _BLOCK: Final = 1 << 20
 
 
-def unsealed(schema: Any) -> Any:
-    """The Arrow schema with a blank checksum in its metadata; a file is written with it, then sealed."""
-    return schema.with_metadata({**(schema.metadata or {}), _FIELD: _PREFIX + _BLANK})
-
-
 def seal(path: Path) -> None:
-    """Writes the checksum into a file that was written with an `unsealed` schema. Raises OSError, RunError."""
+    """Writes the checksum into a file that was written with `BLANK`. Raises OSError, RunError."""
     with path.open("rb+") as stream:
         place, _ = _find(stream)
         if place is None:
@@ -50,7 +47,7 @@ def checksum_fault(path: Path) -> str:
         if place is None:
             return "its checksum cannot be read"
         stream.seek(place)
-        stored = stream.read(len(_BLANK))
+        stored = stream.read(len(_ZEROS))
         return "" if stored == _digest(stream, place) else "its checksum does not match"
 
 
@@ -71,8 +68,8 @@ def _digest(stream: IO[bytes], place: int) -> bytes:
     while left > 0 and (block := stream.read(min(left, _BLOCK))):
         sha.update(block)
         left -= len(block)
-    sha.update(_BLANK)
-    stream.seek(place + len(_BLANK))
+    sha.update(_ZEROS)
+    stream.seek(place + len(_ZEROS))
     while block := stream.read(_BLOCK):
         sha.update(block)
     return sha.hexdigest().encode()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import DataError, RunError
 from .schema import count_faults
-from .sealing import checksum_fault, seal, unsealed
+from .sealing import BLANK, checksum_fault, seal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,9 +116,10 @@ def write_table(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> No
     def write(draft: Path) -> None:
         import pyarrow.parquet as pq
 
-        with pq.ParquetWriter(draft, unsealed(schema), **_COMPRESSION) as writer:
+        with pq.ParquetWriter(draft, schema, **_COMPRESSION) as writer:
             for table in tables:
                 writer.write_table(table)
+            writer.add_key_value_metadata(BLANK)
         seal(draft)
 
     write_atomic(path, write)

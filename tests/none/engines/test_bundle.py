@@ -135,7 +135,7 @@ def test_a_flipped_bit_of_the_manifest_is_found(tmp_path: Path) -> None:
     """A bit in the checksum's name leaves a file without one, and all values as they were."""
     file = make(tmp_path) / "bundle.json"
     content, before, refused = file.read_bytes(), Bundle.load(file.parent).manifest, 0
-    for bit in np.random.default_rng(7).choice(8 * len(content), 300, replace=False).tolist():
+    for bit in np.random.default_rng(7).choice(8 * len(content), 100, replace=False).tolist():
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         file.write_bytes(flipped)
@@ -144,7 +144,7 @@ def test_a_flipped_bit_of_the_manifest_is_found(tmp_path: Path) -> None:
         except BundleError as error:
             refused += 1
             assert "bundle.json" in str(error) or "schema" in str(error)
-    assert refused > 280
+    assert refused > 90
 
 
 def test_a_manifest_without_a_checksum_is_read_and_an_edited_one_is_not(tmp_path: Path) -> None:
@@ -157,11 +157,14 @@ def test_a_manifest_without_a_checksum_is_read_and_an_edited_one_is_not(tmp_path
     assert Bundle.load(path).manifest.logit_scale == 2.0
 
 
-@pytest.mark.parametrize("name", ["weights.bin", "prompts/other.npz", ".hidden", "new/image.onnx.data", "plans/w.bin"])
+@pytest.mark.parametrize(
+    "name",
+    ["weights.bin", "prompts/other.npz", ".hidden", "new/image.onnx.data", "plans/w.bin", "plans/a/b.plan", "w.json"],
+)
 def test_a_file_that_is_not_listed_is_refused(tmp_path: Path, name: str) -> None:
     """A graph could read it as external data."""
     path = make(tmp_path)
-    (path / name).parent.mkdir(exist_ok=True)
+    (path / name).parent.mkdir(parents=True, exist_ok=True)
     (path / name).write_bytes(b"weights")
     for check in (True, False):
         with pytest.raises(BundleError, match=f"{path}: bundle.json does not list the file '{name}'"):
