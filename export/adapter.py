@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from ..engines.errors import ConfigError, MissingExtraError
 from ..engines.geometry import Geometry
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 Weights = Literal["published", "own", "stand-in", "demo"]
+TokenizerKind = Literal["wordpiece", "clip-bpe"]
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,12 @@ class TokenizerSpec:
     The rules belong to the model, not to a file: `separator` whether a text ends in [SEP], `special_words` whether
     "[SEP]" written out in a text is that token, `cleaning` the step before (a key of `engines.tokenizing.CLEANINGS`),
     `marks_continuations` whether pieces that continue a word get the mask 2. `ends` are the ids of [CLS] and [SEP],
-    which identify a vocabulary; its size does not: PubMedBERT's has 28895 pieces, its embedding table 30522 rows, as
-    many as BERT's own.
+    which help to identify a vocabulary. `sample` is a text and its ids, special tokens included: the export refuses a
+    tokenizer that gives others. Without a sample the vocabulary must have as many pieces as the embedding table has
+    rows, which is not so for all models: PubMedBERT's has 28895 pieces, its table 30522 rows, as many as BERT's own.
     """
 
-    kind: Literal["wordpiece", "clip-bpe"]
+    kind: TokenizerKind
     sources: tuple[str, ...]
     lower_case: bool = True
     vocabulary: tuple[str, ...] | None = None
@@ -75,6 +77,12 @@ class TokenizerSpec:
     cleaning: str = ""
     marks_continuations: bool = False
     ends: tuple[int, int] | None = None
+    sample: tuple[str, tuple[int, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(TokenizerKind):
+            hint = did_you_mean(self.kind, get_args(TokenizerKind))
+            raise ConfigError(f"Unknown kind of tokenizer '{self.kind}': {hint}.")
 
 
 @dataclass(kw_only=True, eq=False)

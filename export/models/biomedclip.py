@@ -24,6 +24,7 @@ from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .layers.vit import VisionTransformer, ViTConfig
 from .normalisation import CLIP_MEAN, CLIP_STD
 from .saliency_maps import MAPS, PATCH_TEXT, VALUE_VALUE
+from .vocabularies import PUBMED_BERT
 
 __all__ = ["BiomedClip", "BiomedClipAdapter"]
 
@@ -119,7 +120,9 @@ class BiomedClipAdapter(Adapter):
             text_inputs=("input_ids",),
             context=CONTEXT,
             vocabulary_size=module.get_parameter(WORD_TABLE).shape[0],
-            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, special_words=True, cleaning="open_clip", ends=(2, 3)),
+            tokenizer=TokenizerSpec(
+                "wordpiece", TOKENIZERS, special_words=True, cleaning="open_clip", ends=(2, 3), sample=PUBMED_BERT
+            ),
             checkpoint=record,
         )
 

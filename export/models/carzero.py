@@ -23,6 +23,7 @@ from .layers.bert import Bert
 from .layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from .layers.vit import VisionTransformer
 from .saliency_maps import LAYER_MEAN, MAPS, PLAIN, Reading, reading_of
+from .vocabularies import BERT_CASED
 
 __all__ = ["Carzero", "CarzeroAdapter", "Fusion", "merge_words"]
 
@@ -139,7 +140,14 @@ class CarzeroAdapter(Adapter):
             text_inputs=("input_ids", "attention_mask"),
             context=config.words,
             vocabulary_size=config.bert.vocabulary,
-            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS, cleaning="carzero", marks_continuations=True, ends=ENDS),
+            tokenizer=TokenizerSpec(
+                "wordpiece",
+                TOKENIZERS,
+                cleaning="carzero",
+                marks_continuations=True,
+                ends=ENDS,
+                sample=BERT_CASED if config.bert.vocabulary == 28996 else None,  # the published size
+            ),
             checkpoint=record,
         )
 

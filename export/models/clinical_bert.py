@@ -22,6 +22,7 @@ from .layers.query_decoder import DecoderConfig
 from .layers.resnet import ResNetConfig
 from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAYER_MEAN, Reading, reading_of
+from .vocabularies import BERT_CASED_OPEN
 
 __all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter"]
 
@@ -34,7 +35,9 @@ BERT = BertConfig(vocabulary=28996, pooler=False)
 
 
 # The official tokenizer class puts no [SEP] after a text and lower-cases, although the vocabulary is cased.
-TOKENIZER = TokenizerSpec("wordpiece", (REPOSITORY,), separator=False, special_words=True, ends=(101, 102))
+TOKENIZER = TokenizerSpec(
+    "wordpiece", (REPOSITORY,), separator=False, special_words=True, ends=(101, 102), sample=BERT_CASED_OPEN
+)
 
 
 class _Published(nn.Module):

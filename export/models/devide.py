@@ -26,6 +26,7 @@ from .layers.query_decoder import join_layers
 from .layers.vit import VisionTransformer, ViTConfig
 from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAST_LAYER, MAPS, reading_of
+from .vocabularies import PUBMED_BERT
 
 __all__ = ["ASSUMED", "Devide", "DevideAdapter", "DevideConfig"]
 
@@ -103,7 +104,7 @@ class DevideAdapter(Adapter):
             text_inputs=("input_ids", "attention_mask"),
             context=min(CONTEXT, kad.bert.positions),
             vocabulary_size=kad.bert.vocabulary,
-            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS[:1], ends=(2, 3)),
+            tokenizer=TokenizerSpec("wordpiece", TOKENIZERS[:1], ends=(2, 3), sample=PUBMED_BERT),
             checkpoint=record,
         )
 

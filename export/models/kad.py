@@ -24,6 +24,7 @@ from .layers.query_decoder import QueryDecoder, join_layers
 from .layers.resnet import ResNetGrid
 from .normalisation import IMAGENET_MEAN, IMAGENET_STD
 from .saliency_maps import LAST_LAYER, MAPS, PLAIN, Reading, reading_of
+from .vocabularies import PUBMED_BERT
 
 __all__ = ["CONFIGS", "CONTEXT", "TOKENIZERS", "Kad", "KadAdapter", "KadText", "QueryNetwork"]
 
@@ -139,7 +140,11 @@ class KadAdapter(Adapter):
             context=min(CONTEXT, bert.positions),
             vocabulary_size=bert.vocabulary,
             tokenizer=TokenizerSpec(
-                "wordpiece", TOKENIZERS, vocabulary=vocabulary, ends=None if vocabulary else (2, 3)
+                "wordpiece",
+                TOKENIZERS,
+                vocabulary=vocabulary,
+                ends=None if vocabulary else (2, 3),
+                sample=None if vocabulary else PUBMED_BERT,
             ),
             checkpoint=record,
         )

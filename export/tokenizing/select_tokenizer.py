@@ -36,6 +36,7 @@ def select_tokenizer(
     found = _find(adapter, folder, progress)
     if not isinstance(found, HashTokenizer):
         _check(found, adapter)
+        _check_sample(found, adapter)
     if not spec.cleaning:
         return found
     marked = () if isinstance(found, HashTokenizer) or not spec.marks_continuations else found.continuations
@@ -86,6 +87,30 @@ def _check(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
         )
 
 
+def _check_sample(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
+    """Checks that the tokenizer gives the ids that the model states for its sample; without a sample, that it has as
+    many pieces as the model's table has rows."""
+    spec, source = adapter.tokenizer, tokenizer.record["source"]
+    if spec.vocabulary is not None:
+        return  # of the checkpoint itself
+    if spec.sample is None:
+        size = tokenizer.record["vocabulary_size"]
+        if size != adapter.vocabulary_size:
+            raise ConfigError(
+                f"The tokenizer ({source}) has {size} pieces, the table of {adapter.name} has "
+                f"{adapter.vocabulary_size} rows: it may belong to another model; if it is the right one, state a text "
+                "and its ids as TokenizerSpec.sample."
+            )
+        return
+    text, ids = spec.sample
+    given = tuple(tokenizer([text]).ids[0].tolist())
+    if len(ids) <= adapter.context and given != ids:
+        raise ConfigError(
+            f"The tokenizer ({source}) turns '{text}' into {list(given)}, {adapter.name} was trained with {list(ids)}: "
+            "it belongs to another model; give --tokenizer its own."
+        )
+
+
 def find_wordpiece(
     folder: Path | None, repositories: Sequence[str], context: int, **rules: bool
 ) -> WordPieceTokenizer | None:
@@ -105,9 +130,11 @@ def find_wordpiece(
 
 def read_vocabulary(folder: Path) -> dict[str, int]:
     """Piece -> id, from vocab.txt or tokenizer.json in `folder`. Raises ConfigError."""
-    for name in ("vocab.txt", "tokenizer.json"):
-        if (folder / name).is_file():
-            return _read(folder / name)
+    found = [folder / name for name in ("vocab.txt", "tokenizer.json") if (folder / name).is_file()]
+    for path in reversed(found):
+        vocabulary = _read(path)  # also of the second file, which may be of another kind
+    if found:
+        return vocabulary
     raise ConfigError(
         f"The folder {folder} holds neither vocab.txt nor tokenizer.json; give --tokenizer another folder."
     )
@@ -119,8 +146,9 @@ def _read(path: Path) -> dict[str, int]:
         if path.suffix == ".txt":
             return _from_lines(text, path)
         model = json.loads(text)["model"]
-        if model.get("type", "WordPiece") != "WordPiece":
-            raise ConfigError(f"{path} is a {model['type']} tokenizer, not WordPiece; give --tokenizer another folder.")
+        kind = model.get("type", "BPE" if "merges" in model else "WordPiece")
+        if kind != "WordPiece":
+            raise ConfigError(f"{path} is a {kind} tokenizer, not WordPiece; give --tokenizer another folder.")
         return {str(piece): int(number) for piece, number in model["vocab"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from xbench_fast.export.graph import image_spec, text_spec
 from xbench_fast.export.models import MODELS
 from xbench_fast.export.models.published import PUBLISHED
 from xbench_fast.export.pipeline import BundleOptions, export_adapter
+from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
 
 torch = pytest.importorskip("torch")
 
@@ -94,6 +97,26 @@ def test_the_graphs_fit_each_other(adapters: dict[str, Any]) -> None:
     assert count == {"medklip": 1, "mavl": 9, "carzero": 1, "biomedclip": 1}
     assert text_spec(adapters["mavl"]).outputs[0].shape == ("texts", 768)
     assert image_spec(adapters["mavl"]).inputs[1].shape == ("findings", 9, 768)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("medklip", "bio_clinicalbert"), ("mavl", "bio_clinicalbert"), ("carzero", "bio_clinicalbert"),
+     ("biomedclip", "pubmedbert")],
+)  # fmt: skip
+def test_a_model_takes_its_vocabulary_and_no_other(
+    adapters: dict[str, Any], shared: Path, name: str, folder: str
+) -> None:
+    found, home = copy.copy(adapters[name]), shared / "data" / "tokenizers"
+    found.vocabulary_size = {"bio_clinicalbert": 28996, "pubmedbert": 30522}[folder]  # the table's published size
+    assert select_tokenizer(found, home / folder).record["source"] == folder
+    for other in {"bio_clinicalbert", "bert_base_uncased", "pubmedbert"} - {folder}:
+        with pytest.raises(ConfigError, match="another model"):
+            select_tokenizer(found, home / other)
+    found.tokenizer = replace(found.tokenizer, ends=None)
+    for other in {"bert_base_uncased", "pubmedbert"} - {folder}:
+        with pytest.raises(ConfigError, match="another model"):
+            select_tokenizer(found, home / other)
 
 
 def test_the_tokenizers_rules_are_the_authors(adapters: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from xbench_fast.engines.tokenizing import CleanedTokenizer, HashTokenizer, Word
 from xbench_fast.engines.tokenizing.cleaning import clean_web
 from xbench_fast.export import stand_in_adapter
 from xbench_fast.export.adapter import TokenizerSpec
+from xbench_fast.export.models.vocabularies import PUBMED_BERT
 from xbench_fast.export.prompts.builtin import builtin_sets
 from xbench_fast.export.tokenizing.clip_tokenizer import ClipTokenizer
 from xbench_fast.export.tokenizing.select_tokenizer import find_wordpiece, select_tokenizer
@@ -225,14 +226,16 @@ def test_the_models_state_these_rules(case: str) -> None:
 def test_the_chosen_tokenizer_has_the_models_rules(toy: Path) -> None:
     """CARZero's cleaning and its marks, BiomedCLIP's cleaning, the casing rule of a config (DeViDe)."""
     spec = TokenizerSpec("wordpiece", ("x/y",), cleaning="carzero", marks_continuations=True)
-    batch = select_tokenizer(model(tokenizer=spec), toy)(["No pneumothorax.", "pneumonia"])
+    batch = select_tokenizer(model(tokenizer=spec, vocabulary_size=121), toy)(["No pneumothorax.", "pneumonia"])
     assert batch.ids.tolist() == [[2, 95, 109, 64, 66, 118, 3], [2, 3, 0, 0, 0, 0, 0]]
     assert batch.mask.tolist() == [[1, 1, 1, 2, 2, 2, 1], [1, 1, 0, 0, 0, 0, 0]]
     spec = TokenizerSpec("wordpiece", ("x/y",), cleaning="open_clip")
-    assert select_tokenizer(model(tokenizer=spec), toy)(["lung &amp;amp; ( "]).ids[0].tolist() == [2, 89, 1, 9, 3]
+    chosen = select_tokenizer(model(tokenizer=spec, vocabulary_size=121), toy)
+    assert chosen(["lung &amp;amp; ( "]).ids[0].tolist() == [2, 89, 1, 9, 3]
     for lower, first in ((True, 109), (False, 112)):
         spec = TokenizerSpec("wordpiece", ("x/y",), lower_case=lower)
-        assert select_tokenizer(model(tokenizer=spec), toy)(["Pneumonia"]).ids[0, 1] == first
+        chosen = select_tokenizer(model(tokenizer=spec, vocabulary_size=121), toy)
+        assert chosen(["Pneumonia"]).ids[0, 1] == first
 
 
 def test_the_stand_in_is_deterministic_and_keeps_to_its_table() -> None:
@@ -246,7 +249,7 @@ def test_the_stand_in_is_deterministic_and_keeps_to_its_table() -> None:
 
 
 def model(**changes: Any) -> Any:
-    spec = TokenizerSpec("wordpiece", ("xmcmic/Med-KEBERT",), ends=(2, 3))
+    spec = TokenizerSpec("wordpiece", ("xmcmic/Med-KEBERT",), ends=(2, 3), sample=PUBMED_BERT)
     facts = {"name": "kad", "weights": "published", "context": 256, "vocabulary_size": 30522, "tokenizer": spec}
     return SimpleNamespace(**{**facts, **changes})
 
@@ -284,6 +287,38 @@ def test_the_right_vocabulary_is_taken(pubmedbert: Path) -> None:
     assert select_tokenizer(model(), pubmedbert).record["source"] == "pubmedbert"
 
 
+def test_other_ids_for_the_sample_are_another_models(pubmedbert: Path, tmp_path: Path) -> None:
+    """A vocabulary of the same size and special tokens: only the ids of a text tell it apart."""
+    pieces = (pubmedbert / "vocab.txt").read_text().splitlines()
+    one, other = pieces.index("effusion"), pieces.index("pneumothorax")
+    pieces[one], pieces[other] = pieces[other], pieces[one]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    with pytest.raises(ConfigError, match=r"turns 'Atelectasis and pleural effusion' into \[2, .*\[2, .*another model"):
+        select_tokenizer(model(), tmp_path)
+    assert select_tokenizer(model(context=4), tmp_path), "a sample longer than the context says nothing"
+
+
+def test_without_a_sample_there_is_a_piece_for_each_row_of_the_table(pubmedbert: Path) -> None:
+    """RadBERT's table has 50265 rows; its tokenizer is no WordPiece, and a folder of one must not pass for it."""
+    spec = TokenizerSpec("wordpiece", ("zzxslp/RadBERT-RoBERTa-4m",))
+    with pytest.raises(ConfigError, match=r"28895 pieces, .* 50265 rows.*TokenizerSpec\.sample"):
+        select_tokenizer(model(name="radbert", vocabulary_size=50265, tokenizer=spec), pubmedbert)
+    assert select_tokenizer(model(vocabulary_size=28895, tokenizer=spec), pubmedbert)
+
+
+def test_a_kind_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Unknown kind of tokenizer 'clip_bpe': did you mean 'clip-bpe'"):
+        TokenizerSpec("clip_bpe", ())  # type: ignore[arg-type]
+
+
+def test_two_files_of_one_folder_are_of_one_kind(pubmedbert: Path, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes((pubmedbert / "vocab.txt").read_bytes())
+    assert select_tokenizer(model(), tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}, "merges": []}}')
+    with pytest.raises(ConfigError, match="is a BPE tokenizer, not WordPiece"):
+        select_tokenizer(model(), tmp_path)
+
+
 def test_a_checkpoint_may_carry_its_vocabulary() -> None:
     pieces = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "mass", "nod", "##ule")
     demo = model(weights="demo", vocabulary_size=7, tokenizer=TokenizerSpec("wordpiece", (), vocabulary=pieces))
@@ -309,6 +344,7 @@ def test_clip_takes_no_folder(tmp_path: Path) -> None:
         ("vocab.txt", "a\na\n", "repeats a piece"),
         ("tokenizer.json", "{", "cannot be read"),
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {}}}', "BPE tokenizer, not WordPiece"),
+        ("tokenizer.json", '{"model": {"vocab": {"a": 0}, "merges": []}}', "BPE tokenizer, not WordPiece"),
         ("tokenizer.json", '{"model": {"vocab": ["a"]}}', "cannot be read"),
     ],
 )
