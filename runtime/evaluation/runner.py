@@ -21,7 +21,7 @@ from ..datasets.pixels import noting_sizes
 from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
 from ..images.decoders import CPU, Decoder
-from ..results.cell_key import cell_ingredients, reference_ingredients
+from ..results.cell_key import cell_ingredients, reader_code, reference_ingredients
 from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
@@ -38,6 +38,7 @@ from .progress import Progress, not_asked_line, some_names
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference
 from .reference.references import baseline_reference, maps_reference
+from .row_code import RowsOf, row_code
 from .sources import OpenSource
 
 __all__ = ["LoopParts", "OpenEngine", "Runner", "compute_anywhere"]
@@ -211,21 +212,26 @@ class Runner:
     def _geometry(self, geometry: Geometry, loaded: LoadedDataset) -> Geometry:
         return input_geometry(geometry, loaded.config, self._measure.protocol)
 
-    def _how(self, loaded: LoadedDataset, geometry: Geometry) -> dict[str, Any]:
+    def _how(self, loaded: LoadedDataset, geometry: Geometry, rows_of: RowsOf) -> dict[str, Any]:
         """What rows depend on besides model, prompts and dataset. Raises DataError when the dataset has no images."""
         if not any(has_file(case.image) for case in loaded.all_cases):
             raise DataError(
                 f"None of the {len(loaded.all_cases)} images of dataset '{loaded.name}' exists (the first would be "
                 f"{loaded.all_cases[0].image}); correct its root or its options."
             )
-        how = self._options.ingredients(batch=True)
+        how = {**self._options.ingredients(batch=True), **self._code(loaded, rows_of)}
         if loaded.config.reader in self._measure.protocol.equalises:
             how["intensity"] = "equalised"
-        return {**how, "sweep": self._measure.description, "decoder": self._decoder.describe(geometry)}
+        return {**how, "decoder": self._decoder.describe(geometry)}
+
+    def _code(self, loaded: LoadedDataset, rows_of: RowsOf) -> dict[str, Any]:
+        """The code and the settings that make rows."""
+        code, reader = row_code(rows_of), reader_code(loaded.dataset)
+        return {"sweep": self._measure.description, "code": code, "reader": reader}
 
     def _plan_live(self, model: LiveModel, engine: Engine, loaded: LoadedDataset) -> PlannedCell:
         geometry = self._geometry(model.geometry, loaded)
-        how = self._how(loaded, geometry)
+        how = self._how(loaded, geometry, "live")
         ingredients = reference_ingredients(model.name, model.description, (loaded.name, loaded.digest), how)
         ingredients |= {"engine": "live", "geometry": geometry.key}
         grid = list(engine.bundle.manifest.grid)
@@ -236,7 +242,8 @@ class Runner:
         self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
     ) -> PlannedCell:
         """What the rows of a cell depend on. Raises DataError when the dataset has no images at all."""
-        how = self._how(loaded, self._geometry(bundle.manifest.geometry, loaded))
+        geometry = self._geometry(bundle.manifest.geometry, loaded)
+        how = self._how(loaded, geometry, "cpu" if engine.info.device == "cpu" else "gpu")
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
         facts = {
             "weights": bundle.manifest.weights,
@@ -268,7 +275,8 @@ class Runner:
         if isinstance(found, str):
             self._cells.skip(name, config.name, found)
             return
-        how = {**options.ingredients(batch=False), "sweep": self._measure.description}
+        rows_of: RowsOf = "maps" if isinstance(model, MapFolder) else "baseline"
+        how = {**options.ingredients(batch=False), **self._code(loaded, rows_of)}
         ingredients = reference_ingredients(name, found.description, (loaded.name, loaded.digest), how)
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:

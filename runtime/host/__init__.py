@@ -1,1 +1,1 @@
-"""The machine and its setup: configuration file, paths, sizes, installed packages, doctor."""
+"""The machine and its setup: configuration file, paths, sizes, installed packages, code, doctor."""

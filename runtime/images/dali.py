@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from ...engines.errors import EngineError, ImageError, MissingExtraError
 from ...engines.geometry import Geometry
+from ..host.source_code import code_digest
 from .decode import decode_grey, read_bytes, reader_version
 from .geometry import resize_plan
 from .png_jpeg import check_pixels, jpeg_size, png_size
 
 __all__ = ["DaliDecoder", "DeviceBatch", "dali_reader", "dali_version", "supports"]
 
-_REVISION = "2"  # increase it whenever the pixels that DALI makes from any file change
 _DISTRIBUTIONS = ("nvidia-dali-cuda120", "nvidia-dali-cuda130", "nvidia-dali-cuda110")
 
 
@@ -62,7 +62,7 @@ def dali_version() -> str | None:
 
 def dali_reader() -> str:
     """Names everything that the pixels depend on, as `decode.reader_version` does for the exact decoder."""
-    return f"dali-{dali_version()}-{_REVISION}+{reader_version()}"
+    return f"dali-{dali_version()}-{code_digest([__name__])[:16]}+{reader_version()}"
 
 
 def supports(geometry: Geometry) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ImageAccessError, ImageError
 from ..host.machine import installed_version
+from ..host.source_code import PROJECT, code_digest
 from .png_jpeg import decode_jpeg, decode_png
 
 __all__ = ["decode_ahead", "decode_grey", "is_there", "read_bytes", "read_grey", "reader_version"]
@@ -22,7 +23,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _MAX_BYTES = 1 << 29
-_REVISION = "2"  # increase it whenever the pixels of any file change
 
 
 def read_grey(path: Path) -> NDArray[np.uint8]:
@@ -105,9 +105,10 @@ def decode_ahead(function: Callable[[T], R], items: Iterable[T], workers: int, w
 
 
 def reader_version() -> str:
-    """Names everything that the pixels depend on; part of the key of prepared images."""
+    """Names everything that the pixels depend on, the code included; part of the key of prepared images."""
     packages = ("pillow", "pydicom", "pylibjpeg-libjpeg", "pylibjpeg-openjpeg")
-    return "+".join([_REVISION, *(f"{package}-{installed_version(package) or 'none'}" for package in packages)])
+    code = code_digest([f"{PROJECT}.runtime.images.{name}" for name in ("decode", "geometry")])[:16]
+    return "+".join([code, *(f"{package}-{installed_version(package) or 'none'}" for package in packages)])
 
 
 def _is_of_the_machine(error: Exception) -> bool:

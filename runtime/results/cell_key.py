@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import DataError
+from ..host.source_code import code_digest
 from .schema import RESULT_VERSION
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "changed_ingredients",
     "dataset_digest",
     "digest_of",
+    "reader_code",
     "reference_ingredients",
 ]
 
@@ -40,16 +41,16 @@ def digest_of(value: object) -> str:
 def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfig) -> str:
     """A hash of a dataset's configuration and content.
 
-    It covers the content of the annotation files, the readers' source files and options, the classes, and per case its
-    id, labels, classes with a region, and the image's path relative to the root, size and modification time. Images
-    are not read: hashing terabytes would take longer than the evaluation. Raises DataError when a file cannot be read.
+    It covers the content of the annotation files, the reader's name and options, the classes, and per case its id,
+    labels, classes with a region, and the image's path relative to the root, size and modification time. Images are not
+    read: hashing terabytes would take longer than the evaluation. Raises DataError when a file cannot be read.
     """
     sha = hashlib.sha256()
 
     def add(value: object) -> None:
         sha.update(digest_of(value).encode())
 
-    add([config.reader, dict(config.options), list(dataset.classes), _reader_digest(dataset)])
+    add([config.reader, dict(config.options), list(dataset.classes)])
     add(sorted((_relative(path, config.root), _file_digest(path)) for path in dataset.sources()))
     for case in cases:
         sha.update(digest_of(_facts(case, config.root)).encode())
@@ -57,12 +58,17 @@ def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfi
 
 
 def annotation_digest(dataset: Dataset) -> str:
-    """A hash of the annotation files, the classes and the reader's source files, independent of the dataset's folder.
+    """A hash of the annotation files, the classes and the reader's code, independent of the dataset's folder.
 
     Raises DataError when a file cannot be read.
     """
     files = sorted((_relative(path, dataset.root), _file_digest(path)) for path in dataset.sources())
-    return digest_of([list(dataset.classes), files, _reader_digest(dataset)])
+    return digest_of([list(dataset.classes), files, reader_code(dataset)])
+
+
+def reader_code(dataset: Dataset) -> str:
+    """A hash of the code that reads a dataset: its class's module and what this imports. Raises DataError."""
+    return code_digest([type(dataset).__module__])
 
 
 def cases_digest(cases: Sequence[Case], root: Path) -> str:
@@ -83,7 +89,7 @@ def cell_ingredients(
 ) -> dict[str, Any]:
     """Everything that a cell's rows depend on, by name; the cell's key is its `digest_of`.
 
-    `dataset` is its name and digest, `options` holds the decoder, batch, chunk, limit and the sweep: the batch
+    `dataset` is its name and digest, `options` holds the code, decoder, batch, chunk, limit and the sweep: the batch
     decides the shapes of a GPU engine's inputs, and therefore the last bits of its outputs.
     """
     prompt_digest = digest_of([asdict(prompts.record()), hashlib.sha256(prompts.features.tobytes()).hexdigest()])
@@ -118,19 +124,7 @@ def changed_ingredients(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[
     return sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
 
 
-def _reader_digest(dataset: Dataset) -> list[str | None]:
-    """Hashes of the reader's source file and of the code that all readers share: either can change a region."""
-    try:
-        own: Path | None = Path(inspect.getfile(type(dataset)))
-    except (TypeError, OSError):
-        own = None
-    common = sorted((Path(__file__).parent.parent / "datasets").glob("*.py"))
-    return [_file_digest(path) for path in (own, *common)]
-
-
-def _file_digest(path: Path | None) -> str | None:
-    if path is None:
-        return None
+def _file_digest(path: Path) -> str:
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

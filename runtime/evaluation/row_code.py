@@ -1,0 +1,49 @@
+"""A hash of the code that makes rows from maps, scores and regions: a part of a cell's key (docs/run-directory.md §3).
+
+The modules are found from the first ones below by their imports, so a new one is covered without being named here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from ..host.source_code import PROJECT, code_digest
+
+__all__ = ["RowsOf", "row_code"]
+
+RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps"]
+"""Rows of an engine on the CPU, of one on a GPU, of a live model, of a baseline, and of a folder of maps."""
+
+_SWEEP = "metrics_gpu.sweep.sweep"
+_GPU_SWEEP = "metrics_gpu.sweep.gpu"
+_REFERENCE = ("runtime.evaluation.reference.references", "runtime.evaluation.reference.reference_cell", _SWEEP)
+_FIRST: Final[dict[RowsOf, tuple[str, ...]]] = {
+    "cpu": ("runtime.evaluation.cell", _SWEEP),
+    "gpu": ("runtime.evaluation.cell", "runtime.evaluation.gpu.device_cell", _SWEEP),
+    "live": ("runtime.evaluation.cell", "runtime.evaluation.live", _SWEEP),
+    "baseline": _REFERENCE,
+    "maps": _REFERENCE,
+}
+
+# A bundle and its engine are named by other parts of the key; storing a row does not change it.
+_NEVER: Final = (
+    "engines.base",
+    "engines.bundle",
+    "engines.manifest",
+    "engines.backends.device",
+    "runtime.results.storage",
+)
+_NO_IMAGES: Final = (_GPU_SWEEP, "runtime.evaluation.cell", "runtime.images.decode")
+_NOT: Final[dict[RowsOf, tuple[str, ...]]] = {
+    "cpu": (_GPU_SWEEP,),
+    "gpu": (),
+    "live": (_GPU_SWEEP,),
+    "baseline": (*_NO_IMAGES, "runtime.evaluation.reference.map_files"),
+    "maps": _NO_IMAGES,
+}
+
+
+def row_code(rows_of: RowsOf) -> str:
+    """The hash. Raises DataError when a file of the code cannot be read."""
+    aside = (*_NEVER, *_NOT[rows_of])
+    return code_digest([f"{PROJECT}.{name}" for name in _FIRST[rows_of]], [f"{PROJECT}.{name}" for name in aside])
