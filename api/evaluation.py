@@ -64,6 +64,7 @@ def evaluate(
         limit=_at_least_one("limit", options.get("limit")),
         chunk=_at_least_one("chunk", options.get("chunk")) or Asked.chunk,
         decoder=options.get("decoder", "auto"),
+        verify=options.get("verify", False),
     )
     evaluation = Evaluation.of(settings, asked)
     _raise_failures(evaluation.run(_progress(options.get("progress", True))))

@@ -27,6 +27,7 @@ class EvaluateOptions(TypedDict, total=False):
     protocol: "default", "paper", "chexlocalize", "medklip" or "mavl".
     cache: folder of prepared images, False for none (prepared/ in the run directory). cache_limit: the most they may
         take, such as "20 GB". decoder: "auto", "cpu" or "dali".
+    verify: True reads every image again before a result or a prepared image of it is reused (False).
     bundles: a folder that holds bundles, or several, for models given by name. data_options: dataset -> keys of its
         table in xbench.toml, such as {"mine": {"reader": "coco"}}.
     progress: False for no bars and lines.
@@ -44,6 +45,7 @@ class EvaluateOptions(TypedDict, total=False):
     cache: FilePath | Literal[False] | None
     cache_limit: str | int | None
     decoder: Literal["auto", "cpu", "dali"]
+    verify: bool
     bundles: FilePath | Sequence[FilePath] | None
     data_options: Mapping[str, Mapping[str, Any]] | None
     progress: bool

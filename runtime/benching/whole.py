@@ -20,6 +20,7 @@ from ..evaluation.cell import CellWork
 from ..evaluation.measure import Measure
 from ..evaluation.runner import compute_anywhere
 from ..evaluation.scoring import Queries
+from ..images.contents import Contents
 from ..results.schema import GRID
 from ..results.storage import CellFiles
 from .inputs import films_as_cases, prompts_of
@@ -50,6 +51,7 @@ def end_to_end(
     measure = Measure(protocol("default"), sweep)
     batch = alone.batch or plan.batches[0]
     made: list[CellWork] = []
+    contents = Contents()
 
     def run(source: PixelSource) -> Callable[[int], None]:
         def work(repeat: int) -> None:
@@ -66,13 +68,14 @@ def end_to_end(
                     batch=batch,
                     chunk=_CHUNK,
                     workers=plan.threads,
+                    contents=contents,
                 )
             )
             compute_anywhere(made[-1], engine, measure, lambda count: None)
 
         return work
 
-    with _source(scenario, subject, plan, cases, folder) as source:
+    with _source(scenario, subject, plan, cases, folder, contents) as source:
         seconds = timed(run(source), plan.repeats, plan.seconds)
         problems = _problems(made[-1], subject, source)
     return Measurement(
@@ -90,12 +93,15 @@ def end_to_end(
 
 
 @contextmanager
-def _source(scenario: str, subject: Subject, plan: Plan, cases: list[Case], folder: Path) -> Iterator[PixelSource]:
+def _source(
+    scenario: str, subject: Subject, plan: Plan, cases: list[Case], folder: Path, contents: Contents
+) -> Iterator[PixelSource]:
     geometry = subject.engine.bundle.manifest.geometry
     if scenario == "files":
-        yield direct_source(geometry)
+        yield direct_source(geometry, contents)
         return
     with PreparedSet.open(folder / "prepared", "bench", cases, [geometry]) as images:
+        images.use(contents)
         prepare(images, range(len(cases)), plan.threads, lambda count: None)
         yield images.source(geometry)
 

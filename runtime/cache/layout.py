@@ -3,8 +3,7 @@
 A store is one directory per (dataset, geometry, decoder) with
 
     pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space
-    records.bin   one 32-byte record per case: state, native size, checksum, and size and time of the image
-                  file
+    records.bin   one 64-byte record per case: state, native size, checksum, and the state and hash of the image file
     reasons.jsonl why an image could not be read
     index.json    the meaning of pixels.bin and records.bin
     lock, use     which process may write, which processes have it open (`locks`)
@@ -32,6 +31,7 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
+from ..images.contents import HASH_BYTES
 from ..images.decode import reader_version
 from .locks import Hold
 
@@ -41,7 +41,6 @@ __all__ = [
     "RECORD",
     "UNREADABLE",
     "StoreFiles",
-    "checked",
     "disk_error",
     "is_whole",
     "read_meaning",
@@ -50,12 +49,17 @@ __all__ = [
 ]
 
 RECORD = np.dtype(
-    [("state", "<u4"), ("height", "<u4"), ("width", "<u4"), ("check", "<u4"), ("bytes", "<i8"), ("mtime_ns", "<i8")]
+    [
+        *((name, "<u4") for name in ("state", "height", "width", "check")),
+        *((name, "<i8") for name in ("bytes", "mtime_ns", "ctime_ns")),
+        ("inode", "<u8"),
+        ("content", f"V{HASH_BYTES}"),
+    ]
 )
 EMPTY, READY, UNREADABLE = 0, 1, 2
 """Values of a record's `state`."""
 
-_FORMAT = 3
+_FORMAT = 4
 
 _CHECK = slice(RECORD.fields["check"][1], RECORD.fields["check"][1] + 4)  # type: ignore[index]
 
@@ -69,7 +73,7 @@ def _checksum(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
     return zlib.crc32(facts, zlib.crc32(data)).to_bytes(4, "little")
 
 
-def checked(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
+def _checked(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
     """A record with the checksum of it and its content: pixels, or the text of a reason."""
     return record[: _CHECK.start] + _checksum(record, content) + record[_CHECK.stop :]
 
@@ -153,8 +157,28 @@ class StoreFiles:
             records = np.memmap(folder / "records.bin", RECORD, "r", shape=(count,)).view(np.ndarray)
         return StoreFiles(folder, pixels, records, pixel_file, record_file, hold, hold.writes)
 
-    def add_reason(self, index: int, reason: str) -> None:
-        """Stores the reason why an image cannot be read. Raises OSError."""
+    def write(
+        self, index: int, record: bytes, content: NDArray[np.uint8] | str | None, *, record_only: bool = False
+    ) -> None:
+        """Writes a record, with its checksum, after its `content`: pixels, or a reason. Raises RunError.
+
+        record_only: the content is there.
+        """
+        place = index * RECORD.itemsize
+        try:
+            if record_only:
+                pass
+            elif isinstance(content, str):
+                self._add_reason(index, content)
+            elif content is not None:
+                if self.records[index]["state"] != EMPTY:
+                    _write_all(self.record_file, bytes(RECORD.itemsize), place)
+                _write_all(self.pixel_file, np.ascontiguousarray(content).data.cast("B"), index * content.size)
+            _write_all(self.record_file, _checked(record, content), place)
+        except OSError as error:
+            raise disk_error(self.folder, error) from error
+
+    def _add_reason(self, index: int, reason: str) -> None:
         line = json.dumps({"case": index, "reason": reason}, ensure_ascii=True) + "\n"
         descriptor = os.open(
             self.folder / "reasons.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
@@ -255,3 +279,10 @@ def disk_error(folder: Path, error: OSError) -> RunError:
             f"The disk is full: {folder} cannot take more prepared images; free space or choose another cache."
         )
     return RunError(f"Prepared images cannot be kept in {folder}: {error.strerror or error}; choose another cache.")
+
+
+def _write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written

@@ -15,9 +15,10 @@ from typing import Literal
 from ...engines.errors import ImageAccessError, ImageError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
+from ..images.contents import Contents, FileState, file_state
 from ..images.decode import decode_ahead
 from ..images.decoders import CPU, Decoder
-from .store import Identity, Prepared, PreparedStore, file_identity
+from .store import Prepared, PreparedStore
 
 __all__ = ["Filled", "Preparation", "PreparedSet", "prepare"]
 
@@ -64,7 +65,9 @@ class PreparedSet:
                 )
                 for key in sorted(distinct)
             ]
-            return cls(stores, stack.pop_all())
+            opened = cls(stores, stack.pop_all())
+        opened.use(Contents())
+        return opened
 
     def __enter__(self) -> PreparedSet:
         return self
@@ -73,6 +76,11 @@ class PreparedSet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def use(self, contents: Contents) -> None:
+        """Enters what is read of image files in `contents`, and answers from it whether a file changed."""
+        for store in self._stores.values():
+            store.contents = contents
 
     @property
     def notes(self) -> list[str]:
@@ -101,12 +109,12 @@ class PreparedSet:
         stores = list(self._stores.values())
         index = stores[0].slot(index)
         try:
-            identity = file_identity(stores[0].path(index))
-            wanted = next((store for store in stores if store.lacks(index, identity)), None)
+            state = file_state(stores[0].path(index))
+            wanted = next((store for store in stores if store.lacks(index, state)), None)
             if wanted is not None:
                 wanted.load(index, [store for store in stores if store is not wanted])
                 return "decoded"
-            stores[0].find(index, identity)
+            stores[0].find(index, state)
         except FileNotFoundError:
             return "missing"
         except ImageError:
@@ -165,17 +173,18 @@ def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decod
 
     done, tried = 0, set[int]()
     geometries = [store.geometry for store in stores]
-    with DaliDecoder(geometries, batch=_GPU_BATCH, threads=threads, device=decoder.device) as dali:
+    read = stores[0].contents.read
+    with DaliDecoder(geometries, batch=_GPU_BATCH, threads=threads, device=decoder.device, read=read) as dali:
         for start in range(0, len(cases), _GPU_BATCH):
-            wanted: list[tuple[int, Identity]] = []
+            wanted: list[tuple[int, FileState]] = []
             for index in cases[start : start + _GPU_BATCH]:
                 slot = stores[0].slot(index)
                 with suppress(FileNotFoundError, ImageError):
-                    identity = file_identity(stores[0].path(slot))
-                    if slot not in tried and any(store.lacks(slot, identity) for store in stores):
-                        wanted.append((slot, identity))
+                    state = file_state(stores[0].path(slot))
+                    if slot not in tried and any(store.lacks(slot, state) for store in stores):
+                        wanted.append((slot, state))
                         tried.add(slot)
-            for (slot, identity), made in zip(
+            for (slot, state), made in zip(
                 wanted, dali.decode([stores[0].path(slot) for slot, _ in wanted]), strict=True
             ):
                 for place, store in enumerate(stores):
@@ -183,8 +192,8 @@ def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decod
                         # The exact decoder is not used instead: a store holds the pixels of one decoder only.
                         store.skip(slot, str(made))
                     elif isinstance(made, ImageError):
-                        store.refuse(slot, str(made), identity)
+                        store.refuse(slot, str(made), state)
                     else:
-                        store.put(slot, made[0][place], made[1:], identity)
+                        store.put(slot, made[0][place], made[1:], state)
                 done += not isinstance(made, ImageError)
     return done

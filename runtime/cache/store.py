@@ -7,8 +7,6 @@ Pixels are written before the record that marks them as ready, so a killed proce
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,18 +17,17 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageAccessError, ImageError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
-from ..images.decode import read_grey
+from ..images.contents import HASH_BYTES, Contents, FileState, Known, file_state
+from ..images.decode import decode_grey
 from ..images.geometry import to_model
-from .layout import EMPTY, READY, RECORD, UNREADABLE, StoreFiles, checked, disk_error, is_whole, store_folder
+from .layout import EMPTY, READY, RECORD, UNREADABLE, StoreFiles, disk_error, is_whole, store_folder
 from .locks import Hold
 
-__all__ = ["Identity", "Prepared", "PreparedStore", "file_identity"]
+__all__ = ["Prepared", "PreparedStore"]
 
 Pixels = NDArray[np.uint8]
 Prepared = tuple[Pixels, int, int]
 """Pixels [S, S] of a case, native height and width of its image."""
-Identity = tuple[int, int]
-"""Size in bytes and modification time in nanoseconds of an image file."""
 
 
 class PreparedStore:
@@ -38,13 +35,15 @@ class PreparedStore:
     unless two threads write the same case at the same time.
 
     One process writes at a time. Another process that opens the store can read the images that are ready, also those
-    that become ready later. It does not store images that it decodes itself; `note` says so. Memory use does not grow
-    with the number of images. `damaged`: the cases whose entry did not match its checksum, and that are decoded again.
+    that become ready later. It does not store images that it decodes itself; `note` says so. `contents`: what is known
+    of the image files, also from the records; may be replaced after opening. `damaged`: the cases whose entry did not
+    match its checksum, and that are decoded again.
     """
 
-    def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None, note: str | None) -> None:
+    def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None) -> None:
         self.geometry = geometry
-        self.note = note
+        self.contents = Contents()
+        self.note: str | None = None
         self._paths = [case.image for case in cases]
         self._index = {case.case_id: number for number, case in enumerate(cases)}
         # Cases may share an image (SIIM by rows); they share the slot of the first one.
@@ -86,8 +85,11 @@ class PreparedStore:
             raise
         if files is None:
             hold.release()
-        note = f"{folder} is in use by another process: what it prepares is read, the rest is decoded and not kept."
-        return cls(cases, geometry, files, None if hold.writes else note)
+        store = cls(cases, geometry, files)
+        if not hold.writes:
+            why = "is in use by another process: what it prepares is read, the rest is decoded and not kept"
+            store.note = f"{folder} {why}."
+        return store
 
     @property
     def is_kept(self) -> bool:
@@ -118,26 +120,26 @@ class PreparedStore:
         """
         index = self._slots[index]
         path = self._paths[index]
-        identity = file_identity(path)
-        found = self.find(index, identity)
+        state = file_state(path)
+        found = self.find(index, state)
         if found is not None:
             return found
         missing: list[PreparedStore] = []
         for store in others:
-            if store.lacks(index, identity):
+            if store.lacks(index, state):
                 missing.append(store)
         try:
-            grey = read_grey(path)
+            grey = decode_grey(self.contents.read(path), str(path))
         except ImageAccessError:
             raise  # the file may be readable later, or by another user
         except ImageError as error:
             for store in (self, *missing):
-                store.refuse(index, str(error), identity)
+                store.refuse(index, str(error), state)
             raise
         for store in missing:
             with contextlib.suppress(ImageError):  # recorded; it concerns that geometry only
-                store.keep(index, grey, identity)
-        return self.keep(index, grey, identity)
+                store.keep(index, grey, state)
+        return self.keep(index, grey, state)
 
     def index(self, case: Case) -> int:
         """The number of a case in the order the store was opened with."""
@@ -151,41 +153,41 @@ class PreparedStore:
         """The image file of a case."""
         return self._paths[index]
 
-    def find(self, index: int, identity: Identity) -> Prepared | None:
-        """The prepared case if its file has this identity; None: it must be decoded.
+    def find(self, index: int, state: FileState) -> Prepared | None:
+        """The prepared case if its file has this state or the same content; None: it must be decoded.
 
         Raises ImageError when this version of the file is recorded as unreadable, ImageAccessError when it was
         skipped.
         """
         if index in self._skipped:
             raise ImageAccessError(self._skipped[index])
-        found = self._ready(index, identity)
+        found = self._ready(index, state)
         if found is None and index in self._reasons:
             raise ImageError(self._reasons[index] or f"{self._paths[index]} could not be read before.")
         return found
 
-    def lacks(self, index: int, identity: Identity) -> bool:
+    def lacks(self, index: int, state: FileState) -> bool:
         """Whether the case is neither prepared nor recorded as unreadable, and this process may write."""
         if not self.is_kept or index in self._skipped:
             return False
-        return self._ready(index, identity) is None and index not in self._reasons
+        return self._ready(index, state) is None and index not in self._reasons
 
-    def keep(self, index: int, grey: Pixels, identity: Identity) -> Prepared:
+    def keep(self, index: int, grey: Pixels, state: FileState) -> Prepared:
         """Transforms a decoded image, uint8 [H, W], to the geometry and stores it. Raises ImageError, RunError."""
         try:
             pixels = to_model(grey, self.geometry)
         except ImageError as error:
-            self.refuse(index, str(error), identity)
+            self.refuse(index, str(error), state)
             raise
         height, width = grey.shape
         self._reasons.pop(index, None)
-        self._write(index, READY, (height, width), identity, pixels)
+        self._write(index, READY, (height, width), state, pixels)
         return pixels, height, width
 
-    def refuse(self, index: int, reason: str, identity: Identity) -> None:
+    def refuse(self, index: int, reason: str, state: FileState) -> None:
         """Records why the current image file of a case cannot be read. Raises RunError."""
         self._reasons[index] = reason
-        self._write(index, UNREADABLE, (0, 0), identity, reason)
+        self._write(index, UNREADABLE, (0, 0), state, reason)
 
     def skip(self, index: int, reason: str) -> None:
         """Skips a case while the store is open: the image itself did not fail, so nothing is stored about it."""
@@ -194,13 +196,15 @@ class PreparedStore:
     def get(self, index: int) -> Pixels | None:
         """Read-only view [S, S] of a prepared case; None: empty, unreadable, missing, or its file has changed."""
         try:
-            found = self._ready(self._slots[index], file_identity(self._paths[index]))
+            found = self._ready(self._slots[index], file_state(self._paths[index]))
         except OSError:
             return None
         return None if found is None else found[0]
 
-    def put(self, index: int, pixels: Pixels, native_size: tuple[int, int], identity: Identity | None = None) -> None:
-        """Stores the pixels [S, S] of a case and its file's (height, width); `identity`: default that of the file now.
+    def put(self, index: int, pixels: Pixels, native_size: tuple[int, int], state: FileState | None = None) -> None:
+        """Stores the pixels [S, S] of a case and its file's (height, width).
+
+        `state`: of the file when it was read through `contents`; default: the file is read for its hash now.
 
         Raises ValueError for another shape or dtype, RunError when the disk is full, FileNotFoundError when the image
         does not exist.
@@ -210,7 +214,10 @@ class PreparedStore:
             raise ValueError(f"pixels must be uint8 [{side}, {side}], not {pixels.dtype} {list(pixels.shape)}")
         index = self._slots[index]
         self._reasons.pop(index, None)
-        self._write(index, READY, native_size, identity or file_identity(self._paths[index]), pixels)
+        if state is None:
+            state = file_state(self._paths[index])
+            self.contents.hash_now(self._paths[index])
+        self._write(index, READY, native_size, state, pixels)
 
     def close(self) -> None:
         """Writes everything to the disk and releases the store. Views returned before stay valid."""
@@ -218,83 +225,76 @@ class PreparedStore:
         if files is not None:
             files.close()
 
-    def _ready(self, index: int, identity: Identity) -> Prepared | None:
+    def _ready(self, index: int, state: FileState) -> Prepared | None:
         files = self._files
         if files is None:
             return None
         if not files.writes:
-            return _shared(files, index, identity)
+            return self._shared(files, index, state)
         record = files.records[index]
-        if not self._checked[index]:
-            changed = record["state"] != EMPTY and (int(record["bytes"]), int(record["mtime_ns"])) != identity
-            if record["state"] == UNREADABLE:
-                changed |= not is_whole(record.tobytes(), self._reasons.get(index))
-            if changed:
-                self._forget(index)
-            self._checked[index] = True
-        if record["state"] != READY:
+        content = files.pixels[index] if record["state"] == READY else self._reasons.get(index)
+        if record["state"] == EMPTY:
             return None
-        if not is_whole(record.tobytes(), files.pixels[index]):
-            self.damaged.add(index)
+        if not is_whole(record.tobytes(), content):
+            if record["state"] == READY:
+                self.damaged.add(index)
             self._forget(index)
+            return None
+        if not self._checked[index] and not self._is_of(record, index, state, content):
+            self._forget(index)
+            return None
+        self._checked[index] = True
+        if record["state"] != READY:
             return None
         return files.pixels[index], int(record["height"]), int(record["width"])
 
+    def _is_of(self, record: np.void, index: int, state: FileState, content: Pixels | str | None) -> bool:
+        """Whether a record was made from the current content of its file, which is read if its state changed."""
+        known, path = FileState(*(int(record[name]) for name in FileState._fields)), self._paths[index]
+        image = record["content"].tobytes()
+        if known == state and not self.contents.verify:
+            self.contents.note(path, Known(state, image))
+            return True
+        if known.bytes != state.bytes or self.contents.hash_now(path) != image:
+            return False
+        if known != state:
+            size = int(record["height"]), int(record["width"])
+            self._write(index, int(record["state"]), size, state, content, record_only=True)
+        return True
+
+    def _shared(self, files: StoreFiles, index: int, state: FileState) -> Prepared | None:
+        """A copy of a case that another process prepared; it may be writing now, so the record is read twice."""
+        before = files.records[index].tobytes()
+        record = np.frombuffer(before, RECORD)[0]
+        if record["state"] != READY:
+            return None
+        pixels: Pixels = files.pixels[index].copy()
+        if files.records[index].tobytes() != before or not is_whole(before, pixels):
+            return None
+        if not self._is_of(record, index, state, pixels):
+            return None
+        pixels.setflags(write=False)
+        return pixels, int(record["height"]), int(record["width"])
+
     def _forget(self, index: int) -> None:
-        self._write(index, EMPTY, (0, 0), (0, 0))
+        self._write(index, EMPTY, (0, 0), None)
         self._reasons.pop(index, None)
 
     def _write(
-        self, index: int, state: int, size: tuple[int, int], identity: Identity, content: Pixels | str | None = None
+        self,
+        index: int,
+        kind: int,
+        size: tuple[int, int],
+        state: FileState | None,
+        content: Pixels | str | None = None,
+        *,
+        record_only: bool = False,
     ) -> None:
-        """Writes a record after its `content`: the pixels or the reason. Raises RunError."""
+        """Writes a record after its `content`: the pixels or the reason, unless they are there. Raises RunError."""
         files = self._files
         if files is None or not files.writes:
             return
-        place = index * RECORD.itemsize
-        try:
-            if isinstance(content, str):
-                files.add_reason(index, content)
-            elif content is not None:
-                if files.records[index]["state"] != EMPTY:
-                    _write_all(files.record_file, bytes(RECORD.itemsize), place)
-                _write_all(files.pixel_file, np.ascontiguousarray(content).data.cast("B"), index * content.size)
-            record = np.array([(state, *size, 0, *identity)], RECORD).tobytes()
-            _write_all(files.record_file, checked(record, content), place)
-        except OSError as error:
-            raise disk_error(files.folder, error) from error
+        image = bytes(HASH_BYTES) if state is None else self.contents.hash_of(self._paths[index])
+        record = np.array([(kind, *size, 0, *(state or (0,) * len(FileState._fields)), image)], RECORD).tobytes()
+        files.write(index, record, content, record_only=record_only)
         self._checked[index] = True
-
-
-def file_identity(path: Path) -> Identity:
-    """The current identity of an image file. Raises FileNotFoundError when it does not exist, ImageAccessError."""
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-        raise FileNotFoundError(str(path)) from error
-    except OSError as error:
-        raise ImageAccessError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise FileNotFoundError(str(path))
-    return found.st_size, found.st_mtime_ns
-
-
-def _shared(files: StoreFiles, index: int, identity: Identity) -> Prepared | None:
-    """A copy of a case that another process prepared; that process may be writing now, so the record is read twice."""
-    before = files.records[index].tobytes()
-    record = np.frombuffer(before, RECORD)[0]
-    if record["state"] != READY or (int(record["bytes"]), int(record["mtime_ns"])) != identity:
-        return None
-    pixels: Pixels = files.pixels[index].copy()
-    height, width = int(record["height"]), int(record["width"])
-    if files.records[index].tobytes() != before or not is_whole(before, pixels):
-        return None
-    pixels.setflags(write=False)
-    return pixels, height, width
-
-
-def _write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written

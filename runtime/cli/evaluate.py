@@ -85,6 +85,12 @@ __all__ = ["evaluate"]
     show_default=True,
     help="Cases per part file, which is the most that a killed run repeats.",
 )
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read every image again before a result or a prepared image of it is reused; otherwise only those whose file "
+    "has another size, time or number.",
+)
 @scaling_options
 @bundle_options
 @data_options
@@ -106,6 +112,7 @@ def evaluate(
     no_cache: bool,
     decoder: str,
     chunk: int,
+    verify: bool,
     scale: Scale,
     bundle_folders: tuple[Path, ...],
     data: tuple[str, ...],
@@ -138,7 +145,7 @@ def evaluate(
     )
     from ..evaluation.evaluate import Asked, Evaluation
 
-    asked = Asked(models, names, limit=limit, chunk=chunk, shard=scale.shard, decoder=decoder)
+    asked = Asked(models, names, limit=limit, chunk=chunk, shard=scale.shard, decoder=decoder, verify=verify)
     evaluation = replace(Evaluation.of(config, asked), shared=scale.to_json())
     try:
         with ExitStack() as stack:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from ...engines.geometry import Geometry
+    from ..images.contents import Contents
     from .base import Case
 
 __all__ = ["PixelSource", "direct_source", "noting_sizes"]
@@ -20,15 +21,17 @@ class PixelSource(Protocol):
     def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]: ...
 
 
-def direct_source(geometry: Geometry) -> PixelSource:
-    """A source that decodes the image file on every call."""
-    from ..images.decode import is_there, read_grey
+def direct_source(geometry: Geometry, contents: Contents | None = None) -> PixelSource:
+    """A source that decodes the image file on every call; `contents` gets the hash of what is read."""
+    from ..images.decode import decode_grey, is_there, read_bytes
     from ..images.geometry import to_model
+
+    content = read_bytes if contents is None else contents.read
 
     def read(case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
         if not is_there(case.image):
             raise FileNotFoundError(str(case.image))
-        grey = read_grey(case.image)
+        grey = decode_grey(content(case.image), str(case.image))
         return to_model(grey, geometry), grey.shape[0], grey.shape[1]
 
     return read

@@ -15,6 +15,7 @@ import numpy as np
 from ...engines.base import Engine, Scores
 from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.pixels import PixelSource
+from ..images.contents import Contents
 from ..images.decode import decode_ahead
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
@@ -33,7 +34,11 @@ _SWEEPS_IN_FLIGHT = 2
 
 @dataclass(frozen=True)
 class CellWork:
-    """The inputs and options of one cell; `findings`: class of the dataset -> finding of the prompt set."""
+    """The inputs and options of one cell.
+
+    `findings`: class of the dataset -> finding of the prompt set; `contents`: those in which `source` enters what it
+    reads.
+    """
 
     model: str
     dataset: str
@@ -45,6 +50,7 @@ class CellWork:
     batch: int
     chunk: int
     workers: int
+    contents: Contents = field(default_factory=Contents)
     metadata: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -66,7 +72,7 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
     advance(len(cell.cases) - cases)
     geometry = engine.bundle.manifest.geometry
     decoded = decode_ahead(
-        partial(decode_case, source=cell.source, geometry=geometry, findings=cell.findings),
+        partial(decode_case, source=cell.source, geometry=geometry, findings=cell.findings, contents=cell.contents),
         chain.from_iterable(_chunk(cell, index) for index in remaining),
         cell.workers,
         window=max(2 * cell.batch, 2 * cell.workers),

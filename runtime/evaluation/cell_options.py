@@ -17,7 +17,8 @@ class Options:
 
     `chunk`: cases in a part file; a killed run repeats at most one chunk. `skip_absent`: a dataset whose folder does
     not exist is skipped with a message instead of failing. `protocol`: one of `metrics_gpu.PROTOCOLS`. `shard`: the
-    part of every dataset that is evaluated, None for all of it.
+    part of every dataset that is evaluated, None for all of it. `verify`: every image file is read again to answer
+    whether a result or a prepared image is of its content.
     """
 
     engine: str = EvalConfig.engine
@@ -28,6 +29,7 @@ class Options:
     skip_absent: bool = False
     protocol: str = EvalConfig.protocol
     shard: Shard | None = None
+    verify: bool = False
 
     def ingredients(self, *, batch: bool) -> dict[str, Any]:
         """The options that rows depend on, for a cell's key. `batch`: whether there is an engine; the last bits of its

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import DataError, ImageError
+from ...engines.errors import DataError, ImageAccessError, ImageError
 from ..results.schema import GRID
 
 if TYPE_CHECKING:
     from ...engines.geometry import Geometry
     from ..datasets.base import Case
     from ..datasets.pixels import PixelSource
+    from ..images.contents import Contents
 
 __all__ = ["DecodedCase", "decode_case", "region_masks"]
 
@@ -28,7 +29,8 @@ class DecodedCase:
     the model input covers; `masks`: finding -> packed bits uint8 [224, 28], non-empty ones only; `sub_pixel`: findings
     whose region is sub-pixel on the grid, and `faults`: finding -> what is wrong with the place of its region, one of
     `placement.FAULTS` (docs/datasets.md §0.3); `size`: (height, width) of the native grid on which
-    the regions were drawn, None if no region was drawn.
+    the regions were drawn, None if no region was drawn; `image`: a hash of what was read of the image file
+    (`images.contents`), None if nothing was.
     """
 
     case: Case
@@ -40,25 +42,33 @@ class DecodedCase:
     sub_pixel: frozenset[str] = frozenset()
     size: tuple[int, int] | None = None
     faults: Mapping[str, str] = field(default_factory=dict)
+    image: bytes | None = None
 
 
-def decode_case(case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str]) -> DecodedCase:
+def decode_case(
+    case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str], contents: Contents | None = None
+) -> DecodedCase:
     """Pixels and the regions of `findings` of one case; a missing or unreadable image becomes a status, not an error.
+
+    `contents`: those in which `source` enters what it reads.
 
     Raises DataError when a region cannot be drawn, because the annotation is then wrong.
     """
+    from ..images.contents import ABSENT
     from ..images.geometry import field_of_view
 
     try:
         pixels, height, width = source(case)
     except FileNotFoundError:
-        return DecodedCase(case, "missing", "the image file does not exist")
+        return DecodedCase(case, "missing", "the image file does not exist", image=ABSENT)
     except ImageError as error:
-        return DecodedCase(case, "unreadable", str(error))
+        image = ABSENT if contents is None or isinstance(error, ImageAccessError) else contents.hash_of(case.image)
+        return DecodedCase(case, "unreadable", str(error), image=image)
     size = case.size or (height, width)
     masks, sub_pixel, faults = region_masks(case, size, findings)
     frame = field_of_view(geometry, height, width)
-    return DecodedCase(case, "ok", None, pixels, frame, masks, sub_pixel, size, faults)
+    read = None if contents is None else contents.hash_of(case.image)
+    return DecodedCase(case, "ok", None, pixels, frame, masks, sub_pixel, size, faults, read)
 
 
 def region_masks(

@@ -61,7 +61,7 @@ class Asked:
 
     models: names or paths of bundles, baseline:..., maps:FOLDER; datasets: names of configured
     ones. Without models, datasets and a `live` model: every bundle found on every dataset. With only one of models and
-    datasets: all of the other. limit, chunk, shard: as `Options`. decoder: "auto", "cpu" or "dali".
+    datasets: all of the other. limit, chunk, shard, verify: as `Options`. decoder: "auto", "cpu" or "dali".
     """
 
     models: Sequence[str] = ()
@@ -71,6 +71,7 @@ class Asked:
     chunk: int = 256
     shard: Shard | None = None
     decoder: str = "auto"
+    verify: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Evaluation:
             skip_absent=not asked.datasets,
             protocol=settings.protocol,
             shard=asked.shard,
+            verify=asked.verify,
         )
         datasets = select_datasets(config, asked.datasets)
         if not datasets:

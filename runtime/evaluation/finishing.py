@@ -17,6 +17,7 @@ from ..host.machine import code_version
 from ..results.cell_key import changed_ingredients, digest_of
 from ..results.loaded_dataset import LoadedDataset
 from ..results.outcome import RunOutcome, kept_line
+from ..results.read_images import ImageIndex, drop_parts_of_other_images, other_image, rests_on_images
 from ..results.run_directory import RunDirectory, cell_stem
 from ..results.storage import CellFiles
 from ..results.unread import unread_cases
@@ -64,7 +65,7 @@ class Finisher:
         Raises DataError when its file must be read and is damaged.
         """
         files, entry = self.files(cell), self._entry(cell)
-        if not files.finished():
+        if not files.finished() or self._other_image(cell) is not None:
             return False
         before = self._run.cell(cell.model, cell.loaded.name)
         self.outcome.reused += 1
@@ -77,13 +78,20 @@ class Finisher:
         if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
             self._note(cell, "done", **entry, **files.coverage(len(cell.findings)))
         self._run.forget_attempt(cell.model, cell.loaded.name)
+        self._index(cell).save(cell.loaded.contents)
         return True
 
     def begin(self, cell: PlannedCell) -> None:
-        """Records that the cell is being computed; if it was finished with other inputs, reports the reason."""
+        """Records that the cell is being computed; if it was finished with other inputs, reports the reason.
+
+        Deletes what is on disk with its key and was made from other images than those there now.
+        """
         before, entry = self._run.cell(cell.model, cell.loaded.name), self._entry(cell)
         if before is not None and before.get("state") == "done":
             names = changed_ingredients(before.get("ingredients", {}), cell.ingredients)
+            image = None if names else self._other_image(cell)
+            if image is not None:
+                names = [f"the image of {image}"]
             if names:
                 why = f"this changed: {', '.join(names)}"
             else:
@@ -92,11 +100,16 @@ class Finisher:
         early = cell.loaded.warnings.items()
         self._warn(cell, {kind: text for kind, text in early if kind not in BY_FILES})
         self._note(cell, "running", **entry)
+        loaded, chunk = cell.loaded, cell.loaded.chunk
+        drop_parts_of_other_images(
+            self.files(cell), loaded.cases, chunk, loaded.contents, whole=rests_on_images(cell.facts)
+        )
 
     def interrupted(self, cell: PlannedCell) -> None:
         """Records that the cell was interrupted; an error of the disk is ignored."""
         with suppress(RunError):
             self._note(cell, "interrupted", **self._entry(cell))
+            self._index(cell).save(cell.loaded.contents)
 
     def done(self, cell: PlannedCell, computed: int, seconds: float) -> None:
         """Records that the cell is finished; `computed` of its cases were computed now, in `seconds`."""
@@ -106,6 +119,7 @@ class Finisher:
         warnings = cell.loaded.warnings
         self._warn(cell, warnings)
         told = {"warnings": warnings} if warnings else {}
+        self._index(cell).save(cell.loaded.contents)
         self._note(cell, "done", **self._entry(cell), **coverage, **timing, **told)
         cases, unread = len(cell.loaded.cases), self._unread(cell)
         self._progress.say(f"{cell.title}: {cell_summary(cases, computed, coverage, seconds, unread)}")
@@ -185,6 +199,18 @@ class Finisher:
     def remark(self, model: str, dataset: str, text: str) -> None:
         """Reports a remark about a cell that is computed."""
         self._progress.say(f"{model} on {dataset}: {text}")
+
+    def learn(self, loaded: LoadedDataset) -> None:
+        """Enters what earlier evaluations in this run directory read of the dataset's images."""
+        ImageIndex(self._run.path, loaded.name, loaded.config.root).load(loaded.contents)
+
+    def _index(self, cell: PlannedCell) -> ImageIndex:
+        return ImageIndex(self._run.path, cell.loaded.name, cell.loaded.config.root)
+
+    def _other_image(self, cell: PlannedCell) -> str | None:
+        """The first case of a finished result whose image is another one now."""
+        loaded, file = cell.loaded, self.files(cell).final
+        return other_image(file, loaded.cases, loaded.contents, whole=rests_on_images(cell.facts))
 
     def _give_up(self, model: str, dataset: str, state: str, reason: str) -> None:
         if self._run.give_up(model, dataset, state, reason):

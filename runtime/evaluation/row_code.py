@@ -25,12 +25,13 @@ _FIRST: Final[dict[RowsOf, tuple[str, ...]]] = {
     "maps": _REFERENCE,
 }
 
-# A bundle and its engine are named by other parts of the key; storing a row does not change it.
+# Bundle, engine and reader are named by other parts of the key; storing a row does not change it.
 _NEVER: Final = (
     "engines.base",
     "engines.bundle",
     "engines.manifest",
     "engines.backends.device",
+    "runtime.datasets.base",
     "runtime.results.storage",
 )
 _NO_IMAGES: Final = (_GPU_SWEEP, "runtime.evaluation.cell", "runtime.images.decode")

@@ -167,7 +167,9 @@ class Runner:
         found = self._loaded.get(config.name)
         if found is None:
             try:
-                found = load_dataset(config, self._options.limit, self._options.shard, self._options.chunk)
+                options = self._options
+                found = load_dataset(config, options.limit, options.shard, options.chunk, verify=options.verify)
+                self._cells.learn(found)
             except XBenchError as error:
                 found = error
             self._loaded[config.name] = found
@@ -204,6 +206,7 @@ class Runner:
                     batch=self._options.batch,
                     chunk=self._options.chunk,
                     workers=self._options.threads,
+                    contents=loaded.contents,
                 )
                 return compute_anywhere(cell, engine, self._measure, advance)
 

@@ -74,6 +74,7 @@ class ResultRow:
     region: bytes | None = None
     frame: tuple[float, float, float, float] | None = None
     native: dict[str, Any] | None = None
+    image_hash: bytes | None = None
 
     def keep(
         self,
@@ -116,6 +117,7 @@ def empty_rows(decoded: DecodedCase, findings: Sequence[str]) -> list[ResultRow]
             reason=decoded.reason,
             label=case.labels.get(finding),
             region_fault=decoded.faults.get(finding),
+            image_hash=decoded.image,
         )
         for finding in findings
     ]

@@ -64,7 +64,7 @@ def source_opener(
         if prepared is None:
             if cache is not None:
                 say(f"{loaded.name}: its prepared images would not fit the cache limit, so they are not kept")
-            yield direct_source(geometry)
+            yield direct_source(geometry, loaded.contents)
             return
         with prepared:
             for note in prepared.notes:
@@ -111,4 +111,6 @@ def open_prepared(
         def wait(folder: Path) -> None:
             say(f"{loaded.name}: waiting for another process that prepares {folder}")
 
-    return PreparedSet.open(cache.path, loaded.name, cases, geometries, reader=decoder.reader, wait=wait)
+    opened = PreparedSet.open(cache.path, loaded.name, cases, geometries, reader=decoder.reader, wait=wait)
+    opened.use(loaded.contents)
+    return opened

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -73,18 +73,24 @@ def supports(geometry: Geometry) -> bool:
 class DaliDecoder:
     """Decodes files, each once, to one or several geometries. Use as a context manager, from one thread.
 
-    `device`: number of the GPU; None runs the same pipelines on the CPU (for tests only). Raises
-    MissingExtraError when DALI is not installed, EngineError when it cannot run here.
+    `device`: number of the GPU; None runs the same pipelines on the CPU (for tests only). `read`: a file -> its bytes.
+    Raises MissingExtraError when DALI is not installed, EngineError when it cannot run here.
     """
 
     def __init__(
-        self, geometries: Sequence[Geometry], *, batch: int = 64, threads: int = 2, device: int | None = 0
+        self,
+        geometries: Sequence[Geometry],
+        *,
+        batch: int = 64,
+        threads: int = 2,
+        device: int | None = 0,
+        read: Callable[[Path], bytes] = read_bytes,
     ) -> None:
         for geometry in geometries:
             if not supports(geometry):
                 raise EngineError(f"DALI cannot make {geometry.key}; use --decoder cpu.")
         self.geometries = tuple(geometries)
-        self._batch, self._threads, self._device = batch, threads, device
+        self._batch, self._threads, self._device, self._read = batch, threads, device, read
         try:
             # A file of another kind must not stop a batch that DALI could decode, so there are two pipelines.
             self._encoded = self._make(encoded=True)
@@ -114,7 +120,7 @@ class DaliDecoder:
             files: dict[int, bytes] = {}
             for number in range(start, min(start + self._batch, len(paths))):
                 try:
-                    files[number] = read_bytes(paths[number])
+                    files[number] = self._read(paths[number])
                     size = _plain_size(files[number])
                     if size is None:
                         pixels.append(self._decoded(number, files[number], paths[number]))

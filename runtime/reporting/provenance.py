@@ -61,8 +61,8 @@ def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
     """The origin of each finished cell; hashes are shortened, run.json and report.json hold the complete ones."""
     rows = [tuple(text[:_SHORT] if _HASH.fullmatch(text) else text for text in row) for row in _rows(results, run)]
     notes = (
-        "bundle, prompts, data, result: the first signs of their sha256; data covers annotations, labels and the size "
-        "and time of each image; result is the hash of everything that decides a cell's rows",
+        "bundle, prompts, data, result: the first signs of their sha256; data covers annotations, labels and the "
+        "names of the images; result is the hash of everything that decides a cell's rows",
         *source_notes(results.finished),
     )
     columns = tuple(map(Column, _COLUMNS))

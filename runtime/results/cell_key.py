@@ -42,8 +42,8 @@ def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfi
     """A hash of a dataset's configuration and content.
 
     It covers the content of the annotation files, the reader's name and options, the classes, and per case its id,
-    labels, classes with a region, and the image's path relative to the root, size and modification time. Images are not
-    read: hashing terabytes would take longer than the evaluation. Raises DataError when a file cannot be read.
+    labels, classes with a region, and the image's path relative to the root. Not the content of the images, which is
+    hashed when they are read and stored with the rows. Raises DataError when a file cannot be read.
     """
     sha = hashlib.sha256()
 
@@ -74,9 +74,9 @@ def reader_code(dataset: Dataset) -> str:
 def cases_digest(cases: Sequence[Case], root: Path) -> str:
     """A hash of the annotations of `cases`, and of the paths relative to `root` and the sizes of their images.
 
-    Modification times are not included: they can differ between copies of the images on several machines.
+    Times are not included: they can differ between copies of the images on several machines.
     """
-    return digest_of([_facts(case, root)[:-1] for case in cases])
+    return digest_of([[*_facts(case, root), _size(case.image)] for case in cases])
 
 
 def cell_ingredients(
@@ -140,13 +140,13 @@ def _relative(path: Path, root: Path) -> str:
 
 
 def _facts(case: Case, root: Path) -> list[object]:
-    """The annotations of a case, then the path, size and modification time of its image; None if there is no file."""
-    size: int | None = None
-    changed: int | None = None
-    try:
-        found = case.image.stat()
-        size, changed = found.st_size, found.st_mtime_ns
-    except OSError:
-        pass
+    """The annotations of a case, then the path of its image."""
     said = [case.case_id, case.patient_id, sorted(case.labels.items()), sorted(case.regions)]
-    return [*said, _relative(case.image, root), size, changed]
+    return [*said, _relative(case.image, root)]
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

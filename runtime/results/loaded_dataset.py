@@ -14,6 +14,7 @@ from ..datasets.checking.box_statistics import box_warnings
 from ..datasets.registry import DATASETS
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
+from ..images.contents import Contents
 from .cell_key import dataset_digest
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class LoadedDataset:
     """A dataset opened for an evaluation: at most `limit` cases, and of those the ones of `shard`.
 
     `all_cases`: within the limit; `cases`: those at the positions `span`; `digest`: of the content of `all_cases`;
-    `file_sizes`: case -> (height, width) of the image files that were read so far.
+    `contents`: what is known of the image files; `file_sizes`: case -> (height, width) of those that were read so far.
     """
 
     config: DatasetConfig
@@ -35,6 +36,7 @@ class LoadedDataset:
     limit: int | None = None
     shard: Shard | None = None
     chunk: int = 1
+    contents: Contents = field(default_factory=Contents)
     file_sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -66,9 +68,15 @@ class LoadedDataset:
 
 
 def load_dataset(
-    config: DatasetConfig, limit: int | None = None, shard: Shard | None = None, chunk: int = 1
+    config: DatasetConfig,
+    limit: int | None = None,
+    shard: Shard | None = None,
+    chunk: int = 1,
+    *,
+    verify: bool = False,
 ) -> LoadedDataset:
-    """Opens the dataset and reads its cases; `limit`, `shard` and `chunk` as in `LoadedDataset`.
+    """Opens the dataset and reads its cases; `limit`, `shard` and `chunk` as in `LoadedDataset`, `verify` as
+    in `Contents`.
 
     Raises ConfigError (reader, options) or DataError (files).
     """
@@ -83,7 +91,7 @@ def load_dataset(
             "root."
         )
     dataset = reader(config.root, **_named_options(reader, config))
-    loaded = LoadedDataset(config, dataset, limit, shard, chunk)
+    loaded = LoadedDataset(config, dataset, limit, shard, chunk, Contents(verify=verify))
     if not loaded.all_cases:
         raise DataError(f"The dataset '{config.name}' in {config.root} has no cases; check its root and its options.")
     return loaded

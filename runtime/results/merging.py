@@ -13,6 +13,7 @@ from ..datasets.placement import FAULTS
 from .cell_key import changed_ingredients, digest_of
 from .invariants import fault_in_rows
 from .outcome import RunOutcome, kept_line
+from .read_images import same_images
 from .run_directory import RunDirectory
 from .run_json import read_run
 from .schema import result_schema, under_new_names
@@ -128,7 +129,7 @@ def _merge(
         **{field: sum(entry.get(field, 0) for _, entry in done) for field in _COUNTS},
         **{field: round(sum(entry.get(field, 0) for _, entry in done), 3) for field in ("seconds", "computed")},
     }
-    if files.finished():
+    if files.finished() and same_images(files.final, [part.path / entry["file"] for part, entry in done]):
         outcome.reused += 1
         say(f"{model} on {dataset}: merged before, kept")
     else:

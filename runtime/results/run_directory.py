@@ -17,7 +17,7 @@ from .storage import CellFiles, result_fault
 
 __all__ = ["RunDirectory", "cell_id", "cell_stem"]
 
-_OURS = (".lock", "cells", "prepared")
+_OURS = (".lock", "cells", "images", "prepared")
 _MADE_LATER = ("report", "studies", "errors")  # names that have a meaning only next to results
 
 

@@ -13,6 +13,11 @@ Three columns allow a new sweep without the model; they are null for a pair with
     region    the region on the evaluation grid, bits packed as `metrics_gpu.pack_masks` does: 224 rows of 28 bytes
     frame     (y0, x0, y1, x1), the part of the image the map covers, as `sweep(frames=)` takes it
 
+One column says which image the row was made from:
+
+    image_hash  of a model, the first 16 bytes of the SHA-256 of the image file; of a baseline or a folder of maps, a
+              hash of its height and width, null if the file was not read. Zeros if the file could not be accessed.
+
 One more column is set only by a protocol that evaluates at the image's native size (docs/metrics.md §11):
 
     native    height and width of that size, `region` and `area` and `overlap` at the 101 thresholds in its pixels,
@@ -55,7 +60,7 @@ STATUSES = ("ok", "missing", "unreadable")
 _FORMER: Final = {"sub_pixel": "rescued"}
 """Column -> its name in version 2. Rows of version 2 are otherwise those of version 3 and can be read."""
 
-_ADDED: Final = {"region_fault": "sub_pixel"}
+_ADDED: Final = {"region_fault": "sub_pixel", "image_hash": "native"}
 """Column that versions 2 and 3 lack -> the column before it. It is read as null from them."""
 
 
@@ -118,6 +123,7 @@ def result_schema(metadata: dict[str, str] | None = None) -> pa.Schema:
             pa.field("region", pa.binary()),
             pa.field("frame", pa.list_(pa.float64(), 4)),
             pa.field("native", _native()),
+            pa.field("image_hash", pa.binary(16)),
         ],
         metadata={"xbench_result_version": str(RESULT_VERSION), **(metadata or {})},
     )

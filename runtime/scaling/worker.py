@@ -86,6 +86,7 @@ class ChunkWorker:
                 batch=options.batch,
                 chunk=len(cases),
                 workers=options.threads,
+                contents=loaded.contents,
             )
             compute_anywhere(cell, engine, self._measure, lambda count: None)
             return files.final.read_bytes()
@@ -95,7 +96,13 @@ class ChunkWorker:
         if loaded is None:
             try:
                 options = self._plan.options
-                loaded = load_dataset(self._plan.datasets[job.dataset], options.limit, options.shard, options.chunk)
+                loaded = load_dataset(
+                    self._plan.datasets[job.dataset],
+                    options.limit,
+                    options.shard,
+                    options.chunk,
+                    verify=options.verify,
+                )
                 self._annotations[job.dataset] = annotation_digest(loaded.dataset)
             except XBenchError as error:
                 raise DataError(f"On a worker: {error} {_SAME[0].upper()}{_SAME[1:]}.") from error

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.errors import ImageError, RunError
+from ....engines.errors import ImageAccessError, ImageError, RunError
 from ....engines.geometry import Geometry
 from ...host.paths import has_file
+from ...images.contents import ABSENT
 from ...images.dali import DaliDecoder
 from ..decoding import DecodedCase, region_masks
 from .feeding import Batch
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
+    from ..cell import CellWork
 
 __all__ = ["DaliFeed", "DaliSource"]
 
@@ -47,15 +49,16 @@ class DaliFeed:
         self,
         cupy: Any,
         batches: Sequence[tuple[int, bool, Sequence[Case]]],
+        cell: CellWork,
         geometry: Geometry,
-        findings: Iterable[str],
         *,
-        threads: int,
         device: int | None,
     ) -> None:
-        self._cupy, self._batches, self._geometry, self._findings = cupy, batches, geometry, tuple(findings)
+        self._cupy, self._batches, self._geometry, self._findings = cupy, batches, geometry, tuple(cell.findings)
+        self._contents = cell.contents
         largest = max((len(cases) for _, _, cases in batches), default=1)
-        self._decoder = DaliDecoder([geometry], batch=largest, threads=threads, device=device)
+        read = cell.contents.read
+        self._decoder = DaliDecoder([geometry], batch=largest, threads=cell.workers, device=device, read=read)
         shape = (largest, 1, geometry.size, geometry.size)
         self._ring = [cupy.empty(shape, np.uint8) for _ in range(_BUFFERS)]
         self._copied: list[Batch | None] = [None] * _BUFFERS
@@ -104,10 +107,11 @@ class DaliFeed:
         from ...images.geometry import field_of_view
 
         if error is not None:
-            return DecodedCase(case, "unreadable", str(error))
+            image = ABSENT if isinstance(error, ImageAccessError) else self._contents.hash_of(case.image)
+            return DecodedCase(case, "unreadable", str(error), image=image)
         if size is None:
-            return DecodedCase(case, "missing", "the image file does not exist")
+            return DecodedCase(case, "missing", "the image file does not exist", image=ABSENT)
         grid = case.size or size
         masks, sub_pixel, faults = region_masks(case, grid, self._findings)
-        frame = field_of_view(self._geometry, *size)
-        return DecodedCase(case, "ok", None, None, frame, masks, sub_pixel, grid, faults)
+        frame, image = field_of_view(self._geometry, *size), self._contents.hash_of(case.image)
+        return DecodedCase(case, "ok", None, None, frame, masks, sub_pixel, grid, faults, image)

@@ -80,10 +80,10 @@ def _batches(cell: CellWork, index: int) -> list[tuple[int, bool, Sequence[Case]
 def _feed(cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]) -> Feed:
     geometry = engine.bundle.manifest.geometry
     if isinstance(cell.source, DaliSource):
-        return DaliFeed(cupy, batches, geometry, cell.findings, threads=cell.workers, device=engine.options.device)
+        return DaliFeed(cupy, batches, cell, geometry, device=engine.options.device)
 
     def decode(case: Case) -> DecodedCase:
-        return decode_case(case, cell.source, geometry, cell.findings)
+        return decode_case(case, cell.source, geometry, cell.findings, cell.contents)
 
     return PinnedFeed(cupy, batches, decode, geometry.size, cell.workers)
 

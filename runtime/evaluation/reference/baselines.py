@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError, ImageError
 from ....engines.registry import did_you_mean
-from ...host.paths import has_file
+from ...images.contents import ABSENT, Contents
 from ...results.schema import GRID, THRESHOLD_COUNT
 from ..decoding import DecodedCase, region_masks
 from ..measure import Measure
@@ -74,26 +74,27 @@ def baseline_grid(name: str) -> tuple[int, int] | None:
     return (_CELLS, _CELLS) if name == f"{PREFIX}chance" else None
 
 
-def draw_case(case: Case, findings: Sequence[str]) -> DecodedCase:
+def draw_case(case: Case, findings: Sequence[str], contents: Contents | None = None) -> DecodedCase:
     """A case with the masks of its regions and without pixels.
 
     A case whose regions cannot be drawn, because only its image gives their size, is "missing" or "unreadable". Raises
-    DataError for a region that does not fit its image.
+    DataError for a region that does not fit its image. `contents` gets the size that is read of the image.
     """
-    from ...images.size import image_size
-
     if not any(name in case.regions for name in findings):
         return DecodedCase(case, "ok")
-    size = case.size or _own_size(case)
+    size, image = case.size or _own_size(case), None
     if size is None:
-        if not has_file(case.image):
-            return DecodedCase(case, "missing", "the image file does not exist, and the size of its regions is unknown")
+        contents = contents or Contents()
         try:
-            size = image_size(case.image)
+            size = contents.read_size(case.image)
+        except FileNotFoundError:
+            why = "the image file does not exist, and the size of its regions is unknown"
+            return DecodedCase(case, "missing", why, image=ABSENT)
         except ImageError as error:
-            return DecodedCase(case, "unreadable", str(error))
+            return DecodedCase(case, "unreadable", str(error), image=ABSENT)
+        image = contents.size_hash(case.image)
     masks, sub_pixel, faults = region_masks(case, size, findings)
-    return DecodedCase(case, "ok", masks=masks, sub_pixel=sub_pixel, size=size, faults=faults)
+    return DecodedCase(case, "ok", masks=masks, sub_pixel=sub_pixel, size=size, faults=faults, image=image)
 
 
 def baseline_rows(

@@ -12,7 +12,6 @@ scale, and covers the whole image. Pickles are not read, because reading a pickl
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -82,9 +81,16 @@ class MapFolder:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the names, sizes and modification times of all files of maps."""
-        facts = [(self._key(path), stat.st_size, stat.st_mtime_ns) for path in self._paths for stat in [path.stat()]]
-        return hashlib.sha256(json.dumps(facts).encode(errors="surrogatepass")).hexdigest()
+        """A hash of the names and contents of all files of maps."""
+        sha = hashlib.sha256()
+        for path in self._paths:
+            try:
+                with path.open("rb") as stream:
+                    content = hashlib.file_digest(stream, "sha256").hexdigest()
+            except OSError:
+                content = ""  # its cases are unreadable, until it can be read
+            sha.update(f"{self._key(path)}\0{content}\n".encode(errors="surrogatepass"))
+        return sha.hexdigest()
 
     def find(self, case_id: str, finding: str) -> MapFile | None:
         """The map of a case and finding; None if the folder has none."""

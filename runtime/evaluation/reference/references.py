@@ -52,7 +52,7 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
     return Reference(
         name=name,
         findings=findings,
-        prepare=partial(draw_case, findings=findings),
+        prepare=partial(draw_case, findings=findings, contents=loaded.contents),
         rows=rows,
         batch=32,  # bounds the memory of the maps; the rows do not depend on it
         description=describe_baseline(name),
@@ -97,7 +97,7 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
 def _map_rows(
     case: Case, *, loaded: LoadedDataset, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure
 ) -> list[ResultRow]:
-    drawn, pairs = draw_case(case, findings), list[Pair]()
+    drawn, pairs = draw_case(case, findings, loaded.contents), list[Pair]()
     _note_size(drawn, loaded)
     rows = drawn_rows(drawn, findings)
     for row in rows:
@@ -105,11 +105,12 @@ def _map_rows(
             continue
         item = folder.find(case.case_id, row.finding)
         if item is None:
-            return drawn_rows(DecodedCase(case, "missing", f"there is no map of '{row.finding}'"), findings)
+            why = f"there is no map of '{row.finding}'"
+            return drawn_rows(DecodedCase(case, "missing", why, image=drawn.image), findings)
         try:
             saliency = item.read()
         except ImageError as error:
-            return drawn_rows(DecodedCase(case, "unreadable", str(error)), findings)
+            return drawn_rows(DecodedCase(case, "unreadable", str(error), image=drawn.image), findings)
         if keep:
             row.saliency = saliency.reshape(-1)
         pairs.append(Pair(row, drawn, saliency))

@@ -21,8 +21,10 @@ from ...datasets.pixels import direct_source
 from ...datasets.registry import DATASETS
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
+from ...results.cell_key import reader_code
 from ...results.load import StoredRun
 from ...results.loaded_dataset import LoadedDataset, load_dataset
+from ...results.read_images import other_image, rests_on_images
 from ...results.schema import GRID
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def collect_pictures(
         pictures |= {(dataset, case_id): picture for case_id, picture in found.items()}
         if len(found) < len(ids):
             notes.append(f"{dataset}: {len(ids) - len(found)} of {len(ids)} pictures can no longer be read.")
-        if _changed(run, loaded):
+        if _changed(run, loaded, ids):
             notes.append(
                 f"{dataset}: its files, or the code that reads them, changed after the evaluation; "
                 "pictures are as they are now, regions and numbers as they were."
@@ -64,13 +66,18 @@ def collect_pictures(
     return pictures, notes
 
 
-def _changed(run: StoredRun, loaded: LoadedDataset) -> bool:
-    """Whether the dataset's digest differs from the one that results of this run were computed with."""
+def _changed(run: StoredRun, loaded: LoadedDataset, wanted: Collection[str]) -> bool:
+    """Whether annotations, reader or the images of the cases `wanted` are others than those of a result of this run."""
+    cases = [case for case in loaded.all_cases if case.case_id in wanted]
     for entry in run.data["cells"].values():
         ingredients = entry.get("ingredients", {})
         if entry["dataset"] == loaded.name and entry.get("state") == "done" and "dataset" in ingredients:
             same_cases = replace(loaded, limit=ingredients.get("limit"))
-            return bool(ingredients["dataset"] != [loaded.name, same_cases.digest])
+            now = ([loaded.name, same_cases.digest], reader_code(loaded.dataset))
+            if now != (ingredients["dataset"], ingredients.get("reader")):
+                return True
+            if rests_on_images(entry) and other_image(run.path / entry["file"], cases, loaded.contents):
+                return True
     return False
 
 
@@ -93,7 +100,7 @@ def stored_dataset(config: Mapping[str, Any], name: str) -> DatasetConfig:
 def read_pictures(loaded: LoadedDataset, wanted: Collection[str], cache: Path | None) -> dict[str, bytes]:
     """Case id -> JPEG, 8-bit grey, 224 x 224, the native frame squashed. A picture that cannot be read is left out."""
     cases = [case for case in loaded.cases if case.case_id in wanted]
-    decode = direct_source(_WHOLE_FRAME)
+    decode = direct_source(_WHOLE_FRAME, loaded.contents)
     try:
         store = _open_store(loaded, cache)
     except XBenchError:
@@ -124,7 +131,9 @@ def _open_store(loaded: LoadedDataset, cache: Path | None) -> PreparedStore | No
         # The name of the folder holds a hash of the cases: another version of the dataset has another one.
         reader = str(meaning.get("reader"))
         if store_folder(cache, loaded.name, cases, geometry, reader)[0] == folder:
-            return PreparedStore.open(cache, loaded.name, cases, geometry, reader=reader)
+            store = PreparedStore.open(cache, loaded.name, cases, geometry, reader=reader)
+            store.contents = loaded.contents
+            return store
     return None
 
 

@@ -31,7 +31,7 @@ from xbench_fast.runtime.evaluation.gpu import dali_feed
 from xbench_fast.runtime.evaluation.gpu.device_sweep import mean_maps
 from xbench_fast.runtime.evaluation.scoring import Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.decode import read_grey
+from xbench_fast.runtime.images.decode import decode_grey
 from xbench_fast.runtime.images.decoders import Decoder
 from xbench_fast.runtime.images.geometry import to_model
 
@@ -244,8 +244,8 @@ def test_means_over_prompts_round_once() -> None:
 class Decodes:
     """Stands in for DALI: the exact decoder's pixels, in two batches as DALI gives them, in memory used again."""
 
-    def __init__(self, geometries: Any, *, batch: int, threads: int, device: int | None) -> None:
-        self.geometry, self.memory = geometries[0], np.zeros((batch, 32, 32, 1), np.uint8)
+    def __init__(self, geometries: Any, *, batch: int, threads: int, device: int | None, read: Any) -> None:
+        self.geometry, self.memory, self.read = geometries[0], np.zeros((batch, 32, 32, 1), np.uint8), read
 
     def __enter__(self) -> Decodes:
         return self
@@ -258,7 +258,7 @@ class Decodes:
             numbers, sizes = [], []
             for number in range(turn, len(paths), 2):
                 try:
-                    grey = read_grey(paths[number])
+                    grey = decode_grey(self.read(paths[number]), str(paths[number]))
                 except ImageError as error:
                     errors[number] = error
                     continue

@@ -54,7 +54,7 @@ def ran(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
         {"use": "", "lock": ""},
         {"index.json": '{"pages": 3}', "lock": ""},
         {"index.json": '{"meaning": {"key": "0123"}}', "use": ""},
-        {"pixels.bin": "x" * 1024, "records.bin": "y" * 32, "use": ""},
+        {"pixels.bin": "x" * 1024, "records.bin": "y" * 64, "use": ""},
         {},
     ],
 )
@@ -74,12 +74,12 @@ def test_a_folder_with_a_stores_name_needs_a_stores_content(tmp_path: Path) -> N
     folder = tmp_path / "cache" / "demo-squash-32-32-bilinear-0123456789abcdef"
     folder.mkdir(parents=True)
     (folder / "lock").touch()
-    for pixels, records in ((None, None), (1024, None), (1023, 32), (1024, 33), (1024, 64)):
+    for pixels, records in ((None, None), (1024, None), (1023, 64), (1024, 65), (1024, 128)):
         for name, size in (("pixels.bin", pixels), ("records.bin", records)):
             if size is not None:
                 (folder / name).write_bytes(bytes(size))
         assert not listed(tmp_path / "cache") and not (folder / "use").exists()
-    (folder / "records.bin").write_bytes(bytes(32))
+    (folder / "records.bin").write_bytes(bytes(64))
     assert listed(tmp_path / "cache") == {folder}
 
 

@@ -31,7 +31,7 @@ from xbench_fast.runtime.evaluation.pairing import needed_geometries
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.host.sizes import format_bytes, parse_bytes
-from xbench_fast.runtime.images.decode import read_grey
+from xbench_fast.runtime.images.decode import decode_grey, read_grey
 from xbench_fast.runtime.images.geometry import to_model
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
@@ -58,11 +58,11 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     counted: Counter[str] = Counter()
 
-    def counting(path: Path) -> Any:
-        counted[path.name] += 1
-        return read_grey(path)
+    def counting(data: bytes, name: str) -> Any:
+        counted[Path(name).name] += 1
+        return decode_grey(data, name)
 
-    monkeypatch.setattr(module, "read_grey", counting)
+    monkeypatch.setattr(module, "decode_grey", counting)
     return counted
 
 
@@ -267,7 +267,7 @@ def test_the_longest_unused_store_goes_first_and_one_in_use_stays(tmp_path: Path
 def test_eval_keeps_to_the_limit(tmp_path: Path, data: DatasetConfig, decodes: Counter[str]) -> None:
     loaded, lines, root = load_dataset(data), list[str](), tmp_path / "cache"
     fill(root, data, "old", used=100)
-    need = 12 * (32 * 32 + 32)
+    need = 12 * (32 * 32 + 64)
     with source_opener(root, lines.append, limit=need)(loaded, SQUASH) as source:
         source(loaded.cases[0])
     assert "of old, squash-32-32-bilinear were deleted" in lines[0]

@@ -18,8 +18,9 @@ from make_images import encode
 from xbench_fast.engines.errors import ImageAccessError, ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.preparing import PreparedSet
-from xbench_fast.runtime.cache.store import PreparedStore, file_identity
+from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.images.contents import file_state
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
 
@@ -43,7 +44,7 @@ def make_cases(folder: Path, count: int = 6) -> list[Case]:
 def reason(store: PreparedStore, index: int) -> str | None:
     """Why the image of a case is known to be unreadable."""
     try:
-        store.find(index, file_identity(store.path(index)))
+        store.find(index, file_state(store.path(index)))
     except ImageError as error:
         return str(error)
     except FileNotFoundError:
@@ -61,7 +62,7 @@ def test_an_image_is_decoded_once_and_read_from_the_store_afterwards(tmp_path: P
         np.testing.assert_array_equal(pixels, to_model(read_grey(cases[number].image), SQUASH))
     import xbench_fast.runtime.cache.store as module
 
-    monkeypatch.setattr(module, "read_grey", lambda path: pytest.fail("decoded again"))  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "decode_grey", lambda data, name: pytest.fail("decoded again"))  # type: ignore[attr-defined]
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         for number, (pixels, height, width) in enumerate(first):
             assert store.load(number)[1:] == (height, width)
@@ -129,7 +130,8 @@ def test_what_is_the_fault_of_the_image_is_remembered(tmp_path: Path, monkeypatc
                 with pytest.raises(ImageError) as caught:
                     store.load(number)
                 assert not isinstance(caught.value, ImageAccessError) and reason(store, number)
-        monkeypatch.setattr("xbench_fast.runtime.cache.store.read_grey", lambda path: pytest.fail("decoded again"))
+        again = "xbench_fast.runtime.cache.store.decode_grey"
+        monkeypatch.setattr(again, lambda data, name: pytest.fail("decoded again"))
 
 
 def test_put_and_mark_by_hand(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_put_and_mark_by_hand(tmp_path: Path) -> None:
     pixels = np.arange(1024, dtype=np.uint8).reshape(32, 32)
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         store.put(1, pixels, (41, 50))
-        store.refuse(2, "it is\nodd", file_identity(cases[2].image))
+        store.refuse(2, "it is\nodd", file_state(cases[2].image))
         with pytest.raises(ValueError, match="uint8"):
             store.put(0, pixels.astype(np.float32), (1, 1))  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="32"):
@@ -234,12 +236,12 @@ def test_a_store_left_open_before_a_restart_of_the_machine_is_emptied(tmp_path: 
 def test_a_torn_line_among_the_reasons_is_skipped(tmp_path: Path) -> None:
     cases = make_cases(tmp_path / "images")
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
-        store.refuse(2, "odd", file_identity(cases[2].image))
+        store.refuse(2, "odd", file_state(cases[2].image))
     with (next((tmp_path / "cache").iterdir()) / "reasons.jsonl").open("a") as stream:
         stream.write('[1]\n{"case": 99, "reason": "x"}\n{"case": 3, "rea')
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         assert reason(store, 2) == "odd" and reason(store, 3) is None
-        store.refuse(3, "odder", file_identity(cases[3].image))
+        store.refuse(3, "odder", file_state(cases[3].image))
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         assert reason(store, 2) == "odd"
 
@@ -348,7 +350,7 @@ def test_pixels_that_are_replaced_while_they_are_read_are_not_taken(tmp_path: Pa
 
             class Overtaken:
                 def __getitem__(self, index: int) -> np.ndarray:
-                    store.refuse(index, "the writer was faster", file_identity(cases[index].image))
+                    store.refuse(index, "the writer was faster", file_state(cases[index].image))
                     return np.zeros((32, 32), np.uint8)
 
             files.pixels, true_pixels = Overtaken(), files.pixels  # type: ignore[assignment]
@@ -361,10 +363,10 @@ def test_pixels_that_are_replaced_while_they_are_read_are_not_taken(tmp_path: Pa
 def test_an_unreadable_image_without_its_reason_is_read_again(tmp_path: Path) -> None:
     cases = make_cases(tmp_path / "images")
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
-        store.refuse(2, "odd", file_identity(cases[2].image))
+        store.refuse(2, "odd", file_state(cases[2].image))
     (next((tmp_path / "cache").iterdir()) / "reasons.jsonl").unlink()
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
-        assert all(store.lacks(number, file_identity(cases[number].image)) for number in (1, 2))
+        assert all(store.lacks(number, file_state(cases[number].image)) for number in (1, 2))
         assert store.load(2)[1:] == (42, 50)
 
 
@@ -376,7 +378,7 @@ def test_a_folder_in_place_of_an_image_is_missing(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             store.load(0)
         with pytest.raises(FileNotFoundError):
-            file_identity(cases[1].image / "below a file")
+            file_state(cases[1].image / "below a file")
 
 
 def test_cases_of_one_image_share_its_slot(tmp_path: Path) -> None:
@@ -394,7 +396,7 @@ def test_a_skipped_case_is_left_out_while_the_store_is_open(tmp_path: Path) -> N
         store.skip(0, "the device failed")
         with pytest.raises(ImageAccessError, match="the device failed"):
             store.load(0)
-        assert not store.lacks(0, file_identity(cases[0].image))
+        assert not store.lacks(0, file_state(cases[0].image))
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         assert store.load(0)[1:] == (40, 50)
 

@@ -1,4 +1,4 @@
-"""Files that users may have kept from version b0ab629: its run directory, prepared images and bundle are read."""
+"""Files that users may have kept from version b0ab629: its run directory and bundle are read."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def kept(tmp_path: Path) -> tuple[Path, list[Case]]:
 
 
 def test_prepared_images_are_made_again_with_equal_pixels(kept: tuple[Path, list[Case]]) -> None:
-    """A store of that version has no checksums, so it is begun again."""
+    """A store of that version has no checksums and no hashes of its image files, so it is begun again."""
     root, cases = kept
     pixels = np.fromfile(GOLDEN / "prepared" / "pixels.bin", np.uint8).reshape(5, 16, 16)
     with PreparedStore.open(root, "demo", cases, SMALL) as store:

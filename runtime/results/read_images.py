@@ -1,0 +1,133 @@
+"""Which image files the rows of a result were made from: the hashes in its rows, and what is known of the files now.
+
+A run directory keeps `images/<dataset>.parquet`: the state of each image file when it was read, and its hash. A file
+whose state is unchanged need not be read again. The index can be deleted: the files are then read to answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..datasets.base import Case
+from ..host.machine import usable_cores
+from ..images.contents import Contents, FileState, Known
+from ..images.decode import decode_ahead
+from .storage import CellFiles, write_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ImageIndex", "drop_parts_of_other_images", "other_image", "rests_on_images", "same_images"]
+
+_COLUMN = "image_hash"
+
+
+class ImageIndex:
+    """The index of the images of one dataset, below `root`, in the run directory `run`."""
+
+    def __init__(self, run: Path, dataset: str, root: Path) -> None:
+        self._file = run / "images" / f"{re.sub(r'[^A-Za-z0-9_.+-]', '_', dataset)}.parquet"
+        self._root = root
+
+    def load(self, contents: Contents) -> None:
+        """Enters what the index knows; an index that is missing or damaged knows nothing."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(self._file, schema=_schema()).to_pydict()
+        except (OSError, pa.ArrowException):
+            return
+        columns = (table[name] for name in _schema().names)
+        for path, *state, content, height, width in zip(*columns, strict=True):
+            size = None if height is None or width is None else (height, width)
+            contents.known[self._root / path] = Known(FileState(*state), content, size)
+        contents.news = False
+
+    def save(self, contents: Contents) -> None:
+        """Writes the index if there is news. Raises RunError."""
+        if not contents.news:
+            return
+        import pyarrow as pa
+
+        contents.news = False
+        rows = [
+            (_below(path, self._root), *known.state, known.content, *(known.size or (None, None)))
+            for path, known in sorted(contents.known.items())
+        ]
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _schema().names]
+        table = pa.Table.from_pydict(dict(zip(_schema().names, columns, strict=True)), _schema())
+        write_table(self._file, [table], _schema())
+
+
+def rests_on_images(entry: Mapping[str, Any]) -> bool:
+    """Whether the rows of a cell of run.json depend on the content of images: not those of baselines and own maps."""
+    return entry.get("weights") not in ("baseline", "maps")
+
+
+def other_image(file: Path, cases: Sequence[Case], contents: Contents, *, whole: bool = True) -> str | None:
+    """The id of the first case whose image is not the one that its rows in `file` were made from, or None.
+
+    whole: the rows depend on the content of the images, otherwise on their sizes only, where they are not null.
+    """
+    kept = _hashes(file)
+    now = contents.hash_now if whole else contents.size_hash_now
+    paths = {case.image: case for case in cases if kept.get(case.case_id) is not None}
+    unknown = [path for path in paths if not contents.is_known(path, size=not whole)]
+    workers = usable_cores()
+    with closing(decode_ahead(now, unknown, workers, 4 * workers)) as hashes:
+        for _ in hashes:  # `contents` keeps them
+            pass
+    return next((case.case_id for case in cases if kept.get(case.case_id) not in (None, now(case.image))), None)
+
+
+def drop_parts_of_other_images(
+    files: CellFiles, cases: Sequence[Case], chunk: int, contents: Contents, *, whole: bool
+) -> None:
+    """Deletes the result and the parts of a cell that were made from other images than those there now."""
+    for index in range(-(-len(cases) // chunk)):
+        if files.has_part(index):
+            part = cases[index * chunk : (index + 1) * chunk]
+            if other_image(files.part(index), part, contents, whole=whole) is not None:
+                files.part(index).unlink(missing_ok=True)
+    if files.final.is_file() and other_image(files.final, cases, contents, whole=whole) is not None:
+        files.final.unlink(missing_ok=True)
+
+
+def same_images(file: Path, parts: Collection[Path]) -> bool:
+    """Whether the rows in `file` were made from the same images as those in `parts` together."""
+    together: dict[str, bytes | None] = {}
+    for part in parts:
+        together |= _hashes(part)
+    return _hashes(file) == together
+
+
+def _hashes(file: Path) -> dict[str, bytes | None]:
+    """Case id -> hash of its image in a result file; empty if the file is damaged or of an earlier version."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if _COLUMN not in pq.read_schema(file).names:
+            return {}
+        table = pq.read_table(file, columns=["case_id", _COLUMN])
+    except (OSError, pa.ArrowException):
+        return {}
+    return dict(zip(table["case_id"].to_pylist(), table[_COLUMN].to_pylist(), strict=True))
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    kinds = (pa.int64(), pa.int64(), pa.int64(), pa.uint64())
+    state = [pa.field(name, kind, nullable=False) for name, kind in zip(FileState._fields, kinds, strict=True)]
+    rest = [pa.field("content", pa.binary()), pa.field("height", pa.int32()), pa.field("width", pa.int32())]
+    return pa.schema([pa.field("path", pa.string(), nullable=False), *state, *rest])
+
+
+def _below(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
