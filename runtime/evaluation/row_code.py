@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from ..datasets.base import Dataset
 from ..host.source_code import PROJECT, code_digest
+from ..results.cell_key import reader_code
+from .measure import Measure
 
-__all__ = ["RowsOf", "row_code"]
+__all__ = ["RowsOf", "made_by", "row_code"]
 
 RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps"]
 """Rows of an engine on the CPU, of one on a GPU, of a live model, of a baseline, and of a folder of maps."""
@@ -48,3 +51,8 @@ def row_code(rows_of: RowsOf) -> str:
     """The hash. Raises DataError when a file of the code cannot be read."""
     aside = (*_NEVER, *_NOT[rows_of])
     return code_digest([f"{PROJECT}.{name}" for name in _FIRST[rows_of]], [f"{PROJECT}.{name}" for name in aside])
+
+
+def made_by(measure: Measure, dataset: Dataset, rows_of: RowsOf) -> dict[str, str]:
+    """The sweep and the hashes of the code that make rows of a dataset, by ingredient. Raises DataError."""
+    return {"sweep": measure.description, "code": row_code(rows_of), "reader": reader_code(dataset)}

@@ -21,7 +21,7 @@ from ..datasets.pixels import noting_sizes
 from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
 from ..images.decoders import CPU, Decoder
-from ..results.cell_key import cell_ingredients, reader_code, reference_ingredients
+from ..results.cell_key import cell_ingredients, reference_ingredients
 from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
@@ -38,7 +38,7 @@ from .progress import Progress, not_asked_line, some_names
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference
 from .reference.references import baseline_reference, maps_reference
-from .row_code import RowsOf, row_code
+from .row_code import RowsOf, made_by
 from .sources import OpenSource
 
 __all__ = ["LoopParts", "OpenEngine", "Runner", "compute_anywhere"]
@@ -222,15 +222,10 @@ class Runner:
                 f"None of the {len(loaded.all_cases)} images of dataset '{loaded.name}' exists (the first would be "
                 f"{loaded.all_cases[0].image}); correct its root or its options."
             )
-        how = {**self._options.ingredients(batch=True), **self._code(loaded, rows_of)}
+        how = self._options.ingredients(batch=True) | made_by(self._measure, loaded.dataset, rows_of)
         if loaded.config.reader in self._measure.protocol.equalises:
             how["intensity"] = "equalised"
         return {**how, "decoder": self._decoder.describe(geometry)}
-
-    def _code(self, loaded: LoadedDataset, rows_of: RowsOf) -> dict[str, Any]:
-        """The code and the settings that make rows."""
-        code, reader = row_code(rows_of), reader_code(loaded.dataset)
-        return {"sweep": self._measure.description, "code": code, "reader": reader}
 
     def _plan_live(self, model: LiveModel, engine: Engine, loaded: LoadedDataset) -> PlannedCell:
         geometry = self._geometry(model.geometry, loaded)
@@ -279,7 +274,7 @@ class Runner:
             self._cells.skip(name, config.name, found)
             return
         rows_of: RowsOf = "maps" if isinstance(model, MapFolder) else "baseline"
-        how = {**options.ingredients(batch=False), **self._code(loaded, rows_of)}
+        how = options.ingredients(batch=False) | made_by(self._measure, loaded.dataset, rows_of)
         ingredients = reference_ingredients(name, found.description, (loaded.name, loaded.digest), how)
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
