@@ -28,7 +28,7 @@ from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .normalisation import CLIP_MEAN, CLIP_STD
 from .published import PUBLISHED
 from .saliency_maps import MAPS, PATCH_TEXT, VALUE_VALUE
-from .vocabularies import CLIP
+from .vocabularies import CLIP_BPE
 
 if TYPE_CHECKING:
     from open_clip.model import CLIP
@@ -114,7 +114,7 @@ class ClipAdapter(Adapter):
             text_inputs=("input_ids",),
             context=module.positional_embedding.shape[0],
             vocabulary_size=module.token_embedding.num_embeddings,
-            tokenizer=TokenizerSpec("clip-bpe", ("open_clip",), cleaning="clip", sample=CLIP),
+            tokenizer=TokenizerSpec("clip-bpe", ("open_clip",), cleaning="clip", sample=CLIP_BPE),
             checkpoint=record,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BERT_CASED", "BERT_CASED_OPEN", "CLIP", "PUBMED_BERT"]
+__all__ = ["BERT_CASED", "BERT_CASED_OPEN", "CLIP_BPE", "PUBMED_BERT"]
 
 _PHRASE = "Atelectasis and pleural effusion"
 
@@ -15,4 +15,4 @@ BERT_CASED_OPEN = (_PHRASE, (101, 8756, 18465, 14229, 1105, 185, 1513, 12602, 17
 BERT_CASED = (_PHRASE, (*BERT_CASED_OPEN[1], 102))
 """The same with [SEP]: CARZero."""
 
-CLIP = (_PHRASE.lower(), (49406, 992, 944, 6538, 533, 537, 926, 33948, 1490, 9364, 49407))
+CLIP_BPE = (_PHRASE.lower(), (49406, 992, 944, 6538, 533, 537, 926, 33948, 1490, 9364, 49407))
