@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from ...metrics_gpu.statistics.bootstrap import Interval
+from ..results.comparability import on_one_basis
 from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import METRICS
@@ -84,9 +85,8 @@ def marked(rows: Sequence[Sequence[Cell]]) -> tuple[list[tuple[Cell, ...]], list
     done: list[list[Cell]] = [[] for _ in rows]
     left = [False] * len(rows)
     for column in zip(*rows, strict=True):
-        bases = [item.basis for item in column if item.rank is not None]
-        most = max(bases, key=bases.count, default=None)
-        ranks = [round(item.rank, 4) if item.rank is not None and item.basis == most else None for item in column]
+        alike = iter(on_one_basis([item.basis for item in column if item.rank is not None]))
+        ranks = [round(item.rank, 4) if item.rank is not None and next(alike) else None for item in column]
         for place, (item, rank, mark) in enumerate(zip(column, ranks, _marks(ranks), strict=True)):
             left[place] |= item.rank is not None and rank is None
             done[place].append(replace(item, mark=mark) if mark else item)

@@ -19,7 +19,16 @@ from ...engines.errors import RunError
 from .load import CellRows
 from .pairs import ScoredPairs
 
-__all__ = ["Basis", "SharedRows", "check_protocols", "find_basis", "image_names", "pair_keys", "shared_rows"]
+__all__ = [
+    "Basis",
+    "SharedRows",
+    "check_protocols",
+    "find_basis",
+    "image_names",
+    "on_one_basis",
+    "pair_keys",
+    "shared_rows",
+]
 
 Index = NDArray[np.intp]
 Pair = tuple[int, int]
@@ -55,6 +64,16 @@ def find_basis(cell: CellRows, scored: ScoredPairs) -> Basis:
         if (known := cell.labels[:, index] >= 0).any()
     }
     return Basis(scored.protocol.name, _with_whole(counted), _with_whole(labels))
+
+
+def on_one_basis(bases: Sequence[Hashable], groups: Sequence[str] | None = None) -> list[bool]:
+    """Which items rest on the basis of most items (of their group), of equally many on that of the first."""
+    groups = [""] * len(bases) if groups is None else groups
+    most: dict[str, Hashable] = {}
+    for group in dict.fromkeys(groups):
+        own = [basis for basis, of in zip(bases, groups, strict=True) if of == group]
+        most[group] = max(own, key=own.count)
+    return [basis == most[group] for basis, group in zip(bases, groups, strict=True)]
 
 
 def pair_keys(cell: CellRows, scored: ScoredPairs) -> NDArray[np.uint64]:

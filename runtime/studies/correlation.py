@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...metrics_gpu.recognition.scores import recognition
 from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.correlation import Correlation, correlation, patients_r2, without_group_means
+from ..results.comparability import find_basis, on_one_basis
 from ..results.numbers.intervals import find_interval, grounding_interval
 from ..tables.metrics import heading
 from ..tables.printed import p_value
@@ -41,6 +42,7 @@ class _Point:
     images: int
     pairs: int
     datasets: tuple[str, ...]
+    basis: Hashable = None
 
     def row(self, kind: str, level: float) -> dict[str, Any]:
         return {
@@ -62,24 +64,22 @@ def study_correlation(material: Material) -> StudyOutcome:
     level = material.sampling.level
     cells, remarks = [], []
     for cell in material.cells:
-        found = _cell_point(cell, level)
-        if isinstance(found, str):
-            remarks.append(f"{cell.model} on {cell.title} is left out: {found}")
+        place = _cell_point(cell, level)
+        if isinstance(place, str):
+            remarks.append(f"{cell.model} on {cell.title} is left out: {place}")
         else:
-            cells.append(found)
-    models = _model_points(cells, level)
+            cells.append(place)
+    cells, other = _alike(cells)
+    remarks += other
     shared = _shared(cells)
-    sets: list[tuple[str, Sequence[_Point], bool, str]] = [("models", models, False, "one point per model")]
-    if shared and any(set(point.datasets) != set(shared) for point in models):
-        alike = _model_points([point for point in cells if point.dataset in shared], level)
-        sets.append(("models, shared datasets", alike, False, f"one point per model, over {', '.join(shared)} only"))
+    models = _model_points([point for point in cells if point.dataset in shared], level)
+    only = "" if {point.dataset for point in cells} == {*shared} else f", over {', '.join(shared) or 'no dataset'} only"
+    sets: list[tuple[str, Sequence[_Point], bool, str]] = [("models", models, False, f"one point per model{only}")]
     if len({point.dataset for point in cells}) > 1:
         sets.append(("cells", cells, False, "one point per model and dataset"))
         sets.append(("cells, centred", cells, True, "the same less the dataset's means"))
     rows = [_correlated(name, points, centred, words, material) for name, points, centred, words in sets]
-    points = [
-        point.row(kind, level) for kind, all_points in (("models", models), ("cells", cells)) for point in all_points
-    ]
+    points = [point.row(kind, level) for kind, found in (("models", models), ("cells", cells)) for point in found]
     left = [row for name, found, centred, _ in sets for row in _left_out(name, found, centred)]
     figures, said = drawn(lambda: draw_correlation(points, rows, material))
     facts = (
@@ -113,6 +113,7 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
     if scores.auc is None or pointing is None:
         return "no class has both images with and without the finding, so there is no AUC"
     assert scores.drawn is not None and found.drawn is not None  # the cell has draws
+    basis = find_basis(cell.rows, cell.pairs)
     return _Point(
         model=cell.model,
         dataset=cell.dataset,
@@ -125,7 +126,16 @@ def _cell_point(cell: StudyCell, level: float) -> _Point | str:
         images=len(cell.rows.logits),
         pairs=cell.n,
         datasets=(cell.dataset,),
+        basis=(basis.protocol, basis.pairs[""], basis.labels[""]),
     )
+
+
+def _alike(cells: Sequence[_Point]) -> tuple[list[_Point], list[str]]:
+    """The points that rest on the pairs and labels of most points of their dataset, and a sentence on each other."""
+    alike = on_one_basis([point.basis for point in cells], [point.dataset for point in cells])
+    found, why = list(zip(cells, alike, strict=True)), "it rests on other pairs or labels than most models there"
+    said = [f"{point.model} on {point.dataset} is left out: {why}" for point, same in found if not same]
+    return [point for point, same in found if same], said
 
 
 def _model_points(cells: Sequence[_Point], level: float) -> list[_Point]:
@@ -161,8 +171,8 @@ def _combined(found: Sequence[tuple[Interval | None, Float]], level: float) -> I
 def _shared(cells: Sequence[_Point]) -> list[str]:
     """Datasets in which every model has a point."""
     models = {point.model for point in cells}
-    names = dict.fromkeys(point.dataset for point in cells)
-    return [name for name in names if {point.model for point in cells if point.dataset == name} == models]
+    own = {name: {p.model for p in cells if p.dataset == name} for name in dict.fromkeys(p.dataset for p in cells)}
+    return [name for name, found in own.items() if found == models]
 
 
 def _values(points: Sequence[_Point], centred: bool) -> tuple[Float, Float]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ....metrics_gpu.statistics.bootstrap import Interval
+from ...results.comparability import on_one_basis
 from ...results.numbers.run_numbers import Results
 from .figure import GREY, Figure, drawing_style, finish, lines_above, looks, write_stamps
 from .labels import name_points
@@ -51,7 +52,24 @@ def correlation_figure(results: Results, per: Per = "model") -> Figure | None:
 
 
 def spots(results: Results, per: Per) -> list[Spot]:
-    """Models, or cells, that have both an AUC and a pointing score."""
+    """Models, or cells, that have both an AUC and a pointing score, on one basis (docs/metrics.md §9)."""
+    return [spot for spot, alike in _by_basis(results, per) if alike]
+
+
+def _by_basis(results: Results, per: Per) -> list[tuple[Spot, bool]]:
+    """All points, and whether each rests on the pairs and labels of most points of its dataset."""
+    found = _known(results, per)
+    bases = [tuple(_basis(results, spot, field) for field in ("auc", "pointing")) for spot in found]
+    return list(zip(found, on_one_basis(bases, [spot.dataset for spot in found]), strict=True))
+
+
+def _basis(results: Results, spot: Spot, field: str) -> Hashable:
+    if spot.dataset:
+        return results.basis(spot.model, spot.dataset, field)
+    return results.mean_basis(spot.model, field)
+
+
+def _known(results: Results, per: Per) -> list[Spot]:
     if per == "model":
         all_spots = [Spot(m, "", point_of(results, m, "auc"), point_of(results, m, "pointing")) for m in results.models]
     else:
@@ -225,13 +243,17 @@ def _name(results: Results, spot: Spot) -> str:
 
 
 def _left(results: Results, found: Sequence[Spot], per: Per) -> str:
-    """Which models are not drawn, and which have means over fewer datasets than others."""
+    """Which points are not drawn, and why; and which models have means over fewer datasets than others."""
     shown = {spot.model for spot in found}
     lacks = {model: results.lacking(model, "auc") or results.lacking(model, "pointing") for model in results.models}
     partial = [f"{m} ({lacks[m]})" for m in results.models if per == "model" and m not in shown and lacks[m]]
-    missing = [m for m in results.models if m not in shown and not (per == "model" and lacks[m])]
+    other = [spot for spot, alike in _by_basis(results, per) if not alike]
+    missing = [m for m in results.models if m not in {*shown, *(s.model for s in other)}]
+    missing = [m for m in missing if not (per == "model" and lacks[m])]
     words = f"Not drawn, because one of the two values is missing: {', '.join(missing)}. " if missing else ""
     words += f"Not drawn, because they lack a dataset: {', '.join(partial)}. " if partial else ""
+    names = ", ".join(_name(results, spot) for spot in other)
+    words += f"Not drawn, because other pairs or labels are behind their numbers: {names}. " if names else ""
     sizes = {(spot.auc.datasets, spot.pointing.datasets) for spot in found}
     if per == "model" and len({size for both in sizes for size in both}) > 1:
         counts = ", ".join(f"{s.model} {s.auc.datasets} and {s.pointing.datasets}" for s in found)

@@ -18,13 +18,16 @@ from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
 from xbench_fast.runtime.reporting.figures.figure import drawing_style
 from xbench_fast.runtime.reporting.figures.figure_2_recognition import draw_recognition
-from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation
+from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation, spots
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, draw_curves, draw_delta
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
+from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
+from xbench_fast.runtime.studies.correlation import study_correlation
+from xbench_fast.runtime.studies.material import load_material
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -145,6 +148,26 @@ def test_correlation_per_dataset(results: Results) -> None:
     wanted = [[percent(results.number("kad", d, field).value) for field in ("auc", "pointing")] for d in ("one", "two")]
     assert np.asarray(drawn["kad"]) == pytest.approx(np.array(wanted))
     assert "n = 7" in axes.get_title(loc="left")
+
+
+def test_a_model_with_other_cases_is_no_point(tmp_path: Path) -> None:
+    """c lacks the last three cases of its dataset: neither the report nor the study correlates across."""
+    with RunDirectory(tmp_path / "run") as run:
+        run.begin({})
+        for place, model in enumerate("cab"):
+            rows = cell_rows(place, 0)
+            add_cell(run, model, "one", rows[: -3 * len(CLASSES)] if model == "c" else rows, "published")
+    results = make_results(load_run(tmp_path / "run"), Choices(replicates=0))
+    for per in ("model", "cell"):
+        assert [spot.model for spot in spots(results, per)] == ["a", "b"]
+        figure = correlation_figure(results, per)
+        other = "c" if per == "model" else "c on The one"
+        assert figure and f"because other pairs or labels are behind their numbers: {other}." in figure.caption
+    told = study_correlation(load_material(tmp_path / "run", sampling=Resampling(replicates=20)))
+    assert [(row["points"], row["model"]) for row in told.data["points"]] == [
+        (kind, model) for kind in ("models", "cells") for model in "ab"
+    ]
+    assert any("c on one is left out: it rests on other pairs or labels" in remark for remark in told.remarks)
 
 
 def test_bars_are_delta_dice_and_diamonds_the_papers(results: Results) -> None:
