@@ -22,7 +22,7 @@ from .figures.calibration import draw_calibration
 from .material import Material, StudyCell
 from .outcome import Rows, StudyOutcome, drawn
 from .quantiles import quantile_counts
-from .writing import between, clean, limits, metric_cell, share_cell
+from .writing import between, clean, limits, metric_cell, no_mean, share_cell
 
 __all__ = ["study_calibration"]
 
@@ -120,7 +120,9 @@ def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
             rows["classes"] += [row for item in classes for row in item.rows(methods, level)]
             rows["cells"] += mean.rows(methods, level)
             kept.append(mean)
-        if kept:
+        if why := no_mean(material, model):
+            remarks.append(why)
+        elif kept:
             rows["models"] += _over_datasets(model, kept).rows(methods, level)
     figures, said_too = drawn(lambda: draw_calibration(rows["models"], {n: _LABELS[n][0] for n in methods}, material))
     facts = (

@@ -9,7 +9,7 @@ from .figures.thresholds import draw_thresholds
 from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
 from .threshold_curves import CellCurves, cell_curves, model_deltas
-from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell, number_cell, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, metric_cell, no_mean, number_cell, percent_cell
 
 __all__ = ["study_thresholds"]
 
@@ -25,6 +25,7 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
     """
     level = material.sampling.level
     rows: dict[str, list[dict[str, Any]]] = {"delta_dice": [], "sensitivity": [], "curves": [], "reliability": []}
+    remarks: list[str] = []
     for model in material.models:
         kept: list[CellCurves] = []
         for cell in material.of_model(model):
@@ -34,8 +35,11 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
                 rows["curves"] += item.curve_rows()
                 rows["reliability"] += item.reliability_rows()
                 kept.append(item)
-        rows["delta_dice"].append(model_deltas(model, kept, level))
-    figures, remarks = drawn(lambda: draw_thresholds(rows, material))
+        if why := no_mean(material, model):
+            remarks.append(why)
+        else:
+            rows["delta_dice"].append(model_deltas(model, kept, level))
+    figures, said = drawn(lambda: draw_thresholds(rows, material))
     facts = (
         f"{len(material.paired)} of {len(material.cells)} finished cells have pairs with a region",
         material.sampling.fact,
@@ -51,7 +55,7 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
         data=rows,
         settings={"within": within, **material.sampling.settings},
         figures=figures,
-        remarks=remarks,
+        remarks=(*remarks, *said),
     )
 
 

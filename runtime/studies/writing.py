@@ -1,11 +1,11 @@
-"""Numbers of a study -> cells of its tables and columns of its rows."""
+"""Numbers of a study -> cells of its tables and columns of its rows, and why a model has no mean."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ..tables import metrics
 from ..tables.printed import NONE, percent, value_of
 from ..tables.table import Cell
 
+if TYPE_CHECKING:
+    from .material import Material
+
 __all__ = [
     "CROSS_FITTED",
     "INTERVALS",
@@ -24,6 +27,7 @@ __all__ = [
     "clean",
     "limits",
     "metric_cell",
+    "no_mean",
     "number_cell",
     "percent_cell",
     "share_cell",
@@ -84,3 +88,12 @@ def clean(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def no_mean(material: Material, model: str) -> str:
+    """A sentence on a model that lacks pairs on a dataset where another has some: it has no mean. Else empty."""
+    every = {cell.dataset for cell in material.paired}
+    own = {cell.dataset for cell in material.paired if cell.model == model}
+    if not own or own == every:
+        return ""
+    return f"{model} has no mean over datasets: it has {len(own)} of {len(every)} datasets."
