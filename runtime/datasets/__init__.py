@@ -5,7 +5,7 @@ region_shapes      boxes, polygons and run lengths, and how each is drawn into a
 reader_consensus   one region from the boxes of several radiologists
 pixels             where the pixels of a case come from
 files, mask_files, mask_run_lengths   reading annotation files, PNG masks and run-length codes
-coco, csv_boxes    any dataset in a common format
 placement          whether a region lies in its image
+formats/           any dataset in a common format
 checking/          counts of a dataset's content and of its problems
 """

@@ -20,7 +20,7 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ImageError, XBenchError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.store import PreparedStore
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps

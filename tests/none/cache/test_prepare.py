@@ -26,7 +26,7 @@ from xbench_fast.runtime.cache import eviction as caches
 from xbench_fast.runtime.cache.preparing import PreparedSet
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.evaluation.pairing import needed_geometries
 from xbench_fast.runtime.evaluation.sources import source_opener
 from xbench_fast.runtime.host.config import DatasetConfig

@@ -16,8 +16,8 @@ from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.datasets.base import Case, Dataset
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.checking.box_statistics import box_warnings
-from xbench_fast.runtime.datasets.coco import Coco
-from xbench_fast.runtime.datasets.csv_boxes import CsvBoxes
+from xbench_fast.runtime.datasets.formats.coco import Coco
+from xbench_fast.runtime.datasets.formats.csv_boxes import CsvBoxes
 from xbench_fast.runtime.datasets.region_shapes import Boxes
 from xbench_fast.runtime.host.config import DatasetConfig
 

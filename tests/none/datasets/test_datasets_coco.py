@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from xbench_fast.engines.errors import ConfigError, DataError
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 
 DOCUMENT: dict[str, Any] = {
     "categories": [{"id": 5, "name": "Disc "}, {"id": 2, "name": "Bar"}],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.csv_boxes import CsvBoxes
+from xbench_fast.runtime.datasets.formats.csv_boxes import CsvBoxes
 from xbench_fast.runtime.datasets.registry import DATASETS
 
 CORNERS = """image,class,x_min,y_min,x_max,y_max,patient_id,image_width,image_height

@@ -13,7 +13,7 @@ from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.runtime.comparing.comparison import compare_runs
 from xbench_fast.runtime.datasets.base import PATIENTS, Case, Dataset
 from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.datasets.registry import DATASETS
 from xbench_fast.runtime.datasets.siim import Siim
 from xbench_fast.runtime.host.config import load_config

@@ -19,7 +19,7 @@ from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, protocol
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.cli import main
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.evaluation.measure import Measure
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig, load_config

@@ -15,7 +15,7 @@ from make_images import encode
 from synthetic import make_dataset, reference_sweep
 from xbench_fast.engines.errors import ConfigError, DataError, ImageError
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder, split_maps
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run

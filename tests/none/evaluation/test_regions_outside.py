@@ -14,7 +14,7 @@ from PIL import Image
 from synthetic import make_bundle, make_dataset
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.datasets.placement import region_fault
 from xbench_fast.runtime.datasets.region_shapes import AtLeast, Boxes, Polygons, Rle, union
 from xbench_fast.runtime.host.config import DatasetConfig

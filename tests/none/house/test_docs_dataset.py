@@ -13,7 +13,7 @@ from make_images import encode
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Dataset
-from xbench_fast.runtime.datasets.csv_boxes import CsvBoxes
+from xbench_fast.runtime.datasets.formats.csv_boxes import CsvBoxes
 from xbench_fast.runtime.host.config import load_config
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 

@@ -219,7 +219,7 @@ def test_code_named_by_a_run_is_not_run(world: World, data: DatasetConfig, tmp_p
     gallery = built(world)
     assert not (tmp_path / "sprung").exists() and not gallery.images and "trap.py" in gallery.notes[0]
     # Named by the user instead, it is.
-    given_now = DatasetConfig("coco", data.root, "xbench_fast.runtime.datasets.coco:Coco")
+    given_now = DatasetConfig("coco", data.root, "xbench_fast.runtime.datasets.formats.coco:Coco")
     assert built(world, datasets={"coco": given_now}).images
 
 

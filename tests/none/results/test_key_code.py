@@ -181,7 +181,7 @@ def test_the_source_of_the_kernels_decides(mutate: Mutate) -> None:
 
 
 READER_FILE = """
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from {helper} import shift
 
 class Mine(Coco):
@@ -246,7 +246,7 @@ def test_prepared_images_of_other_code_are_not_read(mutate: Mutate) -> None:
 
     squash = Geometry("squash", 32, 32, "bicubic")
     folder = store_folder(Path("cache"), "demo", [], squash)[0]
-    mutate(module("datasets.coco"), lambda text: text + "\nmutant = 1\n")
+    mutate(module("datasets.formats.coco"), lambda text: text + "\nmutant = 1\n")
     assert store_folder(Path("cache"), "demo", [], squash)[0] == folder
     mutate(module("area"), lambda text: text + "\nmutant = 1\n")
     assert store_folder(Path("cache"), "demo", [], squash)[0] != folder

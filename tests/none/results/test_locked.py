@@ -17,7 +17,7 @@ from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli.datasets import _describe
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.checking.audit import audit
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.datasets.pixels import direct_source
 from xbench_fast.runtime.evaluation.decoding import decode_case
 from xbench_fast.runtime.evaluation.pairing import select_bundles

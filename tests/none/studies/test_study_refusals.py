@@ -10,7 +10,7 @@ from evaluation_world import World
 from stored_counts import add_cell, random_rows
 from study_world import answer, study
 from synthetic import make_dataset
-from xbench_fast.runtime.datasets.coco import Coco
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.run_directory import RunDirectory

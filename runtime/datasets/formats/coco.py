@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...engines.errors import ConfigError, DataError
-from .base import PATIENTS, Case, Dataset, Note, Region
-from .files import ImageFolder, fail, number, numbers, read_json
-from .region_shapes import Boxes, Polygons, Rle, union
+from ....engines.errors import ConfigError, DataError
+from ..base import PATIENTS, Case, Dataset, Note, Region
+from ..files import ImageFolder, fail, number, numbers, read_json
+from ..region_shapes import Boxes, Polygons, Rle, union
 
 __all__ = ["Coco"]
 

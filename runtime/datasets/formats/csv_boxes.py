@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from ...engines.errors import ConfigError
-from ...engines.registry import did_you_mean
-from .base import PATIENTS, Case, Dataset, Note
-from .files import ImageFolder, fail, number, read_csv
-from .region_shapes import Boxes
+from ....engines.errors import ConfigError
+from ....engines.registry import did_you_mean
+from ..base import PATIENTS, Case, Dataset, Note
+from ..files import ImageFolder, fail, number, read_csv
+from ..region_shapes import Boxes
 
 __all__ = ["CsvBoxes"]
 

@@ -1,0 +1,1 @@
+"""Readers of file formats that any dataset can have. One file per format."""
