@@ -25,7 +25,7 @@ from .notes import (
     ranking_notes,
     source_notes,
 )
-from .paper.grounds import why_apart
+from .paper.grounds import mean_apart_notes, why_apart, why_mean_apart
 from .paper.paper_numbers import FIELDS, paper
 
 __all__ = ["shared_rows", "table_1", "thresholds"]
@@ -64,6 +64,7 @@ def table_1(results: Results) -> Table:
         *interval_notes(results, cells),
         *source_notes(cells),
         *paper_notes(cells, body),
+        *mean_apart_notes(cells),
         *flags(shown),
         f"percent; {_weighting(results)}; {NONE} means no result; best value of a column bold, second best underlined "
         "(italic in Markdown)",
@@ -160,12 +161,10 @@ def _row(results: Results, model: str, names: Sequence[str]) -> list[Cell]:
             found.append(compared(mine, number, name, printed, cell is not None and not why_apart(cell)))
     found += [entry(results, model, name) for name in names]
     delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
-    readers = {cell.reader for cell in cells if not why_apart(cell)}
     quoted = paper().delta_dice.get(cells[0].family) if cells else None
     of_paper = any(cell.reader in paper().datasets for cell in cells)
     last = number_cell(delta, "delta_dice")
-    means = readers == set(paper().datasets)
-    found.append(compared(last, delta, "delta_dice", quoted if of_paper else None, means))
+    found.append(compared(last, delta, "delta_dice", quoted if of_paper else None, not why_mean_apart(cells)))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
 from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, never_negative, search_of
-from ..paper import paper
+from ..paper import paper, why_mean_apart
 from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, lines_above, looks, write_stamps
 from .points import Point, conditions, point_of
 
@@ -111,14 +111,17 @@ def _delta_rows(results: Results) -> list[tuple[str, Point]]:
 
 
 def _paper(results: Results, rows: Sequence[tuple[str, Point]]) -> Mapping[str, float]:
-    """The paper's value of each model that was run with its published weights."""
-    found = {}
+    """The paper's value of each model whose own value has a difference to it in Table 1."""
+    return {model: value for model, value, reasons in _printed(results, rows) if not reasons}
+
+
+def _printed(results: Results, rows: Sequence[tuple[str, Point]]) -> Iterator[tuple[str, float, tuple[str, ...]]]:
+    """Models of which the paper prints a value, the value, and why it is not comparable."""
     for model, _ in rows:
-        families = {cell.family for cell in results.row(model) if cell.weights == "published"}
-        printed = next((paper().delta_dice[name] for name in families if name in paper().delta_dice), None)
-        if printed:
-            found[model] = printed.value
-    return found
+        cells = results.row(model)
+        printed = paper().delta_dice.get(cells[0].family)
+        if printed and any(cell.reader in paper().datasets for cell in cells):
+            yield model, printed.value, why_mean_apart(cells)
 
 
 def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
@@ -138,6 +141,9 @@ def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
         said.append(f"{model}: {point.text}{many}{printed}.")
     if paper:
         said.append("Diamonds: the paper's values, which do not say over which datasets they were taken.")
+    for model, value, reasons in _printed(results, rows):
+        if reasons:
+            said.append(f"Not drawn, the paper's {value:.1f} for {model}: {'; '.join(reasons)}.")
     said += _not_drawn(results, dict(rows), "delta_dice")
     said += conditions(results, cells)
     return " ".join(said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +10,7 @@ from ...results.choices import DEFAULTS
 from ...results.numbers.cell_values import CellValues
 from .paper_numbers import paper
 
-__all__ = ["apart_notes", "why_apart"]
+__all__ = ["apart_notes", "mean_apart_notes", "why_apart", "why_mean_apart"]
 
 _PROTOCOLS: Final = ("default", "paper")
 _OFFICIAL: Final = ("official", "official_secondhand", "official_commented_out")
@@ -26,6 +26,24 @@ def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
     return tuple(filter(None, (_weights(cell), _prompts(cell, name), *_pairs(cell, name), _scoring(cell))))
 
 
+def why_mean_apart(cells: Sequence[CellValues]) -> tuple[str, ...]:
+    """Why a model's mean over these datasets has no difference to the paper's; empty if it has one."""
+    return tuple(dict.fromkeys([*(reason for cell in cells for reason in why_apart(cell)), *_datasets(cells)]))
+
+
+def mean_apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
+    """A line for each reason why means over datasets have no difference to the paper's beside those of their cells."""
+    reasons: dict[str, list[str]] = {}
+    rows: dict[str, list[CellValues]] = {}
+    for cell in cells:
+        rows.setdefault(cell.model, []).append(cell)
+    for model, row in rows.items():
+        if any(cell.reader in paper().datasets and cell.family in paper().delta_dice for cell in row):
+            for reason in _datasets(row):
+                reasons.setdefault(reason, []).append(model)
+    return tuple(f"no difference to the paper's delta Dice, {why}: {', '.join(of)}" for why, of in reasons.items())
+
+
 def apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
     """A line for each reason, with the cells whose numbers have no difference to the paper's for it."""
     reasons: dict[str, list[str]] = {}
@@ -34,6 +52,16 @@ def apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
             for reason in why_apart(cell):
                 reasons.setdefault(reason, []).append(f"{cell.model} on {cell.title}")
     return tuple(f"no difference to the paper, {reason}: {', '.join(named)}" for reason, named in reasons.items())
+
+
+def _datasets(cells: Sequence[CellValues]) -> Iterator[str]:
+    have, wanted = [cell.reader for cell in cells if cell.n], paper().datasets
+    if missing := set(wanted).difference(have):
+        yield f"over {len(wanted) - len(missing)} of the paper's {len(wanted)} datasets"
+    if sorted(have) != sorted(set(wanted).intersection(have)):
+        yield "over datasets that the paper's mean does not have"
+    if any(cell.choices.mean_datasets != DEFAULTS.mean_datasets for cell in cells):
+        yield "as datasets are weighted by their pairs"
 
 
 def _weights(cell: CellValues) -> str:

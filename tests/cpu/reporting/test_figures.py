@@ -7,6 +7,7 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from xbench_fast.runtime.reporting.figures.figure import drawing_style
 from xbench_fast.runtime.reporting.figures.figure_2_recognition import draw_recognition
 from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation, spots
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, draw_curves, draw_delta
+from xbench_fast.runtime.reporting.grounding_tables import table_1
+from xbench_fast.runtime.reporting.paper import grounds, paper
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
@@ -28,6 +31,7 @@ from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
 from xbench_fast.runtime.studies.correlation import study_correlation
 from xbench_fast.runtime.studies.material import load_material
+from xbench_fast.runtime.tables.table import Cell
 
 mpl = pytest.importorskip("matplotlib")
 
@@ -56,7 +60,7 @@ def make(
                     add_cell(run, model, dataset, cell_rows(i, j, weights), weights)
     data = read_run(path)
     for cell in data["cells"].values():
-        cell["model_family"] = cell["model"].split("-")[0]
+        cell |= {"model_family": cell["model"].split("-")[0], "reader": cell["dataset"]}
     store_run(path, data)
     return make_results(load_run(path), choices or Choices(replicates=0))
 
@@ -170,7 +174,7 @@ def test_a_model_with_other_cases_is_no_point(tmp_path: Path) -> None:
     assert any("c on one is left out: it rests on other pairs or labels" in remark for remark in told.remarks)
 
 
-def test_bars_are_delta_dice_and_diamonds_the_papers(results: Results) -> None:
+def test_bars_are_delta_dice(results: Results) -> None:
     with drawing_style("test"):
         (axes,) = draw_delta(results).axes
     order = [label.get_text() for label in axes.get_yticklabels()]
@@ -178,11 +182,57 @@ def test_bars_are_delta_dice_and_diamonds_the_papers(results: Results) -> None:
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(widths, reverse=True)
     assert widths == pytest.approx([results.mean_number(model, "delta_dice").value for model in order])
-    diamonds = {order[int(line.get_ydata()[0])]: line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"}
-    assert diamonds == {"kad": 9.7, "mavl": 2.6}  # not of stand-in weights, nor of a baseline
     caption = delta_figure(results).caption  # type: ignore[union-attr]
-    assert "lack a dataset: medklip (1 of 2 datasets)" in caption
-    assert "paper 9.7" in caption and "paper 2.1" not in caption and "stand-in weights" in caption
+    assert "lack a dataset: medklip (1 of 2 datasets)" in caption and "stand-in weights" in caption
+    assert "paper" not in caption, "these are no datasets of the paper"
+
+
+@pytest.fixture(scope="module")
+def seven(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """KAD on the paper's datasets and another one."""
+    return make(tmp_path_factory.mktemp("seven") / "run", {"kad-224": "published"}, (*paper().datasets, "coco"))
+
+
+OTHER = "over datasets that the paper's mean does not have"
+
+
+@pytest.mark.parametrize(
+    ("without", "apart", "micro", "reasons"),
+    [
+        (["coco"], "", False, []),
+        ([], "", False, [OTHER]),
+        (["coco", "rsna"], "", False, ["over 6 of the paper's 7 datasets"]),
+        (["rsna"], "", False, ["over 6 of the paper's 7 datasets", OTHER]),
+        (["coco"], "vindr", False, ["as the weights are own"]),
+        (["coco"], "", True, ["as datasets are weighted by their pairs"]),
+    ],
+)
+def test_a_diamond_stands_where_table_1_has_a_difference(
+    seven: Results, monkeypatch: pytest.MonkeyPatch, without: list[str], apart: str, micro: bool, reasons: list[str]
+) -> None:
+    """Conditions of a cell (tests/none/reporting/test_report_paper.py) stand for one reason here."""
+    monkeypatch.setattr(grounds, "why_apart", lambda cell: ("as the weights are own",) * (cell.dataset == apart))
+    choices = replace(seven.choices, mean_datasets="micro" if micro else "macro")
+    cells = {key: replace(cell, choices=choices) for key, cell in seven.cells.items() if key[1] not in without}
+    names = tuple(name for name in seven.datasets if name not in without)
+    found = replace(seven, cells=cells, datasets=names, choices=choices)
+    with drawing_style("test"):
+        (axes,) = draw_delta(found).axes
+    value = found.mean_number("kad-224", "delta_dice").value
+    table = table_1(found)
+    last = table.rows[-1][-1]
+    assert isinstance(last, Cell) and last.paper.startswith("9.7") and value is not None
+    diamonds = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"]
+    caption = delta_figure(found).caption  # type: ignore[union-attr]
+    if reasons:
+        assert diamonds == [] and last.difference == ""
+        assert f"Not drawn, the paper's 9.7 for kad-224: {'; '.join(reasons)}." in caption
+    else:
+        assert diamonds == [9.7] and float(last.difference) == pytest.approx(value - 9.7, abs=0.0051)
+        assert "paper 9.7." in caption and "Not drawn" not in caption
+    told = [note for note in table.notes if note.startswith("no difference to the paper's delta Dice")]
+    own = [reason for reason in reasons if reason != "as the weights are own"]
+    assert told == [f"no difference to the paper's delta Dice, {reason}: kad-224" for reason in own]
 
 
 def naive_curve(rows: list[ResultRow]) -> list[float]:

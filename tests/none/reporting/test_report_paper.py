@@ -62,7 +62,7 @@ def shown(found: dict[str, Any]) -> tuple[Cell, tuple[str, ...]]:
     table = found["tables"]["Table 1: grounding"]
     cell = table.rows[-1][1]
     assert isinstance(cell, Cell) and cell.paper
-    return cell, tuple(note for note in table.notes if note.startswith("no difference to the paper"))
+    return cell, tuple(note for note in table.notes if note.startswith("no difference to the paper, "))
 
 
 def test_the_papers_pairs_prompts_and_weights_give_a_difference(tmp_path: Path) -> None:
