@@ -19,9 +19,10 @@ from ...metrics_gpu.statistics.shares import Shares
 from ...metrics_gpu.sweep.counts import Counts
 from ..tables.table import Column, Item, Table
 from .figures.calibration import draw_calibration
-from .material import Material, StudyCell
+from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
 from .quantiles import quantile_counts
+from .study_cell import StudyCell
 from .writing import between, clean, limits, metric_cell, no_mean, share_cell
 
 __all__ = ["study_calibration"]

@@ -18,8 +18,9 @@ from ..tables.metrics import heading
 from ..tables.printed import p_value
 from ..tables.table import Column, Item, Table
 from .figures.correlation import draw_correlation
-from .material import Material, StudyCell
+from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
+from .study_cell import StudyCell
 from .writing import between, limits, metric_cell, number_cell
 
 __all__ = ["study_correlation"]

@@ -15,9 +15,10 @@ from ..results.numbers.intervals import grounding_interval
 from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .kept_maps import kept_maps
-from .material import PIXELS, Material, StudyCell
+from .material import Material
 from .outcome import Rows, StudyOutcome
 from .overlays import draw_overlay
+from .study_cell import PIXELS, StudyCell
 from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell
 
 __all__ = ["study_failures"]

@@ -9,7 +9,7 @@ from ...engines.errors import RunError
 from ..evaluation.reference.map_files import KEPT_SIDE
 from ..results.load import StoredRun
 from ..results.maps import MapRows, load_maps
-from .material import StudyCell
+from .study_cell import StudyCell
 
 __all__ = ["kept_maps"]
 

@@ -12,7 +12,7 @@ from ...metrics_gpu.sweep.sweep import sweep
 from ...metrics_gpu.sweep.sweep_options import Sweeping
 from ..results.load import StoredRun
 from .kept_maps import kept_maps
-from .material import StudyCell
+from .study_cell import StudyCell
 
 __all__ = ["quantile_counts"]
 

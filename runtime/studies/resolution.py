@@ -11,9 +11,10 @@ from ...metrics_gpu.grounding.strata import strata_of
 from ..comparing.variants import Variant
 from .differences import difference_rows, long_rows, value_rows
 from .figures.differences import draw_differences
-from .material import PIXELS, Material
+from .material import Material
 from .outcome import StudyOutcome, drawn
 from .side_by_side import all_stamps, difference_table, value_table
+from .study_cell import PIXELS
 from .variants import beside, group_variants
 
 __all__ = ["study_resolution"]

@@ -17,8 +17,9 @@ from ...metrics_gpu.statistics.intervals import mean_interval
 from ..results.numbers.intervals import grounding_interval
 from ..tables.table import Cell, Column, Item, Table
 from .figures.strata import draw_strata
-from .material import PIXELS, Material, StudyCell
+from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
+from .study_cell import PIXELS, StudyCell
 from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell
 
 __all__ = ["study_strata"]

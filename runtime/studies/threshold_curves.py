@@ -21,7 +21,7 @@ from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
 from ...metrics_gpu.sweep.thresholds import LEVELS
 from ..results.numbers.intervals import grounding_interval
 from ..results.numbers.sample import Sample
-from .material import PIXELS, StudyCell
+from .study_cell import PIXELS, StudyCell
 from .writing import limits
 
 __all__ = ["SEARCHES", "CellCurves", "cell_curves", "model_deltas"]

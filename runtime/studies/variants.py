@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..comparing.variants import Variant, Variants, side_by_side
-from .material import Material, StudyCell
+from .material import Material
+from .study_cell import StudyCell
 
 __all__ = ["beside", "group_variants"]
 
