@@ -12,6 +12,7 @@ from ...engines.registry import did_you_mean
 from ..results.choices import Choices
 from ..results.comparability import check_protocols
 from ..results.load import StoredRun, load_run
+from ..results.numbers.reference_rows import rest_on_models
 from ..results.pairs import scored_pairs
 from ..results.patients import Resampling, dataset_patients, unnamed_lines
 from ..tables.stamps import stamps
@@ -26,7 +27,8 @@ _ONE_PROTOCOL = "evaluate both with the same --protocol, or choose cells of one 
 class Material:
     """The finished cells of a run, in the order of its models and datasets.
 
-    unfinished: why others have no result, and the outcome of later attempts at finished ones.
+    unfinished: why others have no result, which baselines are cut to the pairs of the models, and the outcome of later
+    attempts at finished cells.
     """
 
     run: StoredRun
@@ -137,6 +139,11 @@ def _material(run: StoredRun, models: Collection[str], datasets: Collection[str]
     order = {name: place for place, name in enumerate((*run.models, *run.datasets))}
     rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
     choices = Choices(replicates=sampling.replicates, seed=sampling.seed)
+    found = rest_on_models(
+        {(cell.model, cell.dataset): cell for cell in rows},
+        {(cell.model, cell.dataset): scored_pairs(run, cell, choices) for cell in rows},
+    )
+    rows = [cell for cell in rows if (cell.model, cell.dataset) not in found.left_out]
     patients = {
         name: dataset_patients(
             name, [cell for cell in rows if cell.dataset == name], sampling.replicates, sampling.seed
@@ -147,10 +154,11 @@ def _material(run: StoredRun, models: Collection[str], datasets: Collection[str]
     cells = tuple(
         StudyCell(
             rows=cell,
-            pairs=scored_pairs(run, cell, choices),
+            pairs=found.pairs[cell.model, cell.dataset],
             patients=patients[cell.dataset],
             ambiguous=titles[str(cell.entry["title"])] > 1,
         )
         for cell in rows
     )
-    return Material(run, cells, (*unfinished, *kept), sampling)
+    left_out = (f"{m} on {d}: {why}" for (m, d), why in found.left_out.items())
+    return Material(run, cells, (*unfinished, *left_out, *found.notes, *kept), sampling)

@@ -32,13 +32,17 @@ class References:
 
 
 def rest_on_models(
-    rows: Mapping[Key, CellRows], pairs: Mapping[Key, ScoredPairs], bases: Mapping[Key, Basis]
+    rows: Mapping[Key, CellRows], pairs: Mapping[Key, ScoredPairs], bases: Mapping[Key, Basis] | None = None
 ) -> References:
     """Cuts every baseline to the pairs of the models of its dataset and protocol: those that most of them have.
 
+    bases: of all cells; without them they are computed if there is a baseline.
     It is left as it is if there is no such model, or if no two of several models have the same pairs and it has all of
     them; it is left out if it lacks one of the pairs, or has another region there.
     """
+    if bases is None:
+        alone = not any(map(_is_baseline, rows.values()))
+        bases = {} if alone else {key: find_basis(cell, pairs[key]) for key, cell in rows.items()}
     found = References(dict(pairs), dict(bases))
     for key, cell in rows.items():
         if not _is_baseline(cell):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import xbench_fast as xb
 from basis_world import Desk, desk
 
@@ -125,6 +126,30 @@ def test_a_reference_row_rests_on_the_pairs_of_the_models(desk: Desk) -> None:
     assert n < every and f"baseline:ones on lungs: on {n} of its {every} pairs, those of the models" in text
     desk.eval("baseline:ones")
     assert desk.report().count("| baseline:center") == text.count("| baseline:center")
+
+
+def test_a_study_has_the_reference_rows_of_the_report(desk: Desk) -> None:
+    """The values of a baseline in a study are those of the report beside the same models."""
+    desk.eval("good", limit=20)
+    desk.eval("baseline:center", "baseline:ones")
+    desk.report()
+    cells = {cell["model"]: cell for cell in desk.json["cells"]}
+    said = desk.command("study", "thresholds", desk.run, "--replicates", 20)
+    center = cells["baseline:center"]
+    assert f"on {center['n']} of its {center['n'] + center['left_out']} pairs, those of the models" in said
+    rows = json.loads((desk.run / "studies/thresholds/thresholds.json").read_text())["sensitivity"]
+    means = {row["model"]: (row["n"], row["dice_best"]) for row in rows if row["class"] == "mean"}
+    assert means == {
+        name: (cell["n"], pytest.approx(cell["grounding"]["macro"]["dice_best"])) for name, cell in cells.items()
+    }
+    whole = desk.command("study", "thresholds", desk.run, "--model", "baseline:center", "--replicates", 20)
+    assert "those of the models" not in whole
+    desk.move_boxes()
+    desk.eval("good")
+    said = desk.command("study", "thresholds", desk.run, "--replicates", 20)
+    assert "baseline:center on lungs: left out: it does not have all pairs, with the same regions" in said
+    rows = json.loads((desk.run / "studies/thresholds/thresholds.json").read_text())["sensitivity"]
+    assert {row["model"] for row in rows} == {"maps:good"}
 
 
 def test_a_reference_row_of_other_pairs_is_left_out(desk: Desk) -> None:
