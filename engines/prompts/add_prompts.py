@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..bundle import Bundle, change_bundle
@@ -15,7 +15,15 @@ from .prompt_encoding import TextEncoder, encode_sets, texts_per_query
 from .prompt_files import PromptSets
 from .prompt_set import PromptSet
 
-__all__ = ["add_prompts", "encode_for"]
+__all__ = ["add_prompts", "check_names", "encode_for"]
+
+
+def check_names(bundle: Bundle, names: Iterable[str], *, replace: bool) -> None:
+    """Raises BundleError when `bundle` has a set of one of the `names` and `replace` is false."""
+    if not replace and (taken := sorted(set(names) & set(bundle.manifest.prompt_sets))):
+        raise BundleError(
+            f"{bundle.path} already has a prompt set '{taken[0]}'; rename yours or replace that one with --replace."
+        )
 
 
 def encode_for(bundle: Bundle, sets: PromptSets, *, threads: int | None = None) -> list[PromptSet]:
@@ -43,11 +51,7 @@ def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = Fa
                     f"{bundle.path} was exported again while the prompts were encoded; run the same command again."
                 )
             have = now.manifest.prompt_sets
-            if not replace and (taken := sorted({found.name for found in sets} & set(have))):
-                raise BundleError(
-                    f"{bundle.path} already has a prompt set '{taken[0]}'; rename yours or replace that one with "
-                    "--replace."
-                )
+            check_names(now, [found.name for found in sets], replace=replace)
             files = {name: now.path / name for name in now.manifest.files}
             for found in sets:
                 found.save(Path(folder) / found.file)

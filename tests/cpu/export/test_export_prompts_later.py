@@ -90,6 +90,28 @@ def test_one_set_is_taken_and_an_existing_one_kept(kad_demo: Any, tmp_path: Path
     assert "known are mine, other." in absent.stderr
 
 
+def test_several_bundles_at_once(kad_demo: Any, tmp_path: Path, mine: Path) -> None:
+    """All of a folder, or those named; where one cannot take the set, none is written."""
+    first = copied(kad_demo, tmp_path)
+    shutil.copytree(first.path, first.path.with_name("second"))
+    folder = ("--bundles", first.path.parent, "--prompts", mine)
+    done = encode("--all", *folder, "--set", "other")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "other: 1 findings, 1 prompts"
+    assert [line.split(":")[0] for line in done.stdout.splitlines()[1:]] == [
+        str(first.path),
+        str(first.path.with_name("second")),
+    ]
+    assert encode("--bundle", "second", *folder, "--set", "mine").returncode == 0
+    before = [Bundle.load(first.path.with_name(name)).digest for name in (first.path.name, "second")]
+    refused = encode("--bundle", first.path, "--bundle", "second", *folder, "--set", "mine")
+    assert refused.returncode == 1 and "second already has a prompt set 'mine'" in refused.stderr
+    assert [Bundle.load(first.path.with_name(name)).digest for name in (first.path.name, "second")] == before
+    for which in ((), ("--all", "--bundle", "second")):
+        unclear = encode(*which, *folder)
+        assert unclear.returncode == 1 and "Say which bundles get the prompts" in unclear.stderr
+
+
 def test_a_bundle_without_its_tokenizer_is_refused(clip_b32: Any, tmp_path: Path, mine: Path) -> None:
     bundle = copied(clip_b32, tmp_path)
     document = json.loads((bundle.path / "bundle.json").read_text())
