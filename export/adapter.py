@@ -98,6 +98,10 @@ class Adapter(ABC):
     with that number. `text_checkpoint` is the text encoder's file, if it is a separate one. `prompt_style` is the
     model whose built-in prompts are used, if it is not `name`.
 
+    `grid`, `text_shape`, `context` and `vocabulary_size` may be left out: they are then found by running the model
+    (export.measuring). `stand_in` is needed only for an export without a checkpoint, `outputs` only for a comparison
+    with the authors' code.
+
     `maps` are the saliency maps the model can be exported with, by name, each with its description; the first is the
     official one. `map_name` is the selected one, empty for the official one.
 
@@ -111,19 +115,19 @@ class Adapter(ABC):
     module: nn.Module
     name: str
     variant: str
-    weights: Weights
     geometry: Geometry
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    grid: tuple[int, int]
     saliency: Saliency
-    logit_scale: float
-    text_shape: tuple[int, ...]
     text_inputs: tuple[str, ...]
-    context: int
-    vocabulary_size: int
     tokenizer: TokenizerSpec
     checkpoint: CheckpointRecord | None
+    weights: Weights = "published"
+    grid: tuple[int, int] = (0, 0)
+    text_shape: tuple[int, ...] = ()
+    context: int = 0
+    vocabulary_size: int = 0
+    logit_scale: float = 1.0
     texts_per_query: int = 1
     text_checkpoint: CheckpointRecord | None = None
     prompt_style: str | None = None
@@ -136,9 +140,15 @@ class Adapter(ABC):
         """Reads a published checkpoint; a subclass may add keyword options. Raises CheckpointError, ConfigError."""
 
     @classmethod
-    @abstractmethod
     def stand_in(cls, variant: str, seed: int) -> Self:
         """The model with deterministic stand-in weights, without any file. Raises ConfigError."""
+        raise ConfigError(f"{cls.__name__} defines no 'stand_in', so it has no stand-in weights; give a checkpoint.")
+
+    def __post_init__(self) -> None:
+        if not (self.text_shape and self.context and self.vocabulary_size and all(self.grid)):
+            from .measuring import measure
+
+            measure(self)
 
     @property
     def one_text_shape(self) -> tuple[int, ...]:
@@ -175,9 +185,10 @@ class Adapter(ABC):
         Returns logits float32 [B, Q] and saliency float32 [B, Q, *grid], rows from the top.
         """
 
-    @abstractmethod
     def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
         """The authors' own outputs for the same arguments, under the names of the goldens (docs/parity.md §2)."""
+        logits, saliency = self.forward(image, text)
+        return {"logits": logits, "saliency": saliency}
 
 
 def load_adapter(name: str, checkpoint: Path | str, **options: Any) -> Adapter:

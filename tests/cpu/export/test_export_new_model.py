@@ -8,7 +8,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,6 +18,7 @@ import pytest
 from PIL import Image
 from synthetic import make_dataset
 from xbench_fast.engines.bundle import Bundle
+from xbench_fast.engines.errors import ConfigError
 from xbench_fast.export import load_adapter
 from xbench_fast.export.cli import main
 
@@ -24,6 +27,7 @@ for package in ("onnx", "onnxscript", "onnxruntime", "tokenizers"):
     pytest.importorskip(package)
 
 COMMANDS = {"xbench-export": "xbench_fast.export.cli", "xbench-fast": "xbench_fast.runtime.cli"}
+MEASURED = ("grid", "text_shape", "context", "vocabulary_size", "text_inputs")
 
 
 def block(root: Path, kind: str) -> str:
@@ -106,6 +110,45 @@ def test_a_class_in_a_package_beside_the_file(folder: Path, tmp_path: Path, monk
     assert main(["--model", "ours", "--config", "project/xbench.toml", *stated]) == 0
     manifest = Bundle.load(tmp_path / "stated" / "ours-64").manifest
     assert (manifest.weights, manifest.weights_source) == ("published", "as stated: ours, the release of May")
-    assert main(["--model", "ours", "--config", "project/xbench.toml", "--weights", "stand-in", "--out", "x"]) == 0
-    assert Bundle.load(tmp_path / "x" / "ours-64").manifest.weights == "stand-in"
     assert sys.path == before
+
+
+def test_what_the_class_leaves_out(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sizes are those of the network; `outputs` are what `forward` returns; stand-in weights are refused in words."""
+    adapter = load_adapter(f"{folder / 'tiny.py'}:TinyAdapter", folder / "tiny.pt")
+    assert (adapter.grid, adapter.text_shape, adapter.vocabulary_size) == ((8, 8), (16,), 12)
+    assert adapter.context == 512, "a mean of words has no longest text"
+    image, text = torch.ones(1, 3, 64, 64), torch.ones(2, 16)
+    assert {name: found.shape for name, found in adapter.outputs(image, text).items()} == {
+        "logits": (1, 2),
+        "saliency": (1, 2, 8, 8),
+    }
+    line = ["--model", f"{folder / 'tiny.py'}:TinyAdapter", "--weights", "stand-in", "--out", str(tmp_path)]
+    assert main(line) == 1
+    assert "has no stand-in weights; give a checkpoint" in capsys.readouterr().err
+
+
+def test_sizes_are_found_by_running(folder: Path) -> None:
+    """A table of positions limits the context, also one whose mask is missing; a wrong shape is named."""
+    adapter = load_adapter(f"{folder / 'tiny.py'}:TinyAdapter", folder / "tiny.pt")
+
+    class Positions(type(adapter)):  # type: ignore[misc]
+        places, rows = 37, 5
+
+        def encode_text(self, ids: Any, mask: Any = None) -> Any:
+            places = torch.nn.functional.embedding(torch.arange(ids.shape[1]), torch.ones(self.places, 16))
+            return (self.module.words(ids) + places).sum(1)
+
+        def forward(self, image: Any, text: Any) -> Any:
+            return image.new_zeros(1, len(text)), image.new_zeros(1, len(text), self.rows, 3)
+
+    stated = {item.name: getattr(adapter, item.name) for item in fields(adapter) if item.name not in MEASURED}
+    found = Positions(**stated, text_inputs=("input_ids",))
+    assert (found.context, found.vocabulary_size, found.grid, found.text_shape) == (37, 12, (5, 3), (16,))
+    assert Positions(**stated, text_inputs=("input_ids",), context=20).context == 20
+    Positions.forward = lambda self, image, text: (image.new_zeros(1, 2), image.new_zeros(1, 5, 3))
+    with pytest.raises(ConfigError, match=r"returns logits \[1, 2\] and saliency \[1, 5, 3\]"):
+        Positions(**stated, text_inputs=("input_ids",))
+    Positions.encode_text = lambda self, ids, mask=None: torch.ones(16)
+    with pytest.raises(ConfigError, match=r"encode_text of tiny returns \[16\] for 3 texts"):
+        Positions(**stated, text_inputs=("input_ids",))
