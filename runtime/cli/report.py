@@ -31,6 +31,15 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @config_option
+@click.option(
+    "--models",
+    metavar="NAME,...",
+    help="The models shown, in this order; means, ranks and tests are of them.  [default: all of the run]",
+)
+@click.option("--datasets", metavar="NAME,...", help="The datasets shown, in this order.  [default: all of the run]")
+@click.option(
+    "--names", metavar="NAME=PRINTED,...", help='Printed names of models and datasets, as kad-224=KAD,mine="Ours, big".'
+)
 @click.option("--quiet", is_flag=True, help="Write the files, print no tables.")
 @click.option("--no-page", is_flag=True, help="Write the tables only: no figures, no overlays, no index.html.")
 @setting(
@@ -67,26 +76,37 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @_choice("--f1", F1, "F1 at p >= 0.5, or at the best threshold for these images.")
 @_choice("--mean", Mean, "Over classes: unweighted, or weighted by pairs.")
 @_choice("--mean-datasets", Mean, "Over datasets: unweighted, or weighted by pairs.")
-def report(run: Path | None, config_file: Path | None, quiet: bool, no_page: bool, **asked: Any) -> int:
+def report(
+    run: Path | None,
+    config_file: Path | None,
+    models: str | None,
+    datasets: str | None,
+    names: str | None,
+    quiet: bool,
+    no_page: bool,
+    **asked: Any,
+) -> int:
     """Print the tables of the run directory RUN and write its report to RUN/report/.
 
     RUN defaults to the run directory of the configuration. Nothing is inferred again: numbers come from stored counts,
     and those of another protocol or with a tolerance from stored maps. The folder holds index.html (opens offline),
     tables as Markdown, LaTeX, CSV and JSON, and the figures as SVG and PNG.
     """
+    from ..reporting.presentation import Presentation, parse_list, parse_names
     from ..reporting.report import make_report, write_report
     from ..results.choices import Choices
     from ..tables.console import make_console, print_table
 
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
     config = resolve_config(config_file) if run is None or config_file is not None else None
-    made = make_report(run or resolve_config(config_file).eval.out, choices)
+    shown = Presentation(parse_list(models), parse_list(datasets), parse_names(names))
+    made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
     console = make_console()
     if not quiet:
         for table in made.tables:
             if not table.detail:
                 print_table(console, table)
-    datasets = config.datasets if config is not None else None
-    for path in write_report(made, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=datasets):
+    folders = config.datasets if config is not None else None
+    for path in write_report(made, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders):
         click.echo(f"written: {path}")
     return 0

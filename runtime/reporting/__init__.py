@@ -1,6 +1,7 @@
 """A run directory -> tables, figures and a page: computed from stored rows alone, without inference.
 
 report       the whole report: reads the run, computes, writes and draws
+presentation the models and datasets shown, in order, and their printed names
 cells        numbers -> printed cells with intervals, marks and the paper's value; notes: the lines below tables
 grounding_tables, class_tables, recognition_tables, difference_tables, native_tables, provenance    -> tables
 data_files   numbers -> CSV and report.json

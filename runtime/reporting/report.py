@@ -12,8 +12,9 @@ from ...engines.errors import MissingExtraError, RunError, XBenchError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..comparing.model_differences import Differences
 from ..results.choices import DEFAULTS, Choices
-from ..results.load import StoredRun, load_run
+from ..results.load import StoredRun
 from ..results.numbers.run_numbers import Results, make_results
+from ..results.run_json import read_run
 from ..results.storage import write_bytes, write_json
 from ..tables.latex import to_latex
 from ..tables.markdown import to_markdown
@@ -26,6 +27,7 @@ from .difference_tables import difference_tables
 from .grounding_tables import table_1, thresholds
 from .json_file import to_json
 from .native_tables import native_tables
+from .presentation import EVERYTHING, Presentation
 from .provenance import hashes, provenance, provenance_table
 from .recognition_tables import coverage, recognition
 
@@ -49,19 +51,20 @@ class Report:
     results: Results
     blocks: Sequence[Block]
     tables: Sequence[Table]
+    presentation: Presentation = EVERYTHING
 
     @cached_property
     def facts(self) -> dict[str, str]:
         """What a reader must know of the whole run."""
-        return provenance(self.results, self.run.data)
+        return {**provenance(self.results, self.run.data), **self.presentation.told}
 
 
-def make_report(path: Path, choices: Choices = DEFAULTS) -> Report:
+def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentation = EVERYTHING) -> Report:
     """The report of the run at `path`. Raises RunError, and ConfigError for choices that do not fit the run."""
-    run = load_run(path)
+    run = StoredRun(path, presentation.of(read_run(path)))
     results = make_results(run, choices)
     blocks = find_blocks(results)
-    return Report(run, results, blocks, tuple(report_tables(run, results, blocks)))
+    return Report(run, results, blocks, tuple(report_tables(run, results, blocks)), presentation)
 
 
 def report_tables(run: StoredRun, results: Results, blocks: Sequence[Block]) -> Iterator[Table]:
@@ -119,7 +122,10 @@ def write_report(
     for name, text in texts.items():
         # A file name may hold bytes that are not valid text; the report must not fail on them.
         write_bytes(folder / name, text.encode("utf-8", "replace"))
-    write_json(folder / "report.json", to_json(report.results, report.blocks, report.run.data))
+    write_json(
+        folder / "report.json",
+        to_json(report.results, report.blocks, report.run.data) | {"names": dict(report.presentation.names)},
+    )
     for name in _EARLIER if out is None else ():
         (folder / name).unlink(missing_ok=True)
     _remove_blocks(folder, keep=texts)
