@@ -20,7 +20,7 @@ from .bootstrap import REPLICATES, SEED, Interval, draw_patients, patient_index,
 from .intervals import meaningful
 from .sign_flips import LEAST_DRAWS
 
-__all__ = ["Correlation", "correlation", "patients_r2", "replicated_r2", "without_group_means"]
+__all__ = ["Correlation", "correlation", "patients_r2", "replicated_r2", "trend_band", "without_group_means"]
 
 Float = NDArray[np.float64]
 
@@ -109,6 +109,45 @@ def correlation(
         left_out=squares,
         r2_range=(min(known), max(known)) if known else None,
     )
+
+
+def trend_band(
+    x: Sequence[float] | Float,
+    y: Sequence[float] | Float,
+    at: Float,
+    *,
+    groups: Sequence[str] | None = None,
+    level: float = 0.95,
+    replicates: int = REPLICATES,
+    seed: int = SEED,
+) -> tuple[Float, Float] | None:
+    """The interval of the least-squares line through points (x, y), as `correlation` takes them, at each value of `at`.
+
+    Student's t for independent points; percentiles over lines through drawn `groups` of points that are not. None
+    where `correlation` has no line, or of fewer than four points or groups.
+    """
+    a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    index, units = patient_index(range(len(a)) if groups is None else groups)
+    if _pearson(a, b) is None or not meaningful(models=units):
+        return None
+    if groups is None:
+        from scipy.stats import t
+
+        n, spread = len(a), float(((a - a.mean()) ** 2).sum())
+        slope = float((a - a.mean()) @ b) / spread
+        line, fitted = (b.mean() + slope * (values - a.mean()) for values in (at, a))
+        variance = float(((b - fitted) ** 2).sum()) / (n - 2) * (1 / n + (at - a.mean()) ** 2 / spread)
+        half = float(t.ppf(0.5 + level / 2, n - 2)) * np.sqrt(variance)
+        return line - half, line + half
+    weights = draw_patients(units, replicates, seed).counts[:, index].astype(np.float64)
+    weights /= weights.sum(axis=1, keepdims=True)
+    ma, mb = weights @ a, weights @ b
+    spreads = weights @ (a * a) - ma * ma
+    usable = spreads > 1e-12 * (weights @ (a * a))
+    slopes = (weights @ (a * b) - ma * mb)[usable] / spreads[usable]
+    lines = mb[usable, None] + slopes[:, None] * (at - ma[usable, None])
+    low, high = np.quantile(lines, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+    return low, high
 
 
 def without_group_means(values: Sequence[float] | Float, groups: Sequence[str]) -> Float:

@@ -90,7 +90,7 @@ def report(
 
     RUN defaults to the run directory of the configuration. Nothing is inferred again: numbers come from stored counts,
     and those of another protocol or with a tolerance from stored maps. The folder holds index.html (opens offline),
-    tables as Markdown, LaTeX, CSV and JSON, and the figures as SVG and PNG.
+    tables as Markdown, LaTeX, CSV and JSON, and the figures as PDF, SVG and PNG.
     """
     from ..reporting.presentation import Presentation, parse_list, parse_names
     from ..reporting.report import make_report, write_report

@@ -157,8 +157,8 @@ def draw_report(
         say(str(error))
     written = []
     for figure in figures:
-        for ending, data in ((".svg", figure.svg.encode()), (".png", figure.png)):
-            written.append(folder / "figures" / f"{figure.name}{ending}")
+        for name, data in figure.files.items():
+            written.append(folder / "figures" / name)
             write_bytes(written[-1], data)
     _remove_figures(folder / "figures", keep=written)
     gallery, reason = _gallery(report, datasets)
@@ -203,6 +203,6 @@ def _remove_blocks(folder: Path, keep: Iterable[str]) -> None:
 
 def _remove_figures(folder: Path, keep: Sequence[Path]) -> None:
     """Deletes figures of an earlier report of this run that this one does not have."""
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png")]:
+    for path in [path for kind in ("pdf", "svg", "png") for path in folder.glob(f"*.{kind}")]:
         if path not in keep:
             path.unlink(missing_ok=True)

@@ -60,7 +60,6 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
     Files that an earlier study of the same name left in `folder` and this one does not write are deleted. Raises
     RunError when a file cannot be written.
     """
-    figures = {f"{figure.name}.{kind}": figure for figure in outcome.figures for kind in ("svg", "png")}
     images = [f"![{figure.title}]({figure.name}.png)\n\n{figure.caption}" for figure in outcome.figures]
     facts = (*outcome.facts, *outcome.remarks)
     document = "\n\n".join([to_markdown(outcome.title, facts, outcome.tables).rstrip("\n"), *images]) + "\n"
@@ -69,7 +68,8 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
         f"{name}.csv": to_csv([{key: clean(value) for key, value in row.items()} for row in rows]).encode()
         for name, rows in outcome.data.items()
     }
-    contents |= {name: figure.svg.encode() if name.endswith(".svg") else figure.png for name, figure in figures.items()}
+    for figure in outcome.figures:
+        contents |= figure.files
     contents |= dict(outcome.files)
     record = f"{outcome.name}.json"
     before = _written_before(folder / record)

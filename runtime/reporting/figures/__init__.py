@@ -5,6 +5,7 @@ labels                names beside points
 points                results -> the numbers that are drawn
 figure_2_recognition  AUC per model and dataset
 figure_3_correlation  AUC against pointing
+figure_4_dice         Dice at 0.5 and at the best threshold
 figure_4_thresholds   the Dice lost at threshold 0.5, and Dice over thresholds
 """
 
@@ -14,6 +15,7 @@ from ...results.numbers.run_numbers import Results
 from .figure import Figure
 from .figure_2_recognition import recognition_figure
 from .figure_3_correlation import correlation_figure
+from .figure_4_dice import dice_figure
 from .figure_4_thresholds import curves_figure, delta_figure
 
 __all__ = ["Figure", "all_figures"]
@@ -25,6 +27,7 @@ def all_figures(results: Results) -> list[Figure]:
         recognition_figure(results),
         correlation_figure(results, "model"),
         correlation_figure(results, "cell") if len(results.datasets) > 1 else None,
+        dice_figure(results),
         delta_figure(results),
         curves_figure(results),
     ]

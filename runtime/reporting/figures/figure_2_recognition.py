@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...results.numbers.run_numbers import Results
-from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, lines_above, looks, write_stamps
+from .figure import DARK, GREY, PAGE, PALE, Figure, Look, drawing_style, finish, looks, width_for
 from .points import Point, conditions, point_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def draw_recognition(results: Results) -> Drawing:
     columns = min(4, len(panels))
     lines = math.ceil(len(panels) / columns)
     height = lines * (0.45 + 0.19 * len(models)) + 0.3
-    drawing = Drawing(figsize=(7.2 if columns > 2 else 1.6 + 2.6 * columns, height), layout="constrained")
+    drawing = Drawing(figsize=(width_for(models, 99) if columns == 1 else PAGE, height), layout="constrained")
     axes = drawing.subplots(lines, columns, sharey=True, sharex=True, squeeze=False)
     least = _least([point for _, points in panels for point in points])
     for place, (title, points) in enumerate(panels):
@@ -47,8 +47,7 @@ def draw_recognition(results: Results) -> Drawing:
     for place in range(len(panels), lines * columns):
         axes[place // columns][place % columns].set_visible(False)
         axes[place // columns - 1][place % columns].xaxis.set_tick_params(labelbottom=True)
-    drawing.supxlabel("AUC (%), mean over findings; dashed: chance", fontsize=8)
-    write_stamps(drawing, lines_above(results, (cell for cell in results.finished if cell.model in models)))
+    drawing.supxlabel("AUC (%), mean over findings; dashed: chance", fontsize=7.5)
     return drawing
 
 
@@ -92,7 +91,7 @@ def _panel(
     for row, (model, point) in enumerate(zip(models, points, strict=True)):
         axes.axhline(row, color=PALE, linewidth=0.5, zorder=0)
         if point.value is None:
-            axes.text(least + 1.5, row, point.reason, va="center", fontsize=6.5, color=GREY,
+            axes.text(least + 1.5, row, point.reason, va="center", fontsize=7, color=GREY,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
             continue
         if point.low is not None and point.high is not None:
@@ -102,7 +101,7 @@ def _panel(
         right = point.value < (least + 101) / 2
         edge = (point.high if right else point.low) or point.value
         axes.annotate(f"{point.value:.1f}", (edge, row), (5 if right else -5, 0), textcoords="offset points",
-                      ha="left" if right else "right", va="center", fontsize=6.5, color=DARK, zorder=2,
+                      ha="left" if right else "right", va="center", fontsize=7, color=DARK, zorder=2,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4})  # fmt: skip
 
 

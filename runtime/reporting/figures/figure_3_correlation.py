@@ -11,7 +11,7 @@ import numpy as np
 from ....metrics_gpu.statistics.bootstrap import Interval
 from ...results.comparability import on_one_basis
 from ...results.numbers.run_numbers import Results
-from .figure import GREY, Figure, drawing_style, finish, lines_above, looks, write_stamps
+from .figure import COLUMN, DARK, GREY, PAGE, PALE, Figure, drawing_style, finish, looks
 from .labels import name_points
 from .points import Point, conditions, point_of
 
@@ -88,25 +88,27 @@ def draw_correlation(results: Results, per: Per = "model") -> Drawing:
     found = spots(results, per)
     x, y = _values(found)
     fit = _fit(found, per)
-    drawing = Drawing(figsize=(4.6 if per == "model" else 5.8, 3.7), layout="constrained")
+    drawing = Drawing(
+        figsize=(COLUMN if per == "model" else PAGE, 2.9 if per == "model" else 3.7), layout="constrained"
+    )
     axes = drawing.add_subplot()
     axes.grid()
     axes.set_xlabel("AUC (%)" if per == "cell" else "AUC (%), mean over datasets")
     axes.set_ylabel("Pointing (%)" if per == "cell" else "Pointing (%), mean over datasets")
-    axes.set_title(_head(fit, per), fontsize=7.5, fontweight="normal", linespacing=1.4)
+    axes.set_title(_head(fit, per), fontsize=7, fontweight="normal", linespacing=1.4)
     look = looks(results.models)
     for model in dict.fromkeys(spot.model for spot in found):
         mine = [spot for spot in found if spot.model == model]
         if per == "model":  # more of them would hide the points
             _whiskers(axes, mine, look[model].colour)
         axes.scatter(*_values(mine), s=40 if per == "model" else 26, marker=look[model].mark, color=look[model].colour,
-                     edgecolors="white", linewidths=0.4, label=model, zorder=3)  # fmt: skip
+                     edgecolors=DARK, linewidths=0.4, label=model, zorder=3)  # fmt: skip
     _limits(axes, found, per)
     if fit.slope is not None and fit.intercept is not None:
-        ends = np.array([x.min(), x.max()])
+        ends = np.linspace(x.min(), x.max(), 61)
         axes.plot(ends, fit.intercept + fit.slope * ends, color=GREY, linewidth=1.2, zorder=1, label="_line")
-    shown = {spot.model for spot in found}
-    write_stamps(drawing, lines_above(results, (cell for cell in results.finished if cell.model in shown)))
+        if (band := _band(found, per, ends)) is not None:
+            axes.fill_between(ends, *band, color=PALE, alpha=0.6, linewidth=0, zorder=0, label="_band")
     if per == "model":
         name_points(axes, [spot.model for spot in found], x.tolist(), y.tolist())
     else:
@@ -125,6 +127,13 @@ def _fit(found: Sequence[Spot], per: Per) -> Correlation:
     fit = correlation(x, y, groups=models)
     # Resamples of three models are too few for an interval.
     return fit if len(set(models)) > 3 else replace(fit, bootstrap_r2=None)
+
+
+def _band(found: Sequence[Spot], per: Per, at: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The interval of the line at these values of AUC, None where it would mean nothing."""
+    from ....metrics_gpu.statistics.correlation import trend_band
+
+    return trend_band(*_values(found), at, groups=None if per == "model" else [spot.model for spot in found])
 
 
 def _values(found: Sequence[Spot]) -> tuple[np.ndarray, np.ndarray]:
@@ -163,14 +172,9 @@ def _head(fit: Correlation, per: Per) -> str:
     """The numbers, above the plot so that they cover no point."""
     if fit.r2 is None:
         return f"n = {fit.n}: no R² ({'three points are needed' if fit.n < 3 else 'no spread'})"
-    one = "one left out" if per == "model" else "one model left out"
-    left = f"; {one}: {fit.r2_range[0]:.2f} to {fit.r2_range[1]:.2f}" if fit.r2_range else ""
-    ways = (
-        (fit.fisher_r2, "by Fisher's z"),
-        (fit.bootstrap_r2, "by bootstrap" if per == "model" else "by bootstrap over models"),
-    )
-    sure = [f"{_range(interval)} {way}" for interval, way in ways if interval is not None]
-    return f"R² = {fit.r2:.2f}, n = {fit.n}{left}\n" + (f"95 %: {', '.join(sure)}" if sure else "")
+    interval, way = (fit.fisher_r2, "Fisher's z") if per == "model" else (fit.bootstrap_r2, "bootstrap over models")
+    sure = f"\n95 %: {_range(interval)} ({way})" if interval is not None else ""
+    return f"R² = {fit.r2:.2f}, n = {fit.n}{sure}"
 
 
 def _range(interval: Interval) -> str:
@@ -182,6 +186,14 @@ def _caption(results: Results, found: Sequence[Spot], per: Per) -> str:
     fit = _fit(found, per)
     what = "mean over datasets, one point per model" if per == "model" else "one point per model and dataset"
     said = [f"AUC against pointing score in percent, {what}; the line is the least-squares line."]
+    if fit.r2 is not None:
+        drawn = _band(found, per, x) is not None
+        how = "Student's t" if per == "model" else "a bootstrap over models"
+        said.append(
+            f"Grey band: the line's 95 % interval at each AUC, by {how}."
+            if drawn
+            else "The line has no interval: that needs four models."
+        )
     said.append(_fit_words(fit, per))
     said.append(_patient_words(results, found))
     if per == "cell" and fit.r2 is not None:

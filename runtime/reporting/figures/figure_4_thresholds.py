@@ -15,7 +15,7 @@ from ...results.numbers.run_numbers import Results
 from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, never_negative, search_of
 from ..paper import paper, why_mean_apart
-from .figure import DARK, GREY, PALE, Figure, Look, drawing_style, finish, lines_above, looks, write_stamps
+from .figure import COLUMN, DARK, GREY, PAGE, PALE, Figure, Look, drawing_style, finish, looks
 from .points import Point, conditions, point_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def draw_delta(results: Results) -> Drawing:
 
     rows = _delta_rows(results)
     paper = _paper(results, rows)
-    drawing = Drawing(figsize=(5.4, 0.8 + 0.25 * len(rows) + (0.2 if paper else 0)), layout="constrained")
+    drawing = Drawing(figsize=(PAGE, 0.8 + 0.25 * len(rows) + (0.2 if paper else 0)), layout="constrained")
     axes = drawing.add_subplot()
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
@@ -98,8 +98,7 @@ def draw_delta(results: Results) -> Drawing:
                   1.03 * max([*reach, 1.0]))  # fmt: skip
     axes.set_xlabel("Dice at the best threshold minus Dice at 0.5, percentage points")
     if paper:
-        drawing.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=7.5)
-    write_stamps(drawing, lines_above(results, (cell for cell in results.finished if cell.n)))
+        drawing.legend(loc="outside lower center", ncols=2, frameon=False)
     return drawing
 
 
@@ -167,8 +166,9 @@ def draw_curves(results: Results) -> Drawing:
     columns = min(4, len(curves))
     lines = math.ceil(len(curves) / columns)
     blank = lines * columns - len(curves)
-    width = 7.2 if columns > 2 else 1.2 + 2.6 * columns
-    drawing = Drawing(figsize=(width, (0.5 if blank else 0.75) + 1.5 * lines), layout="constrained")
+    drawing = Drawing(
+        figsize=(COLUMN if columns == 1 else PAGE, (0.5 if blank else 0.75) + 1.5 * lines), layout="constrained"
+    )
     axes = drawing.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     look, scale = looks(results.models), _scale([cell for cell in results.finished if cell.n])
     top = max(max(curve.best, *curve.dice) for curve in curves.values())
@@ -183,19 +183,15 @@ def draw_curves(results: Results) -> Drawing:
             panel.xaxis.set_tick_params(labelbottom=True)
             panel.set_xlabel("threshold")
     if blank:
-        axes[-1][-1].legend(
-            handles=_handles(scale, len(curves)), loc="center", frameon=False, fontsize=7.5, labelspacing=0.8
-        )
+        axes[-1][-1].legend(handles=_handles(scale, len(curves)), loc="center", frameon=False, labelspacing=0.8)
     else:
         drawing.legend(
             handles=_handles(scale, len(curves)),
             loc="outside lower center",
             ncols=min(columns, 2) * 2,
             frameon=False,
-            fontsize=7,
         )
-    drawing.supylabel("Dice (%)", fontsize=8)
-    write_stamps(drawing, lines_above(results, (cell for cell in results.finished if cell.n)))
+    drawing.supylabel("Dice (%)", fontsize=7.5)
     return drawing
 
 

@@ -47,7 +47,7 @@ def name_points(axes: Axes, names: Sequence[str], x: Sequence[float], y: Sequenc
     for name, a, b in zip(names, x, y, strict=True):
         best: tuple[float, Any, Any] | None = None
         for dx, dy, ha, va in _PLACES:
-            text = axes.annotate(name, (a, b), (dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=7.5,
+            text = axes.annotate(name, (a, b), (dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=7,
                                  color=DARK)  # fmt: skip
             box = text.get_window_extent(renderer)
             cost = sum(_common(box, other) for other in taken) + (box.width * box.height - _common(box, frame))

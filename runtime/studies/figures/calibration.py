@@ -20,7 +20,7 @@ def draw_calibration(rows: Rows, labels: Mapping[str, str], material: Material) 
         return []
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
     look = looks(material.models)
-    with canvas("calibration", 6.0, 1.4 + 0.42 * len(methods)) as sheet:
+    with canvas("calibration", 1.4 + 0.42 * len(methods)) as sheet:
         (axes,) = sheet.panels
         for number, model in enumerate(models):
             shift = 0.6 * ((number + 0.5) / len(models) - 0.5)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...reporting.figures.figure import GREY, Figure, drawing_style, finish, write_stamps
+from ...reporting.figures.figure import COLUMN, GREY, PAGE, Figure, drawing_style, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,23 +34,24 @@ class Canvas:
         return axes
 
     def finished(self, title: str, caption: str, stamps: Sequence[str], legend: int = 0) -> Figure:
-        """The figure, its stamps above; legend: number of names in a line below the panels, 0 for no legend."""
+        """The figure, its stamps in the caption; legend: number of names in a line below the panels, 0 for none."""
         if legend:
-            self.drawing.legend(loc="outside lower center", ncols=legend, frameon=False, fontsize=7)
-        write_stamps(self.drawing, stamps)
-        return finish(self.drawing, self.name, title, caption)
+            across = legend if self.drawing.get_figwidth() > COLUMN else 2
+            self.drawing.legend(loc="outside lower center", ncols=across, frameon=False)
+        return finish(self.drawing, self.name, title, " ".join([caption, *(f"Note: {line}." for line in stamps)]))
 
 
 @contextmanager
-def canvas(name: str, width: float, height: float, panels: int = 1) -> Iterator[Canvas]:
-    """An empty drawing in the style of the reports; width, height: of a panel. Raises MissingExtraError without
+def canvas(name: str, height: float, panels: int = 1, *, width: float = PAGE) -> Iterator[Canvas]:
+    """An empty drawing in the style of the reports; height: of a
+    panel; width: of the drawing, a page unless it has one panel and COLUMN is given. Raises MissingExtraError without
     matplotlib."""
     with drawing_style(name):
         from matplotlib.figure import Figure as Drawing
 
         across = min(panels, 3)
         down = -(-panels // across)
-        drawing = Drawing(figsize=(width * across, height * down), layout="constrained")
+        drawing = Drawing(figsize=(width, height * down), layout="constrained")
         yield Canvas(name, drawing, [drawing.add_subplot(down, across, place + 1) for place in range(panels)])
 
 

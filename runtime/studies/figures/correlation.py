@@ -27,7 +27,7 @@ def draw_correlation(points: Rows, rows: Rows, material: Material) -> list[Figur
 
 def _scatter(name: str, title: str, points: Rows, line: Mapping[str, Any], material: Material) -> Figure:
     look = looks(material.models)
-    with canvas(name, 4.6, 3.6) as sheet:
+    with canvas(name, 3.6) as sheet:
         (axes,) = sheet.panels
         if line["slope"] is not None:
             ends = [min(row["auc"] for row in points), max(row["auc"] for row in points)]

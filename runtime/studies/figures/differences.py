@@ -17,7 +17,7 @@ def draw_differences(name: str, title: str, rows: Rows, stamps: tuple[str, ...])
     """A line for each row. Raises MissingExtraError without matplotlib."""
     if not rows:
         return []
-    with canvas(name, 6.0, 0.9 + 0.26 * len(rows)) as sheet:
+    with canvas(name, 0.9 + 0.26 * len(rows)) as sheet:
         (axes,) = sheet.panels
         look = looks(list(dict.fromkeys(str(row["model"]) for row in rows)))
         for place, row in enumerate(rows):

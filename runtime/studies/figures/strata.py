@@ -27,7 +27,7 @@ def draw_strata(rows: Rows, material: Material) -> list[Figure]:
     if not lines:
         return []
     look = looks(material.models)
-    with canvas("strata", 4.6, 3.2) as sheet:
+    with canvas("strata", 3.2) as sheet:
         (axes,) = sheet.panels
         for number, (model, line) in enumerate(lines):
             shift = 0.5 * ((number + 0.5) / len(lines) - 0.5)

@@ -48,7 +48,7 @@ def draw_thresholds(rows: Mapping[str, Rows], material: Material) -> list[Figure
 
 def _delta(rows: Rows, material: Material) -> Figure:
     look = looks(material.models)
-    with canvas("delta-dice", 5.0, 1.0 + 0.35 * max(len(rows), 2)) as sheet:
+    with canvas("delta-dice", 1.0 + 0.35 * max(len(rows), 2)) as sheet:
         (axes,) = sheet.panels
         for place, row in enumerate(rows):
             for mark, offset, fill in (("best", -0.15, True), ("cross_fitted", 0.15, False)):
@@ -76,14 +76,23 @@ def _panels(curve: _Curve, rows: Rows, material: Material) -> Figure:
     datasets = [d for d in material.datasets if any(row["dataset"] == d for row in rows)]
     look = looks(material.models)
     fields = (curve.y, f"{curve.y}_low", f"{curve.y}_high")
-    with canvas(curve.name, 3.0, 2.6, len(datasets)) as sheet:
+    with canvas(curve.name, 2.6, len(datasets)) as sheet:
         named: set[str] = set()
         counted: list[str] = []
         for dataset, axes in zip(datasets, sheet.panels, strict=True):
             for model, line in _lines(rows, dataset):
                 places, colour = [row[curve.x] for row in line], look[model].colour
                 value, low, high = ([_percent(row[field]) for row in line] for field in fields)
-                axes.plot(places, value, color=colour, linewidth=1.2, label=None if model in named else model)
+                axes.plot(
+                    places,
+                    value,
+                    look[model].mark + "-",
+                    markevery=0.15,
+                    markersize=3,
+                    color=colour,
+                    linewidth=1.2,
+                    label=None if model in named else model,
+                )
                 named.add(model)
                 counted.append(f"{model} on {material.title(dataset)}: {line[0]['n']}")
                 axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)

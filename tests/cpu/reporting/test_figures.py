@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +20,10 @@ from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import MissingExtraError
 from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
-from xbench_fast.runtime.reporting.figures.figure import drawing_style
+from xbench_fast.runtime.reporting.figures.figure import drawing_style, looks, settle
 from xbench_fast.runtime.reporting.figures.figure_2_recognition import draw_recognition
 from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation, spots
+from xbench_fast.runtime.reporting.figures.figure_4_dice import dice_figure, draw_dice
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, draw_curves, draw_delta
 from xbench_fast.runtime.reporting.grounding_tables import table_1
 from xbench_fast.runtime.reporting.paper import grounds, paper
@@ -39,6 +43,7 @@ NAMES = [
     "figure-2-recognition",
     "figure-3-correlation",
     "figure-3-correlation-cells",
+    "figure-4-dice",
     "figure-4-delta-dice",
     "figure-4-threshold-curves",
 ]
@@ -126,11 +131,13 @@ def test_correlation_draws_models_and_their_line(results: Results, figures: list
     y = [percent(results.mean_number(model, "pointing").value) for model in models]
     with drawing_style("test"):
         (axes,) = draw_correlation(results).axes
-    assert [spot.get_label() for spot in axes.collections] == models
-    assert np.array([spot.get_offsets()[0] for spot in axes.collections]) == pytest.approx(np.column_stack([x, y]))
+    points = [spots for spots in axes.collections if spots.get_label() != "_band"]
+    assert [spots.get_label() for spots in points] == models
+    assert len(points) == len(axes.collections), "three models give no interval of the line"
+    assert np.array([spots.get_offsets()[0] for spots in points]) == pytest.approx(np.column_stack([x, y]))
     line = next(line for line in axes.lines if line.get_label() == "_line").get_xydata()
     slope, intercept = np.polyfit(x, y, 1)
-    assert line[:, 0] == pytest.approx([min(x), max(x)])
+    assert line[[0, -1], 0] == pytest.approx([min(x), max(x)])
     assert line[:, 1] == pytest.approx(intercept + slope * line[:, 0])
     r2 = np.corrcoef(x, y)[0, 1] ** 2
     assert f"R² = {r2:.2f}, n = 3" in axes.get_title(loc="left")
@@ -147,7 +154,7 @@ def test_correlation_draws_models_and_their_line(results: Results, figures: list
 def test_correlation_per_dataset(results: Results) -> None:
     with drawing_style("test"):
         axes = draw_correlation(results, "cell").axes[0]
-    drawn = {spot.get_label(): spot.get_offsets() for spot in axes.collections}
+    drawn = {spot.get_label(): spot.get_offsets() for spot in axes.collections if spot.get_label() != "_band"}
     assert {model: len(points) for model, points in drawn.items()} == {"kad": 2, "mavl": 2, "medklip": 1, "clip-b32": 2}
     wanted = [[percent(results.number("kad", d, field).value) for field in ("auc", "pointing")] for d in ("one", "two")]
     assert np.asarray(drawn["kad"]) == pytest.approx(np.array(wanted))
@@ -278,7 +285,19 @@ def test_an_svg_refers_to_nothing_outside(figures: list[Figure]) -> None:
         assert not seen & set(ids), "two figures of a page share ids"
         seen |= {str(name) for name in ids}
         for item in root.iter():
-            assert item.tag.split("}")[1] in {"svg", "title", "desc", "g", "path", "defs", "use", "clipPath", "rect"}
+            assert item.tag.split("}")[1] in {
+                "svg",
+                "title",
+                "desc",
+                "g",
+                "path",
+                "defs",
+                "use",
+                "clipPath",
+                "rect",
+                "text",
+                "pattern",
+            }
             for name, value in item.attrib.items():
                 assert not name.startswith("on") and "http" not in value
                 if name.endswith("href"):
@@ -294,7 +313,8 @@ def test_a_png_holds_a_picture(figures: list[Figure]) -> None:
     for figure in figures:
         with Image.open(io.BytesIO(figure.png)) as image:
             pixels = np.asarray(image.convert("L"))
-            assert not image.info.get("Software") and pixels.shape[1] > 700
+            assert not image.info.get("Software") and pixels.shape[1] in (990, 2100)
+            assert image.info["dpi"] == pytest.approx((300, 300), abs=0.01)
         assert (pixels == 255).mean() > 0.5 and (pixels < 100).sum() > 1000
 
 
@@ -305,12 +325,97 @@ def test_figures_are_the_same_bytes_whatever_the_users_settings(results: Results
     assert again == figures
 
 
-def test_stamps_are_in_the_picture_and_in_the_words(results: Results, figures: list[Figure]) -> None:
+def test_stamps_are_in_the_words_and_the_files_but_not_in_the_picture(results: Results, figures: list[Figure]) -> None:
     line = "clip-b32: stand-in weights: the numbers say nothing about the model"
-    assert all(line in figure.caption for figure in figures)
+    for figure in figures:
+        assert line in figure.caption and line in html.unescape(figure.svg.split("</desc>")[0])
+        plain = figure.pdf.replace(b"\\", b"")
+        assert line.encode() in plain or line.encode("utf-16-be") in plain
+        with Image.open(io.BytesIO(figure.png)) as image:
+            assert image.info["Description"] == figure.caption and image.info["Title"] == figure.title
+    for drawing in drawings(results):
+        words = " ".join(text.get_text() for text in drawing.findobj(mpl.text.Text))
+        assert "stand-in" not in words.replace("\n", " ")
+
+
+def drawings(results: Results) -> list[Any]:
     with drawing_style("test"):
-        for draw in (draw_recognition, draw_correlation, draw_delta, draw_curves):
-            assert line in draw(results).get_suptitle().replace("\n", " ")
+        return [
+            *(draw(results) for draw in (draw_recognition, draw_correlation, draw_dice, draw_delta, draw_curves)),
+            draw_correlation(results, "cell"),
+        ]
+
+
+def test_drawings_fit_a_paper(results: Results) -> None:
+    """A column or a page wide, no text below 7 points, none cut off."""
+    for drawing in drawings(results):
+        with drawing_style("test"):
+            settle(drawing)
+            assert drawing.get_figwidth() in (3.3, 7.0)
+            for text in drawing.findobj(mpl.text.Text):
+                if text.get_text() and text.get_visible():
+                    assert text.get_fontsize() >= 7, text
+                    box = text.get_window_extent()
+                    inside = box.x0 >= -2 and box.x1 <= drawing.bbox.x1 + 2 and box.y1 <= drawing.bbox.y1 + 2
+                    assert inside or not text.axes or not text.axes.get_visible(), text
+
+
+def test_fonts_are_embedded_and_text_stays_text(figures: list[Figure]) -> None:
+    for figure in figures:
+        assert figure.pdf.startswith(b"%PDF") and b"/FontFile2" in figure.pdf and b"/Type3" not in figure.pdf
+        words = [item.text for item in ET.fromstring(figure.svg).iter("{http://www.w3.org/2000/svg}text")]
+        assert "kad" in words
+
+
+def lightness(colour: str, matrix: Sequence[Sequence[float]] = ((1, 0, 0), (0, 1, 0), (0, 0, 1))) -> np.ndarray:
+    """CIE L*, a*, b* of a colour as eyes with this matrix (Machado et al. 2009) see it."""
+    share = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(matrix) @ linear, 0, 1)
+    xyz = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175],
+                    [0.0193339, 0.119192, 0.9503041]]) @ seen / [0.95047, 1, 1.08883]  # fmt: skip
+    x, y, z = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+DEUTERANOPIA = ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881))
+PROTANOPIA = ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998))
+
+
+def test_colours_survive_grey_print_and_colour_blindness() -> None:
+    own = looks([f"model {number}" for number in range(7)])
+    for one, two in combinations(own.values(), 2):
+        assert one.mark != two.mark
+        assert abs(lightness(one.colour)[0] - lightness(two.colour)[0]) > 10, (one, two)
+        for eyes in (DEUTERANOPIA, PROTANOPIA):
+            apart = float(np.linalg.norm(lightness(one.colour, eyes) - lightness(two.colour, eyes)))
+            assert apart > 25, (one, two)
+    assert len(set(looks([str(number) for number in range(77)]).values())) == 77
+
+
+def test_dice_at_both_thresholds_side_by_side(results: Results) -> None:
+    with drawing_style("test"):
+        (axes,) = draw_dice(results).axes
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == [model for model in FIVE if model != "medklip"]
+    heights = [bar.get_height() for bar in axes.patches]
+    for side, field in enumerate(("dice_fixed", "dice_best")):
+        wanted = [percent(results.mean_number(model, field).value) for model in names]
+        assert heights[side * len(names) : (side + 1) * len(names)] == pytest.approx(wanted)
+    assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}) == 2
+    assert "medklip (1 of 2 datasets)" in dice_figure(results).caption  # type: ignore[union-attr]
+
+
+def test_the_line_has_an_interval_from_four_models_on(tmp_path: Path) -> None:
+    found = make(tmp_path / "run", dict.fromkeys(("a", "b", "c", "d"), "published"))
+    for per in ("model", "cell"):
+        with drawing_style("test"):
+            axes = draw_correlation(found, per).axes[0]
+        (band,) = [item for item in axes.collections if item.get_label() == "_band"]
+        x = [100 * (found.mean_number(m, "auc").value or 0) for m in "abcd"]
+        if per == "model":
+            assert band.get_paths()[0].get_extents().intervalx == pytest.approx([min(x), max(x)])
+        assert "95 % interval at each AUC" in correlation_figure(found, per).caption  # type: ignore[union-attr]
 
 
 def test_intervals_are_drawn_where_there_are_replicates(tmp_path: Path) -> None:
@@ -335,9 +440,9 @@ def test_intervals_are_drawn_where_there_are_replicates(tmp_path: Path) -> None:
 def test_one_model_on_one_dataset(tmp_path: Path) -> None:
     found = make(tmp_path / "run", {"kad-demo": "demo"}, ("phantoms",))
     figures = all_figures(found)
-    assert [figure.name for figure in figures] == [NAMES[0], NAMES[3], NAMES[4]]
+    assert [figure.name for figure in figures] == [NAMES[0], *NAMES[3:]]
     assert all("it never saw a radiograph" in figure.caption for figure in figures)
-    assert "paper 9.7" not in figures[1].caption
+    assert "paper 9.7" not in figures[2].caption
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:

@@ -31,13 +31,14 @@ def files(run: Path) -> list[str]:
 
 def test_a_whole_report(run: Path) -> None:
     (run / "report" / "figures").mkdir(parents=True)
-    (run / "report" / "figures" / "figure-9-old.svg").write_text("of an earlier report")
+    for kind in ("pdf", "svg", "png"):
+        (run / "report" / "figures" / f"figure-9-old.{kind}").write_text("of an earlier report")
     said: list[str] = []
     written = write_report(make_report(run, Choices(replicates=10)), say=said.append)
     names = [path.relative_to(run / "report").as_posix() for path in written]
     assert names[0] == "index.html" and sorted(names) == files(run) and said == []
     drawn = [name for name in names if name.startswith("figures/")]
-    assert {Path(name).suffix for name in drawn} == {".svg", ".png"} and len(drawn) >= 6
+    assert {Path(name).suffix for name in drawn} == {".pdf", ".svg", ".png"} and len(drawn) >= 12
     page = (run / "report" / "index.html").read_text()
     for text in (
         "Table 1: grounding",

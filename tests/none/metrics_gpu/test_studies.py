@@ -20,6 +20,7 @@ from xbench_fast.metrics_gpu.statistics.correlation import (
     correlation,
     patients_r2,
     replicated_r2,
+    trend_band,
     without_group_means,
 )
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
@@ -40,6 +41,35 @@ def test_correlation_against_scipy():
     left = [stats.pearsonr(np.delete(x, i), np.delete(y, i)).statistic ** 2 for i in range(7)]
     assert found.left_out == pytest.approx(left) and found.r2_range == pytest.approx((min(left), max(left)))
     assert 0 <= found.bootstrap_r2.low < found.r2 < found.bootstrap_r2.high <= 1
+
+
+def test_the_interval_of_the_line_against_scipy_and_a_loop():
+    rng = np.random.default_rng(5)
+    x = rng.random(7)
+    y = 0.5 * x + 0.3 * rng.random(7)
+    line, half = stats.linregress(x, y), stats.t.ppf(0.975, 5)
+    low, high = trend_band(x, y, np.array([0.0, x.mean()]))
+    residual = math.sqrt(((y - line.intercept - line.slope * x) ** 2).sum() / 5 / 7)
+    wide = half * np.array([line.intercept_stderr, residual])
+    middle = np.array([line.intercept, y.mean()])
+    assert low == pytest.approx(middle - wide) and high == pytest.approx(middle + wide)
+    groups, at = ["a", "a", "b", "c", "c", "d", "e"], np.array([0.2, 0.9])
+    members = [[i for i, name in enumerate(groups) if name == group] for group in "abcde"]
+    lines = []
+    for counts in draw_patients(5, 40, seed=3).counts:
+        points = [i for group, count in zip(members, counts, strict=True) for i in group * int(count)]
+        if np.ptp(x[points]) > 0:
+            fit = stats.linregress(x[points], y[points])
+            lines.append(fit.intercept + fit.slope * at)
+    low, high = trend_band(x, y, at, groups=groups, replicates=40, seed=3)
+    assert low == pytest.approx(np.quantile(lines, 0.025, axis=0))
+    assert high == pytest.approx(np.quantile(lines, 0.975, axis=0))
+
+
+def test_the_line_has_no_interval_of_three_points_or_groups():
+    x, y = np.arange(6.0), np.array([1.0, 3, 2, 5, 4, 6])
+    assert trend_band(x[:3], y[:3], x) is None and trend_band(x[:4], y[:4], x) is not None
+    assert trend_band(x, y, x, groups=list("aabbcc")) is None and trend_band(np.ones(6), y, x) is None
 
 
 def test_the_papers_r2_is_wide():
