@@ -16,11 +16,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; none was found (set PYTHON=...)."; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export,report]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export]'
 	@touch $@
 
 $(TESTING): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export,report,serve,scale,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,export,scale,dev]'
 	@touch $@
 
 demo: $(INSTALLED)

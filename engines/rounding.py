@@ -42,8 +42,8 @@ def with_rounding(graph: Path) -> bytes:
         import onnx
     except ImportError as error:
         raise MissingExtraError(
-            'A bf16 graph runs on the CPU only with the package onnx: pip install "xbench-fast[export]"; or use a '
-            "bundle in fp32 or fp16."
+            "A bf16 graph runs on the CPU only with the package onnx; install xbench-fast[export], or use a bundle in "
+            "fp32 or fp16."
         ) from error
     try:
         model = onnx.load(str(graph))

@@ -230,7 +230,7 @@ def adapter_class(name: str) -> type[Adapter]:
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        message = 'Loading a model needs PyTorch, which is not installed: pip install "xbench-fast[export]".'
+        message = "Loading a model needs PyTorch, which is not installed; install xbench-fast[export]."
         raise MissingExtraError(message) from error
     found = MODELS.load(name)
     if not (isinstance(found, type) and issubclass(found, Adapter)):

@@ -32,9 +32,7 @@ def require_packages() -> None:
             missing = True
         if missing:
             extras = "export,cpu" if name == "onnxruntime" else "export"
-            raise MissingExtraError(
-                f'An export needs {name}, which is not installed: pip install "xbench-fast[{extras}]".'
-            )
+            raise MissingExtraError(f"An export needs {name}, which is not installed; install xbench-fast[{extras}].")
 
 
 def versions() -> dict[str, str]:

@@ -203,7 +203,8 @@ def _sets(adapter: Adapter, prompts: PromptSets | None) -> PromptSets:
     sets = {**sets, **(prompts or {})}
     if not sets:
         raise ConfigError(
-            f"There are no built-in prompts for the model '{adapter.name}'; give some with --prompts FILE."
+            f"There are no built-in prompts for the model '{adapter.name}' ({adapter.weights} weights); give some with "
+            "--prompts FILE."
         )
     return sets
 

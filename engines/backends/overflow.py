@@ -53,7 +53,7 @@ def explain_overflow(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np
     try:
         found = find_overflow(with_rounding(bundle.file("image")), precision, {"pixels": pixels[None], "text": text})
     except MissingExtraError:
-        return f'{instead}; to see which layer it is, install onnx: pip install "xbench-fast[export]"'
+        return f"{instead}; to see which layer it is, install xbench-fast[export]"
     except EngineError as error:
         return f"{instead} (which layer it is could not be found out: {' '.join(str(error).split())[:300]})"
     front = f"at most {found.before:.3g}, met at {found.where}" if found.where else "nothing"

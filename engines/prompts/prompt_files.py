@@ -74,7 +74,7 @@ def parse_prompt_file(path: Path) -> object:
         import yaml
     except ImportError as error:
         raise MissingExtraError(
-            "Reading a YAML prompt file needs pyyaml: pip install pyyaml, or write the file as JSON."
+            "A YAML file of prompts needs pyyaml, which is not installed; install xbench-fast[cpu] or use JSON."
         ) from error
     try:
         parsed = yaml.load(text, _yaml_loader(yaml))

@@ -20,7 +20,7 @@ def require_tokenizers() -> None:
         import tokenizers  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
-            "Prompts need the package tokenizers, which is not installed: pip install tokenizers."
+            "Prompts need tokenizers, which is not installed; install xbench-fast[cpu] or xbench-fast[gpu]."
         ) from error
 
 

@@ -37,7 +37,7 @@ def clean_web(text: str) -> str:
     try:
         import ftfy
     except ImportError as error:
-        message = "CLIP and BiomedCLIP prompts need the package ftfy, which is not installed: pip install ftfy."
+        message = "These prompts need ftfy, which is not installed; install xbench-fast[cpu] or xbench-fast[gpu]."
         raise MissingExtraError(message) from error
     return " ".join(html.unescape(html.unescape(ftfy.fix_text(text))).split())
 

@@ -52,7 +52,7 @@ def build_clip(patch: int) -> CLIP:
     try:
         from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
     except ImportError as error:
-        message = 'CLIP needs open_clip, which is not installed: pip install "xbench-fast[export]".'
+        message = "CLIP needs open_clip_torch, which is not installed; install xbench-fast[export]."
         raise MissingExtraError(message) from error
 
     vision = CLIPVisionCfg(layers=12, width=768, patch_size=patch, image_size=SIZE, output_tokens=True)

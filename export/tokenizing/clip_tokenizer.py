@@ -24,7 +24,7 @@ class ClipTokenizer(BackendTokenizer):
         try:
             from open_clip.tokenizer import SimpleTokenizer
         except ImportError as error:
-            raise MissingExtraError("CLIP prompts need open_clip_torch: pip install 'xbench-fast[export]'.") from error
+            raise MissingExtraError("CLIP prompts need open_clip_torch; install xbench-fast[export].") from error
         require_tokenizers()
         table = SimpleTokenizer(context_length=context)
         self.context = context

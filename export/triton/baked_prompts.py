@@ -29,7 +29,7 @@ def load_graph(path: Path) -> Any:
     try:
         import onnx
     except ImportError as error:
-        raise MissingExtraError('onnx is not installed: pip install "xbench-fast[export]".') from error
+        raise MissingExtraError("onnx is not installed; install xbench-fast[export].") from error
     try:
         return onnx.load(str(path))
     except Exception as error:  # protobuf's and ONNX's own classes

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from synthetic import make_dataset
+from synthetic import make_bundle, make_dataset
 
 CHECK = """
 import importlib, importlib.util, pkgutil, sys
@@ -95,3 +95,41 @@ def test_what_needs_an_extra_says_which(bare: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "xbench-fast[export]" in " ".join(done.stderr.split()), done.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_every_command_names_the_extra_that_it_needs(bare: Path, tmp_path: Path) -> None:
+    bundle, data = tmp_path / "bundles" / "block", make_dataset(tmp_path / "data", 4)
+    make_bundle(bundle)
+    found = ["--bundles", str(bundle.parent), "--data", f"coco={data}", "--out", str(tmp_path / "run")]
+    needs = {
+        ("xbench-fast", "eval", "--model", "block", *found): "cpu",
+        ("xbench-fast", "eval", "--model", "block", *found, "--cluster", "local"): "scale",
+        ("xbench-fast", "bench", "offline", "--bundles", str(bundle.parent)): "cpu",
+        ("xbench-fast", "serve", "--bundles", str(bundle.parent)): "cpu",
+        (
+            "xbench-export",
+            "triton",
+            "--model",
+            "all",
+            "--bundles",
+            str(bundle.parent),
+            "--out",
+            str(tmp_path / "t"),
+        ): "export",
+    }
+    for command, extra in needs.items():
+        done = run(str(bare / command[0]), *command[1:])
+        said = " ".join(done.stderr.split())
+        assert done.returncode == 1 and f"install xbench-fast[{extra}]" in said, (
+            f"{command}\n{done.stdout}{done.stderr}"
+        )
+        assert "Traceback" not in said, said
+
+
+def test_a_report_without_its_extra_is_tables_and_a_sentence(bare: Path, tmp_path: Path) -> None:
+    data = make_dataset(tmp_path / "data", 6)
+    out = tmp_path / "run"
+    run(str(bare / "xbench-fast"), "eval", "--model", "baseline:ones", "--data", f"coco={data}", "--out", str(out))
+    done = run(str(bare / "xbench-fast"), "report", str(out))
+    assert done.returncode == 0 and "install xbench-fast[report]" in " ".join(done.stderr.split()), done.stderr
+    assert (out / "report" / "tables.tex").is_file() and not (out / "report" / "index.html").exists()
