@@ -108,7 +108,7 @@ def stages(bundle_path: Path, data: Path, threads: int) -> dict[str, float]:
     from xbench_fast.engines.select import open_engine
     from xbench_fast.metrics_gpu.sweep.sweep import sweep
     from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
-    from xbench_fast.runtime.datasets.region_shapes import region_grid
+    from xbench_fast.runtime.datasets.region_grid import region_grid
     from xbench_fast.runtime.images.decode import read_grey
     from xbench_fast.runtime.images.geometry import to_model
 

@@ -1,7 +1,8 @@
 """Annotations -> cases and regions, and regions -> masks. One file per dataset; `registry` lists the readers.
 
 base               what a dataset delivers: cases, regions, notes
-region_shapes      boxes, polygons and run lengths, and how each is drawn into a mask, native or on the evaluation grid
+region_shapes      boxes, polygons and run lengths, and how each is drawn into a mask
+region_grid        a region on the evaluation grid
 reader_consensus   one region from the boxes of several radiologists
 pixels             where the pixels of a case come from
 files, mask_files, mask_run_lengths   reading annotation files, PNG masks and run-length codes

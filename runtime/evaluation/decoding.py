@@ -78,7 +78,7 @@ def region_masks(
     them are sub-pixel, and the faults of all regions. Raises DataError when a region cannot be drawn."""
     from ...metrics_gpu.sweep.masks import pack_masks
     from ..datasets.placement import region_fault
-    from ..datasets.region_shapes import region_grid
+    from ..datasets.region_grid import region_grid
 
     masks: dict[str, NDArray[np.uint8]] = {}
     sub_pixel: set[str] = set()

@@ -13,7 +13,8 @@ from ...host.paths import has_file, has_folder
 from ...images.decode import is_there
 from ..base import Case, Dataset, OfficialCounts
 from ..placement import boxes_of, extents, region_fault
-from ..region_shapes import Boxes, region_grid
+from ..region_grid import region_grid
+from ..region_shapes import Boxes
 from .audit_images import decode_images, read_headers
 from .box_statistics import box_warnings
 

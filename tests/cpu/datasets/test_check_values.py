@@ -20,7 +20,8 @@ from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.chexlocalize_shapes import read_polygons
-from xbench_fast.runtime.datasets.region_shapes import RunText, Union, region_grid
+from xbench_fast.runtime.datasets.region_grid import region_grid
+from xbench_fast.runtime.datasets.region_shapes import RunText, Union
 from xbench_fast.runtime.datasets.registry import DATASETS
 from xbench_fast.runtime.datasets.rsna import Rsna
 

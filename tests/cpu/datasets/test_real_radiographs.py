@@ -12,7 +12,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
-from xbench_fast.runtime.datasets.region_shapes import region_grid
+from xbench_fast.runtime.datasets.region_grid import region_grid
 from xbench_fast.runtime.datasets.rsna import Rsna
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.base import Region
-from xbench_fast.runtime.datasets.region_shapes import Boxes, Polygons, Rle, Union, region_grid, union
+from xbench_fast.runtime.datasets.region_grid import region_grid
+from xbench_fast.runtime.datasets.region_shapes import Boxes, Polygons, Rle, Union, union
 
 
 class Drawn:

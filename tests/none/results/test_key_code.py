@@ -29,7 +29,7 @@ SWEEP = (
     "compiled arguments counts sweep.cpu masks plain sampling sweep.sweep sweep_options sweep.tables sweep.thresholds"
 )
 COUNTS = f"{SWEEP} sweep.maps curves grounding_options native protocols measure"
-REGIONS = "datasets.placement mask_run_lengths region_shapes decoding contents images.size"
+REGIONS = "datasets.placement mask_run_lengths region_grid region_shapes decoding contents images.size"
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
 DEVICE = "paths dali_feed device_cell device_sweep feeding sweep.gpu gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
