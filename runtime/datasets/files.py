@@ -27,6 +27,9 @@ __all__ = [
     "read_csv",
     "read_json",
     "read_rows",
+    "read_text",
+    "tree",
+    "unreadable",
 ]
 
 _MAX_TOLD = 200  # characters of a file in a message
@@ -54,7 +57,7 @@ def read_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         raise DataError(f"{file} is not a CSV file: {error}.") from error
     except (OSError, ValueError) as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
 
 
 def read_csv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -81,12 +84,17 @@ def header_text(header: Sequence[str]) -> str:
     return text if len(text) <= _MAX_TOLD else f"{text[:_MAX_TOLD]}..."
 
 
+def read_text(file: Path) -> str:
+    """The content of a text file. Raises DataError."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise unreadable(file, error) from error
+
+
 def read_json(file: Path, *, unique: bool = False) -> Any:
     """The content of a JSON file; `unique`: an object that repeats a key is an error. Raises DataError."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise _unreadable(file, error) from error
+    text = read_text(file)
     try:
         return json.loads(text, object_pairs_hook=distinct_keys if unique else None)
     except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
@@ -155,7 +163,7 @@ class ImageTree:
             if not has_folder(folder):
                 text = "the folder of the images does not exist"
                 notes.append(Note("no_images_folder", str(folder), folder, None, text))
-            for path in _tree(folder):
+            for path in tree(folder):
                 stem, dot, suffix = path.name.rpartition(".")
                 order = rank.get((dot + suffix).lower())
                 if order is None or not stem:  # a hidden file named .dcm is not an image
@@ -176,7 +184,7 @@ class ImageTree:
         return found if found is not None else inside(self.folder, stem + self._suffix, file, row)
 
 
-def _tree(folder: Path) -> Iterator[Path]:
+def tree(folder: Path) -> Iterator[Path]:
     """All files below a folder in order of their paths, files behind links to folders last.
 
     Each folder is entered once, so circular links, or links to a folder of the same tree, do no harm.
@@ -211,7 +219,8 @@ def inside(folder: Path, name: str, file: Path, row: int | None) -> Path:
     return folder / name
 
 
-def _unreadable(file: Path, error: OSError | ValueError) -> DataError:
+def unreadable(file: Path, error: OSError | ValueError) -> DataError:
+    """The error to raise for an annotation file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"The annotation file {file} does not exist; correct the dataset's root or its file options.")
     if isinstance(error, OSError):

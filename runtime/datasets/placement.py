@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from .base import Region
+from .centre_shapes import Ellipse
 from .region_shapes import ROUNDING, AtLeast, Boxes, Polygons, Union
 
 __all__ = ["FAULTS", "boxes_of", "extents", "region_fault"]
@@ -26,15 +27,19 @@ def boxes_of(region: Region) -> Iterator[Boxes]:
 
 
 def extents(region: Region, height: int, width: int) -> Iterator[Corners]:
-    """(x1, y1, x2, y2) of each box and polygon of a region, in pixels of a [height, width] image; a mask has its own
-    grid and cannot leave it."""
+    """(x1, y1, x2, y2) of each box, polygon and ellipse of a region, in pixels of a [height, width] image.
+
+    A mask has its own grid and cannot leave it.
+    """
     if isinstance(region, Boxes):
         yield from region.pixels(height, width)
     elif isinstance(region, Polygons):
-        for outline in region.outlines:
+        for outline in region.pixels(height, width):
             if outline:
                 columns, rows = zip(*outline, strict=True)
                 yield min(columns), min(rows), max(columns), max(rows)
+    elif isinstance(region, Ellipse):
+        yield region.extent()
     elif isinstance(region, AtLeast | Union):
         for part in region.parts:
             yield from extents(part, height, width)

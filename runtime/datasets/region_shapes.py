@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 from .base import Region
+from .centre_shapes import fill_polygon
 from .mask_run_lengths import (
     MAX_PIXELS,
     MAX_SIDE,
@@ -37,12 +39,18 @@ class Boxes:
     A box covers rows int(y1) .. int(y2)-1 and columns int(x1) .. int(x2)-1, truncated towards zero, at least one pixel
     in each direction, clipped to the image. A box wholly outside the image covers nothing. `exact`: drawing raises
     DataError when a box does not fit the image (`excess`), for image copies that may have been resized. `fractions`:
-    the corners are fractions of the image's width and height instead.
+    the corners are fractions of the image's width and height, written with six decimals or more. `centres`: a box
+    covers the pixels whose centres lie inside, at least one in each direction.
     """
 
     corners: tuple[Corners, ...]
     exact: bool = False
     fractions: bool = False
+    centres: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fractions and any(abs(value) > MAX_SIDE for box in self.corners for value in box):
+            raise DataError(f"A box in fractions of its image ends at more than {MAX_SIDE}; check its unit.")
 
     @staticmethod
     def from_sizes(boxes: Iterable[Sequence[float]]) -> Boxes:
@@ -53,7 +61,8 @@ class Boxes:
         """The corners in pixels of a [height, width] image."""
         if not self.fractions:
             return self.corners
-        return tuple((x1 * width, y1 * height, x2 * width, y2 * height) for x1, y1, x2, y2 in self.corners)
+        sides = (width, height, width, height)
+        return tuple(tuple(map(_pixel, box, sides)) for box in self.corners)  # type: ignore[misc]
 
     def excess(self, height: int, width: int) -> float:
         """Pixels by which a box reaches beyond a [height, width] image; 0 up to `ROUNDING`."""
@@ -73,12 +82,18 @@ class Boxes:
             )
         found = []
         for x1, y1, x2, y2 in self.pixels(height, width):
-            row, column = int(y1), int(x1)
-            row1, column1 = max(int(y2), row + 1), max(int(x2), column + 1)
+            (row, row1), (column, column1) = self._range(y1, y2), self._range(x1, x2)
             span = (max(row, 0), min(row1, height), max(column, 0), min(column1, width))
             if span[0] < span[1] and span[2] < span[3]:
                 found.append(span)
         return found
+
+    def _range(self, low: float, high: float) -> tuple[int, int]:
+        if not self.centres:
+            return int(low), max(int(high), int(low) + 1)
+        first, stop = math.ceil(low - 0.5), math.ceil(high - 0.5)
+        middle = math.floor((low + high) / 2)
+        return (first, stop) if first < stop else (middle, middle + 1)
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
@@ -93,23 +108,36 @@ class Boxes:
 class Polygons:
     """The union of filled polygons, outline included; each a sequence of (x, y) in native pixels.
 
-    Raises DataError for a point so far outside any image that drawing it would overflow.
+    `fractions`: of the image's width and height instead. `centres`: without the outline, only the pixels whose centres
+    lie inside. Raises DataError for a point so far outside any image that drawing it would overflow.
     """
 
     outlines: tuple[tuple[tuple[float, float], ...], ...]
+    fractions: bool = False
+    centres: bool = False
 
     def __post_init__(self) -> None:
         if any(abs(value) > 2 * MAX_SIDE for outline in self.outlines for point in outline for value in point):
             raise DataError(f"A polygon has a point more than {2 * MAX_SIDE} pixels away; check its coordinates.")
+
+    def pixels(self, height: int, width: int) -> tuple[tuple[tuple[float, float], ...], ...]:
+        """The outlines in pixels of a [height, width] image."""
+        if not self.fractions:
+            return self.outlines
+        return tuple(tuple((_pixel(x, width), _pixel(y, height)) for x, y in outline) for outline in self.outlines)
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
         from PIL import Image, ImageDraw
 
         check_grid(height, width)
+        outlines = self.pixels(height, width)
+        if self.centres:
+            parts = [fill_polygon(outline, height, width) for outline in outlines]
+            return np.logical_or.reduce(parts) if parts else np.zeros((height, width), np.bool_)
         canvas = Image.new("L", (width, height), 0)
         draw = ImageDraw.Draw(canvas)
-        for outline in self.outlines:
+        for outline in outlines:
             if len(outline) == 1:
                 draw.point(outline[0], fill=1)
             elif outline:
@@ -228,10 +256,16 @@ def union(parts: Sequence[Region]) -> Region:
     if not parts:
         raise ValueError("union() needs at least one region")
     boxes = [part for part in parts if isinstance(part, Boxes)]
-    if len(parts) > 1 and len(boxes) == len(parts) and len({box.fractions for box in boxes}) == 1:
+    if len(parts) > 1 and len(boxes) == len(parts) and len({(box.fractions, box.centres) for box in boxes}) == 1:
         corners = tuple(corner for box in boxes for corner in box.corners)
-        return Boxes(corners, any(box.exact for box in boxes), boxes[0].fractions)
+        return Boxes(corners, any(box.exact for box in boxes), boxes[0].fractions, boxes[0].centres)
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
+
+
+def _pixel(fraction: float, side: int) -> float:
+    """The coordinate in pixels; a whole number where it misses one by no more than six decimals of `fraction` can."""
+    value = fraction * side
+    return round(value) if abs(value - round(value)) <= 1e-6 * side else value
 
 
 def _own_grid(size: tuple[int, int], height: int, width: int) -> None:

@@ -21,6 +21,7 @@ DATASETS = Registry(
         "siim": f"{_HERE}.siim:Siim",
         "vindr": f"{_HERE}.vindr:Vindr",
         "vindr_kaggle": f"{_HERE}.vindr:VindrKaggle",
+        "yolo": f"{_HERE}.formats.yolo:Yolo",
     },
     group="xbench_fast.datasets",
 )

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.base import Region
+from xbench_fast.runtime.datasets.centre_shapes import Ellipse, fill_polygon
 from xbench_fast.runtime.datasets.region_grid import region_grid
 from xbench_fast.runtime.datasets.region_shapes import Boxes, Polygons, Rle, Union, union
 
@@ -217,3 +218,47 @@ def test_a_centroid_is_that_of_pixel_centres() -> None:
         found, _ = region_grid(region, 20, 20, 4)
         assert np.argwhere(found).tolist() == ([[1, 0]] if not mask[::5, ::5].any() else [])
     np.testing.assert_array_equal(found, region_grid(Drawn(mask.T), 20, 20, 4)[0].T)
+
+
+def test_fractions_of_six_decimals_end_at_whole_pixels() -> None:
+    """docs/datasets.md §0.3: 7 / 61 and 20 / 61 with six decimals are 6.99999 and 19.99999."""
+    corners = (0.114754, 0.465116, 0.327869, 0.860465)
+    mask = Boxes((corners,), fractions=True).mask(43, 61)
+    assert mask[20:37, 7:20].all() and mask.sum() == 13 * 17
+    off = Boxes(((0.1147, 0.465116, 0.327869, 0.860465),), fractions=True).mask(43, 61)
+    assert off[20:37, 6].all()  # 6.9967 is no rounding of 7
+
+
+def test_shapes_by_the_centres_of_pixels_equal_a_loop() -> None:
+    random = np.random.default_rng(5)
+    height, width = 17, 23
+    y, x = (axis + 0.5 for axis in np.mgrid[:height, :width])
+    for _ in range(200):
+        points = [(float(a), float(b)) for a, b in random.uniform(-8, 30, (random.integers(3, 9), 2)).round(1)]
+        inside = np.zeros((height, width), bool)
+        for (ax, ay), (bx, by) in zip(points, points[1:] + points[:1], strict=True):
+            crosses = (ay > y) != (by > y)
+            at = ax + (y - ay) * (bx - ax) / (by - ay) if ay != by else np.inf
+            inside ^= crosses & (x < at)
+        np.testing.assert_array_equal(fill_polygon(points, height, width), inside)
+        a, b, c, d = random.uniform(-3, 20, 4).round(2)
+        box = Boxes(((a, b, a + c + 4.6, b + d + 4.6),), centres=True).mask(height, width)
+        np.testing.assert_array_equal(box, (x >= a) & (x < a + c + 4.6) & (y >= b) & (y < b + d + 4.6))
+        turned = Ellipse(a, b, c + 4, d + 4, 30)
+        u, v = (x - a) * 0.75**0.5 + (y - b) / 2, (y - b) * 0.75**0.5 - (x - a) / 2
+        np.testing.assert_array_equal(turned.mask(height, width), (u / (c + 4)) ** 2 + (v / (d + 4)) ** 2 <= 1)
+        rim = np.radians(np.arange(0, 360, 0.5))
+        along, across = (c + 4) * np.cos(rim), (d + 4) * np.sin(rim)
+        xs, ys = a + along * 0.75**0.5 - across / 2, b + along / 2 + across * 0.75**0.5
+        np.testing.assert_allclose(turned.extent(), (xs.min(), ys.min(), xs.max(), ys.max()), atol=1e-2)
+
+
+def test_polygons_of_any_size_do_not_fail() -> None:
+    assert fill_polygon([(-1e150, 3), (1e5, 1e150), (4, -1e150)], 4, 4).shape == (4, 4)
+    with pytest.raises(DataError, match="pixels away"):
+        Polygons((((0, 0), (1e9, 0), (0, 4)),), centres=True)
+    with pytest.raises(DataError, match="ellipse reaches"):
+        Ellipse(0, 0, 1e9, 4)
+    with pytest.raises(DataError, match="in fractions"):
+        Boxes(((0, 0, 1e300, 4),), fractions=True)
+    assert not Ellipse(3, 3, 0, 2).mask(9, 9).any()

@@ -1,0 +1,226 @@
+"""What the readers of annotation formats share: options, classes, images, and cases (docs/datasets.md §9.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Final
+
+from ....engines.errors import ConfigError, DataError
+from ...host.paths import has_folder
+from ..base import PATIENTS, Case, Dataset, Note, Region
+from ..files import fail, tree
+from ..region_shapes import Boxes, Polygons, union
+from .named_images import NamedImages, without_extension
+from .nothing import NOTHING, says_nothing
+
+__all__ = ["POLYGONS", "SHARED", "Annotated", "FileFormat", "Place", "Shape", "made"]
+
+Corners = tuple[float, float, float, float]
+Place = tuple[Path, int | None]
+"""A file, and a row in it."""
+
+SHARED: Final = {
+    "images": "the folder of the images, default images; subfolders are searched",
+    "suffix": "what an image's name has after that of its annotation, such as _frontal; default nothing",
+    "classes": "a list of the classes, in this order; default those of the files, sorted",
+    "nothing": "a list of the class names that mean that nothing was found, default No finding, Normal and the like",
+    "unlabelled": "images without an annotation: left_out (default), or negative",
+    "split": "the name of the split in results, default all",
+    "name": "the dataset's name in results and prompt sets, default that of the reader",
+    "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
+    **PATIENTS,
+}
+"""The options of all these readers."""
+
+POLYGONS: Final = {
+    "polygons": "pixels of a polygon: centres (default; those whose centre lies inside), or outline (its edge too)"
+}
+"""The option of readers of polygons."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A region of a class, or where it has none the statement that the image has this class. row: where it stands."""
+
+    finding: str
+    region: Region | None
+    row: int | None = None
+
+
+@dataclass
+class Annotated:
+    """What a format says about one image. name: of the image; the case has it without extension.
+
+    size: (height, width) of the image that was annotated, where the format states it.
+    """
+
+    name: str
+    file: Path
+    row: int | None = None
+    shapes: list[Shape] = field(default_factory=list)
+    size: tuple[int, int] | None = None
+    case_id: str = ""
+
+    def __post_init__(self) -> None:
+        self.case_id = self.case_id or without_extension(self.name)
+
+
+class FileFormat(Dataset):
+    """A reader of a format. A subclass reads its own options and then calls `_use` with what it found."""
+
+    classes: tuple[str, ...] = ()
+    polygons: ClassVar[str] = "centres"
+
+    def __init__(self, root: Path, **options: object) -> None:
+        super().__init__(root, **options)
+        self.name = self.text_option("name", self.name)
+        self.title = self.text_option("title", self.name)
+        self.split = self.text_option("split", "all")
+        self.images = self.path_option("images", "images")
+        self.suffix = self.text_option("suffix", "-") if "suffix" in self.options else ""
+        self.nothing = self.texts_option("nothing") or NOTHING
+        self.negative = self.choice_option("unlabelled", ("left_out", "negative"), "left_out") == "negative"
+        self.centres = self.choice_option("polygons", ("centres", "outline"), self.polygons) == "centres"
+        self._early: list[Note] = []
+        self._found: dict[str, Annotated] = {}
+
+    def texts_option(self, key: str) -> tuple[str, ...]:
+        """The value of the option `key`, a list of texts or one text; none if it is not given. Raises ConfigError."""
+        given = self.options.get(key, [])
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a list of texts.")
+        return tuple(dict.fromkeys(text.strip() for text in texts))
+
+    def image_folders(self) -> Sequence[Path]:
+        """The folder of the images, unless it holds the annotations too."""
+        return () if self.images == self.root else (self.images,)
+
+    def files_below(self, folder: Path, extension: str, key: str) -> Iterator[tuple[str, Path]]:
+        """(name below the folder without `extension`, path) of all files with it. Raises DataError without any."""
+        if not has_folder(folder):
+            raise DataError(
+                f"The folder {folder} of the annotations does not exist; correct the root of the dataset "
+                f"'{self.name}' or its option {key}."
+            )
+        start, count = len(str(folder)) + 1, 0
+        for path in tree(folder):
+            if path.name.lower().endswith(extension) and not path.name.startswith("."):
+                count += 1
+                yield str(path)[start : -len(extension)], path
+        if not count:
+            raise DataError(
+                f"The folder {folder} has no file that ends with {extension}; correct the root of the dataset "
+                f"'{self.name}' or its option {key}."
+            )
+
+    def note(self, kind: str, subject: str, where: Place, text: str) -> None:
+        """Adds a note to those that `read` returns."""
+        self._early.append(Note(kind, subject, *where, text))
+
+    def box(self, finding: str, corners: Corners, where: Place, *, fractions: bool = False) -> Shape:
+        """A box that covers the pixels whose centres lie inside. Raises DataError if it ends before it begins."""
+        x1, y1, x2, y2 = corners
+        told = f"the box [{x1:g}, {y1:g}, {x2:g}, {y2:g}] of '{finding}'"
+        if x2 < x1 or y2 < y1:
+            raise fail(*where, f"{told} ends before it begins")
+        if x1 == x2 or y1 == y2:
+            self.note("degenerate", finding, where, f"{told} has no area")
+        return Shape(finding, made(where, lambda: Boxes((corners,), fractions=fractions, centres=True)), where[1])
+
+    def polygon(
+        self, finding: str, points: Iterable[tuple[float, float]], where: Place, *, fractions: bool = False
+    ) -> Shape:
+        """A polygon, drawn as `centres` says. Raises DataError for one with fewer than three points."""
+        outline = tuple(points)
+        if len(outline) < 3:
+            raise fail(*where, f"a polygon of '{finding}' has {len(outline)} points, it needs 3")
+        return Shape(finding, made(where, lambda: Polygons((outline,), fractions, self.centres)), where[1])
+
+    def without_area(self, finding: str, what: str, where: Place) -> Shape:
+        """A class that is marked by something without an area: positive without a region, and noted."""
+        text = f"a {what} of '{finding}' has no area; the image is positive without a region of it"
+        self.note("degenerate", finding, where, text)
+        return Shape(finding, None, where[1])
+
+    def _use(self, found: Iterable[Annotated], known: Sequence[str] = ()) -> None:
+        """Keeps what was found and settles the classes: `known`, else the option `classes`, else those found."""
+        seen: dict[str, tuple[Path, int | None]] = {}
+        for item in found:
+            if item.case_id in self._found:
+                raise fail(item.file, item.row, f"the image '{item.name}' was annotated before; name it once")
+            self._found[item.case_id] = item
+            for shape in item.shapes:
+                seen.setdefault(shape.finding, (item.file, shape.row))
+        named = known or self.texts_option("classes") or tuple(sorted(seen))
+        self.classes = tuple(finding for finding in dict.fromkeys(named) if not says_nothing(finding, self.nothing))
+        for finding, (file, row) in seen.items():
+            if finding not in named and not says_nothing(finding, self.nothing):
+                text = f"'{finding}' is not among the classes of the dataset; not used"
+                self.note("unknown_class", finding, (file, row), text)
+        if not self.classes:
+            raise DataError(
+                f"No annotation of the dataset '{self.name}' in {self.root} names a class, so there is nothing to look "
+                "for; name them in the option classes."
+            )
+
+    def read(self, notes: list[Note]) -> Sequence[Case]:
+        """One case per annotated image; an image without an annotation is none, or negative. Raises DataError."""
+        notes += self._early
+        index = NamedImages(self.images, self.suffix, notes)
+        cases = [self._case(item, index.find(item.name, item.file, item.row), notes) for item in self._found.values()]
+        rest = list(index.unused())
+        if self.negative:
+            labels = dict.fromkeys(self.classes, 0)
+            cases += [Case(name, path, labels, {}, self.split) for name, path in rest if name not in self._found]
+        elif rest:
+            text = f"images without an annotation, which are no cases: {len(rest)}, the first is {rest[0][1].name}"
+            notes.append(Note("not_annotated", str(self.images), self.images, None, text))
+        self._found = {}
+        return cases
+
+    def _case(self, item: Annotated, image: Path, notes: list[Note]) -> Case:
+        drawn: dict[str, list[Region]] = {}
+        named: set[str] = set()
+        nothing: list[Shape] = []
+        seen: set[Shape] = set()
+        for shape in item.shapes:
+            same = Shape(shape.finding, shape.region)
+            if shape.region is not None and same in seen:
+                text = f"this region of '{shape.finding}' was listed before"
+                notes.append(Note("duplicate", item.case_id, item.file, shape.row, text))
+                continue
+            seen.add(same)
+            if shape.finding in self.classes:
+                named.add(shape.finding)
+                if shape.region is not None:
+                    drawn.setdefault(shape.finding, []).append(shape.region)
+            elif says_nothing(shape.finding, self.nothing):
+                nothing.append(shape)
+        for shape in nothing:
+            text = f"'{shape.finding}' means that nothing was found, "
+            if named:
+                text += f"but the image has '{min(named)}' too"
+                notes.append(Note("disagreement", item.case_id, item.file, shape.row, text))
+            elif shape.region is not None:
+                text += "so its region is not used"
+                notes.append(Note("no_finding", item.case_id, item.file, shape.row, text))
+        return Case(
+            case_id=item.case_id,
+            image=image,
+            labels={finding: int(finding in named) for finding in self.classes},
+            regions={finding: union(drawn[finding]) for finding in self.classes if finding in drawn},
+            split=self.split,
+            rows=() if item.row is None else (item.row,),
+            size=item.size,
+        )
+
+
+def made(where: Place, make: Callable[[], Region]) -> Region:
+    """What `make` returns; its DataError gets file and row."""
+    try:
+        return make()
+    except DataError as error:
+        raise fail(*where, str(error).rstrip(".")) from error

@@ -1,0 +1,84 @@
+"""The images of a folder, found by the names that annotations have for them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ...host.paths import has_folder
+from ..files import fail, inside, tree
+from ..notes import Note
+
+__all__ = ["IMAGES", "NamedImages", "without_extension"]
+
+IMAGES: Final = (".dcm", ".dicom", ".png", ".jpg", ".jpeg")
+"""What the names of images end with; of two images of one name the first is used."""
+
+
+def without_extension(name: str) -> str:
+    """A name without what names of images end with."""
+    stem, dot, extension = name.rpartition(".")
+    return stem if (dot + extension).lower() in IMAGES and stem else name
+
+
+class NamedImages:
+    """All images below a folder, which is walked once.
+
+    `suffix` is what follows the name of an annotation in the name of its image, with or without the image's extension:
+    "_frontal" or "_frontal.png".
+    """
+
+    def __init__(self, folder: Path, suffix: str, notes: list[Note]) -> None:
+        """Lists `folder`; one that does not exist is noted, and every image is then missing."""
+        self.folder, self.suffix, self.notes = folder, suffix, notes
+        self._files: dict[str, Path] = {}
+        self._stems: dict[str, list[str]] = defaultdict(list)
+        self._last: dict[str, list[str]] = defaultdict(list)
+        self._used: set[str] = set()
+        if not has_folder(folder):
+            notes.append(Note("no_images_folder", str(folder), folder, None, "the folder of the images does not exist"))
+        start = len(str(folder)) + 1
+        for path in tree(folder):
+            name = str(path)[start:]
+            stem = without_extension(name)
+            if stem != name:
+                self._files[name] = path
+                self._stems[stem].append(name)
+        for stem in self._stems:
+            self._last[stem.rpartition("/")[2]].append(stem)
+
+    def find(self, name: str, file: Path, row: int | None) -> Path:
+        """The image that an annotation calls `name`, with or without folders and extension.
+
+        A name without folders is also found in a subfolder. If there is no such image, the path it should have. Raises
+        DataError for a name that leads out of the folder, or that two images in subfolders have.
+        """
+        stem = without_extension(name)
+        wanted = stem + self.suffix if self.suffix else name
+        path = inside(self.folder, wanted, file, row)
+        if wanted in self._files:
+            self._used.add(wanted)
+            return self._files[wanted]
+        stem = without_extension(wanted)
+        if stem not in self._stems:
+            others = self._last.get(stem.rpartition("/")[2], [])
+            if len(others) > 1:
+                text = f"'{name}' can be {others[0]} or {others[1]} in {self.folder}; name the folder too"
+                raise fail(file, row, text)
+            stem = others[0] if others else ""
+        found = sorted(self._stems.get(stem, []), key=lambda each: IMAGES.index(each[len(stem) :].lower()))
+        if not found:
+            return path if without_extension(wanted) != wanted else path.with_name(f"{path.name}.png")
+        self._used.update(found)
+        for other in found[1:]:
+            text = f"there is also {self._files[other]}; the first is used"
+            self.notes.append(Note("duplicate", stem, self._files[found[0]], None, text))
+        return self._files[found[0]]
+
+    def unused(self) -> Iterator[tuple[str, Path]]:
+        """(name without extension, path) of the images that `find` did not return, in the order of their names."""
+        for stem in sorted(self._stems):
+            if not self._used.intersection(self._stems[stem]):
+                yield stem, self._files[self._stems[stem][0]]
