@@ -70,7 +70,7 @@ PORT = click.IntRange(0, 65535)
     type=click.FloatRange(min=0.1),
     default=ServiceSettings.timeout,
     show_default=True,
-    help="Seconds for a request.",
+    help="Seconds until a request is answered, else with status 504.",
 )
 @click.option(
     "--max-body",
@@ -96,7 +96,7 @@ PORT = click.IntRange(0, 65535)
 @setting(
     "--threads",
     type=click.IntRange(min=1),
-    help="Threads of each engine, and of decoding.",
+    help="Threads of each engine; threads and processes that decode.",
     default=EvalConfig.threads or "all cores",
 )
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log one JSON line per request.")

@@ -14,7 +14,7 @@ __all__ = ["GrpcSettings", "HttpSettings", "ServerSettings", "ServiceSettings"]
 class ServiceSettings:
     """max_batch: images of an engine call; max_delay: seconds the first image of a batch waits for others; queue:
     images of a model that are accepted and not answered yet, at most; timeout: seconds for a request; workers: threads
-    that decode images and draw maps, for all models together."""
+    that decode images and draw maps, and at most as many processes that decode, for all models together."""
 
     max_batch: int = 16
     max_delay: float = 0.002

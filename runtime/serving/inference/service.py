@@ -22,7 +22,8 @@ from ..protocol.requests import Answer, Request, check_request
 from ..queue.model_queue import ModelQueue
 from ..settings import ServiceSettings
 from .answers import build_answer, check_answer_size
-from .images import prepare_request
+from .decoding import Decoders
+from .images import prepare_quick
 from .models import Catalogue, ServedModel
 
 __all__ = ["Service"]
@@ -46,6 +47,7 @@ class Service:
         self._queues: dict[str, ModelQueue] = {}
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="serve")
         self._free = asyncio.Semaphore(settings.workers)
+        self._decoders = Decoders(settings.workers)
         self._refusing = False
 
     async def __aenter__(self) -> Self:
@@ -77,6 +79,7 @@ class Service:
         self.refuse()
         for queue in self._queues.values():
             await queue.close()
+        await self._decoders.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def check_room(self, model: str) -> None:
@@ -105,10 +108,12 @@ class Service:
             code = "OK"
             self.metrics.images.labels(known).inc(request.count)
             return answer
+        except RequestError as error:
+            code = error.code
+            raise
         except XBenchError as error:
-            refused = as_request_error(error)
-            code = refused.code
-            raise refused from error
+            code = as_request_error(error).code
+            raise as_request_error(error) from error
         # An error in this code or in an external engine: the client gets a general message, the log the details.
         except Exception as error:
             _LOG.exception("A request for %s failed unexpectedly", known)
@@ -127,17 +132,19 @@ class Service:
         with self._queues[model.name].accept(request.count):
             try:
                 async with asyncio.timeout(seconds):
-                    return await self._compute(request, model)
+                    return await self._compute(request, model, seconds)
             except TimeoutError as error:
                 raise DeadlineExceeded(
                     f"The answer was not ready within {seconds:g} s; try again when the server is less busy."
                 ) from error
 
-    async def _compute(self, request: Request, model: ServedModel) -> Answer:
+    async def _compute(self, request: Request, model: ServedModel, seconds: float) -> Answer:
         selection = await self.work(partial(model.select, request), short=request.prompts is None)
         check_answer_size(request.outputs, request.count, len(selection.queries.findings), model.grid)
         short = request.pixels is not None and not request.outputs & DRAWN
-        images = await self.work(partial(prepare_request, request, model.geometry), short=short)
+        images = await self.work(partial(prepare_quick, request, model.geometry), short=short)
+        if images is None:
+            images = await self._decoders.prepare(request, model.geometry, seconds)
         pixels = request.pixels
         if pixels is None:
             pixels = np.stack([image.pixels for image in images])[:, None]
@@ -161,7 +168,10 @@ class Service:
 
         future = self._pool.submit(function)
         future.add_done_callback(ended)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            del future  # as in `infer`
 
     def _known(self, model: str) -> str:
         """The model's name as a label of metrics; names invented by clients do not become labels."""

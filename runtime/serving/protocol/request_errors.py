@@ -98,9 +98,7 @@ class Internal(RequestError):
 
 
 def as_request_error(error: XBenchError) -> RequestError:
-    """The error to send to a client for one that occurred while its request was answered."""
-    if isinstance(error, RequestError):
-        return error
+    """The error to send to a client for another one that occurred while its request was answered."""
     if isinstance(error, ImageError | ConfigError | BundleError | MissingExtraError):
         return BadRequest(str(error))
     return Internal(str(error))

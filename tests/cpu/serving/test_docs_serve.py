@@ -11,6 +11,8 @@ import pytest
 from serving_process import ServerProcess
 from synthetic import make_bundle, save_graph
 from xbench_fast.runtime.serving.http.codec import _JSON_MARKS
+from xbench_fast.runtime.serving.inference.decoder_process import MEMORY
+from xbench_fast.runtime.serving.inference.images import _QUICK_BYTES, _QUICK_PIXELS
 from xbench_fast.runtime.serving.protocol.interface import INPUTS, OUTPUTS
 from xbench_fast.runtime.serving.protocol.tensors import MOST_ITEMS
 from xbench_fast.runtime.serving.server import _HEAD, _KEEP_ALIVE
@@ -55,6 +57,8 @@ def test_inputs_outputs_and_limits(root: Path, page: str) -> None:
     server, nginx = ServerSettings(), (root / "containers" / "nginx.conf").read_text()
     for words in (
         f"at most {MOST_ITEMS:,} elements",
+        f"above {_QUICK_BYTES >> 20} MiB or {_QUICK_PIXELS:,} pixels a request",
+        f"may allocate {MEMORY >> 30} GiB",
         f"{_JSON_MARKS:,} commas and brackets",
         f"must be complete within {server.http.body_timeout:g} s",
         f"closed after {_KEEP_ALIVE} s",
