@@ -27,6 +27,9 @@ _RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1, requir
 def study() -> None:
     """Studies of a run: tables on the terminal, and Markdown, CSV, JSON and figures in RUN/studies/NAME/.
 
+    Where the results of a run are of several protocols, a study is made of each; those of the second and later ones are
+    in RUN/studies/NAME-PROTOCOL/. Studies of differences (prompts, resolution) take results of one protocol.
+
     Nothing is inferred again. Thresholds chosen on the pairs they are scored on are called in-sample; those chosen on
     other patients, cross-fitted.
     """
@@ -164,7 +167,7 @@ def _prompts(runs: tuple[Path, ...], by: str, **common: Any) -> int:
     """
     from ..studies.prompts import study_prompts
 
-    return _several(runs, common, lambda materials: study_prompts(materials, by=by))
+    return _study(runs, common, lambda materials: [study_prompts(materials, by=by)])
 
 
 @study.command("resolution")
@@ -177,27 +180,34 @@ def _resolution(runs: tuple[Path, ...], **common: Any) -> int:
     """
     from ..studies.resolution import study_resolution
 
-    return _several(runs, common, study_resolution)
+    return _study(runs, common, lambda materials: [study_resolution(materials)])
 
 
 def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], StudyOutcome]) -> int:
-    return _several((run,), common, lambda materials: ask(materials[0]))
+    """A study of each protocol of the run."""
+    from ..studies.material import blocks_of
+    from ..studies.outcome import of_protocol
+
+    def each(materials: list[Material]) -> list[StudyOutcome]:
+        return [of_protocol(ask(block), block.protocol) for block in blocks_of(materials[0])]
+
+    return _study((run,), common, each)
 
 
-def _several(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], StudyOutcome]) -> int:
+def _study(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], list[StudyOutcome]]) -> int:
     from ..results.patients import Resampling
     from ..studies.material import load_materials
-    from ..studies.outcome import study_folder, write_outcome
+    from ..studies.outcome import study_folder, write_outcomes
     from ..tables.console import make_console, print_table
 
     sampling = Resampling(common["replicates"], common["seed"], common["level"])
-    outcome = ask(load_materials(runs, common["models"], common["datasets"], sampling))
-    if not common["quiet"]:
-        console = make_console()
+    outcomes = ask(load_materials(runs, common["models"], common["datasets"], sampling))
+    console = make_console()
+    for outcome in () if common["quiet"] else outcomes:
         for table in outcome.tables:
             print_table(console, table)
         for line in (*outcome.facts, *outcome.remarks):
             click.echo(line)
-    written = write_outcome(outcome, common["out"] or study_folder(runs[0], outcome.name))
-    click.echo(f"written: {len(written)} files in {written[-1].parent}")
+    for written in write_outcomes(outcomes, common["out"] or study_folder(runs[0], outcomes[0].name)):
+        click.echo(f"written: {len(written)} files in {written[-1].parent}")
     return 0

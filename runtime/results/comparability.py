@@ -1,8 +1,9 @@
 """Decides which results are comparable, by protocol, images, labels and regions, and finds the rows that they share.
 
-Reports, comparisons of runs and studies use this rule. Cells of different protocols are not comparable. Others are
-compared on the rows that all of them have (`shared_rows`), with the same labels and the same regions. An image is
-identified by its case and the case's occurrence number, because a list can contain an image more than once.
+Reports, comparisons of runs and studies use this rule. Cells of different protocols are not comparable: what shows
+results has a block for each (`protocols_in`), what subtracts them refuses (`check_protocols`). Others are compared on
+the rows that all of them have (`shared_rows`), with the same labels and the same regions. An image is identified by its
+case and the case's occurrence number, because a list can contain an image more than once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
+from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from .load import CellRows
 from .pairs import ScoredPairs
 
@@ -26,7 +28,9 @@ __all__ = [
     "find_basis",
     "image_names",
     "on_one_basis",
+    "other_protocols",
     "pair_keys",
+    "protocols_in",
     "shared_rows",
 ]
 
@@ -91,6 +95,25 @@ def image_names(cell: CellRows) -> list[tuple[str, int]]:
         seen[case] = seen.get(case, -1) + 1
         numbered.append((case, seen[case]))
     return [numbered[index] for index in cell.case_of]
+
+
+def protocols_in(names: Iterable[str]) -> tuple[str, ...]:
+    """The protocols among these names, each once, in the order of their blocks."""
+    found = set(names)
+    return tuple(name for name in PROTOCOLS if name in found)
+
+
+def other_protocols(protocol: str, protocols: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for the block of `protocol` on the other blocks, if there are any."""
+    others = " and ".join(name for name in protocols if name != protocol)
+    return (
+        (
+            f"protocol {protocol} only: what was evaluated by {others} stands apart, because numbers of different "
+            "protocols are not comparable",
+        )
+        if others
+        else ()
+    )
 
 
 def check_protocols(

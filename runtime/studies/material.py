@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...engines.errors import ConfigError, RunError
 from ...engines.registry import did_you_mean
 from ..results.choices import Choices
-from ..results.comparability import check_protocols
+from ..results.comparability import other_protocols, protocols_in
 from ..results.load import StoredRun, load_run
 from ..results.numbers.reference_rows import rest_on_models
 from ..results.pairs import scored_pairs
@@ -18,9 +18,7 @@ from ..results.patients import Resampling, dataset_patients, unnamed_lines
 from ..tables.stamps import stamps
 from .study_cell import StudyCell
 
-__all__ = ["Material", "load_material", "load_materials"]
-
-_ONE_PROTOCOL = "evaluate both with the same --protocol, or choose cells of one protocol with --model and --dataset"
+__all__ = ["Material", "blocks_of", "load_material", "load_materials"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +26,16 @@ class Material:
     """The finished cells of a run, in the order of its models and datasets.
 
     unfinished: why others have no result, which baselines are cut to the pairs of the models, and the outcome of later
-    attempts at finished cells.
+    attempts at finished cells. protocol: that of the cells, and elsewhere: the cells of other protocols, if the run has
+    several (`blocks_of`).
     """
 
     run: StoredRun
     cells: tuple[StudyCell, ...]
     unfinished: tuple[str, ...]
     sampling: Resampling
+    protocol: str = ""
+    elsewhere: tuple[StudyCell, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -89,7 +90,27 @@ class Material:
         part = [cell for cell in self.cells if cell.rows.limit is not None]
         limits = {f"{cell.title}: only the first {cell.rows.cases} cases were evaluated" for cell in part}
         unnamed = unnamed_lines((cell.title, cell.rows.unnamed) for cell in self.cells)
-        return (*stamps((cell.model, cell.weights) for cell in self.cells), *sorted(limits), *sorted(named), *unnamed)
+        block = [f"protocol {self.protocol}"] if self.protocol else []
+        worth = stamps((cell.model, cell.weights) for cell in self.cells)
+        return (*block, *worth, *sorted(limits), *sorted(named), *unnamed)
+
+
+def blocks_of(material: Material) -> tuple[Material, ...]:
+    """A part for each protocol by which its cells were evaluated; the given one if there is only one."""
+    cells = material.cells
+    names = protocols_in(cell.rows.protocol for cell in cells)
+    if len(names) == 1:
+        return (material,)
+    return tuple(
+        replace(
+            material,
+            cells=tuple(cell for cell in cells if cell.rows.protocol == name),
+            elsewhere=tuple(cell for cell in cells if cell.rows.protocol != name),
+            unfinished=(*other_protocols(name, names), *material.unfinished),
+            protocol=name,
+        )
+        for name in names
+    )
 
 
 def load_material(
@@ -110,8 +131,8 @@ def load_materials(
 ) -> list[Material]:
     """The finished cells of several runs; `models`, `datasets`: only these, which need not be in every run.
 
-    Raises RunError when a path is not a run directory, a result cannot be read, no cell is finished, or the cells of a
-    run are of several protocols, ConfigError for a model or dataset that no run has.
+    Raises RunError when a path is not a run directory, a result cannot be read, or no cell is finished,
+    ConfigError for a model or dataset that no run has.
     """
     runs = [load_run(path) for path in paths]
     where = ", ".join(str(path) for path in paths)
@@ -135,7 +156,6 @@ def _material(run: StoredRun, models: Collection[str], datasets: Collection[str]
         raise RunError(
             f"{run.path} has no finished result to study{reasons}; run xbench-fast eval --out {run.path} first."
         )
-    check_protocols(str(run.path), [(f"{cell.model} on {cell.dataset}", cell) for cell in rows], _ONE_PROTOCOL)
     order = {name: place for place, name in enumerate((*run.models, *run.datasets))}
     rows.sort(key=lambda cell: (order[cell.model], order[cell.dataset]))
     choices = Choices(replicates=sampling.replicates, seed=sampling.seed)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ...engines.errors import MissingExtraError
+from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..reporting.figures.figure import Figure
 from ..results.storage import write_bytes, write_json
 from ..tables.csv_text import to_csv
@@ -16,7 +18,7 @@ from ..tables.markdown import to_markdown
 from ..tables.table import Table
 from .writing import clean
 
-__all__ = ["Rows", "StudyOutcome", "drawn", "study_folder", "write_outcome"]
+__all__ = ["Rows", "StudyOutcome", "drawn", "of_protocol", "study_folder", "write_outcomes"]
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -27,7 +29,8 @@ class StudyOutcome:
 
     name: of the study and its folder. facts: lines about what was studied. tables: to read; data: rows by the name of
     their CSV file, unrounded fractions unless a column says otherwise, also in the JSON file. settings: the arguments
-    of the study. files: other files by their path in the folder. remarks: what could not be done, and why.
+    of the study. files: other files by their path in the folder. remarks: what could not be done, and why. protocol: of
+    the results studied, if the run has several (`of_protocol`).
     """
 
     name: str
@@ -39,6 +42,7 @@ class StudyOutcome:
     figures: tuple[Figure, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    protocol: str = ""
 
 
 def drawn(draw: Callable[[], Sequence[Figure]]) -> tuple[tuple[Figure, ...], tuple[str, ...]]:
@@ -49,9 +53,40 @@ def drawn(draw: Callable[[], Sequence[Figure]]) -> tuple[tuple[Figure, ...], tup
         return (), (f"No figure: {error}",)
 
 
+def of_protocol(outcome: StudyOutcome, protocol: str) -> StudyOutcome:
+    """The outcome named after the protocol of its block; unchanged if the run has one protocol (empty name)."""
+    if not protocol:
+        return outcome
+    settings = {**outcome.settings, "protocol": protocol}
+    return replace(outcome, title=f"{outcome.title}, protocol {protocol}", settings=settings, protocol=protocol)
+
+
 def study_folder(run: Path, name: str) -> Path:
     """The folder of a study of a run."""
     return run / "studies" / name
+
+
+def write_outcomes(outcomes: Sequence[StudyOutcome], folder: Path) -> list[list[Path]]:
+    """Writes the first into `folder` and each other beside it, into FOLDER-PROTOCOL; returns the paths of each.
+
+    Files of earlier studies of protocols that are not among these are deleted. Raises RunError as `write_outcome`.
+    """
+    folders = [folder, *(_block_folder(folder, outcome.protocol) for outcome in outcomes[1:])]
+    written = [write_outcome(outcome, place) for outcome, place in zip(outcomes, folders, strict=True)]
+    for other in (_block_folder(folder, protocol) for protocol in PROTOCOLS):
+        if other not in folders:
+            record = f"{outcomes[0].name}.json"
+            earlier = [other / name for name in _written_before(other / record)]
+            for path in [*earlier, *([other / record] if earlier else [])]:
+                path.unlink(missing_ok=True)
+            for place in {path.parent for path in earlier} | {other}:
+                with suppress(OSError):  # other files stay
+                    place.rmdir()
+    return written
+
+
+def _block_folder(folder: Path, protocol: str) -> Path:
+    return folder.with_name(f"{folder.name}-{protocol}")
 
 
 def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:

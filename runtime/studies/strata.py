@@ -20,7 +20,7 @@ from .figures.strata import draw_strata
 from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
 from .study_cell import PIXELS, StudyCell
-from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, between, limits, metric_cell, no_mean, percent_cell
 
 __all__ = ["study_strata"]
 
@@ -47,13 +47,17 @@ def study_strata(material: Material) -> StudyOutcome:
     """Pointing and Dice by size of the region."""
     level = material.sampling.level
     rows: list[dict[str, Any]] = []
+    remarks: list[str] = []
     for model in material.models:
         cells = [cell for cell in material.of_model(model) if cell.n]
         strata = [list(_strata(cell, False, level)) for cell in cells]
         for cell, own in zip(cells, strata, strict=True):
             rows += [row for row, _ in own] + [row for row, _ in _strata(cell, True, level)]
-        rows += _mean_of_datasets(strata, level) if len(cells) > 1 else ()
-    figures, remarks = drawn(lambda: draw_strata(rows, material))
+        if why := no_mean(material, model):
+            remarks.append(why)
+        elif len(cells) > 1:
+            rows += _mean_of_datasets(strata, level)
+    figures, said = drawn(lambda: draw_strata(rows, material))
     edges = ", ".join(f"{100 * edge:g}" for edge in EDGES)
     facts = (
         f"fixed strata begin at {edges} percent of the image; thirds are those of the pairs of a model and dataset",
@@ -74,7 +78,7 @@ def study_strata(material: Material) -> StudyOutcome:
         data={"strata": rows},
         settings=material.sampling.settings,
         figures=figures,
-        remarks=remarks,
+        remarks=(*remarks, *said),
     )
 
 

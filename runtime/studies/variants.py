@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..comparing.variants import Variant, Variants, side_by_side
+from ..results.comparability import check_protocols
 from .material import Material
 from .study_cell import StudyCell
 
@@ -16,20 +17,28 @@ def group_variants(
 ) -> tuple[list[tuple[str, str, tuple[Variant, ...]]], list[str]]:
     """Groups (key, dataset title, variants) of at least two cells, and a sentence for every cell without a second one.
 
-    Baselines, which have neither prompts nor a resolution, belong to no group.
+    Baselines, which have neither prompts nor a resolution, belong to no group. Raises RunError for cells of several
+    protocols, whose numbers cannot be subtracted.
     """
+    models = [(material, cell) for material in materials for cell in material.cells if cell.weights != "baseline"]
+    check_protocols(
+        ", ".join(str(material.path) for material in materials),
+        [
+            (f"{cell.model} on {cell.dataset}" + (f" in {material.path}" if len(materials) > 1 else ""), cell.rows)
+            for material, cell in models
+        ],
+        "evaluate both with the same --protocol, or choose cells of one protocol with --model and --dataset",
+    )
     found: dict[tuple[str, str], list[tuple[Material, StudyCell]]] = {}
     names: dict[str, str] = {}
     contents: dict[str, str] = {}
-    for material in materials:
-        for cell in material.cells:
-            if cell.weights != "baseline":
-                # The same dataset: one name in several runs, or equal contents under several names.
-                same = names.get(cell.dataset) or contents.get(cell.digest or "") or cell.dataset
-                names[cell.dataset] = same
-                if cell.digest:
-                    contents.setdefault(cell.digest, same)
-                found.setdefault((key(cell), same), []).append((material, cell))
+    for material, cell in models:
+        # The same dataset: one name in several runs, or equal contents under several names.
+        same = names.get(cell.dataset) or contents.get(cell.digest or "") or cell.dataset
+        names[cell.dataset] = same
+        if cell.digest:
+            contents.setdefault(cell.digest, same)
+        found.setdefault((key(cell), same), []).append((material, cell))
     groups, alone = [], []
     for (name, _), members in found.items():
         title = members[0][1].plain_title

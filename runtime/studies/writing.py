@@ -92,7 +92,7 @@ def clean(value: Any) -> Any:
 
 def no_mean(material: Material, model: str) -> str:
     """A sentence on a model that lacks pairs on a dataset where another has some: it has no mean. Else empty."""
-    every = {cell.dataset for cell in material.paired}
+    every = {cell.dataset for cell in (*material.paired, *material.elsewhere) if cell.n}
     own = {cell.dataset for cell in material.paired if cell.model == model}
     if not own or own == every:
         return ""

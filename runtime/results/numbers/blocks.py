@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ....metrics_gpu.grounding.protocols import PROTOCOLS
+from ..comparability import protocols_in
 from .run_numbers import Results
 
 __all__ = ["split_by_protocol"]
@@ -15,11 +15,11 @@ def split_by_protocol(results: Results) -> tuple[Results, ...]:
 
     A model or dataset without any finished cell belongs to the first block.
     """
-    names = [name for name in PROTOCOLS if any(cell.protocol == name for cell in results.finished)]
+    names = protocols_in(cell.protocol for cell in results.finished)
     return tuple(_block(results, name, names) for name in names) if len(names) > 1 else (results,)
 
 
-def _block(results: Results, name: str, names: list[str]) -> Results:
+def _block(results: Results, name: str, names: tuple[str, ...]) -> Results:
     mine = {key: cell for key, cell in results.cells.items() if cell.protocol == name}
     elsewhere = {key: cell.protocol for key, cell in results.cells.items() if key not in mine}
     reasons = {key: f"evaluated by protocol {other}, which has a table of its own" for key, other in elsewhere.items()}
@@ -37,6 +37,6 @@ def _block(results: Results, name: str, names: list[str]) -> Results:
         pairs={key: results.pairs[key] for key in mine},
         unfinished={**results.unfinished, **reasons},
         protocol=name,
-        protocols=tuple(names),
+        protocols=names,
         whole=results.cells,
     )

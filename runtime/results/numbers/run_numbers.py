@@ -15,7 +15,7 @@ from ....metrics_gpu.statistics.aggregate import macro_mean, micro_mean
 from ....metrics_gpu.statistics.bootstrap import percentile_interval
 from ...host.machine import usable_cores
 from ..choices import DEFAULTS, Choices
-from ..comparability import Basis, find_basis
+from ..comparability import Basis, find_basis, other_protocols
 from ..load import CellRows, StoredRun
 from ..pairs import ScoredPairs, scored_pairs, why_left_out
 from ..patients import Patients, dataset_patients
@@ -68,15 +68,7 @@ class Results:
     @property
     def apart(self) -> tuple[str, ...]:
         """A sentence on the other blocks, if there are any."""
-        others = " and ".join(name for name in self.protocols if name != self.protocol)
-        return (
-            (
-                f"protocol {self.protocol} only: what was evaluated by {others} stands apart, because numbers of "
-                "different protocols are not comparable",
-            )
-            if others
-            else ()
-        )
+        return other_protocols(self.protocol, self.protocols)
 
     @property
     def everyone(self) -> tuple[str, ...]:

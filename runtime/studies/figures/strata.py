@@ -6,14 +6,14 @@ from ....metrics_gpu.grounding.strata import STRATA
 from ...reporting.figures.figure import GREY, Figure, looks
 from ..material import Material
 from ..outcome import Rows
-from ..writing import between
+from ..writing import between, no_mean
 from .canvas import canvas, span
 
 __all__ = ["draw_strata"]
 
 
 def draw_strata(rows: Rows, material: Material) -> list[Figure]:
-    """Fixed strata in the mean over the datasets of a model, or over its only one.
+    """Fixed strata in the mean over the datasets of a model, or over the only one of the run.
 
     Raises MissingExtraError without matplotlib.
     """
@@ -22,7 +22,7 @@ def draw_strata(rows: Rows, material: Material) -> list[Figure]:
     for model in material.models:
         own = [row for row in from_fixed if row["model"] == model]
         pooled = [row for row in own if row["dataset"] == "mean of datasets"] or own
-        if pooled:
+        if pooled and not no_mean(material, model):
             lines.append((model, pooled))
     if not lines:
         return []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from joint_inputs import FP16, FP32, NUMPY, move_box
 from joint_world import World, command, first
 
@@ -73,8 +75,12 @@ def protocol_twin(world: World) -> None:
     assert not any("coco" in text and "again" in text for name, text in world.tables().items() if "Table 1" in name)
     for study in ("thresholds", "calibration"):
         ran = command("study", study, world.folder / "run", "--replicates", 20)
-        assert ran.status == 1 and ran.text.startswith("Error: ")
-        assert "by protocol 'default'" in ran.text and "by 'medklip'" in ran.text
+        assert ran.status == 0
+        for folder, dataset in ((study, "coco"), (f"{study}-medklip", "again")):
+            made = json.loads((world.folder / "run" / "studies" / folder / f"{study}.json").read_text())
+            kinds = [made[name] for name in ("sensitivity", "delta_dice", "cells", "models") if name in made]
+            assert {row["dataset"] for rows in kinds for row in rows if "dataset" in row} == {dataset}
+            assert f"{FP32} has no mean over datasets: it has 1 of 2 datasets." in made["facts"]
 
 
 def protocol_prompts(world: World) -> None:

@@ -91,16 +91,48 @@ def test_results_of_two_protocols_stand_in_blocks(desk: Desk) -> None:
     assert not (desk.run / "report" / "table1-medklip.csv").exists(), "of the report before"
 
 
-def test_studies_and_comparisons_refuse_two_protocols(desk: Desk) -> None:
+def test_what_subtracts_results_of_two_protocols_is_refused(desk: Desk) -> None:
     desk.eval("good", "poor")
     desk.eval("good", protocol="paper")
-    for study in ("thresholds", "correlation", "strata", "calibration", "failures", "prompts", "resolution"):
+    for study in ("prompts", "resolution"):
         said = desk.command("study", study, desk.run, code=1)
         assert "was evaluated by protocol 'paper'" in said or "by 'paper'" in said, study
         assert "choose cells of one protocol with --model and --dataset" in said
     said = desk.command("compare", desk.run, "--model-a", "maps:good", "--model-b", "maps:poor", code=1)
     assert "cannot be compared" in said
-    desk.command("study", "strata", desk.run, "--model", "maps:poor", "--replicates", 20, "--quiet")
+
+
+def test_a_study_of_two_protocols_is_made_of_each(desk: Desk) -> None:
+    """good by medklip and poor by default on one dataset, both by default on another."""
+    desk.eval("good", "poor")
+    desk.eval("good", "poor", dataset="chest")
+    desk.eval("good", protocol="medklip")
+    studies, quick = desk.run / "studies", ("--replicates", 20)
+    for study, rows in (("thresholds", "sensitivity"), ("strata", "strata"), ("calibration", "cells")):
+        said = desk.command("study", study, desk.run, *quick)
+        first, other = (json.loads((studies / f / f"{study}.json").read_text()) for f in (study, f"{study}-medklip"))
+        assert (first["title"][-16:], other["title"][-16:]) == ("protocol default", "protocol medklip")
+        assert (first["settings"]["protocol"], other["settings"]["protocol"]) == ("default", "medklip")
+        for found, others in ((first, "medklip"), (other, "default")):
+            assert any(f"what was evaluated by {others} stands apart" in fact for fact in found["facts"])
+            assert "maps:good has no mean over datasets: it has 1 of 2 datasets." in found["facts"]
+        assert {(row["model"], row["dataset"]) for row in other[rows]} == {("maps:good", "lungs")}
+        means = ("mean", "mean of datasets")
+        cells = {(r["model"], r["dataset"]) for r in first[rows] if r["dataset"] not in means}
+        assert cells == {("maps:good", "chest"), ("maps:poor", "lungs"), ("maps:poor", "chest")}
+        assert {row["model"] for row in first[rows] if row["dataset"] in means} <= {"maps:poor"}, study
+        assert said.count("written: ") == 2 and str(studies / f"{study}-medklip") in said.replace("\n", "")
+    assert not (studies / "strata-medklip" / "strata.png").exists(), "a model without a mean is not drawn"
+    desk.command("study", "failures", desk.run, *quick, "--out", desk.folder / "mine")
+    apart = [json.loads((desk.folder / f / "failures.json").read_text()) for f in ("mine", "mine-medklip")]
+    assert [{row["model"] for row in part["classes"]} for part in apart] == [{"maps:good", "maps:poor"}, {"maps:good"}]
+    notes = desk.folder / "mine-medklip" / "notes.txt"
+    notes.write_text("my own")
+    desk.command("study", "failures", desk.run, *quick, "--out", desk.folder / "mine", "--dataset", "chest")
+    assert [path.name for path in notes.parent.rglob("*")] == ["notes.txt"], "what is not its own"
+    desk.command("study", "strata", desk.run, *quick, "--model", "maps:poor", "--quiet")
+    alone = json.loads((studies / "strata" / "strata.json").read_text())
+    assert "protocol" not in alone["settings"] and not (studies / "strata-medklip").exists()
 
 
 def test_a_mean_of_changes_is_of_one_protocol(desk: Desk) -> None:
