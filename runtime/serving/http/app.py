@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..access_log import AccessLog
-from ..inference.metadata import model_metadata, repository_index, server_metadata
+from ..inference.metadata import model_list, model_metadata, repository_index, server_metadata
 from ..inference.service import Service
 from ..protocol.request_errors import BadRequest, Internal, NotFound, RequestError
 from ..settings import HttpSettings
@@ -35,7 +35,11 @@ def create_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGI
     routes: list[BaseRoute] = [Route(f"{path}/infer", infer.answer, methods=["POST"]) for path in paths]
     routes += [Route(path, other.model) for path in paths]
     routes += [Route(f"{path}/ready", other.model_ready) for path in paths]
-    routes += [Route("/v2", other.server), Route("/v2/repository/index", other.index, methods=["POST"])]
+    routes += [
+        Route("/v2", other.server),
+        Route("/v2/models", other.models),
+        Route("/v2/repository/index", other.index, methods=["POST"]),
+    ]
     if settings.page:
         from ..page import page_route
 
@@ -74,6 +78,9 @@ class _Endpoints:
 
     async def server(self, request: Request) -> Response:
         return _json(server_metadata())
+
+    async def models(self, request: Request) -> Response:
+        return _json(model_list(self._service))
 
     async def model(self, request: Request) -> Response:
         return _json(model_metadata(self._service.catalogue.get(*_address(request))))

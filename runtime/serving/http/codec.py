@@ -18,9 +18,30 @@ from ..protocol.request_errors import BadRequest
 from ..protocol.requests import TEXT_LIMIT, Answer, Request, to_request, to_tensors
 from ..protocol.tensors import DATATYPES, Tensor, array_to_raw, check_items, check_shape, raw_to_array
 
-__all__ = ["HEADER_LENGTH", "DecodedRequest", "decode_infer", "encode_infer", "json_length"]
+__all__ = [
+    "FILE_TYPES",
+    "HEADER_LENGTH",
+    "JSON_TYPES",
+    "DecodedRequest",
+    "check_content_type",
+    "decode_infer",
+    "encode_infer",
+    "json_length",
+]
 
 HEADER_LENGTH: Final = "inference-header-content-length"
+FILE_TYPES: Final = ("application/dicom", "image/png", "image/jpeg")
+"""Content types of a body that is an image file."""
+
+JSON_TYPES: Final = (
+    "application/json",
+    "application/octet-stream",
+    "",
+    "application/x-www-form-urlencoded",
+    "text/plain",
+)
+"""Content types of the protocol's own form; the last three are those that clients send who name none."""
+
 _JSON_ELEMENTS: Final = 1 << 21  # JSON takes about ten bytes and a microsecond per number; larger tensors use raw bytes
 _JSON_MARKS: Final = 1 << 21  # commas and brackets: parsing each takes time, and other requests wait for it
 _BASE64: Final = {"content_type": "base64"}
@@ -32,6 +53,21 @@ class DecodedRequest:
 
     request: Request
     binary: frozenset[str]
+
+
+def check_content_type(header: str) -> bool:
+    """Whether a body of this Content-Type is an image file. Raises BadRequest with status 415 for a type that is not
+    taken."""
+    kind = header.partition(";")[0].strip().lower()
+    if kind in FILE_TYPES:
+        return True
+    if kind not in JSON_TYPES:
+        raise BadRequest(
+            f"The Content-Type {kind[:100]} is not taken; send application/json, application/octet-stream (JSON and "
+            f"raw tensors), or an image file as {', '.join(FILE_TYPES)}.",
+            status=415,
+        )
+    return False
 
 
 def json_length(value: str | None, size: int) -> int:
@@ -97,6 +133,8 @@ def _json_object(data: bytes) -> dict[str, Any]:
     try:
         found = _JSON_IN.decode(data.decode())
     except (ValueError, RecursionError) as error:
+        if kind := _file_type(data):
+            raise BadRequest(f"The body is an image file; send it with the header 'Content-Type: {kind}'.") from error
         raise BadRequest(f"The request is not valid JSON: {str(error)[:200]}.") from error
     if not isinstance(found, dict):
         raise BadRequest("The request is not a JSON object.")
@@ -191,7 +229,16 @@ def _is_file_in_base64(text: str) -> bool:
         start = base64.b64decode(text[:176])
     except ValueError:
         return False
-    return start.startswith((b"\x89PNG", b"\xff\xd8\xff")) or start[128:132] == b"DICM"
+    return bool(_file_type(start))
+
+
+def _file_type(start: bytes) -> str:
+    """The content type of a PNG, JPEG or DICOM file by its first bytes; "" for anything else."""
+    if start.startswith(b"\x89PNG"):
+        return "image/png"
+    if start.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    return "application/dicom" if start[128:132] == b"DICM" else ""
 
 
 def _parameters(content: Mapping[str, Any]) -> dict[str, Any]:

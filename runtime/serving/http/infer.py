@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
 from .body import BodyReader
-from .codec import HEADER_LENGTH, decode_infer, encode_infer, json_length
+from .codec import HEADER_LENGTH, DecodedRequest, check_content_type, decode_infer, encode_infer, json_length
+from .files import as_picture, decode_file, picture_of, prefers_picture
 from .middleware import LOG_FIELDS
 
 if TYPE_CHECKING:
@@ -40,19 +41,30 @@ class Infer:
         request.scope[LOG_FIELDS] = noted
         with service.counted(name):
             noted["model"] = service.catalogue.get(name, request.path_params.get("version", "")).name
+            is_file = check_content_type(request.headers.get("content-type", ""))
             # A full queue is refused before the images are read.
             service.check_room(name)
             body = await self._bodies.read(request)
         try:
             noted["bytes_in"] = len(body)
             with service.counted(name):
-                length = request.headers.get(HEADER_LENGTH)
-                short = json_length(length, len(body)) < _SHORT and len(body) < _SMALL
-                decoded = await service.work(partial(decode_infer, name, body, length), short=short)
+                if is_file:
+                    decoded = decode_file(name, body, request.query_params.multi_items())
+                else:
+                    length = request.headers.get(HEADER_LENGTH)
+                    short = json_length(length, len(body)) < _SHORT and len(body) < _SMALL
+                    decoded = await service.work(partial(decode_infer, name, body, length), short=short)
+                accept = request.headers.get("accept", "")
+                shown = "image/png" in accept and prefers_picture(accept)
+                if shown:
+                    decoded = DecodedRequest(as_picture(decoded.request), frozenset())
             noted |= {"images": decoded.request.count, "outputs": sorted(decoded.request.outputs & OUTPUTS.keys())}
             answer = await _while_connected(request, service.infer(decoded.request))
         finally:
             self._bodies.release(body)
+        if shown:
+            picture, headers = picture_of(answer)
+            return Response(picture, headers=headers, media_type="image/png")
         in_json = sum(array.size for key, array in answer.outputs.items() if key not in decoded.binary)
         data, head = await service.work(partial(encode_infer, answer, decoded.binary), short=in_json < _SHORT)
         if head is None:

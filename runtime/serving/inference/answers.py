@@ -45,6 +45,9 @@ def build_answer(
     (docs/metrics.md §7).
     """
     found = _Outputs(request, selection, images, scores)
+    if request.highest_only:
+        selection = selection.only(int(np.argmax(np.nan_to_num(found.probabilities()[0], nan=-1.0))))
+        found = _Outputs(request, selection, images, scores)
     return Answer(
         model=model.name,
         version=model.version,

@@ -10,7 +10,7 @@ from ..protocol.interface import BOX_COLUMNS, EXTENSIONS, INPUTS, OUTPUTS, SERVE
 from .models import ServedModel
 from .service import Service
 
-__all__ = ["NOTICE", "model_metadata", "repository_index", "server_metadata", "weights_notice"]
+__all__ = ["NOTICE", "model_list", "model_metadata", "repository_index", "server_metadata", "weights_notice"]
 
 NOTICE: Final = "For research only; not a medical device. Do not use it for diagnosis."
 
@@ -27,6 +27,23 @@ def repository_index(service: Service) -> list[dict[str, str]]:
         {"name": name, "version": model.version, "state": state, "reason": "" if service.ready else "shutting down"}
         for name, model in service.catalogue.models.items()
     ]
+
+
+def model_list(service: Service) -> dict[str, Any]:
+    """Every model with its state, the findings it answers for by default, and its prompt sets."""
+    models = service.catalogue.models.values()
+    return {
+        "models": [
+            {
+                **entry,
+                "platform": model.info.backend,
+                "weights": model.bundle.manifest.weights,
+                "prompt_set": model.default_set,
+                "findings": list(model.prompt_sets[model.default_set].findings),
+            }
+            for entry, model in zip(repository_index(service), models, strict=True)
+        ]
+    }
 
 
 def model_metadata(model: ServedModel) -> dict[str, Any]:

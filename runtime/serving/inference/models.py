@@ -37,6 +37,11 @@ class Selection:
     prompts: PromptSet
     queries: Queries
 
+    def only(self, place: int) -> Selection:
+        """The same with one finding, the one at `place`."""
+        queries, one = self.queries, slice(place, place + 1)
+        return Selection(self.prompts, Queries(queries.findings[one], queries.positive[one], queries.negative[one]))
+
 
 class ServedModel:
     """A model as the server uses it; `engine` is run by one thread at a time.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +14,9 @@ import numpy as np
 import pytest
 from serving_process import ServerProcess
 from synthetic import make_bundle, save_graph
-from xbench_fast.runtime.serving.http.codec import _JSON_MARKS
+from xbench_fast.runtime.images.samples import dicom_sample
+from xbench_fast.runtime.serving.http.codec import _JSON_MARKS, FILE_TYPES
+from xbench_fast.runtime.serving.http.files import QUERY
 from xbench_fast.runtime.serving.inference.decoder_process import MEMORY
 from xbench_fast.runtime.serving.inference.images import _QUICK_BYTES, _QUICK_PIXELS
 from xbench_fast.runtime.serving.protocol.interface import INPUTS, OUTPUTS
@@ -49,11 +55,33 @@ def test_the_examples_run(page: str, server: ServerProcess, tmp_path: Path, monk
     assert np.shape(names["saliency"])[0] == 1  # type: ignore[arg-type]
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_commands_run(page: str, server: ServerProcess, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.fromarray(np.arange(4096, dtype=np.uint8).reshape(64, 64)).save(tmp_path / "radiograph.png")
+    (tmp_path / "radiograph.dcm").write_bytes(dicom_sample("uncompressed"))
+    first = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[0]
+    names = {**os.environ, "SERVER": server.url, "MODEL": "blocks-32"}
+    done = subprocess.run(["bash", "-ec", first], cwd=tmp_path, env=names, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr + done.stdout
+    read, rest = json.JSONDecoder().raw_decode, done.stdout
+    scores, length = read(rest)
+    models, _ = read(rest[length:].strip())
+    assert [item["name"] for item in scores["outputs"]] == ["findings", "probabilities", "boxes"]
+    assert scores["outputs"][0]["data"] == ["Effusion", "Mass"]
+    assert [item["name"] for item in models["models"]] == ["blocks-32"]
+    assert Image.open(tmp_path / "overlay.png").size == (64, 64)
+    assert "xbench-finding: Effusion" in (tmp_path / "headers.txt").read_text()
+
+
 def test_inputs_outputs_and_limits(root: Path, page: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) ", page, re.MULTILINE)
     assert rows == [(name, datatypes[0]) for name, datatypes in INPUTS.items()]
     listed = page.partition("with their shapes and meanings:")[2].partition(". With the engine")[0]
     assert re.findall(r"`(\w+)`", listed) == list(OUTPUTS)
+    introduction = page.partition("The protocol's own form")[0]
+    assert all(f"`{name}`" in introduction for name in (*FILE_TYPES, *QUERY))
     server, nginx = ServerSettings(), (root / "containers" / "nginx.conf").read_text()
     for words in (
         f"at most {MOST_ITEMS:,} elements",
