@@ -7,15 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ....engines.errors import ConfigError, DataError
 from ...host.paths import has_folder
 from ..base import PATIENTS, Case, Dataset, Note, Region
+from ..centre_shapes import Ellipse
 from ..files import fail, tree
-from ..region_shapes import Boxes, Polygons, union
+from ..mask_run_lengths import check_grid
+from ..region_shapes import Boxes, MaskRuns, Polygons, union
 from .named_images import NamedImages, without_extension
 from .nothing import NOTHING, says_nothing
 
-__all__ = ["POLYGONS", "SHARED", "Annotated", "FileFormat", "Place", "Shape", "made"]
+__all__ = ["POLYGONS", "SHARED", "Annotated", "FileFormat", "Place", "Shape", "made", "placed", "plausible"]
 
 Corners = tuple[float, float, float, float]
 Place = tuple[Path, int | None]
@@ -51,7 +56,7 @@ class Shape:
 
 @dataclass
 class Annotated:
-    """What a format says about one image. name: of the image; the case has it without extension.
+    """What a format says about one image. name: of the image; the case has it without extension. other: a second name.
 
     size: (height, width) of the image that was annotated, where the format states it.
     """
@@ -62,6 +67,7 @@ class Annotated:
     shapes: list[Shape] = field(default_factory=list)
     size: tuple[int, int] | None = None
     case_id: str = ""
+    other: str = ""
 
     def __post_init__(self) -> None:
         self.case_id = self.case_id or without_extension(self.name)
@@ -72,13 +78,14 @@ class FileFormat(Dataset):
 
     classes: tuple[str, ...] = ()
     polygons: ClassVar[str] = "centres"
+    folders: ClassVar[tuple[str, ...]] = ("images",)
 
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)
         self.name = self.text_option("name", self.name)
         self.title = self.text_option("title", self.name)
         self.split = self.text_option("split", "all")
-        self.images = self.path_option("images", "images")
+        self.images = self.first_path("images", *self.folders)
         self.suffix = self.text_option("suffix", "-") if "suffix" in self.options else ""
         self.nothing = self.texts_option("nothing") or NOTHING
         self.negative = self.choice_option("unlabelled", ("left_out", "negative"), "left_out") == "negative"
@@ -139,6 +146,16 @@ class FileFormat(Dataset):
             raise fail(*where, f"a polygon of '{finding}' has {len(outline)} points, it needs 3")
         return Shape(finding, made(where, lambda: Polygons((outline,), fractions, self.centres)), where[1])
 
+    def ellipse(
+        self, finding: str, centre: tuple[float, float], radii: tuple[float, float], where: Place, angle: float = 0.0
+    ) -> Shape:
+        """An ellipse or circle, turned by `angle` degrees from x towards y. Raises DataError for a negative radius."""
+        if min(radii) < 0:
+            raise fail(*where, f"an ellipse of '{finding}' has a negative radius")
+        if min(radii) == 0:
+            self.note("degenerate", finding, where, f"an ellipse of '{finding}' has no area")
+        return Shape(finding, made(where, lambda: Ellipse(*centre, *radii, angle)), where[1])
+
     def without_area(self, finding: str, what: str, where: Place) -> Shape:
         """A class that is marked by something without an area: positive without a region, and noted."""
         text = f"a {what} of '{finding}' has no area; the image is positive without a region of it"
@@ -152,6 +169,8 @@ class FileFormat(Dataset):
             if item.case_id in self._found:
                 raise fail(item.file, item.row, f"the image '{item.name}' was annotated before; name it once")
             self._found[item.case_id] = item
+            if item.size:
+                plausible(item.size, (item.file, item.row))
             for shape in item.shapes:
                 seen.setdefault(shape.finding, (item.file, shape.row))
         named = known or self.texts_option("classes") or tuple(sorted(seen))
@@ -170,7 +189,10 @@ class FileFormat(Dataset):
         """One case per annotated image; an image without an annotation is none, or negative. Raises DataError."""
         notes += self._early
         index = NamedImages(self.images, self.suffix, notes)
-        cases = [self._case(item, index.find(item.name, item.file, item.row), notes) for item in self._found.values()]
+        cases = [
+            self._case(item, index.find(item.name, item.file, item.row, item.other), notes)
+            for item in self._found.values()
+        ]
         rest = list(index.unused())
         if self.negative:
             labels = dict.fromkeys(self.classes, 0)
@@ -224,3 +246,23 @@ def made(where: Place, make: Callable[[], Region]) -> Region:
         return make()
     except DataError as error:
         raise fail(*where, str(error).rstrip(".")) from error
+
+
+def plausible(size: tuple[int, int], where: Place) -> None:
+    """Raises DataError for a size (height, width) that no radiograph has: it must not fill the memory."""
+    try:
+        check_grid(*size)
+    except DataError as error:
+        raise fail(*where, str(error).rstrip(".")) from error
+
+
+def placed(values: NDArray[np.bool_], corner: tuple[int, int], size: tuple[int, int], where: Place) -> Region:
+    """A mask whose first pixel is at `corner` (row, column) of an image of `size`. Raises DataError if it leaves it."""
+    (top, left), (high, wide) = corner, values.shape
+    if min(top, left) < 0 or top + high > size[0] or left + wide > size[1]:
+        place = f"of {wide} x {high} at {left}, {top}"
+        raise fail(*where, f"the mask {place} leaves its image of {size[1]} x {size[0]}")
+    plausible(size, where)
+    whole = np.zeros(size, np.bool_)
+    whole[top : top + high, left : left + wide] = values
+    return MaskRuns.of(whole)

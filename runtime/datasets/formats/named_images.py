@@ -49,33 +49,35 @@ class NamedImages:
         for stem in self._stems:
             self._last[stem.rpartition("/")[2]].append(stem)
 
-    def find(self, name: str, file: Path, row: int | None) -> Path:
-        """The image that an annotation calls `name`, with or without folders and extension.
+    def find(self, name: str, file: Path, row: int | None, other: str = "") -> Path:
+        """The image that an annotation calls `name`, with or without folders and extension, or else `other`.
 
         A name without folders is also found in a subfolder. If there is no such image, the path it should have. Raises
         DataError for a name that leads out of the folder, or that two images in subfolders have.
         """
-        stem = without_extension(name)
-        wanted = stem + self.suffix if self.suffix else name
+        wanted = without_extension(name) + self.suffix if self.suffix else name
         path = inside(self.folder, wanted, file, row)
-        if wanted in self._files:
-            self._used.add(wanted)
-            return self._files[wanted]
-        stem = without_extension(wanted)
+        found = self._named(wanted, file, row) or (self._named(other, file, row) if other else [])
+        if not found:
+            return path if without_extension(wanted) != wanted else path.with_name(f"{path.name}.png")
+        self._used.update(found)
+        for second in found[1:]:
+            text = f"there is also {self._files[second]}; the first is used"
+            self.notes.append(Note("duplicate", without_extension(second), self._files[found[0]], None, text))
+        return self._files[found[0]]
+
+    def _named(self, name: str, file: Path, row: int | None) -> list[str]:
+        """The files of this name, or of this name and any extension, the first to be used."""
+        if name in self._files:
+            return [name]
+        stem = without_extension(name)
         if stem not in self._stems:
             others = self._last.get(stem.rpartition("/")[2], [])
             if len(others) > 1:
                 text = f"'{name}' can be {others[0]} or {others[1]} in {self.folder}; name the folder too"
                 raise fail(file, row, text)
             stem = others[0] if others else ""
-        found = sorted(self._stems.get(stem, []), key=lambda each: IMAGES.index(each[len(stem) :].lower()))
-        if not found:
-            return path if without_extension(wanted) != wanted else path.with_name(f"{path.name}.png")
-        self._used.update(found)
-        for other in found[1:]:
-            text = f"there is also {self._files[other]}; the first is used"
-            self.notes.append(Note("duplicate", stem, self._files[found[0]], None, text))
-        return self._files[found[0]]
+        return sorted(self._stems.get(stem, []), key=lambda each: IMAGES.index(each[len(stem) :].lower()))
 
     def unused(self) -> Iterator[tuple[str, Path]]:
         """(name without extension, path) of the images that `find` did not return, in the order of their names."""

@@ -5,6 +5,7 @@ XBENCH_FUZZ multiplies the number of inputs (default 1).
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Callable
@@ -81,6 +82,29 @@ WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
         {"annotations.csv": "image,class,x,y,width,height,image_width,image_height\n"
          "a.png,Mass,1,2,3,4,12,10\nb.png,,,,,,,\n",
          "labels.csv": "image,Mass\na.png,1\nb.png,0\n"},
+    ),
+    "yolo": (
+        "yolo", {},
+        {"labels/a.txt": "0 0.2 0.2 0.1 0.1\n0 .1 .1 .4 .1 .4 .5 0.9\n", "classes.txt": "Mass\n"},
+    ),
+    "voc": (
+        "voc", {},
+        {"Annotations/a.xml": "<annotation><filename>a.png</filename><size><width>12</width><height>10</height></size>"
+         "<object><name>Mass</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>4</xmax><ymax>5</ymax></bndbox></object>"
+         "</annotation>"},
+    ),
+    "labelme": (
+        "labelme", {},
+        {"annotations/a.json": json.dumps({"imageHeight": 10, "imageWidth": 12, "imagePath": "a.png", "shapes": [
+            {"label": "Mass", "shape_type": "circle", "points": [[3, 4], [5, 5]]},
+            {"label": "Mass", "points": [[3, 4], [5, 5], [3, 9]]}, {"label": "Rib", "shape_type": "mask", "points":
+             [[3, 4], [4, 5]], "mask": base64.b64encode(encode(np.eye(2, dtype=np.uint8), "PNG")).decode()}]})},
+    ),
+    "cvat": (
+        "cvat", {},
+        {"annotations.xml": '<annotations><image name="a.png" width="12" height="10"><polygon label="Mass" '
+         'points="1,1;4,1;4,3"/><mask label="Rib" rle="0, 1, 2, 3" left="2" top="3" width="3" height="2"/><ellipse '
+         'label="Mass" cx="5" cy="5" rx="3" ry="2" rotation="9"/></image></annotations>'},
     ),
 }  # fmt: skip
 WORDS = [
@@ -168,6 +192,7 @@ def test_edited_files(name: str, places: Callable[[], Path]) -> None:
 NAMES = [
     KEY, "img_size", "Edema", "counts", "size", "file_name", "syms", "boxes", "images", "annotations", "categories",
     "id", "name", "bbox", "segmentation", "image_id", "category_id", "labels",
+    "shapes", "points", "label", "mask",
 ]  # fmt: skip
 texts = st.one_of(st.text(max_size=5), st.sampled_from(NAMES))
 json_values = st.recursive(
@@ -177,7 +202,7 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.parametrize("name", ["chestxdet10", "chexlocalize", "coco"])
+@pytest.mark.parametrize("name", ["chestxdet10", "chexlocalize", "coco", "labelme"])
 def test_any_json_in_place_of_a_part(name: str, places: Callable[[], Path]) -> None:
     """A random value in place of a random part of a valid file."""
     root = places()

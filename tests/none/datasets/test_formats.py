@@ -16,7 +16,7 @@ from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.formats.nothing import NOTHING, says_nothing
 from xbench_fast.runtime.datasets.registry import DATASETS
 
-BOTH = {"Effusion": "Effusion", "Nodule": "Nodule"}
+ALL = {"Effusion": "Effusion", "Mass": "Mass", "Nodule": "Nodule"}
 # folder -> (reader, options, class -> the mask of image a, whether b is there as a negative)
 FORMATS: dict[str, tuple[str, dict[str, Any], dict[str, str], bool]] = {
     "yolo": ("yolo", {}, {"Effusion": "Effusion"}, True),
@@ -25,6 +25,16 @@ FORMATS: dict[str, tuple[str, dict[str, Any], dict[str, str], bool]] = {
     "yolo_results": (
         "yolo", {"annotations": ".", "classes": ["Effusion"]}, {"Effusion": "Effusion_first"}, False,
     ),
+    "voc": ("voc", {}, {"Effusion": "Effusion"}, True),
+    "voc_zero_based": ("voc", {"origin": 0}, {"Effusion": "Effusion"}, False),
+    "labelme": (
+        "labelme", {"annotations": "."}, {"Effusion": "Effusion", "Mass": "Mass", "Nodule": "Nodule_outline"}, True,
+    ),
+    "labelme centres": ("labelme", {"annotations": ".", "polygons": "centres"}, ALL, True),
+    "labelme_mask": ("labelme", {"annotations": "."}, {"Nodule": "Nodule"}, False),
+    "cvat": ("cvat", {}, ALL, True),
+    "cvat outline": ("cvat", {"polygons": "outline"}, ALL | {"Nodule": "Nodule_outline"}, True),
+    "cvat_mask": ("cvat", {}, {"Nodule": "Nodule"}, False),
 }  # fmt: skip
 
 

@@ -1,0 +1,125 @@
+"""CVAT for images 1.1: one XML file with boxes, polygons, ellipses and masks (docs/datasets.md §9.7)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from ..files import fail, number
+from ..region_shapes import Polygons
+from .file_format import POLYGONS, SHARED, Annotated, FileFormat, Shape, made, placed
+from .xml_tree import Element, read_xml
+
+__all__ = ["Cvat"]
+
+_WITHOUT_AREA = ("polyline", "points", "skeleton")
+
+
+class Cvat(FileFormat):
+    """`<root>/annotations.xml` beside `<root>/images/`. An `<image>` without shapes means that nothing was found.
+
+    A `<tag>` makes its image positive without a region. Tracks of videos and cuboids are refused.
+    """
+
+    name = "cvat"
+    title = "CVAT"
+    option_help: ClassVar[Mapping[str, str]] = {
+        "annotations": "the XML file, default annotations.xml",
+        **POLYGONS,
+        **SHARED,
+        "classes": "a list of the classes, in this order; default the labels of the file, else those used, sorted",
+    }
+
+    def __init__(self, root: Path, **options: object) -> None:
+        super().__init__(root, **options)
+        self.annotations = self.path_option("annotations", "annotations.xml")
+        top = read_xml(self.annotations, "annotations")
+        track = top.first("track")
+        if track is not None:
+            raise fail(*track.where, "it has tracks of a video; export the task as 'CVAT for images 1.1'")
+        self._use(self._annotated(top), self.texts_option("classes") or tuple(_labels(top)))
+
+    def sources(self) -> Sequence[Path]:
+        """The XML file."""
+        return (self.annotations,)
+
+    def _annotated(self, top: Element) -> Iterator[Annotated]:
+        for image in top.all("image"):
+            name = image.attributes.get("name", "").strip()
+            if not name:
+                raise fail(*image.where, "the image has no name")
+            height, width = (int(image.value(key)) for key in ("height", "width"))
+            if height < 1 or width < 1:
+                raise fail(*image.where, f"the size of the image is {width} x {height}")
+            shapes = [self._shape(item, (height, width)) for item in image.children]
+            yield Annotated(name, self.annotations, image.line, shapes, (height, width))
+
+    def _shape(self, item: Element, size: tuple[int, int]) -> Shape:
+        finding = item.attributes.get("label", "").strip()
+        if not finding:
+            raise fail(*item.where, f"<{item.tag[:40]}> has no label")
+        if item.tag == "tag":
+            return Shape(finding, None, item.line)
+        if item.tag in _WITHOUT_AREA:
+            return self.without_area(finding, item.tag, item.where)
+        if item.tag == "box":
+            return self._box(item, finding)
+        if item.tag == "polygon":
+            return self.polygon(finding, _points(item), item.where)
+        if item.tag == "ellipse":
+            x, y, rx, ry = (item.value(key) for key in ("cx", "cy", "rx", "ry"))
+            return self.ellipse(finding, (x, y), (rx, ry), item.where, _rotation(item))
+        if item.tag == "mask":
+            return _mask(item, finding, size)
+        raise fail(*item.where, f"<{item.tag[:40]}> is not read; boxes, polygons, ellipses and masks are")
+
+    def _box(self, item: Element, finding: str) -> Shape:
+        x1, y1, x2, y2 = (item.value(key) for key in ("xtl", "ytl", "xbr", "ybr"))
+        shape = self.box(finding, (x1, y1, x2, y2), item.where)
+        angle = math.radians(_rotation(item))
+        if not angle:
+            return shape
+        x, y = (x1 + x2) / 2, (y1 + y2) / 2
+        turned = [
+            (x + (a - x) * math.cos(angle) - (b - y) * math.sin(angle),
+             y + (a - x) * math.sin(angle) + (b - y) * math.cos(angle))
+            for a, b in ((x1, y1), (x2, y1), (x2, y2), (x1, y2))
+        ]  # fmt: skip
+        return Shape(finding, made(item.where, lambda: Polygons((tuple(turned),), centres=True)), item.line)
+
+
+def _labels(top: Element) -> Iterator[str]:
+    """The names of the labels of the task, job or project."""
+    for kind in ("task", "job", "project"):
+        labels = top.first("meta", kind, "labels")
+        for label in labels.all("label") if labels else ():
+            if name := label.content("name"):
+                yield name
+
+
+def _rotation(item: Element) -> float:
+    """Degrees, from x towards y, about the centre."""
+    return item.value("rotation") if "rotation" in item.attributes else 0.0
+
+
+def _points(item: Element) -> Iterator[tuple[float, float]]:
+    for pair in item.attributes.get("points", "").split(";"):
+        x, comma, y = pair.partition(",")
+        if not comma:
+            raise fail(*item.where, f"the points of <{item.tag}> are not of the form x,y;x,y")
+        yield number(x, *item.where, "a point"), number(y, *item.where, "a point")
+
+
+def _mask(item: Element, finding: str, size: tuple[int, int]) -> Shape:
+    """A mask of runs, row by row inside of its own box, beginning with a run of 0."""
+    left, top, width, height = (int(item.value(key)) for key in ("left", "top", "width", "height"))
+    cells = item.attributes.get("rle", "").replace(" ", "").split(",")
+    runs = [int(cell) if cell.isascii() and cell.isdigit() and len(cell) < 10 else -1 for cell in cells]
+    if min(runs) < 0 or min(width, height) < 1 or sum(runs) != width * height or sum(runs) > size[0] * size[1]:
+        raise fail(*item.where, f"the runs of the mask of '{finding}' do not fill its {width} x {height} pixels")
+    values = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(height, width)
+    return Shape(finding, placed(values, (top, left), size, item.where), item.line)
