@@ -117,12 +117,12 @@ def trend_band(
     at: Float,
     *,
     groups: Sequence[str] | None = None,
-    level: float = 0.95,
     replicates: int = REPLICATES,
     seed: int = SEED,
 ) -> tuple[Float, Float] | None:
-    """The interval of the least-squares line through points (x, y), as `correlation` takes them, at each value of `at`.
+    """The 95 % interval of the least-squares line through points (x, y) at each value of `at`.
 
+    Points and groups are those of `correlation`.
     Student's t for independent points; percentiles over lines through drawn `groups` of points that are not. None
     where `correlation` has no line, or of fewer than four points or groups.
     """
@@ -137,7 +137,7 @@ def trend_band(
         slope = float((a - a.mean()) @ b) / spread
         line, fitted = (b.mean() + slope * (values - a.mean()) for values in (at, a))
         variance = float(((b - fitted) ** 2).sum()) / (n - 2) * (1 / n + (at - a.mean()) ** 2 / spread)
-        half = float(t.ppf(0.5 + level / 2, n - 2)) * np.sqrt(variance)
+        half = float(t.ppf(0.975, n - 2)) * np.sqrt(variance)
         return line - half, line + half
     weights = draw_patients(units, replicates, seed).counts[:, index].astype(np.float64)
     weights /= weights.sum(axis=1, keepdims=True)
@@ -146,7 +146,7 @@ def trend_band(
     usable = spreads > 1e-12 * (weights @ (a * a))
     slopes = (weights @ (a * b) - ma * mb)[usable] / spreads[usable]
     lines = mb[usable, None] + slopes[:, None] * (at - ma[usable, None])
-    low, high = np.quantile(lines, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+    low, high = np.quantile(lines, [0.025, 0.975], axis=0)
     return low, high
 
 

@@ -71,7 +71,6 @@ def study_correlation(material: Material) -> StudyOutcome:
         else:
             cells.append(place)
     cells, other = _alike(cells)
-    remarks += other
     shared = _shared(cells)
     models = _model_points([point for point in cells if point.dataset in shared], level)
     only = "" if {point.dataset for point in cells} == {*shared} else f", over {', '.join(shared) or 'no dataset'} only"
@@ -96,7 +95,7 @@ def study_correlation(material: Material) -> StudyOutcome:
         data={"correlation": rows, "points": points, "left_out": left},
         settings=material.sampling.settings,
         figures=figures,
-        remarks=(*remarks, *said),
+        remarks=(*remarks, *other, *said),
     )
 
 
