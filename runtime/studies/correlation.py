@@ -233,8 +233,7 @@ def _patients_r2(points: Sequence[_Point], centred: bool, level: float) -> Inter
 
 def _left_out(name: str, points: Sequence[_Point], centred: bool) -> list[dict[str, Any]]:
     """R² without each model; centring is done before."""
-    x, y = _values(points, centred)
-    found = correlation(x, y, groups=_groups(points), replicates=1)
+    found = correlation(*_values(points, centred), groups=_groups(points), replicates=1)
     models = dict.fromkeys(point.model for point in points)
     return [
         {"points": name, "without": model, "r2": value}
