@@ -95,7 +95,8 @@ def triton_command(
 
     Each prompt set of a bundle becomes a model <bundle>--<set>: pixels uint8 [batch, 1, S, S] in; logits and saliency
     out, one entry a finding (labels.txt has their names), as xbench-fast serve answers for that set. The text features
-    are part of the graph, so that Triton can join requests into batches. Nothing is fetched, torch is not needed.
+    are part of the graph, so that Triton can join requests into batches; the last bits of an answer can depend on its
+    batch, unlike those of serve. Nothing is fetched, torch is not needed.
 
     \b
     Examples:
