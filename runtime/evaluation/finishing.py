@@ -28,13 +28,17 @@ __all__ = ["Finisher", "PlannedCell"]
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell that can be computed: what its rows depend on (`ingredients`), and `facts` for its entry in run.json."""
+    """A cell that can be computed: what its rows depend on (`ingredients`), and `facts` for its entry in run.json.
+
+    threads: those of an engine on the CPU, on which the last bits of a row can depend; None for everything else.
+    """
 
     model: str
     loaded: LoadedDataset
     findings: Sequence[str]
     ingredients: Mapping[str, Any]
     facts: Mapping[str, Any]
+    threads: int | None = None
 
     @property
     def key(self) -> str:
@@ -76,7 +80,8 @@ class Finisher:
         if not same or before is None or before.get("unreadable"):
             self._unread(cell)
         if before is None or before.get("state") != "done" or any(before.get(n) != entry[n] for n in names):
-            self._note(cell, "done", **entry, **files.coverage(len(cell.findings)))
+            threads = {"threads": before["threads"]} if before is not None and same and "threads" in before else {}
+            self._note(cell, "done", **entry, **threads, **files.coverage(len(cell.findings)))
         self._run.forget_attempt(cell.model, cell.loaded.name)
         self._index(cell).save(cell.loaded.contents)
         return True
@@ -99,7 +104,7 @@ class Finisher:
             self._progress.say(f"{cell.title}: computed again, because {why}{_other_protocol(before, entry)}")
         early = cell.loaded.warnings.items()
         self._warn(cell, {kind: text for kind, text in early if kind not in BY_FILES})
-        self._note(cell, "running", **entry)
+        self._note(cell, "running", **entry, **self._threads(cell))
         loaded, chunk = cell.loaded, cell.loaded.chunk
         drop_parts_of_other_images(
             self.files(cell), loaded.cases, chunk, loaded.contents, whole=rests_on_images(cell.facts)
@@ -108,7 +113,7 @@ class Finisher:
     def interrupted(self, cell: PlannedCell) -> None:
         """Records that the cell was interrupted; an error of the disk is ignored."""
         with suppress(RunError):
-            self._note(cell, "interrupted", **self._entry(cell))
+            self._note(cell, "interrupted", **self._entry(cell), **self._threads(cell))
             self._index(cell).save(cell.loaded.contents)
 
     def done(self, cell: PlannedCell, computed: int, seconds: float) -> None:
@@ -118,11 +123,20 @@ class Finisher:
         timing = {"seconds": round(seconds, 3), "computed": computed}
         warnings = cell.loaded.warnings
         self._warn(cell, warnings)
-        told = {"warnings": warnings} if warnings else {}
+        told = self._threads(cell, alone=computed == len(cell.loaded.cases))
+        told |= {"warnings": warnings} if warnings else {}
         self._index(cell).save(cell.loaded.contents)
         self._note(cell, "done", **self._entry(cell), **coverage, **timing, **told)
         cases, unread = len(cell.loaded.cases), self._unread(cell)
         self._progress.say(f"{cell.title}: {cell_summary(cases, computed, coverage, seconds, unread)}")
+
+    def _threads(self, cell: PlannedCell, *, alone: bool = False) -> dict[str, Any]:
+        """The numbers of threads that its rows were computed with; `alone`: none are of an earlier process."""
+        if cell.threads is None:
+            return {}
+        before = self._run.cell(cell.model, cell.loaded.name)
+        earlier = before.get("threads", []) if before is not None and before.get("key") == cell.key else []
+        return {"threads": sorted({cell.threads, *(() if alone else earlier)})}
 
     def _warn(self, cell: PlannedCell, warnings: Mapping[str, str]) -> None:
         """Reports each kind of warning about a dataset once."""

@@ -258,7 +258,8 @@ class Runner:
             },
             **_extent(loaded),
         }
-        return PlannedCell(bundle.name, loaded, list(findings), ingredients, facts)
+        threads = self._options.threads if engine.info.device == "cpu" else None
+        return PlannedCell(bundle.name, loaded, list(findings), ingredients, facts, threads)
 
     def _reference(self, model: str | MapFolder, config: DatasetConfig) -> None:
         name = model.name if isinstance(model, MapFolder) else model

@@ -64,10 +64,24 @@ def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
         "bundle, prompts, data, result: the first signs of their sha256; data covers annotations, labels and the "
         "names of the images; result is the hash of everything that decides a cell's rows",
         *source_notes(results.finished),
+        *_thread_notes(results, run),
     )
     columns = tuple(map(Column, _COLUMNS))
     stamps = cell_stamps(results.finished)
     return Table("Provenance", columns, tuple(rows), stamps, notes, "provenance", detail=True)
+
+
+def _thread_notes(results: Results, run: Mapping[str, Any]) -> tuple[str, ...]:
+    """A line if cells were computed with different numbers of threads, on which the last bits depend on a CPU."""
+    entries = {(entry["model"], entry["dataset"]): entry for entry in run["cells"].values()}
+    found: dict[int, list[str]] = {}
+    for cell in results.finished:
+        for count in entries[cell.model, cell.dataset].get("threads", []):
+            found.setdefault(count, []).append(f"{cell.model} on {cell.title}")
+    if len(found) < 2:
+        return ()
+    told = "; ".join(f"{count}: {', '.join(names)}" for count, names in sorted(found.items()))
+    return (f"threads of the engine differ, so that equal inputs can give other last bits: {told}",)
 
 
 def _rows(results: Results, run: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -23,7 +23,7 @@ from .storage import KEY_FIELD, CellFiles, result_fault, write_table
 __all__ = ["merge_shards"]
 
 _COUNTS = ("cases", "missing", "unreadable", *FAULTS)
-_OWN = ("key", "file", *_COUNTS, "seconds", "computed", "shard", "updated", "ingredients", "last_attempt")
+_OWN = ("key", "file", *_COUNTS, "seconds", "computed", "shard", "updated", "ingredients", "last_attempt", "threads")
 # An evaluation reads only the footer of a finished file without a checksum, so it would reuse this one.
 _AGAIN = "delete that file and evaluate that shard again"
 
@@ -129,6 +129,8 @@ def _merge(
         **{field: sum(entry.get(field, 0) for _, entry in done) for field in _COUNTS},
         **{field: round(sum(entry.get(field, 0) for _, entry in done), 3) for field in ("seconds", "computed")},
     }
+    if threads := {count for _, entry in done for count in entry.get("threads", [])}:
+        details["threads"] = sorted(threads)
     if files.finished() and same_images(files.final, [part.path / entry["file"] for part, entry in done]):
         outcome.reused += 1
         say(f"{model} on {dataset}: merged before, kept")

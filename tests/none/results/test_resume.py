@@ -12,6 +12,8 @@ from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
@@ -89,6 +91,40 @@ def test_an_interrupted_run_resumes_to_the_same_rows(
     assert broken.calls == whole.calls[3 * chunks :]
     assert same(broken.table(), whole.table())
     assert not list((broken.out / "cells").glob("*.parts"))
+
+
+def test_the_number_of_threads_belongs_to_the_rows(tmp_path: Path, bundle: Path, data: DatasetConfig) -> None:
+    """Of all processes that computed some of them, not of one that finds them there."""
+    (tmp_path / "a").mkdir()
+    world = World(tmp_path / "a")
+    world.run([bundle], [data], baselines=["baseline:ones"])
+    assert world.entry()["threads"] == [2] and "threads" not in world.entry("baseline:ones--coco")
+    world.run([bundle], [data], threads=3)
+    assert (world.calls, world.entry()["threads"]) == ([], [2])
+    world.run([bundle], [data], threads=3, protocol="paper")
+    assert (world.calls, world.entry()["protocol"], world.entry()["threads"]) == ([], "paper", [2])
+    notes = provenance_notes(world.out)
+    assert not any("threads" in note for note in notes)
+
+    again = DatasetConfig("again", data.root, "coco", prompts="coco")
+    world.interrupt = (4, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        world.run([bundle], [again], threads=4)
+    assert world.entry("blocks-32--again")["threads"] == [4]
+    world.interrupt = None
+    world.run([bundle], [again], threads=3)
+    assert world.entry("blocks-32--again")["threads"] == [3, 4]
+    (note,) = [note for note in provenance_notes(world.out) if "threads" in note]
+    assert ": 2: blocks-32 on coco" in note and "; 3: blocks-32 on " in note and "; 4: blocks-32 on " in note
+    file = world.out / world.entry("blocks-32--again")["file"]
+    file.write_bytes(file.read_bytes()[:-10])
+    world.run([bundle], [again], threads=3)
+    assert world.entry("blocks-32--again")["threads"] == [3], "all rows were computed again"
+
+
+def provenance_notes(run: Path) -> tuple[str, ...]:
+    tables = make_report(run, Choices(replicates=0)).tables
+    return next(table for table in tables if table.name == "provenance").notes
 
 
 def test_a_full_disk_stops_the_run_and_keeps_finished_work(

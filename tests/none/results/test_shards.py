@@ -125,9 +125,12 @@ def test_the_batches_are_those_of_the_whole(whole: World, inputs: Any, tmp_path:
     calls: list[int] = []
     for index in range(1, 4):
         world = ShardWorld(tmp_path, Shard(index, 3))
-        world.run([bundle], [data], chunk=CHUNK)
+        world.run([bundle], [data], chunk=CHUNK, threads=1 + index % 2)
         calls += world.calls
     assert sorted(calls) == sorted(alone.calls)
+    merge([shard_folder(tmp_path / "run", Shard(index, 3)) for index in (1, 2, 3)], tmp_path / "merged")
+    assert alone.entry()["threads"] == [2]
+    assert read_run(tmp_path / "merged")["cells"]["blocks-32--coco"]["threads"] == [1, 2], "of all its shards"
 
 
 def test_shards_of_which_some_have_nothing(inputs: Any, tmp_path: Path) -> None:
