@@ -4,8 +4,8 @@ headings   tables -> what the template draws: headings, sort keys, and narrower 
 html       contents of the page -> HTML, with its style and scripts inside and a policy that allows nothing else
 *.html.j2  the templates: page, table, gallery, provenance
 page.css   the style, after runtime/viewing's: narrow, paper
-*.js       the scripts, after those of runtime/viewing: contents, tables, painter (what is in view), gallery (which
-           cases are shown), start
+*.js       the scripts, after those of runtime/viewing: contents, tables, columns (of tables),
+           painter (what is in view), gallery (which cases are shown), start
 """
 
 from __future__ import annotations

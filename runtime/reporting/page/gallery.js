@@ -17,6 +17,7 @@ class Gallery {
       (found.overlays ??= []).push(overlay);
     });
     this.fillControls();
+    this.list.style.setProperty("--models", data.models.length);
     this.listen();
     this.refresh();
   }

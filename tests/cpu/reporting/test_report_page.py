@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_findings import serious
 from report_world import Made, drawn, make_page, to_gallery, visits
 
 
@@ -88,9 +89,82 @@ def test_nothing_is_wider_than_the_window(visit: Callable[..., Any], width: int)
     to_gallery(page)
     drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(
-        "document.querySelector('.scroll').scrollWidth > document.querySelector('.scroll').clientWidth"
+    wide, room = page.evaluate(
+        "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])(document.querySelector('.scroll'))"
     )
+    assert wide <= room if width > 500 else wide > room
+
+
+def test_columns_are_chosen(visit: Callable[..., Any]) -> None:
+    """As many numbers as fit, until the reader chooses; headings span what is shown."""
+    page = visit(viewport={"width": 1400, "height": 900})
+    table, chooser = page.locator("table.sortable").first, page.locator(".columns")
+    assert chooser.count() == 1  # the other table has one number
+    heads = table.locator("thead th:visible").all_inner_texts
+    assert heads() == ["model", *(f"Set {n}" for n in range(6)), *["Point", "Dice*"] * 6]
+    assert "2 of 3 numbers, 6 of 6 groups" in chooser.inner_text()
+    page.set_viewport_size({"width": 1900, "height": 900})
+    page.wait_for_function("document.querySelector('.columns summary').textContent.includes('3 of 3')")
+    assert heads()[7:] == ["Point", "Dice*", "all-ones"] * 6
+    chooser.locator("summary").focus()
+    page.keyboard.press("Enter")
+    chooser.get_by_label("Point", exact=True).focus()
+    page.keyboard.press("Space")
+    for number in range(5):
+        chooser.get_by_label(f"Set {number}").uncheck()
+    assert heads() == ["model", "Set 5", "Dice*", "all-ones"]
+    assert table.locator("thead th[colspan]:visible").get_attribute("colspan") == "2"
+    assert table.locator("tbody tr").first.locator("td:visible").count() == 2
+    page.set_viewport_size({"width": 1400, "height": 900})
+    assert heads()[1:] == ["Set 5", "Dice*", "all-ones"]  # the reader's choice stays
+    table.get_by_role("button", name="all-ones").click()
+    assert table.locator("tbody th").first.inner_text() == "padded-32"
+
+
+def test_names_stay_in_sight_on_a_phone(visit: Callable[..., Any]) -> None:
+    """Of the row and of the group, whatever is scrolled to."""
+    page = visit(viewport={"width": 400, "height": 800})
+    page.locator(".columns summary").click()
+    for box in page.locator('.columns [name="title"]').all():
+        box.check()
+    scroll = page.locator(".scroll").first
+    for left in (0, 170, 400, 700):
+        scroll.evaluate("(area, left) => (area.scrollLeft = left)", left)
+        frame, first = scroll.bounding_box(), page.locator("table.sortable tbody th").first.bounding_box()
+        assert first["x"] == pytest.approx(frame["x"], abs=1)
+        spans = [span.bounding_box() for span in page.locator("table.sortable").first.locator("th[colspan] span").all()]
+        seen = [s for s in spans if s["x"] >= first["x"] + first["width"] - 1 and s["x"] + s["width"] <= 401]
+        assert seen, f"no name of a group in sight at {left}"
+
+
+@pytest.mark.parametrize("width", [400, 800, 1280, 1920])
+def test_pictures_of_seven_models_are_equally_large(visit: Callable[..., Any], width: int) -> None:
+    page = visit(viewport={"width": width, "height": 900})
+    to_gallery(page)
+    page.evaluate("""() => {
+        const cases = document.querySelector(".cases");
+        cases.style.setProperty("--models", 7);
+        for (const row of cases.querySelectorAll(".overlays")) {
+            while (row.childElementCount < 7) row.append(row.firstElementChild.cloneNode(true));
+        }
+    }""")
+    sizes = {round(box.bounding_box()["width"], 1) for box in page.locator(".overlay .enlarge").all()}
+    lines = {round(box.bounding_box()["y"]) for box in page.locator(".case").first.locator(".overlay").all()}
+    assert len(sizes) == 1 and min(sizes) >= 100
+    assert len(lines) == 1 or width < 1200
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_axe_finds_nothing_serious(visit: Callable[..., Any], scheme: str, width: int) -> None:
+    page = visit(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    for details in page.locator("summary:visible").all():
+        details.click()
+    to_gallery(page)
+    drawn(page)
+    assert serious(page) == []
+    page.locator(".enlarge").first.click()
+    assert serious(page) == []
 
 
 def test_it_prints(visit: Callable[..., Any], tmp_path: Path) -> None:

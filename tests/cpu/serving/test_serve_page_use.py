@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_findings import serious
 from serving_pages import Visit, answered, drop, film, make_models, maps, visiting
 from serving_process import ServerProcess
 from xbench_fast.runtime.serving.page import page_policy, page_text
@@ -49,6 +50,17 @@ def chooser_by_enter(page: Any) -> Any:
         except playwright.TimeoutError:
             continue
     raise AssertionError("Enter opens no file chooser")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_axe_finds_nothing_serious(visit: Visit, folder: Path, scheme: str, width: int) -> None:
+    page = visit(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page.locator(".model-choice").first.wait_for()
+    assert serious(page) == []
+    drop(page, film(folder))
+    answered(page)
+    assert serious(page) == []
 
 
 def test_everything_by_keyboard(visit: Visit, folder: Path, tmp_path: Path) -> None:
