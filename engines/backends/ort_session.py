@@ -21,6 +21,11 @@ IDENTITY: Final = bytes.fromhex(
 )
 """A graph of one Identity node: enough to see whether a provider really starts."""
 
+_SPIN: Final = {"session.intra_op.spin_duration_us": "20"}
+"""How long a thread waits for its next piece of work before it sleeps. By default it waits for milliseconds on a core
+that other sessions, decoding and the sweep need; this is as long as the gaps between two operations of a graph. The
+results do not depend on it; earlier versions of the library ignore it."""
+
 _TYPES = {"uint8": "tensor(uint8)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
 
 
@@ -59,7 +64,7 @@ def open_session(
         options.intra_op_num_threads = threads
     if not optimise:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    for name, value in (entries or {}).items():
+    for name, value in {**_SPIN, **(entries or {})}.items():
         options.add_session_config_entry(name, value)
     source = graph if isinstance(graph, bytes) else str(graph)
     try:

@@ -120,6 +120,13 @@ def test_scores_are_those_of_the_graph(tmp_path: Path) -> None:
     np.testing.assert_allclose(scores.logits, expected.mean((2, 3)), rtol=1e-5)
 
 
+def test_threads_without_work_sleep_soon(tmp_path: Path) -> None:
+    """By default they keep a core busy for milliseconds, while images are decoded and maps are swept on it."""
+    with open_engine(make(tmp_path), "onnxruntime-cpu", threads=2) as engine:
+        options = engine._session.get_session_options()  # type: ignore[attr-defined]
+    assert 0 < int(options.get_session_config_entry("session.intra_op.spin_duration_us")) <= 100
+
+
 def test_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     text = np.ones((1, 1), np.float32)
     with open_engine(make(tmp_path), "onnxruntime-cpu", threads=1) as engine:
