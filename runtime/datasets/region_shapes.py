@@ -156,7 +156,7 @@ class Rle:
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if any(abs(count) > MAX_PIXELS for count in self.counts):
+        if self.counts and max(max(self.counts), -min(self.counts)) > MAX_PIXELS:
             raise DataError("A run-length mask does not fit its grid; check its counts.")
         check_runs(np.array(self.counts, np.int64), self.size)
 

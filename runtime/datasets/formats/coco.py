@@ -180,7 +180,7 @@ class Coco(Dataset):
         try:
             if isinstance(counts, str):
                 return Rle.from_string((height, width), counts)
-            if not isinstance(counts, list) or any(isinstance(c, bool) or not isinstance(c, int) for c in counts):
+            if not isinstance(counts, list) or not {*map(type, counts)} <= {int}:
                 raise DataError("Its counts are not whole numbers.")
             if sum(counts) != height * width:
                 raise DataError(f"Its counts sum up to {sum(counts)} instead of {height * width}.")

@@ -95,6 +95,7 @@ def test_an_annotation_of_an_unknown_category_is_noted(tmp_path: Path) -> None:
         (changed("annotations", 2, "segmentation", "counts", value=[1, 2]), "row 3: .*sum up to 3 instead of 120"),
         (changed("annotations", 2, "segmentation", "counts", value=[121, -1]), "row 3: .*does not fit"),
         (changed("annotations", 2, "segmentation", "counts", value=[1.5]), "row 3: .*whole numbers"),
+        (changed("annotations", 2, "segmentation", "counts", value=[119, True]), "row 3: .*whole numbers"),
         (changed("annotations", 2, "segmentation", "size", value=[12, 10]), "row 3: .*its image is not"),
         (changed("images", 0, "file_name", value="../a.png"), "row 1: .*leads out of"),
         (changed("images", 1, "id", value=1), "row 2: .*appears twice"),

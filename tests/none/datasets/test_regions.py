@@ -155,7 +155,7 @@ def test_gap_and_length_pairs_may_leave_the_rest_out() -> None:
 
 
 def test_run_lengths_that_do_not_fit_are_refused() -> None:
-    for counts in ((13,), (5, 8), (-1, 3)):
+    for counts in ((13,), (5, 8), (-1, 3), (10**30, 3), (-(10**30), 3), (10**30, -(10**30))):
         with pytest.raises(DataError, match="does not fit"):
             Rle((3, 4), counts)
     with pytest.raises(DataError, match="3 x 4 cannot be drawn on 4 x 3"):
