@@ -21,7 +21,7 @@ def report_table(report: BenchReport) -> Table:
     rows = [row for one in report.measurements for row in _rows(one)]
     rows += [(one.scenario, one.subject, "-", "-", "not run", "-", "-", "-", one.reason) for one in report.not_run]
     columns = tuple(Column(title) for title in _COLUMNS)
-    return Table("Benchmark", columns, tuple(rows))
+    return Table("Benchmark", columns, tuple(rows), lead=2)
 
 
 def report_facts(report: BenchReport) -> list[str]:

@@ -79,9 +79,10 @@ def compare(
     b = load_run(run_b) if run_b else a
     found = compare_runs(a, b, models, datasets, Resampling(replicates, seed))
     verdicts = judge(found, wanted)
+    written = _write(found, verdicts, json_file, markdown_file)
     if not quiet:
         _show(found, show, classes)
-    for path in _write(found, verdicts, json_file, markdown_file):
+    for path in written:
         click.echo(f"written: {path}")
     for verdict in verdicts:
         click.echo(str(verdict))
@@ -111,11 +112,11 @@ def _models(run_b: Path | None, model_a: str | None, model_b: str | None) -> tup
 
 def _show(found: Comparison, show: int, classes: bool) -> None:
     from ..comparing.layout import comparison_facts, comparison_tables
-    from ..tables.console import make_console, print_table
+    from ..tables.console import make_console, print_line, print_table
 
     console = make_console()
     for line in comparison_facts(found):
-        click.echo(line)
+        print_line(console, line)
     for table in comparison_tables(found, show, classes=classes):
         print_table(console, table)
 

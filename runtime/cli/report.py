@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -40,8 +41,13 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @click.option(
     "--names", metavar="NAME=PRINTED,...", help='Printed names of models and datasets, as kad-224=KAD,mine="Ours, big".'
 )
+@click.option("--full", is_flag=True, help="Print all tables, not Table 1 alone.")
 @click.option("--quiet", is_flag=True, help="Write the files, print no tables.")
-@click.option("--no-page", is_flag=True, help="Write the tables only: no figures, no overlays, no index.html.")
+@click.option(
+    "--no-page",
+    is_flag=True,
+    help="Write the tables only: no figures, no overlays, no index.html; those of an earlier report stay.",
+)
 @setting(
     "--replicates",
     type=click.IntRange(min=0),
@@ -82,15 +88,17 @@ def report(
     models: str | None,
     datasets: str | None,
     names: str | None,
+    full: bool,
     quiet: bool,
     no_page: bool,
     **asked: Any,
 ) -> int:
-    """Print the tables of the run directory RUN and write its report to RUN/report/.
+    """Write the report of the run directory RUN to RUN/report/ and print its Table 1, or with --full all tables.
 
     RUN defaults to the run directory of the configuration. Nothing is inferred again: numbers come from stored counts,
     and those of another protocol or with a tolerance from stored maps. The folder holds index.html (opens offline),
-    tables as Markdown, LaTeX, CSV and JSON, and the figures as PDF, SVG and PNG.
+    tables as Markdown, LaTeX, CSV and JSON, and the figures as PDF, SVG and PNG. All files are written before anything
+    is printed.
     """
     from ..reporting.presentation import Presentation, parse_list, parse_names
     from ..reporting.report import make_report, write_report
@@ -101,12 +109,26 @@ def report(
     config = resolve_config(config_file) if run is None or config_file is not None else None
     shown = Presentation(parse_list(models), parse_list(datasets), parse_names(names))
     made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
-    console = make_console()
-    if not quiet:
-        for table in made.tables:
-            if not table.detail:
-                print_table(console, table)
     folders = config.datasets if config is not None else None
-    for path in write_report(made, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders):
-        click.echo(f"written: {path}")
+    written = write_report(made, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders)
+    if not quiet:
+        console = make_console()
+        printed = [table for table in made.tables if table.first or (full and not table.detail)]
+        for table in printed:
+            print_table(console, table)
+        click.echo()
+        if not full:
+            click.echo(f"{len(made.tables) - len(printed)} more tables are in the files; --full prints them here.")
+    for line in _places(written):
+        click.echo(f"written: {line}")
     return 0
+
+
+def _places(written: list[Path]) -> list[str]:
+    """The files, those of a folder inside the report's as one."""
+    folder = min((path.parent for path in written), key=lambda parent: len(parent.parts))
+    inside = Counter(path.parent for path in written if path.parent != folder)
+    return [
+        *(str(path) for path in written if path.parent == folder),
+        *(f"{parent} ({count} files)" for parent, count in inside.items()),
+    ]

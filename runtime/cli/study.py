@@ -198,16 +198,17 @@ def _study(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[M
     from ..results.patients import Resampling
     from ..studies.material import load_materials
     from ..studies.outcome import study_folder, write_outcomes
-    from ..tables.console import make_console, print_table
+    from ..tables.console import make_console, print_line, print_table
 
     sampling = Resampling(common["replicates"], common["seed"], common["level"])
     outcomes = ask(load_materials(runs, common["models"], common["datasets"], sampling))
+    places = write_outcomes(outcomes, common["out"] or study_folder(runs[0], outcomes[0].name))
     console = make_console()
     for outcome in () if common["quiet"] else outcomes:
         for table in outcome.tables:
             print_table(console, table)
         for line in (*outcome.facts, *outcome.remarks):
-            click.echo(line)
-    for written in write_outcomes(outcomes, common["out"] or study_folder(runs[0], outcomes[0].name)):
+            print_line(console, line)
+    for written in places:
         click.echo(f"written: {len(written)} files in {written[-1].parent}")
     return 0

@@ -64,7 +64,7 @@ def _overview(comparison: Comparison) -> Table:
         "and the largest such change in percentage points; logit: absolute changes; only A, only B: rows and pairs one "
         "run has alone; truth differs: rows with another label or another region",
     )
-    return Table("Rows", tuple(map(Column, columns)), tuple(rows), comparison.stamps, notes, name="rows")
+    return Table("Rows", tuple(map(Column, columns)), tuple(rows), comparison.stamps, notes, name="rows", lead=2)
 
 
 def _changes(comparison: Comparison) -> Table:
@@ -76,7 +76,7 @@ def _changes(comparison: Comparison) -> Table:
         several = len({other.protocol for other in comparison.cells}) > 1
         by = f", protocol {model.protocol}" if several else ""
         rows += [(model.models, f"mean of {change.n} datasets{by}", *_change(change)) for change in model.whole]
-    return Table("Changes", columns, tuple(rows), comparison.stamps, _change_notes(comparison), name="changes")
+    return Table("Changes", columns, tuple(rows), comparison.stamps, _change_notes(comparison), name="changes", lead=3)
 
 
 def _class_changes(comparison: Comparison) -> Table:
@@ -89,7 +89,7 @@ def _class_changes(comparison: Comparison) -> Table:
     found = [change for cell in comparison.cells for change in cell.classes]
     notes = ("percent and percentage points", *_tests(found, "all findings of all cells, per number; exploratory"))
     return Table(
-        "Changes per finding", tuple(map(Column, heads)), tuple(rows), comparison.stamps, notes, name="findings"
+        "Changes per finding", tuple(map(Column, heads)), tuple(rows), comparison.stamps, notes, name="findings", lead=4
     )
 
 
@@ -131,7 +131,7 @@ def _flips(comparison: Comparison, show: int | None) -> Table:
         for flip in cell.rows.flips
     ]
     columns = tuple(map(Column, ("model", "dataset", "case", "finding", "A", "B")))
-    return Table("Flipped hits", columns, tuple(rows[:show]), (), _rest(len(rows), show), name="flips")
+    return Table("Flipped hits", columns, tuple(rows[:show]), (), _rest(len(rows), show), name="flips", lead=4)
 
 
 def _dice(comparison: Comparison, show: int | None) -> Table:
@@ -145,7 +145,7 @@ def _dice(comparison: Comparison, show: int | None) -> Table:
         map(Column, ("model", "dataset", "case", "finding", "at 0.5, A", "B", "B - A", "best, A", "B", "B - A"))
     )
     notes = ("percent; best: at each run's own best threshold of the finding", *_rest(total, show))
-    return Table("Largest changes of Dice", columns, tuple(rows[:show]), (), notes, name="dice")
+    return Table("Largest changes of Dice", columns, tuple(rows[:show]), (), notes, name="dice", lead=4)
 
 
 def _dice_texts(change: DiceChange) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _one_sided(comparison: Comparison) -> Table:
     columns = tuple(map(Column, ("model", "dataset", "where", "rows", "what", "which")))
     notes = ("another label: left out of AUC and AUPRC; another region: left out of the pairs",)
     return Table(
-        "Rows that only one run has, or that differ in truth", columns, tuple(rows), (), notes, name="one-sided"
+        "Rows that only one run has, or that differ in truth", columns, tuple(rows), (), notes, name="one-sided", lead=2
     )
 
 

@@ -57,7 +57,7 @@ def class_pointing(results: Results, dataset: str) -> Table:
     number = next((_TABLE[cell.reader] for cell in cells if cell.reader in _TABLE), None)
     if number is not None:
         title = f"{title} (the paper's Table {number})"
-    return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"pointing-{_stem(dataset)}")
+    return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"pointing-{_stem(dataset)}", turns="class")
 
 
 def class_dice(results: Results, dataset: str) -> Table:
@@ -95,7 +95,7 @@ def class_dice(results: Results, dataset: str) -> Table:
         "percent; tau: the threshold found on all patients, in the unit of the protocol",
     )
     title = f"{results.title(dataset)}: Dice per class at the best threshold"
-    return Table(title, tuple(columns), tuple(rows), cell_stamps(cells), notes, f"dice-{_stem(dataset)}")
+    return Table(title, tuple(columns), tuple(rows), cell_stamps(cells), notes, f"dice-{_stem(dataset)}", turns="class")
 
 
 def class_auc(results: Results, dataset: str) -> Table:
@@ -119,7 +119,7 @@ def class_auc(results: Results, dataset: str) -> Table:
         *ranking_notes([cell.model for cell in cells], left, "labels"),
     )
     title = f"{results.title(dataset)}: AUC per class"
-    return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"auc-{_stem(dataset)}")
+    return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"auc-{_stem(dataset)}", turns="class")
 
 
 def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Cell]:

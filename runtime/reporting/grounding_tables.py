@@ -73,7 +73,16 @@ def table_1(results: Results) -> Table:
         *lacking_notes(results, "pointing"),
         "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
     )
-    return Table("Table 1: grounding", tuple(columns), tuple(rows), cell_stamps(cells), notes, "table1")
+    return Table(
+        "Table 1: grounding",
+        tuple(columns),
+        tuple(rows),
+        cell_stamps(cells),
+        notes,
+        "table1",
+        turns="dataset",
+        first=True,
+    )
 
 
 def thresholds(results: Results) -> Table:
@@ -92,7 +101,15 @@ def thresholds(results: Results) -> Table:
         *interval_notes(results, results.finished),
         *ranking_notes(results.models, left),
     )
-    return Table("Threshold sensitivity", columns, tuple(rows), cell_stamps(results.finished), notes, "thresholds")
+    return Table(
+        "Threshold sensitivity",
+        columns,
+        tuple(rows),
+        cell_stamps(results.finished),
+        notes,
+        "thresholds",
+        turns="dataset",
+    )
 
 
 def shared_rows(

@@ -68,7 +68,7 @@ def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
     )
     columns = tuple(map(Column, _COLUMNS))
     stamps = cell_stamps(results.finished)
-    return Table("Provenance", columns, tuple(rows), stamps, notes, "provenance", detail=True)
+    return Table("Provenance", columns, tuple(rows), stamps, notes, "provenance", detail=True, lead=2)
 
 
 def _thread_notes(results: Results, run: Mapping[str, Any]) -> tuple[str, ...]:

@@ -67,7 +67,9 @@ def recognition(results: Results) -> Table:
         *source_notes(shown),
         *ranking_notes([f"{row[0]} on {row[1]}" for row in rows], left, "labels"),
     )
-    return Table("Recognition", tuple(map(Column, columns)), tuple(rows), cell_stamps(shown), notes, "recognition")
+    return Table(
+        "Recognition", tuple(map(Column, columns)), tuple(rows), cell_stamps(shown), notes, "recognition", lead=2
+    )
 
 
 def coverage(results: Results) -> Table:
@@ -99,7 +101,7 @@ def coverage(results: Results) -> Table:
         ),
     )
     columns = tuple(map(Column, _COVERAGE))
-    return Table("Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage")
+    return Table("Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage", lead=2)
 
 
 def _not_asked(results: Results) -> Iterator[tuple[str, str]]:

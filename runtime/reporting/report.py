@@ -103,7 +103,8 @@ def write_report(
     say: Callable[[str], None] = lambda line: None,
     datasets: Mapping[str, DatasetConfig] | None = None,
 ) -> list[Path]:
-    """Writes the tables into `out`, RUN/report/ without it, and unless `page` is false the figures and index.html.
+    """Writes the tables into `out`, RUN/report/ without it, and unless `page` is false the figures and index.html; if
+    it is false, those of an earlier report stay.
 
     Tables are written first, so that they exist if drawing fails. `say` is called with a sentence about each part
     that could not be made. `datasets`: current folders of radiographs, if they moved since the run. Returns the paths
@@ -132,9 +133,9 @@ def write_report(
     written = [folder / name for name in (*texts, "report.json")]
     if page:
         return [*draw_report(report, folder, say, datasets), *written]
-    # A page that disagrees with the tables would mislead.
-    (folder / "index.html").unlink(missing_ok=True)
-    _remove_figures(folder / "figures", keep=[])
+    earlier = [name for name in ("index.html", "figures") if (folder / name).exists()]
+    if earlier:
+        say(f"{' and '.join(earlier)} in {folder} are of an earlier report: their numbers can differ from the tables'.")
     return written
 
 

@@ -291,9 +291,9 @@ def _points_table(points: Rows, material: Material) -> Table:
     columns = tuple(
         map(Column, ("model", "dataset", "datasets", "n images", "n pairs", heading("auc"), heading("pointing")))
     )
-    return Table("The points", columns, body, material.stamps, ("percent",), "points")
+    return Table("The points", columns, body, material.stamps, ("percent",), "points", lead=2)
 
 
 def _left_table(rows: Rows, material: Material) -> Table:
     body = tuple((str(row["points"]), str(row["without"]), number_cell(row["r2"])) for row in rows)
-    return Table("R² without one model", tuple(map(Column, ("points", "without", "R²"))), body, material.stamps)
+    return Table("R² without one model", tuple(map(Column, ("points", "without", "R²"))), body, material.stamps, lead=2)

@@ -211,7 +211,7 @@ def _class_table(rows: Rows, material: Material) -> Table:
         "the order rests on the same pairs as the numbers: ends of a long list look more extreme than they are",
     )
     return Table(
-        "Classes, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "classes"
+        "Classes, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "classes", lead=4
     )
 
 
@@ -234,4 +234,6 @@ def _case_table(rows: Rows, material: Material) -> Table:
         for row in rows
     ]
     notes = (IN_SAMPLE, "percent of the image or of Dice; marked: what the map marks at tau*; region: the truth")
-    return Table("Cases, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "cases")
+    return Table(
+        "Cases, the worst first", tuple(map(Column, columns)), tuple(body), material.stamps, notes, "cases", lead=5
+    )

@@ -127,4 +127,4 @@ def _spread_table(rows: Rows, stamps: tuple[str, ...]) -> Table:
         "percentage points; spread: largest minus smallest value of a class over the prompt sets; deviation: their "
         "standard deviation; both are above 0 by chance alone where a class has few pairs",
     )
-    return Table("Spread over prompt sets", tuple(map(Column, columns)), body, stamps, notes, "spread")
+    return Table("Spread over prompt sets", tuple(map(Column, columns)), body, stamps, notes, "spread", lead=2)

@@ -74,4 +74,4 @@ def difference_table(rows: Rows, kind: str, title: str, stamps: tuple[str, ...])
         IN_SAMPLE,
         CROSS_FITTED,
     )
-    return Table(title, tuple(map(Column, columns)), body, stamps, notes, "differences")
+    return Table(title, tuple(map(Column, columns)), body, stamps, notes, "differences", lead=6)

@@ -1,10 +1,12 @@
-"""Tables -> text in the terminal, or in the file or pipe that takes its place."""
+"""Tables -> text in the terminal, or in the file or pipe that takes its place. No word and no number is broken."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from .table import Item, Table, cell_of
@@ -13,10 +15,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["make_console", "print_table"]
+__all__ = ["make_console", "print_line", "print_table"]
 
 _STYLES = {"best": "bold", "second": "underline", "": ""}
 _WIDTH_OF_A_FILE = 200
+_GAP = "  "
+_TEXT = 30  # longer texts are wrapped at their spaces
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -30,57 +34,158 @@ def make_console(*, stderr: bool = False) -> Console:
     return Console(width=_WIDTH_OF_A_FILE if plain else None, stderr=stderr)
 
 
+def print_line(console: Console, text: str, style: str = "") -> None:
+    """Prints a sentence, in a terminal wrapped between words; a file or a pipe takes it as one line."""
+    from rich.text import Text
+
+    lines = _wrapped(text, console.width) if console.is_terminal else [text]
+    console.print(Text("\n".join(lines), style=style), soft_wrap=True)
+
+
 def print_table(console: Console, table: Table) -> None:
-    """Prints a table; one that is wider than the console is split at its groups, leading columns repeated."""
-    from rich.text import Text
-
+    """Prints a table. One that is wider than the console is turned, if it can be and then has fewer parts, and split
+    into parts with the same leading columns; one whose leading columns are too wide is printed as a list."""
     console.print()
-    console.print(Text(table.title, style="bold"), soft_wrap=True)
+    print_line(console, table.title, "bold")
     for line in table.stamps:
-        console.print(Text(line, style="bold red"), soft_wrap=True)
-    widths = [_width(table, index) for index in range(len(table.columns))]
-    for part in table.parts(lambda indices: _total(widths, indices) <= console.width):
-        _print_part(console, part)
+        print_line(console, line, "bold red")
+    for lines in _drawn(table, console.width):
+        console.print()
+        for text in lines:
+            console.print(text, soft_wrap=True)
+    console.print()
     for line in table.notes:
-        console.print(Text(line, style="dim"), soft_wrap=True)
+        print_line(console, line, "dim")
 
 
-def _print_part(console: Console, table: Table) -> None:
-    from rich import box
-    from rich.table import Table as RichTable
+def _drawn(table: Table, width: int) -> list[list[Text]]:
+    """The lines of each part of the table, in the form with the fewest parts."""
+    found = []
+    for form in [table, table.turned()] if table.turns else [table]:
+        grid = _Grid(form)
+        parts = [_Grid(part) for part in form.parts(grid.fitting(width))]
+        fits = all(part.total(range(len(part.table.columns))) <= width for part in parts)
+        found.append([list(part.lines()) for part in parts] if fits else [list(_listed(form, width))])
+    return min(found, key=len)
+
+
+class _Grid:
+    """A table with the widths of its columns in a terminal."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """As wide as the cells, but for long texts, which are wrapped; never narrower than a word."""
+        widths = []
+        for index, column in enumerate(self.table.columns):
+            lines = [line for row in self.table.rows for line in cell_of(row[index]).lines]
+            words = [_size(word) for line in (column.title, *lines) for word in line.split()]
+            longest = max(map(_size, lines), default=0)
+            widths.append(max(1, *words, min(longest, _TEXT)))
+        return widths
+
+    def total(self, indices: Sequence[int]) -> int:
+        """The width of these columns, with the headings of their groups."""
+        total = 0
+        for group, members in groupby(indices, key=lambda index: self.table.columns[index].group):
+            own = [self.widths[index] for index in members]
+            total += max(sum(own) + len(_GAP) * (len(own) - 1), _size(group)) + len(_GAP)
+        return total - len(_GAP)
+
+    def fitting(self, width: int) -> Callable[[Sequence[int]], bool]:
+        """Whether columns fit into a width."""
+        return lambda indices: self.total(indices) <= width
+
+    def lines(self) -> Iterator[Text]:
+        """The drawing, line by line."""
+        from rich.text import Text
+
+        table, widths = self.table, list(self.widths)
+        groups = []
+        for group, members in groupby(range(len(widths)), key=lambda index: table.columns[index].group):
+            own = list(members)
+            span = sum(widths[index] for index in own) + len(_GAP) * (len(own) - 1)
+            widths[own[-1]] += max(0, _size(group) - span)
+            groups.append(_padded(Text(group), max(span, _size(group)), right=False))
+        right = [index >= table.leading and not table.is_text(index) for index in range(len(widths))]
+        if table.groups:
+            yield _joined(groups)
+        heads = [
+            [Text(line) for line in _wrapped(column.title, width)]
+            for column, width in zip(table.columns, widths, strict=True)
+        ]
+        yield from _rows(heads, widths, right)
+        yield Text("\u2500" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
+        for row in table.rows:
+            yield from _rows([_texts(item, width) for item, width in zip(row, widths, strict=True)], widths, right)
+
+
+def _listed(table: Table, width: int) -> Iterator[Text]:
+    """Each row as a list of its columns, for names that are too long for a table."""
     from rich.text import Text
 
-    grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(table.columns):
-        head = f"{_group_head(table, index)}\n{column.title}" if table.groups else column.title
-        grid.add_column(Text(head), justify="left" if index < max(table.leading, 1) else "right", overflow="fold")
     for row in table.rows:
-        grid.add_row(*map(_text, row))
-    console.print(grid)
+        for index, (column, item) in enumerate(zip(table.columns, row, strict=True)):
+            lines = cell_of(item).lines
+            name = f"{column.group}: {column.title}" if column.group else column.title
+            indent = "  " if index >= table.leading else ""
+            if lines:
+                for line in _wrapped(f"{name}: {', '.join(lines)}", width - len(indent)):
+                    yield Text(f"{indent}{line}", style=_STYLES[cell_of(item).mark])
+        yield Text("")
 
 
-def _text(item: Item) -> Text:
+def _rows(cells: Sequence[Sequence[Text]], widths: Sequence[int], right: Sequence[bool]) -> Iterator[Text]:
+    """The lines of a row of cells, each of which has its own number of lines."""
+    from rich.text import Text
+
+    for line in zip_longest(*cells):
+        parts = zip(line, widths, right, strict=True)
+        yield _joined([_padded(part or Text(""), width, side) for part, width, side in parts])
+
+
+def _padded(text: Text, width: int, right: bool) -> Text:
+    from rich.text import Text
+
+    space = Text(" " * (width - _size(text.plain)))
+    return space + text if right else text + space
+
+
+def _joined(cells: Sequence[Text]) -> Text:
+    from rich.text import Text
+
+    line = Text(_GAP).join(cells)
+    line.rstrip()
+    return line
+
+
+def _texts(item: Item, width: int) -> list[Text]:
     """The value, and below it in grey the other parts of the cell."""
     from rich.text import Text
 
     cell = cell_of(item)
-    text = Text(cell.text, style=_STYLES[cell.mark])
-    for line in cell.lines[1:]:
-        text.append(f"\n{line}", style="not bold not underline dim")
-    return text
+    styles = [_STYLES[cell.mark] if part == 0 and cell.text else "dim" for part in range(len(cell.lines))]
+    return [
+        Text(text, style=style)
+        for line, style in zip(cell.lines, styles, strict=True)
+        for text in _wrapped(line, width)
+    ]
 
 
-def _width(table: Table, index: int) -> int:
-    column = table.columns[index]
-    lines = [line for row in table.rows for line in cell_of(row[index]).lines]
-    return max(len(text) for text in (column.title, _group_head(table, index), *lines))
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines that are broken at spaces alone; a word that is longer than a line stands alone on one."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and _size(lines[-1]) + 1 + _size(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
-def _total(widths: Sequence[int], indices: Sequence[int]) -> int:
-    return sum(widths[index] + 3 for index in indices)  # the width of the box between two columns
+def _size(text: str) -> int:
+    from rich.cells import cell_len
 
-
-def _group_head(table: Table, index: int) -> str:
-    """The group's name above its first column only; repeated, it would make every column as wide as itself."""
-    group = table.columns[index].group
-    return group if index == 0 or table.columns[index - 1].group != group else ""
+    return cell_len(text)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Final, Literal, get_args
 
 __all__ = ["BEST", "SECOND", "Cell", "Column", "Item", "Mark", "Table", "cell_of", "plain"]
@@ -11,6 +13,8 @@ __all__ = ["BEST", "SECOND", "Cell", "Column", "Item", "Mark", "Table", "cell_of
 Mark = Literal["", "best", "second"]
 BEST: Final[Mark] = "best"
 SECOND: Final[Mark] = "second"
+
+_NUMBER: Final = re.compile(r"[+\u2212<-]?\s*\d")
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,10 @@ class Column:
 class Table:
     """A titled grid of printed items with lines of text above (stamps) and below (notes).
 
-    name: lower-case letters, digits and hyphens, for labels and links. detail: too long for a terminal.
+    name: lower-case letters, digits and hyphens, for labels and links. detail: too long for a terminal; first: what a
+    terminal shows of a whole report.
+    lead: the leading columns, which say what a row is; None: those without a group, or the first of a table without
+    groups. turns: what the rows are if rows and columns are exchanged ("class"); empty if it is not to be turned.
     """
 
     title: str
@@ -84,6 +91,9 @@ class Table:
     notes: tuple[str, ...] = ()
     name: str = ""
     detail: bool = False
+    first: bool = False
+    lead: int | None = None
+    turns: str = ""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -92,30 +102,60 @@ class Table:
 
     @property
     def leading(self) -> int:
-        """Number of leading columns, repeated when a wide table is split into its groups."""
-        return sum(1 for column in self.columns if not column.group)
+        """Number of leading columns, repeated in every part of a wide table."""
+        if self.lead is not None:
+            return self.lead
+        return sum(1 for column in self.columns if not column.group) if self.groups else min(1, len(self.columns))
 
     @property
     def groups(self) -> list[str]:
         """The headings, in order, without the leading columns."""
         return list(dict.fromkeys(column.group for column in self.columns if column.group))
 
+    def is_text(self, index: int) -> bool:
+        """Whether most cells of a column are no numbers."""
+        texts = [text for row in self.rows if (text := plain(row[index]).strip()) not in ("", "-", "n/a")]
+        return 2 * sum(_NUMBER.match(text) is None for text in texts) > len(texts)
+
     def only(self, indices: Sequence[int]) -> Table:
-        """The table with these columns alone."""
+        """The table with these columns alone, the leading ones before the others."""
         columns = tuple(self.columns[index] for index in indices)
-        return replace(self, columns=columns, rows=tuple(tuple(row[index] for index in indices) for row in self.rows))
+        rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
+        return replace(self, columns=columns, rows=rows, lead=sum(index < self.leading for index in indices))
 
     def parts(self, fits: Callable[[Sequence[int]], bool]) -> Iterator[Table]:
-        """The table split at its groups, leading columns repeated, as many groups in a part as `fits` allows.
-
-        A table without groups is one part, and so is a group that is too wide by itself.
-        """
+        """The table split at its groups, or columns, with the leading columns in each part and as many others as
+        `fits` allows. A group that is too wide by itself is split at its columns."""
         lead = list(range(self.leading))
         taken: list[int] = []
-        for group in self.groups:
-            members = [index for index, column in enumerate(self.columns) if column.group == group]
-            if taken and not fits([*lead, *taken, *members]):
-                yield self.only([*lead, *taken])
-                taken = []
-            taken += members
+        for block in self._blocks():
+            whole = fits([*lead, *block])
+            for members in [block] if whole else [[index] for index in block]:
+                if taken and not fits([*lead, *taken, *members]):
+                    yield self.only([*lead, *taken])
+                    taken = []
+                taken += members
         yield self.only([*lead, *taken])
+
+    def turned(self) -> Table:
+        """Rows and columns exchanged: a row for each column after the leading ones, by its group and its title."""
+        start = self.leading
+        rows: list[tuple[Item, ...]] = []
+        for block in self._blocks():
+            for index in block:
+                column = self.columns[index]
+                group = column.group if index == block[0] else ""
+                names = (group, column.title) if self.groups else (column.title,)
+                rows.append((*names, *(row[index] for row in self.rows)))
+        titles = (self.turns, "number") if self.groups else (self.turns,)
+        heads = [", ".join(text for item in row[:start] for text in cell_of(item).lines) for row in self.rows]
+        return replace(
+            self, columns=tuple(map(Column, (*titles, *heads))), rows=tuple(rows), lead=len(titles), turns=""
+        )
+
+    def _blocks(self) -> Iterator[list[int]]:
+        """The columns after the leading ones: those of a group together."""
+        start = self.leading
+        for group, found in groupby(range(start, len(self.columns)), key=lambda index: self.columns[index].group):
+            members = list(found)
+            yield from [members] if group else ([index] for index in members)

@@ -60,11 +60,12 @@ def test_overlays_that_cannot_be_made_do_not_lose_the_page(run: Path, monkeypatc
         assert str(error) in (run / "report" / "index.html").read_text()
 
 
-def test_a_report_without_a_page_leaves_no_page_of_before(run: Path) -> None:
-    """It would show other numbers than the tables beside it."""
+def test_a_report_without_a_page_leaves_the_page_of_before_and_says_so(run: Path) -> None:
     write_report(make_report(run, Choices(replicates=0)))
-    folder = run / "report"
-    assert (folder / "index.html").exists() and list((folder / "figures").iterdir())
-    write_report(make_report(run, Choices(replicates=0, protocol="paper")), page=False)
-    assert not (folder / "index.html").exists() and not list((folder / "figures").iterdir())
-    assert (folder / "tables.md").exists()
+    folder, said = run / "report", []
+    before = {path: path.read_bytes() for path in (folder / "index.html", *(folder / "figures").iterdir())}
+    write_report(make_report(run, Choices(replicates=0, protocol="paper")), page=False, say=said.append)
+    assert {path: path.read_bytes() for path in before} == before and len(before) > 6
+    assert len(said) == 1 and said[0].startswith(f"index.html and figures in {folder} are of an earlier report")
+    write_report(make_report(run, Choices(replicates=0)), out=run / "other", page=False, say=said.append)
+    assert len(said) == 1
