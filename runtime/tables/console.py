@@ -21,6 +21,7 @@ _STYLES = {"best": "bold", "second": "underline", "": ""}
 _WIDTH_OF_A_FILE = 200
 _GAP = "  "
 _TEXT = 30  # longer texts are wrapped at their spaces
+_HEADING = 10  # and headings that are longer
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -83,7 +84,7 @@ class _Grid:
             lines = [line for row in self.table.rows for line in cell_of(row[index]).lines]
             words = [_size(word) for line in (column.title, *lines) for word in line.split()]
             longest = max(map(_size, lines), default=0)
-            widths.append(max(1, *words, min(longest, _TEXT)))
+            widths.append(max(1, *words, min(longest, _TEXT), min(_size(column.title), _HEADING)))
         return widths
 
     def total(self, indices: Sequence[int]) -> int:
