@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from ..engines.errors import ConfigError
+from ..engines.geometry import Geometry
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from .adapter import Adapter
 
 __all__ = ["measure"]
 
@@ -22,7 +21,24 @@ LARGEST = 2**21
 """The vocabulary of one that takes any id."""
 
 
-def measure(adapter: Adapter) -> None:
+class _Model(Protocol):
+    """What is asked of an `Adapter` here."""
+
+    name: str
+    geometry: Geometry
+    grid: tuple[int, int]
+    text_inputs: tuple[str, ...]
+    text_shape: tuple[int, ...]
+    texts_per_query: int
+    context: int
+    vocabulary_size: int
+
+    def encode_text(self, input_ids: Tensor, attention_mask: Tensor | None, /) -> Tensor: ...
+
+    def forward(self, image: Tensor, text: Tensor, /) -> tuple[Tensor, Tensor]: ...
+
+
+def measure(adapter: _Model) -> None:
     """Sets `text_shape`, `context`, `vocabulary_size` and `grid` where they are empty.
 
     Raises ConfigError when the model does not run, or returns other shapes than an adapter's.
@@ -39,12 +55,12 @@ def measure(adapter: Adapter) -> None:
             adapter.grid = _grid(adapter)
 
 
-def _encode(adapter: Adapter, ids: Tensor) -> Tensor:
+def _encode(adapter: _Model, ids: Tensor) -> Tensor:
     mask = torch.ones_like(ids) if "attention_mask" in adapter.text_inputs else None
     return adapter.encode_text(ids, mask)
 
 
-def _text_shape(adapter: Adapter) -> tuple[int, ...]:
+def _text_shape(adapter: _Model) -> tuple[int, ...]:
     try:
         one = _encode(adapter, torch.ones(3, 2, dtype=torch.int64))
     except Exception as error:  # of the user's own code
@@ -57,7 +73,7 @@ def _text_shape(adapter: Adapter) -> tuple[int, ...]:
     return (adapter.texts_per_query, *shape) if adapter.texts_per_query > 1 else shape
 
 
-def _grid(adapter: Adapter) -> tuple[int, int]:
+def _grid(adapter: _Model) -> tuple[int, int]:
     size = adapter.geometry.size
     picture = torch.linspace(-1, 1, 3 * size * size).reshape(1, 3, size, size)
     try:
