@@ -70,7 +70,7 @@ def content(name: str) -> PageContent:
         (name,),
     )
     figure = Figure(
-        "f", name, name, f'<svg xmlns="http://www.w3.org/2000/svg"><text>{html.escape(name)}</text></svg>', b""
+        "f", name, name, f'<svg xmlns="http://www.w3.org/2000/svg"><text>{html.escape(name)}</text></svg>', b"", b""
     )
     facts = {name: name, "nested": {name: [name]}, "rows": [{name: name}]}
     return PageContent(name, (name,), facts, (table,), (figure,), gallery(name), "", (name,), (table,), (name,))
