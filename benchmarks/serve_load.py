@@ -142,6 +142,7 @@ def served(options: argparse.Namespace, *more: str) -> Iterator[str]:
         yield options.url.rstrip("/")
         return
     line = [sys.executable, "-m", "xbench_fast.runtime.cli", "serve", "--bundles", str(options.bundles), "--port", "0"]
+    line += ["--client-connections", "0"]  # all requests come from one address
     line += ["--no-access-log", *(["--model", options.model] if options.model else []), *options.serve, *more]
     process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
     try:

@@ -14,5 +14,5 @@ class GrpcServer(ServerProcess):
         super().__init__(*arguments, "--grpc-port", 0, **options)
         assert self.process.stdout is not None
         self.banner.append(self.process.stdout.readline().rstrip("\n"))
-        assert self.banner[1].startswith("grpc://127.0.0.1:"), self.log.read_text()
-        self.grpc = self.banner[1].removeprefix("grpc://")
+        assert self.banner[1].startswith(("grpc://", "grpcs://")), self.log.read_text()
+        self.grpc = self.banner[1].partition("://")[2]

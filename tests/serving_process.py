@@ -33,13 +33,13 @@ class ServerProcess:
             )
         assert self.process.stdout is not None
         self.banner = [self.process.stdout.readline().rstrip("\n")]
-        assert self.banner[0].startswith("http://"), self.log.read_text()
+        assert self.banner[0].startswith(("http://", "https://")), self.log.read_text()
         self.url = self.banner[0].split()[0]
 
     @property
     def address(self) -> str:
         """host:port, as tritonclient wants it."""
-        return self.url.removeprefix("http://")
+        return self.url.partition("://")[2]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Sends a signal and returns the exit status; the rest of the output goes to `banner`."""

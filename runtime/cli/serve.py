@@ -87,6 +87,25 @@ PORT = click.IntRange(0, 65535)
     help="What parses HTTP/1.1. h11 limits the size of headers and is slower; auto is httptools where it is installed.",
 )
 @click.option(
+    "--client-connections",
+    type=click.IntRange(min=0),
+    default=HttpSettings.client_connections,
+    show_default=True,
+    metavar="N",
+    help="Connections of one address over HTTP, 0 for no limit; above, only health checks are answered. With a limit, "
+    "one address has half of gRPC's calls at most.",
+)
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network (10.0.0.0/8) of a proxy in front, whose connections are not limited and whose header "
+    "X-Forwarded-For names the client; can be repeated.",
+)
+@click.option("--certfile", type=click.Path(path_type=Path), help="Certificate (PEM) for TLS, on every port.")
+@click.option("--keyfile", type=click.Path(path_type=Path), help="Key (PEM) of the certificate.")
+@click.option(
     "--token-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="File with the token clients must send; the variable XBENCH_FAST_TOKEN does the same.",
@@ -114,6 +133,10 @@ def serve(
     timeout: float,
     max_body: str,
     http_parser: str,
+    client_connections: int,
+    proxies: tuple[str, ...],
+    certfile: Path | None,
+    keyfile: Path | None,
     token_file: Path | None,
     prompt_set: str | None,
     engine: str | None,
@@ -131,19 +154,27 @@ def serve(
     from ..evaluation.pairing import select_bundles
     from ..host.machine import usable_cores
     from ..serving.access_log import AccessLog
+    from ..serving.addresses import read_networks
     from ..serving.bearer import read_token
+    from ..serving.certificate import read_certificate
     from ..serving.inference.models import Catalogue
     from ..serving.server import bind, event_loop, health_listener, is_exposed
     from ..serving.server import serve as run
 
     config = resolve_config(config_file, bundle_folders)
     token = read_token(token_file)
+    certificate = read_certificate(certfile, keyfile)
     cores = threads or config.eval.threads or usable_cores()
     service = ServiceSettings(max_batch, max_delay_ms / 1e3, queue, timeout, workers=cores)
     http = HttpSettings(
-        max_body=parse_bytes(max_body, "--max-body"), token=token, local_only=not is_exposed(host), page=True
+        max_body=parse_bytes(max_body, "--max-body"),
+        token=token,
+        local_only=not is_exposed(host),
+        page=True,
+        client_connections=client_connections,
+        trusted_proxies=read_networks(proxies),
     )
-    settings = ServerSettings(service, http, parser=http_parser)
+    settings = ServerSettings(service, http, parser=http_parser, certificate=certificate)
     bundles = select_bundles(config, models)
     with ExitStack() as stack:
         listener = stack.enter_context(bind(host, port))
@@ -161,9 +192,12 @@ def serve(
         grpc = None if grpc_port is None else _grpc(host, grpc_port, settings, log)
 
         def announce() -> None:
-            lines = _banner(listener, catalogue.models, exposed=is_exposed(host), guarded=token is not None)
-            others = [] if grpc is None else [f"grpc://{grpc.address}"]
-            others += [] if health is None else [f"{_url(health)}/v2/health/ready"]
+            secure = "" if certificate is None else "s"
+            lines = _banner(f"http{secure}://{_address(listener)}", catalogue.models)
+            if is_exposed(host):
+                lines += _warnings(guarded=token is not None, secure=bool(secure))
+            others = [] if grpc is None else [f"grpc{secure}://{grpc.address}"]
+            others += [] if health is None else [f"http{secure}://{_address(health)}/v2/health/ready"]
             for line in [lines[0], *others, *lines[1:]]:
                 click.echo(line)
 
@@ -189,26 +223,35 @@ def _grpc(host: str, port: int, settings: ServerSettings, log: AccessLog) -> Grp
             reading=http.body_timeout,
             token=http.token,
             grace=settings.service.timeout + 5,
+            shared=http.client_connections > 0,
+            trusted_proxies=http.trusted_proxies,
+            certificate=settings.certificate,
         ),
         log,
     )
 
 
-def _banner(listener: socket.socket, models: Mapping[str, ServedModel], *, exposed: bool, guarded: bool) -> list[str]:
+def _banner(address: str, models: Mapping[str, ServedModel]) -> list[str]:
     """What a user sees first: address and models in one line, then what the answers are worth."""
     from ..serving.inference.metadata import NOTICE, weights_notice
 
-    lines = [f"{_url(listener)}  {', '.join(f'{name} ({model.info.backend})' for name, model in models.items())}"]
+    lines = [f"{address}  {', '.join(f'{name} ({model.info.backend})' for name, model in models.items())}"]
     notices: dict[str, list[str]] = {}
     for name, model in models.items():
         notices.setdefault(weights_notice(model), []).append(name)
     lines += [f"{', '.join(names)}: {notice}" for notice, names in notices.items()]
-    lines.append(NOTICE)
-    if exposed and not guarded:
-        lines.append("Other machines can reach this server and no token is asked for; see --token-file.")
-    return lines
+    return [*lines, NOTICE]
 
 
-def _url(listener: socket.socket) -> str:
+def _warnings(*, guarded: bool, secure: bool) -> list[str]:
+    """What the user of a server that other machines can reach should know."""
+    if not guarded:
+        return ["Other machines can reach this server and no token is asked for; see --token-file."]
+    if not secure:
+        return ["The token travels unencrypted; give --certfile and --keyfile, or put a proxy with TLS in front."]
+    return []
+
+
+def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{f'[{host}]' if ':' in host else host}:{port}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...engines.errors import MissingExtraError, ServingError
 from .access_log import AccessLog
 from .http.app import create_app, create_health_app
+from .http.connections import Connections
 from .http.middleware import is_loopback
 from .inference.models import Catalogue
 from .inference.service import Service
@@ -134,24 +135,29 @@ def _make_server(
             self.should_exit = True
             service.refuse()
 
-    return Server(
-        uvicorn.Config(
-            app,
-            http=settings.parser,
-            limit_concurrency=settings.connections,
-            h11_max_incomplete_event_size=_HEAD,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=int(settings.service.timeout) + 5,
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-        )
+    http, certificate = settings.http, settings.certificate
+    config = uvicorn.Config(
+        app,
+        http=settings.parser,
+        h11_max_incomplete_event_size=_HEAD,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=int(settings.service.timeout) + 5,
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=bool(http.trusted_proxies),
+        forwarded_allow_ips=[str(network) for network in http.trusted_proxies],
+        server_header=False,
+        ssl_certfile=None if certificate is None else certificate.certfile,
+        ssl_keyfile=None if certificate is None else certificate.keyfile,
     )
+    config.load()
+    limits = Connections(settings.connections, http)
+    config.http_protocol_class = limits.protocol(config.http_protocol_class)
+    return Server(config)
 
 
 def _import_uvicorn() -> None:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
+from typing import TYPE_CHECKING, Final
 
 from ...engines.errors import ConfigError
 
-__all__ = ["GrpcSettings", "HttpSettings", "ServerSettings", "ServiceSettings"]
+if TYPE_CHECKING:
+    from .certificate import Certificate
+
+__all__ = ["HEALTH_PATHS", "GrpcSettings", "HttpSettings", "Network", "ServerSettings", "ServiceSettings"]
+
+Network = IPv4Network | IPv6Network
+
+HEALTH_PATHS: Final = ("/v2/health/live", "/v2/health/ready")
+"""Health checks, which need no token and are answered on every connection that is kept."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,9 @@ class ServiceSettings:
 class HttpSettings:
     """max_body: bytes of a request; budget: bytes of all bodies in memory at once; body_timeout: seconds until a body
     must be complete; token: the token of clients, None for no check; local_only: whether only host names of this
-    machine are answered; page: whether the page is at /; open_paths: paths that need no token."""
+    machine are answered; page: whether the page is at /; open_paths: paths that need no token; client_connections:
+    connections of one address, 0 for no limit; trusted_proxies: networks of proxies, which are not limited and whose
+    X-Forwarded-For names the client."""
 
     max_body: int = 64 << 20
     budget: int = 1 << 30
@@ -48,7 +60,9 @@ class HttpSettings:
     token: str | None = None
     local_only: bool = True
     page: bool = False
-    open_paths: tuple[str, ...] = ("/", "/v2/health/live", "/v2/health/ready")
+    open_paths: tuple[str, ...] = ("/", *HEALTH_PATHS)
+    client_connections: int = 128
+    trusted_proxies: tuple[Network, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a limit that would refuse every request."""
@@ -58,13 +72,15 @@ class HttpSettings:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """service, http: see these classes; connections: maximum number, idle ones included, before requests are refused
-    with status 503; parser: "h11", "httptools" or "auto" (httptools where it is installed)."""
+    """service, http: see these classes; connections: maximum number, idle ones included; on further ones requests are
+    refused with status 503; parser: "h11", "httptools" or "auto" (httptools where it is installed); certificate: for
+    TLS, None for none."""
 
     service: ServiceSettings = field(default_factory=ServiceSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     connections: int = 512
     parser: str = "auto"
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +88,8 @@ class GrpcSettings:
     """host, port: where to listen, port 0 for a free one; max_body: bytes of a message; budget: bytes of all messages
     in memory at once; calls: maximum number at once; incoming: how many of these may still receive their
     message, as the bytes that the library holds are not counted; reading: seconds for a message, and for its reply, to
-    be transferred; token: the token of clients, None for no check; grace: seconds for open calls at shutdown."""
+    be transferred; token: the token of clients, None for no check; grace: seconds for open calls at shutdown; shared:
+    whether one address has at most half of the calls, unless it is one of trusted_proxies; certificate: as for HTTP."""
 
     host: str = "127.0.0.1"
     port: int = 8001
@@ -83,3 +100,6 @@ class GrpcSettings:
     reading: float = HttpSettings.body_timeout
     token: str | None = None
     grace: float = ServiceSettings.timeout + 5
+    shared: bool = False
+    trusted_proxies: tuple[Network, ...] = ()
+    certificate: Certificate | None = None

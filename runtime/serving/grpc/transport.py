@@ -12,7 +12,9 @@ from urllib.parse import unquote
 
 from ....engines.errors import MissingExtraError, ServingError
 from ..access_log import AccessLog
+from ..addresses import AddressShares
 from ..bearer import Bearer
+from ..certificate import Certificate
 from ..inference.service import Service
 from ..protocol.request_errors import BadRequest, DeadlineExceeded, Internal, Overloaded, RequestError, Unimplemented
 from ..settings import GrpcSettings
@@ -55,7 +57,7 @@ class GrpcTransport:
         server.add_generic_rpc_handlers((_handler(grpc, _Caller(grpc, service, settings, self._log)),))
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         try:
-            port = server.add_insecure_port(f"{host}:{settings.port}")
+            port = _add_port(grpc, server, f"{host}:{settings.port}", settings.certificate)
         except RuntimeError as error:
             raise ServingError(
                 f"The address {settings.host}, port {settings.port}, cannot be used for gRPC; choose another."
@@ -82,6 +84,9 @@ class _Caller:
         self._open = 0
         self._incoming = 0
         self._held = 0
+        share = settings.shared
+        self._of_client = AddressShares(settings.calls // 2 if share else 0, settings.trusted_proxies)
+        self._from_client = AddressShares(settings.incoming // 2 if share else 0, settings.trusted_proxies)
 
     async def handle(self, method: str, context: Any) -> None:
         """One call, from its start to its end."""
@@ -113,8 +118,10 @@ class _Caller:
             await self._write(context, reply)
             return len(reply)
         self._calls.check_room(method)
-        with self._account() as account:
-            call.data = await self._read(context)
+        host = _host(context.peer())
+        with self._account() as account, self._of_client.one_more(host):
+            with self._from_client.one_more(host):
+                call.data = await self._read(context)
             account(len(call.data))
             call.remaining = context.time_remaining()
             reply = await self._calls.answer(method, call)
@@ -177,6 +184,13 @@ class _Caller:
             bytes_out=sent,
             **call.noted,
         )
+
+
+def _add_port(grpc: Any, server: Any, address: str, certificate: Certificate | None) -> int:
+    if certificate is None:
+        return int(server.add_insecure_port(address))
+    pair = (certificate.keyfile.read_bytes(), certificate.certfile.read_bytes())
+    return int(server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
 
 
 def _handler(grpc: Any, caller: _Caller) -> Any:

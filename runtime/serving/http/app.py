@@ -11,6 +11,7 @@ from ..inference.service import Service
 from ..protocol.request_errors import BadRequest, Internal, NotFound, RequestError
 from ..settings import HttpSettings
 from .body import BodyReader
+from .connections import ClientRequests
 from .error_response import error_response
 from .infer import Infer
 from .middleware import LOG_FIELDS, Guard
@@ -57,7 +58,7 @@ def _guarded(routes: Sequence[BaseRoute], service: Service, settings: HttpSettin
     from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect
 
-    app = Starlette(
+    app: ASGIApp = Starlette(
         routes=routes,
         exception_handlers={
             RequestError: _refused,
@@ -66,6 +67,8 @@ def _guarded(routes: Sequence[BaseRoute], service: Service, settings: HttpSettin
             Exception: _failed,
         },
     )
+    if settings.trusted_proxies:
+        app = ClientRequests(app, settings)
     return Guard(app, settings, log, service.metrics)
 
 

@@ -12,7 +12,8 @@ from ..access_log import AccessLog
 from ..bearer import Bearer
 from ..metrics import Metrics
 from ..protocol.request_errors import BadRequest, Internal, RequestError
-from ..settings import HttpSettings
+from ..settings import HEALTH_PATHS, HttpSettings
+from .connections import OVER_LIMIT
 from .error_response import AmbiguousEnd, error_response
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         from starlette.datastructures import Headers
 
+        if scope["path"] not in HEALTH_PATHS:
+            over = scope.get("state", {}).get(OVER_LIMIT)
+            if over is not None:
+                raise over()
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if "transfer-encoding" in headers and "content-length" in headers:

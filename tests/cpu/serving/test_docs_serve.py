@@ -6,7 +6,9 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from serving_process import ServerProcess
 from synthetic import make_bundle, save_graph
 from xbench_fast.runtime.images.samples import dicom_sample
 from xbench_fast.runtime.serving.http.codec import _JSON_MARKS, FILE_TYPES
+from xbench_fast.runtime.serving.http.connections import _SPARE_SECONDS
 from xbench_fast.runtime.serving.http.files import QUERY
 from xbench_fast.runtime.serving.inference.decoder_process import MEMORY
 from xbench_fast.runtime.serving.inference.images import _QUICK_BYTES, _QUICK_PIXELS
@@ -75,6 +78,26 @@ def test_the_commands_run(page: str, server: ServerProcess, tmp_path: Path) -> N
     assert "xbench-finding: Effusion" in (tmp_path / "headers.txt").read_text()
 
 
+@pytest.mark.skipif(shutil.which("curl") is None or shutil.which("openssl") is None, reason="curl or openssl")
+def test_the_server_with_tls_starts(page: str, tmp_path: Path) -> None:
+    make_bundle(tmp_path / "bundles" / "blocks-32", graph=save_graph(tmp_path / "blocks.onnx"))
+    (block,) = (text for text in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "--certfile" in text)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        block = block.replace("8000", str(free.getsockname()[1]))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-ec", block + "wait $! || true"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert '{"ready":true}{"models":[{"name":"blocks-32"' in done.stdout
+    assert "every accepted request was answered" in done.stderr
+
+
 def test_inputs_outputs_and_limits(root: Path, page: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) ", page, re.MULTILINE)
     assert rows == [(name, datatypes[0]) for name, datatypes in INPUTS.items()]
@@ -90,7 +113,10 @@ def test_inputs_outputs_and_limits(root: Path, page: str) -> None:
         f"{_JSON_MARKS:,} commas and brackets",
         f"must be complete within {server.http.body_timeout:g} s",
         f"closed after {_KEEP_ALIVE} s",
-        f"From {server.connections} connections on",
+        f"{server.connections} connections are open at once over HTTP, and {server.http.client_connections} of one",
+        f"they end after {_SPARE_SECONDS} s",
+        f"connections | has {server.http.client_connections} |",
+        f"half of the {GrpcSettings.calls} calls of gRPC, and half of the {GrpcSettings.incoming} whose",
         f"cut off after {_HEAD >> 10} KiB",
         f"cut off after {limit(nginx, 'client_header_timeout')}",
         f"cut off after {limit(nginx, 'client_body_timeout')} without a byte; the server",

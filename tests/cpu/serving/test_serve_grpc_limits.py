@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,27 @@ def test_a_message_that_does_not_come(tmp_path: Path) -> None:
 
     log = run(tmp_path, test, reading=1.0, incoming=2)
     assert [line["status"] for line in log] == ["RESOURCE_EXHAUSTED", "OK", *["DEADLINE_EXCEEDED"] * 2, "OK"]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_one_address_has_half_of_the_calls(tmp_path: Path, trusted: bool) -> None:
+    async def test(channel: Any, engine: Any) -> None:
+        stream = channel.stream_unary(f"/{SERVICE}/ModelInfer")
+        first = asyncio.ensure_future(failure(stream(silent())))
+        await asyncio.sleep(0.3)
+        infer = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        if trusted:
+            assert await infer(infer_message())
+        else:
+            error = await failure(infer(infer_message()))
+            assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and "has 1 requests at once" in error.details()
+        await first
+        assert await infer(infer_message())
+
+    networks = (ip_network("127.0.0.0/8"),) if trusted else ()
+    for name, limits in {"incoming": {"incoming": 2}, "calls": {"calls": 2}}.items():
+        (tmp_path / name).mkdir()
+        run(tmp_path / name, test, reading=1.0, shared=True, trusted_proxies=networks, **limits)
 
 
 def test_a_fault_of_the_engine_is_told_without_its_words(tmp_path: Path) -> None:

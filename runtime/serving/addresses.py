@@ -1,0 +1,72 @@
+"""Clients by their addresses: which are proxies, and how much one address has at once."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+
+from ...engines.errors import ConfigError
+from .protocol.request_errors import Overloaded
+from .settings import Network
+
+__all__ = ["AddressShares", "client_key", "is_in", "read_networks"]
+
+
+class AddressShares:
+    """At most `most` requests of one address at once, 0 for no limit; those of `trusted` networks are not limited."""
+
+    def __init__(self, most: int, trusted: Sequence[Network]) -> None:
+        self._most = most
+        self._trusted = tuple(trusted)
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, host: str) -> Iterator[None]:
+        """Counts a request. Raises Overloaded."""
+        if not self._most or is_in(host, self._trusted):
+            yield
+            return
+        key = client_key(host)
+        if self._open[key] >= self._most:
+            raise Overloaded(f"Your address has {self._most} requests at once, the most it may have.", retry_after=1)
+        self._open[key] += 1
+        try:
+            yield
+        finally:
+            self._open[key] -= 1
+            if not self._open[key]:
+                del self._open[key]
+
+
+def read_networks(texts: Sequence[str]) -> tuple[Network, ...]:
+    """Networks from their text: an address, or a network as 10.0.0.0/8. Raises ConfigError."""
+    try:
+        return tuple(ipaddress.ip_network(text, strict=False) for text in texts)
+    except ValueError as error:
+        raise ConfigError(f"--trusted-proxy: {error}; give an address, or a network as 10.0.0.0/8.") from error
+
+
+@lru_cache(1024)
+def client_key(host: str) -> str:
+    """What a client is counted by: its address, or for IPv6 its network of 64 bits, which a client has for itself."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address):
+        network = ipaddress.IPv6Network((address, 64), strict=False)
+        return str(address.ipv4_mapped or network.network_address)
+    return str(address)
+
+
+@lru_cache(1024)
+def is_in(host: str, networks: tuple[Network, ...]) -> bool:
+    """Whether an address is in one of these networks."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return any(address in network for network in networks)
