@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import pytest
 
-FILES = ("pairs_of_protocol", "pairs_of_limit", "pairs_of_shards", "pairs_of_baselines", "pairs_of_twin")
-pytest.register_assert_rewrite("joint_world", *FILES)
+SECONDS = ("protocol", "limit", "shards", "baselines", "twin", "patients")
+pytest.register_assert_rewrite("joint_world", *(f"pairs_of_{name}" for name in SECONDS))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pairs_of_baselines
 import pairs_of_limit
+import pairs_of_patients
 import pairs_of_protocol
 import pairs_of_shards
 import pairs_of_twin
@@ -22,7 +23,14 @@ from joint_world import World, counting
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-FILES = (pairs_of_protocol, pairs_of_limit, pairs_of_shards, pairs_of_baselines, pairs_of_twin)
+FILES = (
+    pairs_of_protocol,
+    pairs_of_limit,
+    pairs_of_shards,
+    pairs_of_baselines,
+    pairs_of_twin,
+    pairs_of_patients,
+)
 OPEN: dict[str, str] = {}
 
 
