@@ -38,10 +38,14 @@ TokenizerKind = Literal["wordpiece", "clip-bpe"]
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """Where the weights came from: file name (without folder) and sha256 of the whole file."""
+    """Where the weights came from: file name (without folder) and sha256 of the whole file.
+
+    `note` says what was read where the file or its folder holds several models.
+    """
 
     name: str
     sha256: str
+    note: str = ""
 
 
 @dataclass(frozen=True)

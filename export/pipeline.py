@@ -126,7 +126,8 @@ def export_bundle(source: ModelSource, out: Path, options: BundleOptions | None 
     if adapter.weights == "own":
         told = "; if the authors published this file, --weights published --source TEXT says where"
     options.progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read{told}")
-    for caution in adapter.cautions():
+    notes = [record.note for record in (adapter.checkpoint, adapter.text_checkpoint) if record and record.note]
+    for caution in (*adapter.cautions(), *dict.fromkeys(notes)):
         options.progress(f"caution: {caution}")
     return export_adapter(adapter, out, options, loading=time.perf_counter() - start)
 

@@ -115,7 +115,7 @@ def install(
 def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
     import torch
 
-    if tensor.layout is not torch.strided or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
+    if tensor.layout is not torch.strided or _repeats(tensor):
         raise CheckpointError(f"The tensor {name} of {path} is not stored as plain values; save the checkpoint again.")
     if tensor.is_floating_point() and not wanted.is_floating_point() and bool((tensor == tensor.trunc()).all()):
         # Counters and positions, cast together with the weights; infinity is lost when they are cast back.
@@ -134,6 +134,11 @@ def _own(name: str, tensor: Tensor, wanted: Tensor, path: Path) -> Tensor:
     if not bool(values.isfinite().all()):
         raise CheckpointError(f"The tensor {name} of {path} holds values that are not finite; the file is damaged.")
     return values
+
+
+def _repeats(tensor: Tensor) -> bool:
+    """Whether one stored value stands for several."""
+    return any(size > 1 and step == 0 for size, step in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _first(items: list[str]) -> str:

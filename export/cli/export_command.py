@@ -52,7 +52,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help=f"{', '.join(PUBLISHED)}; all: each of these; an installed one; one of [models] in xbench.toml; "
     "module:Class; or path/to/file.py:Class.",
 )
-@click.option("--checkpoint", type=_FILE, help="The authors' weight file; see --list for where it is published.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    help="The authors' weight file (see --list for where it is published), one of your own training, or a folder with "
+    "model.safetensors, pytorch_model.bin or shards, as Hugging Face has it.",
+)
 @click.option(
     "--checkpoints", type=_FOLDER, help="Folder with the files of several models, for --model all and --list."
 )

@@ -90,7 +90,7 @@ class Flags:
             raise click.UsageError("--source says in words where the file of --checkpoint was published.")
         if self.weights == "stand-in" and self.resolution is not None:
             raise click.UsageError("--resolution belongs to a checkpoint; choose a stand-in with --variant.")
-        if self.checkpoint is not None and not self.checkpoint.is_file():
+        if self.checkpoint is not None and not self.checkpoint.exists():
             raise ConfigError(f"There is no file {self.checkpoint}; give the path of the checkpoint (see --list).")
         if self.checkpoints is not None:
             raise click.UsageError("--checkpoints goes with --model all or --list; give one file with --checkpoint.")

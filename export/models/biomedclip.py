@@ -87,7 +87,7 @@ class BiomedClipAdapter(Adapter):
         """Reads `open_clip_pytorch_model.bin`, the same tensors as safetensors, or open_clip's training file.
         Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
-        tensors = {name: x for name, x in source.tensors().items() if not name.startswith(UNUSED)}
+        tensors = {name: x for name, x in source.tensors(WORD_TABLE).items() if not name.startswith(UNUSED)}
         sizes = TensorSizes(tensors, path=checkpoint, model="BiomedCLIP", names=source.names())
         with torch.device("meta"):
             module = BiomedClip(ViTConfig(), BertConfig(vocabulary=sizes(WORD_TABLE)[0], pooler=False))

@@ -106,7 +106,7 @@ class CarzeroAdapter(Adapter):
     @classmethod
     def load(cls, checkpoint: Path) -> Self:
         """Reads the authors' Lightning file; its other classes are never imported. Raises CheckpointError."""
-        source = read_checkpoint(checkpoint, inert=True)
+        source = read_checkpoint(checkpoint)
         config = read_config(source)
         with torch.device("meta"):
             module = Carzero(config)

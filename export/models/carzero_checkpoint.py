@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ...engines.errors import CheckpointError
-from ..checkpoints.foreign_objects import Record
+from ..checkpoints.inert_pickle import Record
 from ..checkpoints.matching import TensorSizes, renamed
 from ..checkpoints.reading import Checkpoint
 from .layers.bert import BertConfig

@@ -27,7 +27,7 @@ from .vocabularies import BERT_CASED_OPEN
 __all__ = ["CELLS", "DECODER", "RESNET", "ClinicalBertAdapter"]
 
 REPOSITORY = "emilyalsentzer/Bio_ClinicalBERT"
-FILES = ("model.safetensors", "pytorch_model.bin")
+ANCHOR = "disease_embedding_layer.weight"
 SIZE, CELLS, CONTEXT = 224, 14, 64
 RESNET = ResNetConfig(widths=(64, 128, 256), blocks=(3, 4, 6))
 DECODER = DecoderConfig(width=256, layers=4, heads=4, hidden=1024)
@@ -80,7 +80,7 @@ class ClinicalBertAdapter(Adapter):
         cache. Raises CheckpointError, and ConfigError when there is no text encoder.
         """
         source = read_checkpoint(checkpoint)
-        tensors = cls.select(_plain(source.part("model", cls.title), checkpoint))
+        tensors = cls.select(_plain(source.tensors(ANCHOR), checkpoint))
         with torch.device("meta"):
             module = _Published(cls.network())
         install(module.model["module"], tensors, path=checkpoint, model=cls.title, names=source.names())
@@ -150,7 +150,7 @@ def _read_text_encoder(
     own = source.content.get("text_encoder")
     if given is None and isinstance(own, Mapping):
         return (source.path, _bert_names(source.part("text_encoder", model), source.path)), source.record
-    path = cached_file(REPOSITORY, *FILES) if given is None else _file(given)
+    path = cached_file(REPOSITORY, "model.safetensors", "pytorch_model.bin") if given is None else given
     if path is None:
         raise ConfigError(
             f"{source.path} holds no text encoder, because {model} uses {REPOSITORY} as it is: fetch its weights "
@@ -165,17 +165,6 @@ def _read_text_encoder(
             f"{REPOSITORY} (model.safetensors or pytorch_model.bin)."
         )
     return (path, tensors), file.record
-
-
-def _file(given: Path) -> Path:
-    if not given.is_dir():
-        return given
-    for name in FILES:
-        if (given / name).is_file():
-            return given / name
-    raise ConfigError(
-        f"The folder {given} holds neither {' nor '.join(FILES)}; give the folder with the weights of {REPOSITORY}."
-    )
 
 
 def _bert_names(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:

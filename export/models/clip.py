@@ -37,6 +37,7 @@ __all__ = ["ClipAdapter", "build_clip"]
 
 PATCHES = {"vit-b-32": 32, "vit-b-16": 16}
 SIZE = 224
+ANCHORS = ("visual.conv1.weight", "vision_model.embeddings.patch_embedding.weight")  # in every file, by its naming
 
 
 class _BlockAttention(PackedAttention):
@@ -76,7 +77,7 @@ class ClipAdapter(Adapter):
     def load(cls, checkpoint: Path) -> Self:
         """Reads OpenAI's TorchScript archive, open_clip's file or the transformers file. Raises CheckpointError."""
         source = read_checkpoint(checkpoint)
-        tensors = canonical_tensors(source.tensors(), checkpoint)
+        tensors = canonical_tensors(source.tensors(*ANCHORS), checkpoint)
         patch = TensorSizes(tensors, path=checkpoint, model="CLIP", names=source.names())("visual.conv1.weight", 4)[-1]
         variant = next((name for name, size in PATCHES.items() if size == patch), None)
         if variant is None:

@@ -21,7 +21,7 @@ from ..checkpoints.matching import install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
 from .kad import CONTEXT, TOKENIZERS, KadText, QueryNetwork
-from .kad_checkpoint import PARTS, KadConfig, joined_parts
+from .kad_checkpoint import ANCHORS, PARTS, KadConfig, joined_parts
 from .layers.query_decoder import join_layers
 from .layers.vit import VisionTransformer, ViTConfig
 from .normalisation import IMAGENET_MEAN, IMAGENET_STD
@@ -66,7 +66,8 @@ class DevideAdapter(Adapter):
         Raises CheckpointError for any other file.
         """
         source = read_checkpoint(checkpoint)
-        if not all(isinstance(source.content.get(part), Mapping) for part in PARTS):
+        parts = source.find_parts({**ANCHORS, "image_encoder": "cls_token"})
+        if parts is None:
             raise CheckpointError(
                 f"{checkpoint} does not hold {', '.join(PARTS)}: DeViDe's code and weights are not public, so its "
                 "architecture and tensor names are assumed (KAD's structure with timm's ViT-B/16); save the file again "
@@ -74,8 +75,9 @@ class DevideAdapter(Adapter):
             )
         with torch.device("meta"):
             module = Devide(DevideConfig())
-        tensors = joined_parts({part: source.part(part, "DeViDe") for part in PARTS})
-        install(module, tensors, path=checkpoint, model="DeViDe (assumed architecture)", names=source.names())
+        install(
+            module, joined_parts(parts), path=checkpoint, model="DeViDe (assumed architecture)", names=source.names()
+        )
         return cls._describe(module, "published", source.record)
 
     @classmethod

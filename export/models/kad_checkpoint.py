@@ -20,7 +20,12 @@ from .layers.resnet import ResNetConfig
 
 __all__ = ["CONFIGS", "PARTS", "KadConfig", "KadParts", "as_checkpoint", "joined_parts", "read_parts"]
 
-PARTS = ("image_encoder", "text_encoder", "model")
+ANCHORS = {
+    "image_encoder": "res_l1.weight",
+    "text_encoder": "bert_model.embeddings.word_embeddings.weight",
+    "model": "mlp_head.0.weight",
+}
+PARTS = tuple(ANCHORS)
 UNUSED = ("text_encoder.logit_scale", "model.logit_scale", "text_encoder.bert_model.embeddings.position_ids")
 TORCHVISION = re.compile(r"resnet\.(conv1|bn1|layer[1-4]|fc)\.(.+)")
 POSITIONS = {"conv1": 0, "bn1": 1, "layer1": 4, "layer2": 5, "layer3": 6, "layer4": 7}
@@ -68,7 +73,7 @@ def read_parts(source: Checkpoint, resolution: int | None = None) -> KadParts:
     `img_res`, `decoder_heads`, `text_heads` and optionally `vocabulary`. Raises CheckpointError, and ConfigError for a
     `resolution` that does not fit the weights.
     """
-    parts = {part: source.part(part, "KAD") for part in PARTS}
+    parts = source.parts(ANCHORS, "KAD")
     tensors = joined_parts({**parts, "image_encoder": _one_resnet(parts["image_encoder"])})
     sizes = TensorSizes(tensors, path=source.path, model="KAD", names=source.names())
     own = source.settings().get("xbench")

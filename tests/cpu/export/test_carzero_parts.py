@@ -14,7 +14,7 @@ from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.tokenizing import HashTokenizer, WordPieceTokenizer
 from xbench_fast.engines.tokenizing.cleaning import CleanedTokenizer, clean_report
 from xbench_fast.export import load_adapter, stand_in_adapter
-from xbench_fast.export.checkpoints.foreign_objects import Record
+from xbench_fast.export.checkpoints.inert_pickle import Record
 from xbench_fast.export.checkpoints.reading import Checkpoint
 from xbench_fast.export.checkpoints.stand_in import fill_module, image
 from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export_text
@@ -95,9 +95,9 @@ def hollow(**changes: Any) -> Checkpoint:
 def record(value: Any) -> Any:
     node = Record()
     if isinstance(value, dict):
-        node["_content"] = {key: record(item) for key, item in value.items()}
+        node.attributes["_content"] = {key: record(item) for key, item in value.items()}
     else:
-        node["_val"] = value
+        node.attributes["_val"] = value
     return node
 
 

@@ -155,7 +155,7 @@ def refusal(path: Path, model: str = "kad") -> str:
 @pytest.mark.parametrize("model", ["kad", "clip"])
 def test_missing_folder_empty(tmp_path: Path, model: str) -> None:
     assert "does not exist" in refusal(tmp_path / "nothing.pt", model)
-    assert "is not a file" in refusal(tmp_path, model)
+    assert "has no weights that can be read (it is empty)" in refusal(tmp_path, model)
     (tmp_path / "empty.pt").touch()
     assert "is empty" in refusal(tmp_path / "empty.pt", model)
 
@@ -164,7 +164,7 @@ def test_missing_folder_empty(tmp_path: Path, model: str) -> None:
 def test_a_web_page_is_no_checkpoint(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"page{suffix}"
     path.write_text("<!DOCTYPE html><title>Quota exceeded</title>")
-    assert "damaged or not a checkpoint" in refusal(path)
+    assert "is a web page (HTML) titled 'Quota exceeded', not a checkpoint; download" in refusal(path)
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -190,7 +190,8 @@ def test_truncated_safetensors(tmp_path: Path) -> None:
 def test_pickled_code_is_not_run(tmp_path: Path, marker: Path, legacy: bool) -> None:
     content = small_content(hook=Code(marker))
     path = save(content, tmp_path / "code.pt", _use_new_zipfile_serialization=not legacy)
-    assert "holds pickled code or objects" in refusal(path)
+    plain = save(small_content(), tmp_path / "plain.pt")
+    assert torch.equal(scores(load_adapter("kad", path))[0], scores(load_adapter("kad", plain))[0])
     assert not marker.exists()
     pickle.loads(pickle.dumps(Code(marker)))
     assert marker.exists()  # the trap itself works
@@ -199,12 +200,8 @@ def test_pickled_code_is_not_run(tmp_path: Path, marker: Path, legacy: bool) -> 
 def test_a_plain_pickle_is_not_run(tmp_path: Path, marker: Path) -> None:
     for protocol in range(6):
         (tmp_path / "code.pkl").write_bytes(pickle.dumps({"model": Code(marker)}, protocol=protocol))
-        refusal(tmp_path / "code.pkl")
+        assert protocol < 1 or "is a pickle that torch.save did not write" in refusal(tmp_path / "code.pkl")
         assert not marker.exists()
-
-
-def test_a_pickled_module_is_refused(tmp_path: Path) -> None:
-    assert "holds pickled code or objects" in refusal(save(torch.nn.Linear(2, 2), tmp_path / "module.pt"))
 
 
 def archive(
@@ -222,7 +219,7 @@ def archive(
 
 def test_code_in_a_torchscript_archive_is_not_run(tmp_path: Path, marker: Path) -> None:
     path = archive(tmp_path / "clip.pt", pickle.dumps(Code(marker), protocol=2))
-    assert "holds pickled code or objects" in refusal(path, "clip")
+    assert "the tensor visual.conv1.weight is missing" in refusal(path, "clip")
     assert not marker.exists()
 
 
@@ -268,7 +265,8 @@ def test_lying_tensors_in_a_torchscript_archive(
     tmp_path: Path, key: str, count: int, shape: tuple[int, ...], stride: tuple[int, ...]
 ) -> None:
     path = archive(tmp_path / "clip.pt", tensor_pickle(key, count, shape, stride), {"0": bytes(16)})
-    assert "truncated, damaged" in refusal(path, "clip")
+    expected = "truncated, damaged" if any(stride) else "far more than the file holds"
+    assert expected in refusal(path, "clip")
 
 
 def test_a_compressed_or_cut_torchscript_archive(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+"""Says what a file is that is given as a checkpoint and is none: a web page, a pointer, an archive of other files."""
+
+from __future__ import annotations
+
+import codecs
+import html
+import json
+import re
+import zipfile
+from pathlib import Path
+
+__all__ = ["WEIGHT_SUFFIXES", "is_safetensors", "what_it_is"]
+
+WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
+_HEAD = 4096
+_SHOWN = 80  # characters of a file's own text in a message
+_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
+_AGAIN = "download the checkpoint again"
+_UNPACK = "unpack it and give the weight file in it"
+
+# The first bytes of files that people take for checkpoints, what they are, and what to do.
+_STARTS: tuple[tuple[bytes, str, str], ...] = (
+    (b"\x1f\x8b", "a gzip archive (as .tar.gz)", _UNPACK),
+    (b"BZh", "a bzip2 archive", _UNPACK),
+    (b"\xfd7zXZ\x00", "an xz archive", _UNPACK),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive", _UNPACK),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", _UNPACK),
+    (b"Rar!", "a RAR archive", _UNPACK),
+    (b"\x89HDF", "an HDF5 file (TensorFlow or Keras)", "give the model's PyTorch weights"),
+    (b"GGUF", "a GGUF file", "give the model's PyTorch weights"),
+    (b"\x93NUMPY", "a NumPy array", "save the weights with torch.save or safetensors"),
+    (b"%PDF", "a PDF document", _AGAIN),
+    (b"\x89PNG", "a PNG image", _AGAIN),
+    (b"\xff\xd8\xff", "a JPEG image", _AGAIN),
+)
+
+
+def what_it_is(path: Path) -> str | None:
+    """One sentence about a file that cannot be a checkpoint, with what to do; None for one that may be.
+
+    Raises OSError.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    found = (
+        ("empty (0 bytes)", "copy or download it again")
+        if size == 0
+        else _binary(path, head, size) or _text(head, size)
+    )
+    return None if found is None else f"{path} is {found[0]}, not a checkpoint; {found[1]}."
+
+
+def is_safetensors(path: Path) -> bool:
+    """Whether the file begins as safetensors do: the length of a JSON header, and the header. Raises OSError."""
+    with path.open("rb") as file:
+        head = file.read(9)
+    return (
+        len(head) == 9 and head[8:] == b"{" and int.from_bytes(head[:8], "little") < max(path.stat().st_size, 1 << 27)
+    )
+
+
+def _binary(path: Path, head: bytes, size: int) -> tuple[str, str] | None:
+    for start, kind, advice in _STARTS:
+        if head.startswith(start):
+            return kind, advice
+    if head[257:262] == b"ustar":
+        return "a tar archive", _UNPACK
+    if head.startswith(b"PK\x03\x04") and not zipfile.is_zipfile(path):
+        return f"a truncated zip archive ({size:,} bytes, its end is missing)", _AGAIN
+    if path.suffix == ".onnx":
+        return "an ONNX graph", "make a bundle of it with xbench-export wrap"
+    return _zip(path) if zipfile.is_zipfile(path) else None
+
+
+def _zip(path: Path) -> tuple[str, str] | None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        return "a damaged zip archive", _AGAIN
+    if any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
+        return None
+    if names and all(name.endswith(".npy") for name in names):
+        return "a NumPy archive (.npz)", "save the weights with torch.save or safetensors"
+    weights = [name for name in names if name.endswith(_SUFFIXES)]
+    shown = ", ".join(_short(name) for name in (weights or names)[:3])
+    inside = f"{len(names)} other files" + (
+        f" ({shown}{', ...' if len(weights or names) > 3 else ''})" if shown else ""
+    )
+    return f"a zip archive of {inside}", _UNPACK
+
+
+def _text(head: bytes, size: int) -> tuple[str, str] | None:
+    if head.startswith(b"version https://git-lfs"):
+        stated = re.search(rb"^size ([0-9]+)", head, re.MULTILINE)
+        of = f" of a file of {int(stated[1]):,} bytes" if stated else ""
+        return f"a Git LFS pointer{of}", "run 'git lfs pull' in its repository, or download the file itself"
+    page = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    start = page[:1024].lower()
+    if "\0" not in start and (start.startswith(("<!doctype html", "<head", "<!--")) or "<html" in start):
+        title = re.search(r"<title[^>]*>(.*?)</title", page, re.IGNORECASE | re.DOTALL)
+        named = f" titled '{_short(html.unescape(title[1]))}'" if title and title[1].strip() else ""
+        return f"a web page (HTML){named}", f"{_AGAIN}: the server answered with a page, often to confirm or to log in"
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head, size <= _HEAD).lstrip("\ufeff \t\r\n")
+    except UnicodeDecodeError:
+        return None
+    if any(ord(c) < 32 and c not in "\t\r\n\f" for c in text):
+        return None
+    if text.startswith("<?xml"):
+        return f"an XML text ('{_short(re.sub(r'<[^>]*>', ' ', text))}')", _AGAIN
+    if text.startswith(("{", "[")):
+        return f"a JSON text ({_message(text)})", _AGAIN
+    return f"a text file that begins with '{_short(text)}'", "give the file with the weights"
+
+
+def _message(text: str) -> str:
+    """What a JSON answer says: its error, or how it begins."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return f"'{_short(text)}'"
+    while isinstance(answer, dict) and (inner := next((answer[k] for k in ("error", "message") if k in answer), None)):
+        answer = inner
+    return f"'{_short(answer if isinstance(answer, str) else text)}'"
+
+
+def _short(text: str) -> str:
+    """On one line, printable, with at most `_SHOWN` characters."""
+    line = " ".join("".join(c if c.isprintable() or c.isspace() else "?" for c in text).split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."

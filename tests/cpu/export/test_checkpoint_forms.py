@@ -1,0 +1,180 @@
+"""What training scripts save: each form of one small model gives the same scores as the plain file."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import pathlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from test_checkpoints import SMALL, WORDS, save, small
+from torch import Tensor
+from xbench_fast.engines.errors import CheckpointError
+from xbench_fast.export.checkpoints.reading import read_checkpoint
+from xbench_fast.export.models.kad_checkpoint import PARTS, as_checkpoint, joined_parts, read_parts
+
+OWN = as_checkpoint(small(), SMALL, vocabulary=WORDS)
+FLAT = {f"{part}.{name}": tensor for part in PARTS for name, tensor in OWN[part].items()}
+ENOUGH = {name: tensor.clone() for name, tensor in FLAT.items()}
+
+
+def prefixed(prefix: str, tensors: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+    return {f"{prefix}{name}": tensor for name, tensor in (tensors or FLAT).items()}
+
+
+class Root(torch.nn.Module):
+    """The three parts as a user's own module has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        module = small()
+        self.image_encoder, self.text_encoder, self.model = module.image_encoder, module.text_encoder, module.model
+
+
+def beside() -> dict[str, Any]:
+    """What stands beside the weights."""
+    optimizer = torch.optim.AdamW(small().parameters())
+    return {
+        "config": OWN["config"],
+        "args": argparse.Namespace(out=pathlib.Path("runs"), windows=pathlib.PureWindowsPath("C:/a")),
+        "history": collections.defaultdict(list, loss=[np.float32(1), np.float64(2)]),
+        "mean": np.zeros(3),
+        "optimizer": optimizer.state_dict(),
+        "dtype": torch.float16,
+        "device": torch.device("cpu"),
+        "size": torch.Size([1, 2]),
+        "best": torch.tensor(0.5),
+    }
+
+
+other = {name: torch.zeros_like(tensor) for name, tensor in FLAT.items()}
+FORMS: dict[str, Callable[[], Any]] = {
+    "parts and objects": lambda: {**{part: OWN[part] for part in PARTS}, **beside()},
+    "flat under state_dict": lambda: {"state_dict": FLAT, **beside()},
+    "flat under model": lambda: {"model": FLAT, **beside()},
+    "Lightning": lambda: {
+        "state_dict": prefixed("net.") | {"loss.temperature": torch.ones(())},
+        "hyper_parameters": argparse.Namespace(a=1),
+        "callbacks": {"ModelCheckpoint": {"dirpath": pathlib.Path("x")}},
+        "pytorch-lightning_version": "2",
+        **beside(),
+    },
+    "DataParallel": lambda: {"state_dict": prefixed("module."), **beside()},
+    "compiled": lambda: {"state_dict": prefixed("_orig_mod.module."), **beside()},
+    "compiled part": lambda: {
+        "model": {name.replace("encoder.", "encoder._orig_mod.", 1): x for name, x in FLAT.items()},
+        **beside(),
+    },
+    "averaged beside": lambda: {"model": FLAT, "model_ema": other, **beside()},
+    "averaged alone": lambda: {"model_ema": prefixed("module.") | {"n_averaged": torch.tensor(3)}, **beside()},
+    "averaged in Lightning": lambda: {"state_dict": prefixed("net.") | prefixed("ema_net.", other), **beside()},
+    "whole module": lambda: {"model": Root(), **beside()},
+    "whole parallel module": lambda: {"model": torch.nn.DataParallel(Root()), **beside()},
+}
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_tensors(tmp_path: Path, form: str, legacy: bool) -> None:
+    path = save(FORMS[form](), tmp_path / "own.pt", _use_new_zipfile_serialization=not legacy)
+    source = read_checkpoint(path)
+    same(read_parts(source).tensors)
+    averaged = {"averaged beside": "under 'model_ema'; 'model' is read", "averaged in Lightning": "under 'net' is read"}
+    assert averaged.get(form, "") in source.record.note and bool(source.record.note) == (form in averaged)
+
+
+def same(found: Any) -> None:
+    wanted = joined_parts({part: OWN[part] for part in PARTS})
+    assert set(found) == set(wanted)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+def shards(folder: Path) -> Path:
+    folder.mkdir()
+    names = sorted(FLAT)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, chosen in parts.items():
+        save_file({name: ENOUGH[name].contiguous() for name in chosen}, folder / file)
+    table = {name: file for file, chosen in parts.items() for name in chosen}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": table}))
+    return folder
+
+
+def test_shards_are_one_checkpoint(tmp_path: Path) -> None:
+    """By their folder and by their index; the digest changes with any of the files."""
+    folder = shards(tmp_path / "model")
+    one, two = read_checkpoint(folder), read_checkpoint(folder / "model.safetensors.index.json")
+    assert one.record == two.record and one.record.name == "model.safetensors.index.json"
+    assert all(torch.equal(one.tensors()[name], FLAT[name]) for name in FLAT) and set(one.tensors()) == set(FLAT)
+    last = folder / "model-00002-of-00002.safetensors"
+    last.write_bytes(last.read_bytes()[:-1] + b"\x01")
+    assert read_checkpoint(folder).record.sha256 != one.record.sha256
+    save_file({"a": torch.zeros(1)}, last)
+    with pytest.raises(CheckpointError, match=r"lacks the tensor .*, which model.safetensors.index.json names"):
+        read_checkpoint(folder)
+
+
+def test_safetensors_under_another_name_and_the_note_of_a_folder(tmp_path: Path) -> None:
+    save_file(ENOUGH, tmp_path / "pytorch_model.bin")
+    assert set(read_checkpoint(tmp_path).tensors()) == set(FLAT)
+    save_file(ENOUGH, tmp_path / "model.safetensors")
+    record = read_checkpoint(tmp_path).record
+    assert record.name == "model.safetensors" and "pytorch_model.bin; model.safetensors is read" in record.note
+
+
+class Packed:
+    """Weights of another library."""
+
+
+class Owned(torch.nn.Module):
+    """A module with shared parts, and a buffer that its state dict leaves out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(2, 2)
+        self.second = self.first
+        self.register_buffer("kept", torch.ones(1))
+        self.register_buffer("left", torch.ones(1), persistent=False)
+
+
+def test_a_module_that_was_saved_whole(tmp_path: Path) -> None:
+    module = Owned()
+    for form in (module, {"model": module}, {"state_dict": torch.nn.Sequential(module)}):
+        found = read_checkpoint(save(form, tmp_path / "whole.pt")).tensors("first.weight")
+        assert {name: x.tolist() for name, x in found.items()} == {
+            n: x.tolist() for n, x in module.state_dict().items()
+        }
+
+
+def test_weights_that_are_objects_name_their_class(tmp_path: Path) -> None:
+    """The content itself, what stands in the place of the state dict, and each value of it."""
+    for content, words in (
+        (Packed(), rf"holds an object of the class {__name__}.Packed, .*model.state_dict"),
+        ({"model": Packed(), "args": argparse.Namespace()}, rf"'model' is an object of the class {__name__}.Packed"),
+        ({"state_dict": {"a": np.zeros(2)}}, r"'a' is an object of the class numpy\.ndarray"),
+        ({"a": torch.ones(2).to_sparse()}, r"tensor a .*_rebuild_sparse_tensor"),
+    ):
+        with pytest.raises(CheckpointError, match=words) as caught:
+            read_checkpoint(save(content, tmp_path / "own.pt")).tensors()
+        assert "\n" not in str(caught.value)
+
+
+def test_two_models_in_one_file_are_told(tmp_path: Path) -> None:
+    path = save({"state_dict": prefixed("student.") | prefixed("teacher.")}, tmp_path / "two.pt")
+    with pytest.raises(CheckpointError, match=r"holds several models, with the tensors student.* and teacher"):
+        read_parts(read_checkpoint(path))
+
+
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.uint16, torch.bfloat16, torch.complex64])
+def test_other_types_of_numbers(tmp_path: Path, kind: torch.dtype) -> None:
+    value = torch.arange(4).to(kind)
+    found = read_checkpoint(save({"a": value, "b": torch.nn.Buffer(torch.ones(2))}, tmp_path / "own.pt")).tensors()
+    assert found["a"].dtype == kind and torch.equal(found["a"].view(torch.uint8), value.view(torch.uint8))
+    assert torch.equal(found["b"], torch.ones(2))
