@@ -17,9 +17,11 @@ from .errors import BundleError
 from .geometry import Geometry
 from .strict_json import CHECKSUM, checksum_of
 
-__all__ = ["SCHEMA", "FileRecord", "GraphSpec", "Manifest", "PromptRecord", "TensorSpec", "Weights"]
+__all__ = ["OFFICIAL_MAP", "SCHEMA", "FileRecord", "GraphSpec", "Manifest", "PromptRecord", "TensorSpec", "Weights"]
 
 SCHEMA = 1
+OFFICIAL_MAP = "official"
+"""Value of `saliency["choice"]` for the map of a model's authors."""
 Weights = Literal["published", "own", "stand-in", "demo"]
 Text = Annotated[str, Meta(min_length=1)]
 Size = Annotated[int, Meta(ge=1, le=2**31)]
@@ -96,6 +98,11 @@ class Manifest:
     files: Mapping[str, FileRecord] = field(default_factory=dict)
     precision: str = "fp32"
     weights_source: str = ""
+
+    @property
+    def saliency_map(self) -> str:
+        """The name of the exported map, `OFFICIAL_MAP` for that of the model's authors."""
+        return self.saliency.get("choice", OFFICIAL_MAP)
 
     def dump(self) -> bytes:
         """The bytes of bundle.json: the fields by name, the schema's number and a checksum; tuples become lists.

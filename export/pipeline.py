@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engines.bundle import Bundle, check_place, write_bundle
 from ..engines.errors import ConfigError
-from ..engines.manifest import GraphSpec, Manifest
+from ..engines.manifest import OFFICIAL_MAP, GraphSpec, Manifest
 from ..engines.prompts.prompt_encoding import TextEncoder, encode_sets, texts_per_query
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
@@ -286,7 +286,7 @@ def _manifest(
         saliency={
             "kind": adapter.saliency.kind,
             "description": adapter.saliency.description,
-            "choice": adapter.map_name or "official",
+            "choice": adapter.map_name or OFFICIAL_MAP,
         },
         logit_scale=float(adapter.logit_scale),
         text=text,

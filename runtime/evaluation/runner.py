@@ -246,6 +246,7 @@ class Runner:
         facts = {
             "weights": bundle.manifest.weights,
             "weights_source": bundle.manifest.weights_source,
+            "saliency_map": bundle.manifest.saliency_map,
             "parity": parity_summary(bundle.manifest.parity),
             "model_family": bundle.manifest.model,
             "logit_scale": bundle.manifest.logit_scale,

@@ -23,9 +23,9 @@ from .paper.paper_numbers import paper
 __all__ = ["to_json"]
 
 # Fields of a cell that report.json holds as they are.
-_OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "family", "reader", "engine", "protocol", "limit",
-            "shard", "cases", "patients", "missing", "unreadable", "faults", "unnamed", "equalised",
-            "prompt_status")  # fmt: skip
+_OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "saliency_map", "family", "reader", "engine",
+            "protocol", "limit", "shard", "cases", "patients", "missing", "unreadable", "faults", "unnamed",
+            "equalised", "prompt_status")  # fmt: skip
 
 
 def to_json(results: Results, blocks: Sequence[Block], run: Mapping[str, Any]) -> dict[str, Any]:

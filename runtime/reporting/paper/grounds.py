@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from ....engines.manifest import OFFICIAL_MAP
 from ...results.choices import DEFAULTS
 from ...results.numbers.cell_values import CellValues
 from .paper_numbers import paper
@@ -23,7 +24,7 @@ def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
 
     name: of a class; empty for the dataset.
     """
-    return tuple(filter(None, (_weights(cell), _prompts(cell, name), *_pairs(cell, name), _scoring(cell))))
+    return tuple(filter(None, (_weights(cell), _map(cell), _prompts(cell, name), *_pairs(cell, name), _scoring(cell))))
 
 
 def why_mean_apart(cells: Sequence[CellValues]) -> tuple[str, ...]:
@@ -68,6 +69,10 @@ def _weights(cell: CellValues) -> str:
     if cell.weights != "published":
         return f"as the weights are {cell.weights}"
     return "" if cell.weights_source else "as nothing says that the weights are the published ones"
+
+
+def _map(cell: CellValues) -> str:
+    return "" if cell.saliency_map == OFFICIAL_MAP else f"as {cell.saliency_map} is not the authors' saliency map"
 
 
 def _prompts(cell: CellValues, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ....engines.manifest import OFFICIAL_MAP
 from ....metrics_gpu.grounding.curves import dice_curves
 from ....metrics_gpu.grounding.folds import patient_folds
 from ....metrics_gpu.grounding.pairs import Pairs, Search
@@ -48,11 +49,11 @@ class CellValues:
     pairs; empty if there is none. `family`: the model's, empty for a baseline; `reader`: the dataset's, empty if the
     run does not store it. `prompt_status`: class -> where the words of its prompts come from (docs/parity.md §7), empty
     if the run does not store it; `equalised`: as in `CellRows`. `weights_source`: why published weights are known to
-    be. `fixed`: whether threshold 0.5 is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a
-    best threshold times this factor is in the protocol's unit. `skipped`: pairs with a region that the choices leave
-    out. `faults`: regions by what is wrong with their place. `unnamed`: cases without a patient's name, each of which
-    counts as a patient. `resampled`: whether there are bootstrap replicates. `numbers`: by field and class, see
-    `number`.
+    be; `saliency_map`: the map that was exported, `OFFICIAL_MAP` for the authors' own. `fixed`: whether threshold 0.5
+    is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a best threshold times this factor is
+    in the protocol's unit. `skipped`: pairs with a region that the choices leave out. `faults`: regions by what is
+    wrong with their place. `unnamed`: cases without a patient's name, each of which counts as a patient. `resampled`:
+    whether there are bootstrap replicates. `numbers`: by field and class, see `number`.
     """
 
     model: str
@@ -75,6 +76,7 @@ class CellValues:
     reader: str = ""
     prompt_status: Mapping[str, str] = field(default_factory=dict)
     weights_source: str = ""
+    saliency_map: str = OFFICIAL_MAP
     equalised: bool = False
     protocol: str = "default"
     tau_scale: float = 1.0
@@ -226,6 +228,7 @@ def cell_values(
         reader=reader,
         prompt_status=cell.entry.get("prompts", {}).get("status", {}),
         weights_source=str(cell.entry.get("weights_source", "")),
+        saliency_map=str(cell.entry.get("saliency_map", OFFICIAL_MAP)),
         equalised=cell.equalised,
         protocol=pairs.protocol.name,
         tau_scale=pairs.protocol.tau_scale,

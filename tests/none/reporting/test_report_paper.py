@@ -81,6 +81,7 @@ def test_the_papers_pairs_prompts_and_weights_give_a_difference(tmp_path: Path) 
         (29, {}, "with 29 pairs for the paper's 1,218"),
         (1218, {"weights_source": ""}, "as nothing says that the weights are the published ones"),
         (1218, {"weights": "own"}, "as the weights are own"),
+        (1218, {"saliency_map": "layer-mean"}, "as layer-mean is not the authors' saliency map"),
         (1218, {"status": "own"}, "as not all prompts are official"),
         (1218, {"status": "official_text_nearest_key"}, "as not all prompts are official"),
         (1218, {"status": ""}, "as the run does not say whether its prompts are official"),
