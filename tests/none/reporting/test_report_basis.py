@@ -205,6 +205,40 @@ def test_a_reference_row_of_other_pairs_is_left_out(desk: Desk) -> None:
         desk.eval("baseline:center")
 
 
+def pairs_of(desk: Desk) -> dict[tuple[str, str], int]:
+    desk.report()
+    return {(cell["model"], cell["dataset"]): cell["n"] for cell in desk.json["cells"]}
+
+
+def test_a_baseline_is_cut_only_to_models_of_its_dataset_and_protocol(desk: Desk) -> None:
+    desk.eval("baseline:ones")
+    whole = pairs_of(desk)["baseline:ones", "lungs"]
+    desk.eval("good", dataset="chest", limit=20)
+    assert pairs_of(desk)["baseline:ones", "lungs"] == whole
+    desk.eval("poor", protocol="medklip", limit=20)
+    desk.report()
+    assert {cell["model"]: cell["n"] for cell in desk.json["cells"]}["baseline:ones"] == whole
+
+
+def test_a_baseline_beside_models_of_other_pairs(desk: Desk) -> None:
+    """It is cut to the pairs of most models; those of a model without pairs do not count."""
+    boxes = desk.annotations
+    (desk.data / "annotations.json").write_text(json.dumps({**boxes, "annotations": []}))
+    desk.eval("poor")
+    (desk.data / "annotations.json").write_text(json.dumps(boxes))
+    desk.eval("good", limit=20)
+    desk.eval("baseline:ones")
+    few = pairs_of(desk)
+    assert few["baseline:ones", "lungs"] == few["maps:good", "lungs"] > 0 == few["maps:poor", "lungs"]
+    desk.eval("poor", limit=30)
+    one_each = pairs_of(desk)
+    assert one_each["baseline:ones", "lungs"] > one_each["maps:poor", "lungs"] > one_each["maps:good", "lungs"]
+    (desk.folder / "third").symlink_to(desk.folder / "good")
+    desk.eval("third", limit=20)
+    most = pairs_of(desk)
+    assert most["baseline:ones", "lungs"] == most["maps:third", "lungs"] == most["maps:good", "lungs"]
+
+
 def test_a_baseline_alone_keeps_its_pairs(desk: Desk) -> None:
     desk.eval("baseline:center", limit=20)
     desk.eval("baseline:ones")

@@ -87,6 +87,11 @@ def test_the_papers_pairs_prompts_and_weights_give_a_difference(tmp_path: Path) 
         (1218, {"status": ""}, "as the run does not say whether its prompts are official"),
         (1218, {"protocol": "chexlocalize"}, "by protocol chexlocalize"),
         (1218, {"limit": 1218, "dataset_cases": 2000}, "as only a part of the dataset was evaluated"),
+        (
+            1218,
+            {"shard": {"index": 1, "of": 2, "cases": [0, 1218, 2000]}},
+            "as only a part of the dataset was evaluated",
+        ),
     ],
 )
 def test_each_reason_leaves_the_papers_cell_alone(
@@ -115,6 +120,12 @@ def test_a_mean_needs_all_classes_and_a_class_its_own_pairs(tmp_path: Path) -> N
     mean, *classes = table.rows[-1][1:]
     assert not mean.difference and all(item.difference for item in classes), "each class has the paper's pairs"
     names = list(pairs)
+    mixed = {"set": "own", "queries": 8, "status": {**dict.fromkeys(names, "official"), names[0]: "own"}}
+    found = made(tmp_path / "mixed", "chestxray14", pairs, status="", prompts=mixed)
+    cell, notes = shown(found)
+    assert not cell.difference and any("as not all prompts are official" in note for note in notes)
+    table = next(table for title, table in found["tables"].items() if "pointing per class" in title)
+    assert [bool(item.difference) for item in table.rows[-1][2:]] == [False, *[True] * (len(names) - 1)]
     moved = {**pairs, names[0]: pairs[names[0]] - 1, names[1]: pairs[names[1]] + 1}
     cell, notes = shown(made(tmp_path / "moved", "chestxray14", moved))
     assert not cell.difference and any("do not have the paper's numbers of pairs" in note for note in notes)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
+from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS
 from xbench_fast.runtime.results.choices import Choices
-from xbench_fast.runtime.results.comparability import check_protocols, shared_rows
+from xbench_fast.runtime.results.comparability import check_protocols, pair_keys, protocols_in, shared_rows
 from xbench_fast.runtime.results.load import CellRows, load_run
 from xbench_fast.runtime.results.pairs import ScoredPairs, scored_pairs
 from xbench_fast.runtime.results.run_directory import RunDirectory
@@ -65,6 +66,20 @@ def test_a_case_listed_twice_is_two_images(cells: list[tuple[CellRows, ScoredPai
     shared = shared_rows([(twice, pairs), (twice, pairs)])
     assert shared.cases.count("c1") == 2 and len(shared.image_of) == len(pairs.counts)
     assert [place.tolist() for place in shared.images] == [list(range(len(cell.logits)))] * 2
+
+
+def test_the_key_of_a_pair_is_of_its_class(cells: list[tuple[CellRows, ScoredPairs]]) -> None:
+    """Two findings can have one region."""
+    cell, scored = cells[0]
+    other = replace(cell, findings=tuple(f"other {name}" for name in cell.findings))
+    assert not np.isin(pair_keys(cell, scored), pair_keys(other, scored)).any()
+
+
+def test_blocks_stand_in_the_order_of_the_protocols() -> None:
+    assert protocols_in(["mavl", "chexlocalize", "paper", "default", "mavl"]) == tuple(
+        name for name in PROTOCOLS if name != "medklip"
+    )
+    assert list(PROTOCOLS) != sorted(PROTOCOLS)
 
 
 def test_cells_of_different_protocols_are_refused(cells: list[tuple[CellRows, ScoredPairs]]) -> None:
