@@ -60,7 +60,7 @@ class HttpSettings:
     token: str | None = None
     local_only: bool = True
     page: bool = False
-    open_paths: tuple[str, ...] = ("/", *HEALTH_PATHS)
+    open_paths: tuple[str, ...] = ("/", "/docs", "/openapi.json", *HEALTH_PATHS)
     client_connections: int = 128
     trusted_proxies: tuple[Network, ...] = ()
 

@@ -12,6 +12,7 @@ from ..protocol.request_errors import BadRequest, Internal, NotFound, RequestErr
 from ..settings import HttpSettings
 from .body import BodyReader
 from .connections import ClientRequests
+from .docs import docs_routes
 from .error_response import error_response
 from .infer import Infer
 from .middleware import LOG_FIELDS, Guard
@@ -41,6 +42,7 @@ def create_app(service: Service, settings: HttpSettings, log: AccessLog) -> ASGI
         Route("/v2/models", other.models),
         Route("/v2/repository/index", other.index, methods=["POST"]),
     ]
+    routes += docs_routes()
     if settings.page:
         from ..page import page_route
 

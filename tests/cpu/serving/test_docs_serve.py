@@ -70,7 +70,9 @@ def test_the_commands_run(page: str, server: ServerProcess, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr + done.stdout
     read, rest = json.JSONDecoder().raw_decode, done.stdout
     scores, length = read(rest)
-    models, _ = read(rest[length:].strip())
+    models, more = read(rest[length:])
+    description, _ = read(rest[length + more :])
+    assert description["openapi"].startswith("3.1")
     assert [item["name"] for item in scores["outputs"]] == ["findings", "probabilities", "boxes"]
     assert scores["outputs"][0]["data"] == ["Effusion", "Mass"]
     assert [item["name"] for item in models["models"]] == ["blocks-32"]
