@@ -46,10 +46,11 @@ def decode_mask(data: bytes) -> NDArray[np.bool_]:
     return np.asarray(drawn if drawn.ndim == 2 else drawn[..., :colours].any(axis=2), np.bool_)
 
 
-def decode_values(data: bytes) -> tuple[NDArray[Any], int]:
+def decode_values(data: bytes, *, rgba: bool = False) -> tuple[NDArray[Any], int]:
     """The stored values of a PNG file, [H, W] or [H, W, channels], and how many of the channels are no transparency.
 
-    A palette gives its indices. Raises ImageError with the cause.
+    A palette gives its indices. `rgba`: red, green, blue and opacity of 8 bits instead, also of a palette. Raises
+    ImageError with the cause.
     """
     from PIL import Image
 
@@ -59,6 +60,8 @@ def decode_values(data: bytes) -> tuple[NDArray[Any], int]:
     try:
         with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
             image.load()
+            if rgba:
+                return np.asarray(image.convert("RGBA")), 3
             return np.asarray(image), len(image.getbands()) - (image.mode in ("LA", "PA", "RGBA"))
     except OSError as error:
         raise ImageError(error.strerror or "it is damaged") from error

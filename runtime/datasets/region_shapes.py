@@ -271,6 +271,6 @@ def _pixel(fraction: float, side: int) -> float:
 def _own_grid(size: tuple[int, int], height: int, width: int) -> None:
     if (height, width) != size:
         raise DataError(
-            f"A run-length mask of {size[0]} x {size[1]} cannot be drawn on {height} x {width} pixels; "
+            f"A mask of {size[0]} x {size[1]} cannot be drawn on {height} x {width} pixels; "
             "the image and its annotation do not belong together."
         )

@@ -19,6 +19,8 @@ DATASETS = Registry(
         "csv": f"{_HERE}.formats.csv_boxes:CsvBoxes",
         "cvat": f"{_HERE}.formats.cvat:Cvat",
         "labelme": f"{_HERE}.formats.labelme:LabelMe",
+        "masks": f"{_HERE}.formats.mask_folder:PngMasks",
+        "nifti": f"{_HERE}.formats.nifti:NiftiMasks",
         "rsna": f"{_HERE}.rsna:Rsna",
         "siim": f"{_HERE}.siim:Siim",
         "vindr": f"{_HERE}.vindr:Vindr",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ....engines.errors import ImageAccessError
+from ....engines.errors import DataError, ImageAccessError
 from ....metrics_gpu.sweep.masks import GRID
 from ...host.paths import has_file, has_folder
 from ...images.decode import is_there
@@ -198,7 +198,10 @@ class _Regions:
                     found.misfits.append(f"{case.case_id}: {text}; the image seems to be resized")
                     if exact:  # it cannot be drawn
                         continue
-                grid, sub_pixel = region_grid(region, *size, GRID[0])
+                try:
+                    grid, sub_pixel = region_grid(region, *size, GRID[0])
+                except DataError as error:
+                    raise DataError(f"The region of '{finding}' in {case.image} cannot be drawn: {error}") from error
                 found.sub_pixel += sub_pixel
                 if not grid.any():
                     found.empty.append(f"{case.case_id}: the region of '{finding}' covers no pixel of the image")

@@ -106,6 +106,9 @@ WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
          'points="1,1;4,1;4,3"/><mask label="Rib" rle="0, 1, 2, 3" left="2" top="3" width="3" height="2"/><ellipse '
          'label="Mass" cx="5" cy="5" rx="3" ry="2" rotation="9"/></image></annotations>'},
     ),
+    "masks": (
+        "masks", {"values": "values.csv"}, {"values.csv": "label,r,g,b\nbackground,0,0,0\nMass,1,1,1\nRib,9,9,9\n"},
+    ),
 }  # fmt: skip
 WORDS = [
     b"\x00", b"\xff", b"\xef\xbb\xbf", b"\r", b"\n", b",", b'"', b"-1", b"1e999", b"nan", b"inf", b"-0",
@@ -125,6 +128,9 @@ def build(name: str, root: Path) -> None:
     for place, text in WORLDS[name][2].items():
         (root / place).parent.mkdir(parents=True, exist_ok=True)
         (root / place).write_text(text)
+    if name == "masks":
+        (root / "masks").mkdir()
+        (root / "masks/a.png").write_bytes(encode(np.eye(30, dtype=np.uint8), "PNG"))
     if name == "covid_rural":
         (root / "pngs_masks").mkdir()
         (root / "pngs_masks/a_b.png").write_bytes(encode(np.eye(4, dtype=np.uint8), "PNG"))
