@@ -21,7 +21,7 @@ from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images import contents
-from xbench_fast.runtime.images.contents import Contents, content_hash
+from xbench_fast.runtime.images.contents import ABSENT, Contents, Known, content_hash, file_state
 from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.shards import Shard
@@ -310,3 +310,27 @@ def test_what_is_known_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert known.hash_now(path) == sure.hash_now(path) == found
     path.unlink()
     assert known.hash_now(path) == bytes(16)
+
+
+def test_a_state_and_a_hash_are_of_the_whole_file(tmp_path: Path) -> None:
+    file = tmp_path / "image.png"
+    file.write_bytes(bytes(5000))
+    found = file.stat()
+    assert file_state(file) == (5000, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    assert content_hash(bytes(5000)) != content_hash(bytes(4999) + b"1")
+
+
+def test_what_was_read_of_a_file_does_not_outlive_its_state(tmp_path: Path) -> None:
+    file, contents = tmp_path / "image.png", Contents()
+    file.write_bytes(b"first")
+    contents.read(file)
+    state = file_state(file)
+    contents.note(file, Known(state, size=(2, 3)))
+    assert contents.known[file] == (state, content_hash(b"first"), (2, 3)), "of one state"
+    contents.note(file, Known(state._replace(ctime_ns=1), size=(2, 3)))
+    assert contents.known[file].content is None, "of another"
+    contents.read(file)
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        contents.read(file)
+    assert contents.hash_of(file) == ABSENT

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import RunError
@@ -16,6 +18,7 @@ from xbench_fast.runtime.results.comparability import check_protocols, pair_keys
 from xbench_fast.runtime.results.load import CellRows, load_run
 from xbench_fast.runtime.results.pairs import ScoredPairs, scored_pairs
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.truth import region_digests
 
 
 @pytest.fixture
@@ -101,3 +104,10 @@ def test_two_results_are_tested_in_one_place(root: Path) -> None:
             if isinstance(node, ast.ImportFrom) and path.parent.name == "comparing":
                 assert not {"reporting", "studies"} & set((node.module or "").split(".")), path
     assert found == {"runtime/comparing/difference.py"}
+
+
+def test_regions_that_are_not_stored_are_told_apart_by_their_size(tmp_path: Path) -> None:
+    """As in files of earlier versions."""
+    pq.write_table(pa.table({"case_id": ["a", "b", "c"]}), tmp_path / "old.parquet")
+    one, same, other = region_digests(tmp_path / "old.parquet", np.ones(3, bool), np.array([9, 9, 8], np.int32))
+    assert one == same != other
