@@ -152,7 +152,7 @@ def _overlays(
     wanted: dict[str, set[str]] = {}
     for row in rows:
         wanted.setdefault(row["dataset"], set()).add(row["case"])
-    pictures, notes = collect_pictures(material.run, wanted, datasets)
+    pictures, notes, _ = collect_pictures(material.run, wanted, datasets)
     remarks += [f"{note} Overlays without a picture have a black ground." for note in notes]
     files: dict[str, bytes] = {}
     for cell in cells:

@@ -19,12 +19,14 @@ from ...results.numbers.run_numbers import Results
 from ...results.schema import GRID
 from .choice import MOST, ModelPairs, choose, in_rounds, model_pairs, pair_scores
 from .model import Gallery, GalleryCase, Overlay, overlay_size, picture_size, truth_size
-from .pictures import collect_pictures
+from .pictures import Originals, collect_pictures
 
 __all__ = ["BUDGET", "make_gallery", "run_lengths"]
 
-BUDGET = 20_000_000
-"""Maximum characters of the gallery in the page; a page may have 30 MB."""
+BUDGET = 12_000_000
+"""Maximum characters of the gallery in the page; a page may have 15 MB."""
+
+_FINE = 0.3  # share of the budget that is kept for radiographs in their native size
 
 _PICTURE = 16_000  # characters of a noisy picture, to estimate sizes; actual sizes are checked afterwards
 
@@ -45,20 +47,22 @@ def make_gallery(
     Raises RunError when a result file cannot be read.
     """
     pairs = _all_pairs(results)
-    picked = _pick(run, pairs, most, budget)
+    coarse = int((1 - _FINE) * budget)
+    picked = _pick(run, pairs, most, coarse)
     cases, overlays, reasons = _collect(run, pairs, picked)
     if not overlays:
         return None, reasons[0] if reasons else "The run has no finished model with a region to show."
     wanted: dict[str, set[str]] = defaultdict(set)
     for case in cases:
         wanted[case.dataset].add(case.case_id)
-    pictures, notes = collect_pictures(run, wanted, datasets or {})
-    kept = _within(cases, overlays, pictures, budget)
+    pictures, notes, originals = collect_pictures(run, wanted, datasets or {})
+    kept, spent = _within(cases, overlays, pictures, coarse)
+    fine = _native(kept, pictures, originals, budget - spent)
     models = tuple(name for name in results.models if any(overlay.model == name for overlay in overlays))
     titles = {name: results.title(name) for name in dict.fromkeys(case.dataset for case in kept)}
-    images, kept = _numbered(kept, pictures)
+    images, native, kept = _numbered(kept, pictures, fine)
     shown = tuple(overlay for overlay in overlays if overlay.case < len(kept))
-    return Gallery(images, tuple(kept), shown, models, titles, (*notes, *reasons)), ""
+    return Gallery(images, native, tuple(kept), shown, models, titles, (*notes, *reasons)), ""
 
 
 def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:
@@ -77,7 +81,7 @@ def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:
 def _pick(
     run: StoredRun, pairs: Mapping[str, Sequence[ModelPairs]], most: int, budget: int
 ) -> list[tuple[str, str, str, str]]:
-    """The cases, (dataset, finding, case_id, why), in rounds, as many as are expected to fit."""
+    """The cases, (dataset, finding, case_id, why), in rounds, as many as are expected to fit, at least one."""
     choices = {}
     for dataset, models in pairs.items():
         for finding, scores in pair_scores(models).items():
@@ -86,11 +90,12 @@ def _pick(
         dataset: sum(overlay_size(_cells(run, item)) for item in models) + truth_size(600)
         for dataset, models in pairs.items()
     }
-    picked, spent, seen = [], 0, set()
+    picked: list[tuple[str, str, str, str]] = []
+    spent, seen = 0, set()
     for item in in_rounds(choices):
         dataset, _, case_id, _ = item
         spent += cost[dataset] + (0 if (dataset, case_id) in seen else _PICTURE)
-        if spent > budget:
+        if spent > budget and picked:
             break
         seen.add((dataset, case_id))
         picked.append(item)
@@ -132,8 +137,8 @@ def _within(
     overlays: Sequence[Overlay],
     pictures: Mapping[tuple[str, str], bytes],
     budget: int,
-) -> list[GalleryCase]:
-    """The first cases whose actual size stays within the budget, at least one."""
+) -> tuple[list[GalleryCase], int]:
+    """The first cases whose actual size stays within the budget, at least one, and that size."""
     sizes = [truth_size(len(case.truth)) for case in cases]
     for overlay in overlays:
         sizes[overlay.case] += overlay_size(overlay.saliency.size)
@@ -141,24 +146,39 @@ def _within(
     spent = 0
     for number, case in enumerate(cases):
         key = (case.dataset, case.case_id)
-        spent += sizes[number] + (picture_size(pictures[key]) if key in pictures and key not in seen else 0)
+        more = sizes[number] + (picture_size(pictures[key]) if key in pictures and key not in seen else 0)
+        if spent + more > budget and number:
+            return list(cases[:number]), spent
         seen.add(key)
-        if spent > budget and number:
-            return list(cases[:number])
-    return list(cases)
+        spent += more
+    return list(cases), spent
+
+
+def _native(
+    cases: Sequence[GalleryCase], pictures: Mapping[tuple[str, str], bytes], originals: Originals, budget: int
+) -> dict[tuple[str, str], bytes]:
+    """The pictures of the first cases in their native size, as many as fit instead of the small ones."""
+    keys = dict.fromkeys((case.dataset, case.case_id) for case in cases)
+    found = {}
+    for key, picture in originals.pictures([key for key in keys if key in pictures]):
+        budget -= picture_size(picture) - picture_size(pictures[key])
+        if budget < 0:
+            break
+        found[key] = picture
+    return found
 
 
 def _numbered(
-    cases: Sequence[GalleryCase], pictures: Mapping[tuple[str, str], bytes]
-) -> tuple[tuple[bytes, ...], list[GalleryCase]]:
-    """The pictures of `cases`, each once, and the cases with the numbers of their pictures."""
+    cases: Sequence[GalleryCase], pictures: Mapping[tuple[str, str], bytes], fine: Mapping[tuple[str, str], bytes]
+) -> tuple[tuple[bytes, ...], tuple[bool, ...], list[GalleryCase]]:
+    """The pictures of `cases`, each once, which are `fine`, and the cases with the numbers of their pictures."""
     numbers: dict[tuple[str, str], int] = {}
     for case in cases:
         key = (case.dataset, case.case_id)
         if key in pictures:
             numbers.setdefault(key, len(numbers))
     numbered = [replace(case, image=numbers.get((case.dataset, case.case_id))) for case in cases]
-    return tuple(pictures[key] for key in numbers), numbered
+    return tuple(fine.get(key, pictures[key]) for key in numbers), tuple(key in fine for key in numbers), numbered
 
 
 def _chosen_overlays(

@@ -60,12 +60,14 @@ class Overlay:
 
 @dataclass(frozen=True)
 class Gallery:
-    """images: 8-bit grey JPEG, 224 x 224, the whole native frame squashed. titles: dataset -> its printed name.
+    """images: 8-bit grey JPEG, the whole frame: in its native size where `native` says so, else squashed to 224 x 224.
+    titles: dataset -> its printed name.
 
     models: in the order of the report. notes: what a reader must know about the pictures, such as why some are absent.
     """
 
     images: tuple[bytes, ...]
+    native: tuple[bool, ...]
     cases: tuple[GalleryCase, ...]
     overlays: tuple[Overlay, ...]
     models: tuple[str, ...]
@@ -87,6 +89,7 @@ def gallery_payload(gallery: Gallery) -> dict[str, Any]:
         "datasets": [{"name": name, "title": gallery.titles[name]} for name in datasets],
         "arithmetic": {name: _arithmetic(name) for name in protocols},
         "images": [_base64(image) for image in gallery.images],
+        "native": list(gallery.native),
         "cases": [_case(case, datasets) for case in gallery.cases],
         "overlays": [_overlay(overlay, gallery.models) for overlay in gallery.overlays],
     }

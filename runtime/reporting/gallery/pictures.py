@@ -1,12 +1,12 @@
-"""Radiographs for the gallery: from the prepared images if these hold the whole frame, else from the files."""
+"""Radiographs of galleries and figures: small ones from the prepared images or the files, native ones from files."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import replace
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from ...datasets.pixels import direct_source
 from ...datasets.registry import DATASETS
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
+from ...images.decode import decode_ahead, decode_grey
 from ...results.cell_key import reader_code
 from ...results.load import StoredRun
 from ...results.loaded_dataset import LoadedDataset, load_dataset
@@ -30,17 +31,53 @@ from ...results.schema import GRID
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = ["collect_pictures", "read_pictures", "stored_dataset"]
+__all__ = ["Originals", "collect_pictures", "read_pictures", "stored_dataset"]
 
 Pixels = NDArray[np.uint8]
 _WHOLE_FRAME = Geometry("squash", GRID, GRID, "bicubic")
 _QUALITY = 80  # about 8 kB for a radiograph
+_NATIVE_QUALITY, _LONGEST = 75, 2048
+
+
+@dataclass(frozen=True)
+class Originals:
+    """The image files of some datasets, by their names, to be read in their native size."""
+
+    loaded: dict[str, LoadedDataset] = field(default_factory=dict)
+
+    def pixels(self, dataset: str, case_id: str) -> Pixels | None:
+        """uint8 [H, W], reduced to 2,048 pixels on its longer side if that is more; None if it cannot be read."""
+        from PIL import Image
+
+        loaded = self.loaded[dataset]
+        try:
+            path = next(case.image for case in loaded.cases if case.case_id == case_id)
+            grey = decode_grey(loaded.contents.read(path), str(path))
+        except (StopIteration, FileNotFoundError, ImageError):
+            return None
+        share = _LONGEST / max(grey.shape)
+        if share >= 1:
+            return grey
+        size = tuple(max(1, round(share * side)) for side in reversed(grey.shape))
+        return np.asarray(Image.fromarray(grey).resize(size, Image.Resampling.LANCZOS))
+
+    def pictures(self, wanted: Sequence[tuple[str, str]]) -> Iterator[tuple[tuple[str, str], bytes]]:
+        """(dataset, case_id) and JPEG of those of `wanted` that can be read."""
+        workers = usable_cores()
+
+        def read(key: tuple[str, str]) -> tuple[tuple[str, str], bytes | None]:
+            grey = self.pixels(*key)
+            return key, None if grey is None else _encoded(grey, _NATIVE_QUALITY)
+
+        with closing(decode_ahead(read, wanted, workers, 2 * workers)) as found:
+            yield from ((key, picture) for key, picture in found if picture is not None)
 
 
 def collect_pictures(
     run: StoredRun, wanted: Mapping[str, Collection[str]], datasets: Mapping[str, DatasetConfig]
-) -> tuple[dict[tuple[str, str], bytes], list[str]]:
-    """`read_pictures` for several datasets: (dataset, case_id) -> picture, and a sentence for each that lacks some.
+) -> tuple[dict[tuple[str, str], bytes], list[str], Originals]:
+    """`read_pictures` for several datasets: (dataset, case_id) -> picture, a sentence for each that lacks some, and
+    the files of those that could be opened.
 
     wanted: dataset -> its case ids. datasets: current folders of datasets, used instead of the run's configuration.
     """
@@ -48,6 +85,7 @@ def collect_pictures(
     cache = Path(config["cache"]) if config.get("cache") else None
     pictures: dict[tuple[str, str], bytes] = {}
     notes: list[str] = []
+    originals = Originals()
     for dataset, ids in wanted.items():
         try:
             loaded = load_dataset(datasets.get(dataset) or stored_dataset(config, dataset))
@@ -55,6 +93,7 @@ def collect_pictures(
         except XBenchError as error:
             notes.append(f"{dataset}: the images are not available. {error}")
             continue
+        originals.loaded[dataset] = loaded
         pictures |= {(dataset, case_id): picture for case_id, picture in found.items()}
         if len(found) < len(ids):
             notes.append(f"{dataset}: {len(ids) - len(found)} of {len(ids)} pictures can no longer be read.")
@@ -63,7 +102,7 @@ def collect_pictures(
                 f"{dataset}: its files, or the code that reads them, changed after the evaluation; "
                 "pictures are as they are now, regions and numbers as they were."
             )
-    return pictures, notes
+    return pictures, notes, originals
 
 
 def _changed(run: StoredRun, loaded: LoadedDataset, wanted: Collection[str]) -> bool:
@@ -153,6 +192,12 @@ def _jpeg(pixels: Pixels) -> bytes:
     image = Image.fromarray(pixels)
     if image.size != (GRID, GRID):
         image = image.resize((GRID, GRID), Image.Resampling.BICUBIC)
+    return _encoded(np.asarray(image), _QUALITY)
+
+
+def _encoded(pixels: Pixels, quality: int) -> bytes:
+    from PIL import Image
+
     stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=_QUALITY, optimize=True)
+    Image.fromarray(pixels).save(stream, "JPEG", quality=quality, optimize=True)
     return stream.getvalue()

@@ -5,7 +5,8 @@ html       contents of the page -> HTML, with its style and scripts inside and a
 *.html.j2  the templates: page, table, gallery, provenance
 page.css   the style, after runtime/viewing's: narrow, paper
 *.js       the scripts, after those of runtime/viewing: contents, tables, columns (of tables),
-           painter (what is in view), gallery (which cases are shown), start
+           painter (what is in view), enlarged (one overlay), gallery (which cases are
+           shown), start
 """
 
 from __future__ import annotations

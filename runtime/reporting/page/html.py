@@ -25,7 +25,7 @@ __all__ = ["PageContent", "page_text", "write_page"]
 
 _ASSETS = Path(__file__).parent
 _SHARED = ("elements", "theme", "saliency", "drawing")
-_SCRIPTS = ("contents", "tables", "columns", "painter", "gallery", "start")
+_SCRIPTS = ("contents", "tables", "columns", "painter", "enlarged", "gallery", "start")
 _SENTENCE = re.compile(r"(?<=[a-z)%]\.) (?=[A-Z0-9])")
 _HASH = re.compile(r"[0-9a-f]{16,}")
 

@@ -56,11 +56,12 @@ class Painter {
     for (const item of this.items.values()) this.paint(item);
   }
 
-  paint({ figure, overlay, canvas, values, level }) {
+  paint({ figure, overlay, canvas, values, level, look, toned }) {
     const k = level ? level() : (this.level ?? overlay.best);
     const scene = this.scene(overlay);
-    const image = this.picture(this.data.cases[overlay.case].image);
-    const area = drawOverlay(canvas, { ...scene, image }, k, this.look(), this.data.grid, this.scratch);
+    const picture = this.picture(this.data.cases[overlay.case].image);
+    const image = toned ? toned(picture) : picture;
+    const area = drawOverlay(canvas, { ...scene, image }, k, look ? look() : this.look(), this.data.grid, this.scratch);
     this.describe(values, overlay, k, area);
     figure.dataset.level = k;
     figure.dataset.area = area;
@@ -135,35 +136,5 @@ class Painter {
       );
     }
     return this.pictures.get(index);
-  }
-}
-
-/* One overlay, large, in a dialog with a slider of its own. */
-class Enlarged {
-  constructor(dialog, painter) {
-    this.dialog = dialog;
-    this.painter = painter;
-    this.slider = dialog.querySelector("input");
-    this.slider.addEventListener("input", () => painter.repaint());
-    dialog.querySelector(".close").addEventListener("click", () => dialog.close());
-    dialog.addEventListener("click", (event) => {
-      if (event.target === dialog) dialog.close();
-    });
-    dialog.addEventListener("close", () => painter.others.clear());
-  }
-
-  show(overlay) {
-    const { data } = this.painter;
-    const item = data.cases[overlay.case];
-    const title = `${data.models[overlay.model]}: ${item.finding}, case ${item.id}`;
-    this.dialog.querySelector("h3").textContent = title;
-    const canvas = this.dialog.querySelector("canvas");
-    canvas.setAttribute("aria-label", title);
-    this.slider.value = this.painter.level ?? overlay.best;
-    const values = this.dialog.querySelector(".values");
-    const level = () => Number(this.slider.value);
-    this.painter.others = new Set([{ figure: this.dialog, overlay, canvas, values, level }]);
-    this.dialog.showModal();
-    this.painter.repaint();
   }
 }

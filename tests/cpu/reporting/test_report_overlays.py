@@ -5,6 +5,7 @@ About half a minute: most of it is Chromium drawing.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from report_world import MODELS, Made, drawn, make_page, row_of, to_gallery, visits
 from xbench_fast.metrics_gpu.grounding.protocols import protocol
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
@@ -250,7 +252,7 @@ def test_a_large_view_by_keyboard(visit: Callable[..., Any], made: Made) -> None
     button.focus()
     page.keyboard.press("Enter")
     assert page.locator("dialog").is_visible()
-    page.locator("dialog input").press("ArrowLeft")
+    page.locator('dialog [name="own-tau"]').press("ArrowLeft")
     page.locator('dialog[data-level="49"]').wait_for()
     index = page.evaluate("document.querySelectorAll('.overlay')[1].dataset.index")
     area = page.evaluate("Number(document.querySelector('dialog').dataset.area)")
@@ -258,6 +260,49 @@ def test_a_large_view_by_keyboard(visit: Callable[..., Any], made: Made) -> None
     page.keyboard.press("Escape")
     assert not page.locator("dialog").is_visible()
     assert page.evaluate("document.activeElement.className") == "enlarge"
+
+
+def test_the_large_view_has_the_native_size_window_level_and_opacity(visit: Callable[..., Any], made: Made) -> None:
+    page = visit()
+    to_gallery(page)
+    drawn(page)
+    page.locator(".enlarge").first.click()
+    page.locator('dialog[data-drawn="all"]').wait_for()
+    overlay = made.gallery.overlays[int(page.evaluate("document.querySelector('.overlay').dataset.index"))]
+    number = made.gallery.cases[overlay.case].image
+    assert number is not None and made.gallery.native[number]
+    with Image.open(io.BytesIO(made.gallery.images[number])) as native:
+        width, height = native.size
+    canvas = page.locator("dialog canvas")
+    assert (int(canvas.get_attribute("width")), int(canvas.get_attribute("height"))) == (width, height)
+    assert f"{width} × {height}" in page.locator("dialog .source").inner_text()
+
+    def shown() -> str:
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        found: str = page.evaluate("document.querySelector('dialog canvas').toDataURL()")
+        return found
+
+    plain = shown()
+    for name, key in (("window", "Home"), ("level", "ArrowLeft"), ("own-opacity", "End"), ("own-tau", "ArrowLeft")):
+        before = shown()
+        page.locator(f'dialog [name="{name}"]').press(key)
+        assert shown() != before, name
+    page.get_by_role("button", name="Reset").click()
+    page.locator('dialog [name="own-tau"]').press("ArrowRight")
+    assert shown() == plain
+    # With a window of 2 around the level every grey value is black or white.
+    for name in ("heat", "truth", "contour", "maximum"):
+        page.evaluate(f"document.querySelector('.layers [name={name}]').checked = false")
+    page.locator('dialog [name="window"]').press("Home")
+    shown()
+    greys = page.evaluate("""() => {
+        const canvas = document.querySelector("dialog canvas");
+        const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        return [...new Set(data.filter((_, i) => i % 4 === 0))];
+    }""")
+    assert {0, 255} <= set(greys) and len(greys) <= 4
+    page.get_by_label("one pixel to one").check()
+    assert canvas.bounding_box()["width"] == width
 
 
 def test_many_overlays_stay_quick_to_open(browser: Any, made: Made, tmp_path: Path) -> None:

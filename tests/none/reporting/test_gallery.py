@@ -20,7 +20,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.gallery import pictures
+from xbench_fast.runtime.reporting.gallery import assembly, pictures
 from xbench_fast.runtime.reporting.gallery.assembly import make_gallery, run_lengths
 from xbench_fast.runtime.reporting.gallery.choice import PairScore, choose, in_rounds
 from xbench_fast.runtime.reporting.gallery.model import Gallery, gallery_payload
@@ -160,8 +160,13 @@ def test_the_best_threshold_is_that_of_the_tables(world: World) -> None:
         assert found is not None and found.best_tau == overlay.best / 100
 
 
-def test_a_picture_is_the_whole_frame_on_the_evaluation_grid(world: World, data: DatasetConfig) -> None:
+def test_a_picture_is_the_whole_frame_on_the_evaluation_grid(
+    world: World, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If there is no room for the native one."""
+    monkeypatch.setattr(assembly, "_native", lambda *_: {})
     gallery = built(world)
+    assert not any(gallery.native)
     assert len(gallery.images) == len({case.case_id for case in gallery.cases})
     case = gallery.cases[0]
     assert case.image is not None
@@ -171,6 +176,32 @@ def test_a_picture_is_the_whole_frame_on_the_evaluation_grid(world: World, data:
     with Image.open(data.root / "images" / f"{case.case_id}.png") as native:
         expected = np.asarray(native.resize((224, 224), Image.Resampling.BICUBIC), np.float64)
     assert np.abs(found - expected).mean() < 6  # noise, which JPEG keeps least of all
+
+
+def test_pictures_have_their_native_size_as_far_as_the_budget_goes(
+    world: World, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gallery = built(world)
+    assert len(gallery.native) == len(gallery.images) and all(gallery.native)
+    shapes = set()
+    for case in gallery.cases:
+        assert case.image is not None
+        with Image.open(io.BytesIO(gallery.images[case.image])) as shown:
+            with Image.open(data.root / "images" / f"{case.case_id}.png") as native:
+                assert (shown.format, shown.mode, shown.size) == ("JPEG", "L", native.size)
+                expected = np.asarray(native.convert("L"), np.float64)
+            assert np.abs(np.asarray(shown, np.float64) - expected).mean() < 8
+            shapes.add(shown.size)
+    assert any(width != height for width, height in shapes)
+    monkeypatch.setattr(pictures, "_LONGEST", 20)
+    with Image.open(io.BytesIO(built(world).images[0])) as reduced:
+        assert max(reduced.size) == 20
+    sizes = [len(image) for image in gallery.images]
+    less = len(json.dumps(gallery_payload(gallery))) - sum(sizes)
+    monkeypatch.setattr(pictures, "_LONGEST", 2048)
+    monkeypatch.setattr(assembly, "_FINE", 0.0)
+    flags = built(world, budget=less + sum(sizes)).native
+    assert list(flags) == sorted(flags, reverse=True)  # the first cases first
 
 
 def test_prepared_images_are_used_where_they_hold_the_whole_frame(

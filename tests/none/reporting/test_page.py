@@ -58,7 +58,7 @@ def gallery(name: str = "Mass") -> Gallery:
     area, overlap = np.full(101, 50176, np.int32), np.full(101, 5, np.int32)
     saliency = np.array([[0.0, np.nan], [np.inf, 1.0]], np.float32)
     overlay = Overlay(name, 0, "default", saliency, (0.0, 0.0, 1.0, 1.0), area, overlap, 0, 0, False, True)
-    return Gallery((), (case,), (overlay,), (name,), {"d": name}, (name,))
+    return Gallery((), (), (case,), (overlay,), (name,), {"d": name}, (name,))
 
 
 def content(name: str) -> PageContent:
