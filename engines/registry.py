@@ -41,6 +41,10 @@ class Registry:
         """All known names, sorted. Raises ConfigError if an installed package repeats a name."""
         return sorted(self._table())
 
+    def target(self, name: str) -> str:
+        """The target of a known name."""
+        return self._table()[name]
+
     def load(self, name: str) -> Any:
         """The object behind `name`, which is a known name or a target itself. Raises ConfigError."""
         table = self._table()

@@ -21,6 +21,8 @@ from .models import MODELS
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from ..engines.tokenizing import BackendTokenizer
+
 __all__ = [
     "Adapter",
     "CheckpointRecord",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 Weights = Literal["published", "own", "stand-in", "demo"]
-TokenizerKind = Literal["wordpiece", "clip-bpe"]
+TokenizerKind = Literal["wordpiece", "clip-bpe", "ready"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class TokenizerSpec:
     which help to identify a vocabulary. `sample` is a text and its ids, special tokens included: the export refuses a
     tokenizer that gives others. Without a sample the vocabulary must have as many pieces as the embedding table has
     rows, which is not so for all models: PubMedBERT's has 28895 pieces, its table 30522 rows, as many as BERT's own.
+
+    Of the kind "ready" is the tokenizer `ready`, which came with the model.
     """
 
     kind: TokenizerKind
@@ -82,6 +86,7 @@ class TokenizerSpec:
     marks_continuations: bool = False
     ends: tuple[int, int] | None = None
     sample: tuple[str, tuple[int, ...]] | None = None
+    ready: BackendTokenizer | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(TokenizerKind):
@@ -225,7 +230,9 @@ def _known(name: str, function: Callable[..., Any], options: Mapping[str, Any]) 
     given = {key: value for key, value in options.items() if value is not None}
     known = [key for key in inspect.signature(function).parameters if key not in ("checkpoint", "variant", "seed")]
     if unknown := sorted(set(given) - set(known)):
-        raise ConfigError(f"The model '{name}' has no option '{unknown[0]}': {did_you_mean(unknown[0], known)}.")
+        raise ConfigError(
+            f"The model '{name.rpartition(':')[2]}' has no option '{unknown[0]}': {did_you_mean(unknown[0], known)}."
+        )
     return given
 
 

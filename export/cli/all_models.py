@@ -8,11 +8,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..models import MODELS
 from ..models.published import PUBLISHED
 
-__all__ = ["Job", "JobOutcome", "Shared", "plan", "run_all", "summary"]
+if TYPE_CHECKING:
+    from .flags import Flags
+
+__all__ = ["Job", "JobOutcome", "Shared", "export_all", "plan", "run_all", "summary"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,16 @@ def plan(checkpoints: Path | None, shared: Shared) -> list[Job]:
         if not files:
             jobs.append(Job(model, refusal=f"none of its files is in {checkpoints} (see --list --checkpoints DIR)"))
     return jobs
+
+
+def export_all(flags: Flags, say: Callable[[str], None]) -> int:
+    """Exports what `flags` ask for; returns the exit status."""
+    flags.check_all()
+    shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.prompts)
+    outcomes = run_all(plan(flags.checkpoints, shared), say)
+    for line in summary(outcomes):
+        say(line)
+    return 1 if any(outcome.reason for outcome in outcomes) else 0
 
 
 def run_all(jobs: Sequence[Job], say: Callable[[str], None]) -> list[JobOutcome]:

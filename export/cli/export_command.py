@@ -53,6 +53,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "module:Class; or path/to/file.py:Class.",
 )
 @click.option(
+    "--family",
+    metavar="NAME",
+    help="For a model that needs no adapter: open_clip (with --arch), or transformers (CLIP or SigLIP; the folder with "
+    "config.json is --checkpoint). Everything else comes from the model's own configuration.",
+)
+@click.option("--arch", metavar="NAME", help="open_clip's name of the architecture, or its open_clip_config.json.")
+@click.option("--name", metavar="NAME", show_default="the family", help="With --family: what the model is called.")
+@click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),
     help="The authors' weight file (see --list for where it is published), one of your own training, or a folder with "
@@ -135,12 +143,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="onnx: the bundle's graphs, which every engine runs. tensorrt, tensorrt-rtx: also build the plan for the GPU "
     "of this machine, in the types of --precision.",
 )
-@click.option(
-    "--batch",
-    type=click.IntRange(1),
-    default=BATCH,
-    help="Largest batch of that plan: eval's --batch.",
-)
+@click.option("--batch", type=click.IntRange(1), default=BATCH, help="Largest batch of that plan: eval's --batch.")
 @click.option(
     "--parity-data",
     type=_FOLDER,
@@ -161,6 +164,7 @@ def command(context: click.Context, /, **_: Any) -> int:
       xbench-export --model clip --weights stand-in --variant vit-b-32 --out bundles
       xbench-export --model all --checkpoints downloads --out bundles
       xbench-export --model mine --config xbench.toml
+      xbench-export --family open_clip --arch ViT-B-16 --checkpoint epoch_32.pt --name mine --out bundles
 
     The bundle holds image.onnx (grey 8-bit pixels and text features in, logits and saliency out), text.onnx, and the
     prompt sets of the seven datasets, already encoded.
@@ -175,10 +179,14 @@ def command(context: click.Context, /, **_: Any) -> int:
 
     A text that is itself a list is one query of several texts (MAVL: a description and eight aspects).
 
-    A model of your own is a table of xbench.toml: its class, and any of these options but --out and --force.
+    A model of your own is a table of xbench.toml: its family or class, and any option but --out and --force.
 
     \b
       [models.mine]
+      family = "open_clip"
+      arch = "ViT-B-16"
+      checkpoint = "weights.pt"
+      [models.other]
       class = "my_package.my_model:MyModel"        # or "path/to/file.py:Class"
       checkpoint = "weights.pt"
 
@@ -190,14 +198,20 @@ def command(context: click.Context, /, **_: Any) -> int:
         return 0
     flags = Flags.read(context)
     if flags.listing:
-        _list(flags)
+        from .list_models import list_models
+
+        for line in list_models(flags.checkpoints, flags.table):
+            click.echo(line)
         return 0
-    if flags.model is None or flags.out is None:
-        raise click.UsageError("Give --model and --out (or --list to see the models).")
+    if (flags.model is None) == (flags.family is None):
+        raise click.UsageError("Give --model or --family, one of the two (or --list to see the models).")
+    if flags.out is None:
+        raise click.UsageError("Give --out, the folder for the bundle, or write 'bundles' in xbench.toml.")
     if flags.model == "all":
-        flags.check_all()
-        return _export_all(flags)
-    entry = flags.table.find(flags.model)
+        from .all_models import export_all
+
+        return export_all(flags, _say)
+    entry = flags.entry()
     flags = flags.joined(entry, context)
     flags.check()
     if flags.backend != "onnx":
@@ -217,6 +231,8 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
 
     assert flags.out is not None
     known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, **entry.options}
+    if entry.of_family:  # its tokenizer is part of the model
+        known["tokenizer"] = flags.tokenizer
     source = ModelSource(
         entry.target,
         entry.name,
@@ -239,16 +255,6 @@ def _say(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _export_all(flags: Flags) -> int:
-    from .all_models import Shared, plan, run_all, summary
-
-    shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.prompts)
-    outcomes = run_all(plan(flags.checkpoints, shared), _say)
-    for line in summary(outcomes):
-        _say(line)
-    return 1 if any(outcome.reason for outcome in outcomes) else 0
-
-
 def _summary(result: ExportResult) -> None:
     manifest = result.bundle.manifest
     size = sum(record.bytes for record in manifest.files.values()) / 1e6
@@ -259,13 +265,6 @@ def _summary(result: ExportResult) -> None:
         f"{sum(result.seconds.values()):.0f} s, {result.peak_memory_mib:.0f} MiB at most\n  {result.cost}",
         err=True,
     )
-
-
-def _list(flags: Flags) -> None:
-    from .list_models import list_models
-
-    for line in list_models(flags.checkpoints, flags.table):
-        click.echo(line)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from ...engines.errors import ConfigError
-from .models_in_config import ModelEntry, ModelTable, read_models
+from .models_in_config import ModelEntry, ModelTable, of_family, read_models
 
 __all__ = ["Flags"]
 
@@ -33,6 +33,9 @@ class Flags:
     """
 
     model: str | None
+    family: str | None
+    arch: str | None
+    name: str | None
     checkpoint: Path | None
     checkpoints: Path | None
     out: Path | None
@@ -62,6 +65,20 @@ class Flags:
         table = read_models(context.params["config"])
         values["out"] = values["out"] or table.out
         return cls(**values, given=frozenset(given), table=table)
+
+    def entry(self) -> ModelEntry:
+        """The model that the flags name: one of `table`, a known one, or one of a family. Raises ConfigError."""
+        if self.family is None:
+            entry = self.table.find(self.model or "")
+            if self.name is not None:
+                raise click.UsageError("--name goes with --family; a model of xbench.toml has the name of its table.")
+        else:
+            entry = of_family(self.family, self.name or self.family)
+        if self.arch is not None:
+            if not entry.of_family:
+                raise click.UsageError("--arch goes with --family, or with a model of xbench.toml that has a family.")
+            entry = replace(entry, options={**entry.options, "arch": self.arch})
+        return entry
 
     def joined(self, entry: ModelEntry, context: click.Context) -> Flags:
         """With the settings of `entry` wherever no flag was given. Raises ConfigError for a value out of range."""

@@ -1,12 +1,17 @@
 """The table `[models]` of `xbench.toml`: the user's own models, and settings of known ones.
 
     [models.mine]
+    family = "open_clip"                    # or "transformers": a model that needs no class
+    arch = "ViT-B-16"
+    checkpoint = "weights.pt"
+
+    [models.other]
     class = "my_package.my_model:MyModel"   # or "path/to/file.py:Class", or a known model; default: the table's name
     checkpoint = "weights.pt"
     tokenizer = "vocabulary"                # every other key is an option of xbench-export
     prompts = "prompts.yaml"
 
-    [models.mine.options]                   # keyword arguments of the class's own `load`
+    [models.other.options]                  # keyword arguments of the class's own `load`
     depth = 3
 
 Relative paths are relative to the file, and modules beside it can be imported. An option on the command line takes
@@ -27,26 +32,29 @@ from typing import Any
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..models import MODELS
+from ..models.families import FAMILIES
 
-__all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "read_models"]
+__all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "of_family", "read_models"]
 
 DEFAULT_FILE = "xbench.toml"
 _PATHS = ("checkpoint", "tokenizer", "text_encoder", "parity_data")
 _TEXTS = ("weights", "source", "variant", "saliency", "precision")
 _NUMBERS = ("resolution", "seed")
-_KEYS = ("class", *_PATHS, "prompts", *_TEXTS, *_NUMBERS, "options")
+_KEYS = ("class", "family", "arch", *_PATHS, "prompts", *_TEXTS, *_NUMBERS, "options")
+_SETTINGS = (*_PATHS, "prompts", *_TEXTS, *_NUMBERS)
 BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written
 
 
 @dataclass(frozen=True)
 class ModelEntry:
     """One model: `target` is what the registry of models resolves, `settings` are options of the command by name,
-    `options` keyword arguments of the class."""
+    `options` keyword arguments of the class; `of_family` says that the class is that of a family."""
 
     name: str
     target: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    of_family: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,17 @@ def read_models(path: Path | None = None) -> ModelTable:
     return ModelTable(found, entries, None if out is not None and (out / "bundle.json").exists() else out)
 
 
+def of_family(family: str, name: str) -> ModelEntry:
+    """The entry of a model called `name` of that family. Raises ConfigError for an unknown family or a bad name."""
+    if family not in FAMILIES.names():
+        raise ConfigError(f"Unknown family '{family}': {did_you_mean(family, FAMILIES.names())}.")
+    if name in MODELS.names():
+        raise ConfigError(f"'{name}' is a model already, and not of the family {family}; choose another name.")
+    if not BUNDLE_NAME.fullmatch(name):
+        raise ConfigError(f"'{name}' cannot name a bundle; use letters, digits, '_', '.' and '-'.")
+    return ModelEntry(name, FAMILIES.target(family), of_family=True)
+
+
 @contextmanager
 def importable(path: Path | None) -> Iterator[None]:
     """While it lasts, modules beside the file `path` can be imported, without a file those of the working directory;
@@ -111,12 +130,25 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"{path}: [{where}]: unknown key '{key}': {did_you_mean(key, _KEYS)}.")
-    target = _target(name, table, path)
-    settings = {key: _setting(key, table[key], f"{where}.{key}", path) for key in table if key in _KEYS[1:-1]}
+    families = "family" in table
+    target = of_family(_text(table["family"], f"{where}.family", path), name).target if families else ""
+    if families and "class" in table:
+        raise ConfigError(f"{path}: [{where}] has a 'family' and a 'class'; write one of them.")
+    if "arch" in table and not families:
+        raise ConfigError(f"{path}: [{where}] has an 'arch' but no family; write family = \"open_clip\".")
+    target = target or _target(name, table, path)
+    settings = {key: _setting(key, table[key], f"{where}.{key}", path) for key in table if key in _SETTINGS}
     options = dict(_table(table.get("options", {}), f"{where}.options", path))
     if mistaken := sorted(set(options) & {*_KEYS, "name", "force"}):
         raise ConfigError(f"{path}: '{mistaken[0]}' is no option of a class; write it in [{where}] itself.")
-    return ModelEntry(name, target, settings, options)
+    if "arch" in table:
+        options["arch"] = _arch(_text(table["arch"], f"{where}.arch", path), path)
+    return ModelEntry(name, target, settings, options, families)
+
+
+def _arch(value: str, path: Path) -> str:
+    """A name, or a path, relative to the TOML file, of a configuration."""
+    return str(path.parent / value) if value.endswith(".json") or "/" in value else value
 
 
 def _target(name: str, table: Mapping[str, Any], path: Path) -> str:

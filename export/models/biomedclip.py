@@ -15,15 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from ...engines.geometry import Geometry
-from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
+from ..adapter import CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoints.matching import TensorSizes, install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
 from .layers.bert import Bert, BertConfig
-from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .layers.vit import VisionTransformer, ViTConfig
 from .normalisation import CLIP_MEAN, CLIP_STD
-from .saliency_maps import MAPS, PATCH_TEXT, VALUE_VALUE
+from .saliency_maps import MAPS, PATCH_TEXT
+from .two_towers import TwoTowers
 from .vocabularies import PUBMED_BERT
 
 __all__ = ["BiomedClip", "BiomedClipAdapter"]
@@ -75,7 +75,7 @@ class BiomedClip(nn.Module):
         return features
 
 
-class BiomedClipAdapter(Adapter):
+class BiomedClipAdapter(TwoTowers):
     """BiomedCLIP-PubMedBERT_256-vit_base_patch16_224."""
 
     variants: ClassVar[tuple[str, ...]] = (VARIANT,)
@@ -130,17 +130,10 @@ class BiomedClipAdapter(Adapter):
         """int64 [T, N <= 256], padded with 0 -> float32 [T, 512]. The mask follows from the ids; `mask` is not read."""
         return self.module.encode_text(ids)
 
-    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits are exp(logit_scale) times the cosine of image and prompt."""
-        encode = self.module.encode_values if self.map_name == VALUE_VALUE else self.module.encode_image
-        return self._score(*encode(image), text)
+    def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Class token and patches, projected."""
+        return self.module.encode_image(image)
 
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """Image, patch and text features, both logits, probabilities and the map (see `contrast_outputs`)."""
-        pooled, patches = self.module.encode_image(image)
-        return contrast_outputs(pooled, patches, text, self.module.logit_scale.exp(), self.grid)
-
-    def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        scale = self.module.logit_scale.exp()
-        logits, similarity = contrast(pooled, patches, text, scale)
-        return logits, torch.unflatten(patch_map(similarity, scale, self.map_name), -1, self.grid)
+    def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """The same class token, and the patches with value-value attention in the last block."""
+        return self.module.encode_values(image)

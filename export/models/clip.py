@@ -18,16 +18,16 @@ from torch import Tensor
 
 from ...engines.errors import CheckpointError, MissingExtraError
 from ...engines.geometry import Geometry
-from ..adapter import Adapter, CheckpointRecord, Saliency, TokenizerSpec, Weights
+from ..adapter import CheckpointRecord, Saliency, TokenizerSpec, Weights
 from ..checkpoints.matching import TensorSizes, install
 from ..checkpoints.reading import read_checkpoint
 from ..checkpoints.stand_in import fill_module
 from .clip_checkpoint import canonical_tensors
 from .layers.attention import PackedAttention
-from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .normalisation import CLIP_MEAN, CLIP_STD
 from .published import PUBLISHED
-from .saliency_maps import MAPS, PATCH_TEXT, VALUE_VALUE
+from .saliency_maps import MAPS, PATCH_TEXT
+from .two_towers import TwoTowers
 from .vocabularies import CLIP_BPE
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def build_clip(patch: int) -> CLIP:
     return model
 
 
-class ClipAdapter(Adapter):
+class ClipAdapter(TwoTowers):
     """OpenAI's weights, in any of the three published forms."""
 
     variants: ClassVar[tuple[str, ...]] = tuple(PATCHES)
@@ -145,22 +145,12 @@ class ClipAdapter(Adapter):
         features: Tensor = x[rows, ids.argmax(dim=-1)] @ model.text_projection
         return features
 
-    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits are exp(logit_scale) times the cosine of image and prompt."""
-        encode = self._encode_values if self.map_name == VALUE_VALUE else self._encode_image
-        return self._score(*encode(image), text)
-
-    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
-        """Image, patch and text features, both logits, probabilities and the map (see `contrast_outputs`)."""
-        pooled, patches = self._encode_image(image)
-        return contrast_outputs(pooled, patches, text, self.module.logit_scale.exp(), self.grid)
-
-    def _encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
+    def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Class token [B, 512] and patches [B, N, 512], both after the final norm and the projection."""
         pooled, tokens = self.module.visual(image)
         return pooled, tokens @ self.module.visual.proj
 
-    def _encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
+    def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same class token, and the patches with value-value attention in the last block."""
         visual = self.module.visual
         x = visual._embeds(image)
@@ -170,8 +160,3 @@ class ClipAdapter(Adapter):
         values = x + last.attn.values(last.ln_1(x))
         values = values + last.mlp(last.ln_2(values))
         return visual._pool(last(x))[0] @ visual.proj, visual._pool(values)[1] @ visual.proj
-
-    def _score(self, pooled: Tensor, patches: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        scale = self.module.logit_scale.exp()
-        logits, similarity = contrast(pooled, patches, text, scale)
-        return logits, torch.unflatten(patch_map(similarity, scale, self.map_name), -1, self.grid)

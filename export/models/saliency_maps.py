@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "ATTENTION_MAPS",
+    "FAMILY_MAPS",
     "LAST_LAYER",
     "LAYER_MEAN",
     "MAPS",
@@ -62,6 +63,14 @@ PATCH_MAPS = {
 }
 """Value-value attention is that of training-free open-vocabulary segmentation (Li et al. 2023, arXiv 2304.05653; Wang
 et al. 2024, arXiv 2312.01597), here in the last block only, with its residual and MLP."""
+
+
+FAMILY_MAPS = {
+    PATCH_TEXT: "cosine between the prompt and each patch, whose vector is what the model's own pooling and projection "
+    "return for that patch alone",
+    PATCH_SOFTMAX: "softmax over the patches of that cosine times the model's logit scale",
+}
+"""Of a model that is described by its own configuration (models.families)."""
 
 
 def reading_of(name: str, maps: Mapping[str, str]) -> Reading:

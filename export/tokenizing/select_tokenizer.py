@@ -45,6 +45,8 @@ def select_tokenizer(
 
 def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]) -> BackendTokenizer | HashTokenizer:
     spec = adapter.tokenizer
+    if spec.ready is not None:
+        return spec.ready
     if spec.kind == "clip-bpe":
         if folder is not None:
             raise ConfigError(f"{adapter.name} uses the tokenizer bundled with open_clip; leave out --tokenizer.")
@@ -91,7 +93,7 @@ def _check_sample(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
     """Checks that the tokenizer gives the ids that the model states for its sample; without a sample, that it has as
     many pieces as the model's table has rows."""
     spec, source = adapter.tokenizer, tokenizer.record["source"]
-    if spec.vocabulary is not None:
+    if spec.vocabulary is not None or spec.ready is not None:
         return  # of the checkpoint itself
     if spec.sample is None:
         size = tokenizer.record["vocabulary_size"]

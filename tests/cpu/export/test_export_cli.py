@@ -68,8 +68,8 @@ def test_the_list_agrees_with_the_models() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "Give --model and --out"),
-        (["--model", "kad"], "Give --model and --out"),
+        ([], "Give --model or --family"),
+        (["--model", "kad"], "Give --out, the folder"),
         (["--model", "kad", "--out", "x"], "Give --checkpoint FILE"),
         (["--model", "kad", "--out", "x", "--weights", "stand-in", "--checkpoint", "y"], "exclude each other"),
         (["--model", "kad", "--out", "x", "--weights", "stand-in", "--resolution", "512"], "--variant"),

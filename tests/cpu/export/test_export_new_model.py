@@ -31,8 +31,8 @@ MEASURED = ("grid", "text_shape", "context", "vocabulary_size", "text_inputs")
 
 
 def block(root: Path, kind: str) -> str:
-    """The first block of code of that kind in the page."""
-    text = (root / "docs" / "add-a-model.md").read_text()
+    """The first block of code of that kind in the page's part on classes."""
+    text = (root / "docs" / "add-a-model.md").read_text().partition("## A Python class")[2]
     return re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)[0]
 
 

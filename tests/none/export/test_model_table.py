@@ -119,7 +119,7 @@ def test_modules_beside_the_file_come_after_installed_ones(tmp_path: Path, monke
     ("text", "arguments", "status", "words"),
     [
         ("", ["--model", "mine", "--out", "x"], 1, "Unknown model 'mine'"),
-        ("", ["--model", "kad"], 2, "Give --model and --out"),
+        ("", ["--model", "kad"], 2, "Give --out, the folder"),
         ("bundles = 'made'", ["--model", "kad"], 2, "Give --checkpoint FILE"),
         ("bundles = 'made'\n[models.kad]\ncheckpoint = 'a.pt'", ["--model", "kad"], 1, "There is no file a.pt"),
         ("[models.kad]\nweights = 'random'", ["--model", "kad", "--out", "x"], 1, "'models.kad.weights'"),

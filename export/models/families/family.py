@@ -1,0 +1,105 @@
+"""What the families share: texts at full width, patches found by running the tower, and the facts of a bundle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ....engines.errors import ConfigError
+from ..saliency_maps import FAMILY_MAPS
+from ..two_towers import TwoTowers
+
+__all__ = ["ImageTower", "ModelFamily", "TextPadding", "each_alone", "patch_grid"]
+
+ImageTower = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""float32 [B, 3, S, S] -> the image [B, D] and its patches [B, N, D]."""
+
+
+class TextPadding(NamedTuple):
+    """How the family's own pipeline fills a text up to the context: with which id, on which side; `separator` is an id
+    that it replaces by 0."""
+
+    number: int = 0
+    left: bool = False
+    separator: int | None = None
+
+    def fill(self, ids: Tensor, mask: Tensor, context: int) -> Tensor:
+        """ids, mask int64 [T, N], padded on the right by anything, N <= context -> int64 [T, context]."""
+        rest = ids.new_full((1, context), self.number).expand(ids.shape[0], -1)
+        plain = torch.where(mask > 0, ids, self.number)
+        if self.separator is not None:
+            plain = torch.where(plain == self.separator, 0, plain)
+        filled = torch.narrow(torch.cat([plain, rest], dim=1), 1, 0, context)
+        if not self.left:
+            return filled
+        places = torch.arange(context, device=ids.device) - context + mask.clamp(max=1).sum(1, keepdim=True)
+        return torch.where(places < 0, self.number, filled.gather(1, places.clamp(min=0)))
+
+
+def each_alone(patches: Tensor, pool: Callable[[Tensor], Tensor], copies: int = 1) -> Tensor:
+    """What `pool` ([*, copies, C] -> [*, D]) returns for each of the patches [B, N, C] by itself: [B, N, D].
+
+    `copies` above 1 put the same patch where the pool expects the class token as well, so that it sees nothing else.
+    """
+    alone = patches.flatten(0, 1)[:, None].expand(-1, copies, -1)
+    return torch.unflatten(pool(alone), 0, (-1, patches.shape[1]))
+
+
+def patch_grid(tower: ImageTower, whole: Callable[[Tensor], Tensor], size: int, title: str) -> tuple[int, int]:
+    """The grid of the patches, found by running the tower, whose image vector must be that of `whole`, the model's own.
+
+    Raises ConfigError where no patches can be read.
+    """
+    picture = torch.linspace(-1, 1, 3 * size * size).reshape(1, 3, size, size)
+    with torch.inference_mode():
+        try:
+            pooled, patches = tower(picture)
+            own = whole(picture)
+        except (RuntimeError, ValueError, AssertionError, IndexError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())[:160].rstrip(".")
+            raise ConfigError(f"No patches can be read from {title}: {reason}; write an adapter for it.") from error
+    side = math.isqrt(patches.shape[1])
+    if side * side != patches.shape[1] or pooled.shape != own.shape:
+        raise ConfigError(
+            f"No square map can be read from {title}: {patches.shape[1]} patches, image vectors {list(pooled.shape)} "
+            f"and {list(own.shape)}; write an adapter for it."
+        )
+    if not torch.allclose(F.normalize(pooled, dim=-1), F.normalize(own, dim=-1), atol=1e-4):
+        raise ConfigError(f"The patches of {title} do not lead to its own image vector; write an adapter for it.")
+    return side, side
+
+
+class ModelFamily(TwoTowers):
+    """A model of a library, in the library's own code. Texts get the width of the context."""
+
+    maps: ClassVar[Mapping[str, str]] = FAMILY_MAPS
+    read_image: ImageTower
+    read_text: Callable[[Tensor], Tensor]
+    padding: TextPadding
+
+    def connect(self, image: ImageTower, text: Callable[[Tensor], Tensor], padding: TextPadding) -> None:
+        """Sets the towers; `text` takes ids int64 [T, context]."""
+        self.read_image, self.read_text, self.padding = image, text, padding
+
+    def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """The model's own image vector, and that of each patch alone."""
+        return self.read_image(image)
+
+    def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """int64 [T, N <= context] -> float32 [T, D]; padding is done here as the model's own pipeline does it."""
+        mask = torch.ones_like(ids) if mask is None else mask
+        return self.read_text(self.padding.fill(ids, mask, self.context))
+
+    def scale(self) -> Tensor:
+        """The factor of the cosine; some models store it as [1]."""
+        return super().scale().reshape(())
+
+    def bias(self) -> Tensor | None:
+        """SigLIP's bias."""
+        bias = getattr(self.module, "logit_bias", None)
+        return bias.reshape(()) if isinstance(bias, Tensor) else None

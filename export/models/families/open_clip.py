@@ -1,0 +1,260 @@
+"""Any model of open_clip: an architecture by its name, or an open_clip_config.json, and the user's weights."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+from ....engines.errors import ConfigError, MissingExtraError
+from ....engines.registry import did_you_mean
+from ...adapter import Saliency, TokenizerSpec
+from ...checkpoints.hugging_face import cached_file
+from ...checkpoints.matching import install
+from ...checkpoints.reading import read_checkpoint
+from ...tokenizing.model_folder import FolderTokenizer
+from ..clip_checkpoint import canonical_tensors
+from ..saliency_maps import PATCH_TEXT
+from ..vocabularies import CLIP_BPE
+from .family import ModelFamily, TextPadding, patch_grid
+from .image_towers import image_tower
+from .preprocessing import from_open_clip
+
+__all__ = ["OpenClipAdapter"]
+
+_CONFIG = "open_clip_config.json"
+_PREPROCESSING = ("mean", "std", "interpolation", "resize_mode")
+
+
+@dataclass(frozen=True)
+class _Architecture:
+    """`title` for messages, the `model` configuration, and `preprocessing` in open_clip's words."""
+
+    title: str
+    model: dict[str, Any]
+    preprocessing: dict[str, Any]
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """The configuration of the text tower."""
+        found: dict[str, Any] = self.model["text_cfg"]
+        return found
+
+
+class OpenClipAdapter(ModelFamily):
+    """`arch` is a name of open_clip, or an open_clip_config.json; by default the one beside the checkpoint."""
+
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def load(
+        cls,
+        checkpoint: Path,
+        *,
+        arch: str | None = None,
+        tokenizer: Path | None = None,
+        text_encoder: Path | None = None,
+        prompt_style: str = "clip",
+        preprocess: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """`preprocess` replaces what open_clip says of the architecture: `size`, `mean`, `std`, `interpolation`, and
+        `resize_mode`, "shortest" or "squash". `tokenizer` and `text_encoder` are folders, for architectures with those
+        of another model.
+
+        Raises CheckpointError, ConfigError and MissingExtraError.
+        """
+        found = _architecture(arch, checkpoint)
+        given = dict(preprocess or {})
+        for key in given:
+            if key not in (*_PREPROCESSING, "size"):
+                known = did_you_mean(key, (*_PREPROCESSING, "size"))
+                raise ConfigError(f"{found.title}: 'preprocess' has no key '{key}': {known}.")
+        if "size" in given:
+            found.model["vision_cfg"]["image_size"] = given.pop("size")
+        found.preprocessing.update(given)
+        model = _build(found, text_encoder)
+        source = read_checkpoint(checkpoint)
+        tensors = _named(canonical_tensors(source.tensors("logit_scale"), checkpoint), model)
+        install(model, tensors, path=checkpoint, model=found.title, names=source.names())
+        return cls._describe(model, found, tokenizer, prompt_style, source.record)
+
+    @classmethod
+    def _describe(cls, model: Any, found: _Architecture, folder: Path | None, prompt_style: str, record: Any) -> Self:
+        entry = from_open_clip({"size": model.visual.image_size, **found.preprocessing}, found.title)
+        tower = image_tower(model.visual, found.title)
+        context = int(found.text.get("context_length", 77))
+        spec, padding = _tokenizer(found, folder, context)
+        made = cls(
+            module=model,
+            name="open_clip",
+            variant=re.sub(r"[^a-z0-9]+", "-", found.title.lower()).strip("-")[:40],
+            geometry=entry.geometry,
+            mean=entry.mean,
+            std=entry.std,
+            saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
+            grid=patch_grid(tower, model.encode_image, entry.geometry.size, found.title),
+            text_shape=(int(found.model["embed_dim"]),),
+            text_inputs=("input_ids", "attention_mask"),
+            context=context,
+            vocabulary_size=_vocabulary(model),
+            tokenizer=spec,
+            checkpoint=record,
+            logit_scale=1.0 if getattr(model, "logit_bias", None) is not None else float(model.logit_scale.exp()),
+            prompt_style=prompt_style,
+        )
+        made.connect(tower, lambda ids: model.encode_text(ids, normalize=False), padding)
+        made.warnings = found.cautions
+        return made
+
+    def cautions(self) -> tuple[str, ...]:
+        """What the architecture leaves open."""
+        return self.warnings
+
+
+def _architecture(arch: str | None, checkpoint: Path) -> _Architecture:
+    beside = (checkpoint if checkpoint.is_dir() else checkpoint.parent) / _CONFIG
+    if arch is None:
+        if not beside.is_file():
+            raise ConfigError(
+                f"No architecture for {checkpoint}: give --arch NAME (`arch` in xbench.toml), such as ViT-B-16, or put "
+                f"its {_CONFIG} beside it."
+            )
+        return _from_file(beside)
+    path = Path(arch)
+    if path.suffix == ".json" or path.is_dir():
+        return _from_file(path / _CONFIG if path.is_dir() else path)
+    open_clip = _library()
+    name = arch.replace("/", "-")
+    model = open_clip.get_model_config(name) if ":" not in name else None
+    if model is None:
+        raise ConfigError(f"open_clip has no architecture '{arch}': {_near(name, open_clip.list_models())}")
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    ways = [{key: tag[key] for key in _PREPROCESSING if key in tag} for tag in _tags(open_clip, name, tags)]
+    same = ways and all(way == ways[0] for way in ways)
+    cautions = []
+    if not same:
+        cautions.append(
+            f"open_clip does not say how pictures enter '{arch}'; mean and std of CLIP, the shorter side resized by "
+            "bicubic interpolation and the centre cut are assumed (change them in the option preprocess)"
+        )
+    if f"{name}-quickgelu" in open_clip.list_models():
+        cautions.append(
+            f"'{arch}' computes GELU; OpenAI's weights and others trained with QuickGELU need '{arch}-quickgelu', and "
+            "no checkpoint says which it is"
+        )
+    return _Architecture(name, model, _default() | (dict(ways[0]) if same else {}), tuple(cautions))
+
+
+def _default() -> dict[str, Any]:
+    from open_clip.transform import PreprocessCfg
+
+    default = PreprocessCfg()
+    return {key: getattr(default, key) for key in _PREPROCESSING}
+
+
+def _tags(open_clip: Any, name: str, tags: list[str]) -> Iterator[Mapping[str, Any]]:
+    from open_clip.pretrained import get_pretrained_cfg
+
+    return (get_pretrained_cfg(name, tag) for tag in tags)
+
+
+def _near(name: str, known: list[str]) -> str:
+    """As `did_you_mean`; of more than a hundred names only the near ones are shown."""
+    lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=4, cutoff=0.5)
+    if not close:
+        return "its names are those of open_clip.list_models()."
+    return f"did you mean {' or '.join(repr(lower[one]) for one in close)}?"
+
+
+def _from_file(path: Path) -> _Architecture:
+    _library()
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        model = content.get("model_cfg", content)
+        parts = {"embed_dim", "vision_cfg", "text_cfg"} - set(model)
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"The architecture {path} cannot be read: {error}; give a name or a {_CONFIG}.") from error
+    if parts:
+        raise ConfigError(f"{path} is no configuration of open_clip: it has no '{sorted(parts)[0]}'.")
+    ways = {key: value for key, value in content.get("preprocess_cfg", {}).items() if key in _PREPROCESSING}
+    title = path.resolve().parent.name if path.name == _CONFIG else path.stem
+    return _Architecture(title, model, _default() | ways)
+
+
+def _library() -> Any:
+    try:
+        import open_clip
+    except ImportError as error:
+        message = 'This family needs open_clip, which is not installed: pip install "xbench-fast[export]".'
+        raise MissingExtraError(message) from error
+    return open_clip
+
+
+def _build(found: _Architecture, text_encoder: Path | None) -> Any:
+    """The untrained model, as open_clip's `create_model` builds it. Downloads nothing."""
+    from open_clip.coca_model import CoCa
+    from open_clip.model import CLIP, CustomTextCLIP
+
+    model = deepcopy(found.model)
+    text = model["text_cfg"]
+    if "timm_model_name" in model["vision_cfg"]:
+        model["vision_cfg"]["timm_model_pretrained"] = False
+    if "hf_model_name" in text:
+        text["hf_model_pretrained"] = False
+        text["hf_model_name"] = str(text_encoder or _cached(text["hf_model_name"], "config.json", found.title))
+    custom = model.pop("custom_text", False) or "hf_model_name" in text
+    kind = (CoCa if "multimodal_cfg" in model else CustomTextCLIP) if custom else CLIP
+    try:
+        return kind(**model).eval()
+    except Exception as error:  # of open_clip, timm or transformers, about a value of the configuration
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise ConfigError(f"open_clip cannot build {found.title}: {reason}.") from error
+
+
+def _cached(repository: str, file: str, title: str) -> Path:
+    path = cached_file(repository, file)
+    if path is None:
+        option = "--text-encoder" if file == "config.json" else "--tokenizer"
+        raise ConfigError(
+            f"{title} uses {repository}, which is not in the Hugging Face cache: fetch it (huggingface-cli download "
+            f"{repository}) or give its folder with {option} DIR."
+        )
+    return path.parent
+
+
+def _named(tensors: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """The tensors under the model's names: text towers moved below `text.`, and scale and bias in the model's shape."""
+    from open_clip.model import convert_to_custom_text_state_dict
+
+    needed = model.state_dict()
+    if "positional_embedding" in tensors and "positional_embedding" not in needed:
+        tensors = convert_to_custom_text_state_dict(tensors)
+    for name in ("logit_scale", "logit_bias"):
+        if name in tensors and name in needed and tensors[name].numel() == 1:
+            tensors[name] = tensors[name].reshape(needed[name].shape)
+    return tensors
+
+
+def _vocabulary(model: Any) -> int:
+    return int(getattr(model, "vocab_size", None) or model.text.vocab_size)
+
+
+def _tokenizer(found: _Architecture, folder: Path | None, context: int) -> tuple[TokenizerSpec, TextPadding]:
+    """CLIP's own, or the one that the configuration names: in `folder`, or in the local Hugging Face cache."""
+    repository, options = found.text.get("hf_tokenizer_name"), found.text.get("tokenizer_kwargs", {})
+    if not repository:
+        return TokenizerSpec("clip-bpe", ("open_clip",), cleaning="clip", sample=CLIP_BPE), TextPadding()
+    place = folder or _cached(repository, "tokenizer_config.json", found.title)
+    words = FolderTokenizer(place, context, canonical=options.get("clean") == "canonicalize")
+    separator = words.separator if options.get("strip_sep_token") else None
+    spec = TokenizerSpec("ready", (repository,), cleaning="open_clip", ready=words)
+    return spec, TextPadding(words.padding, words.left, separator)

@@ -1,0 +1,93 @@
+"""Geometry and normalisation from a model's own configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from ....engines.errors import ConfigError
+from ....engines.geometry import Geometry, Interpolation
+from ....engines.registry import did_you_mean
+
+__all__ = ["Preprocessing", "from_open_clip", "from_processor"]
+
+_MODES = {"shortest": "crop", "squash": "squash"}
+_RESAMPLE = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+_HINT = "change the option preprocess, or write an adapter"
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How a picture enters the model."""
+
+    geometry: Geometry
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+def from_open_clip(config: Mapping[str, Any], where: str) -> Preprocessing:
+    """From open_clip's `preprocess_cfg` (size, mean, std, interpolation, resize_mode). Raises ConfigError."""
+    size = config["size"]
+    sides = {size} if isinstance(size, int) else set(size)
+    if len(sides) != 1:
+        raise ConfigError(f"{where} takes pictures of {list(size)} pixels; only square ones can be exported.")
+    side, mode, interpolation = int(sides.pop()), str(config["resize_mode"]), str(config["interpolation"])
+    for what, value, known in (
+        ("resize_mode", mode, [*_MODES]),
+        ("interpolation", interpolation, [*_RESAMPLE.values()]),
+    ):
+        if value not in known:
+            raise ConfigError(f"{where}: {what} '{value}' cannot be exported: {did_you_mean(value, known)}; {_HINT}.")
+    geometry = Geometry("squash" if mode == "squash" else "crop", side, side, cast(Interpolation, interpolation))
+    return Preprocessing(geometry, _three(config["mean"], "mean", where), _three(config["std"], "std", where))
+
+
+def from_processor(processor: Any, size: int, where: str) -> Preprocessing:
+    """From an image processor of transformers, for a model that takes pictures of `size`. Raises ConfigError."""
+    interpolation = _RESAMPLE.get(int(processor.resample))
+    if interpolation is None:
+        raise ConfigError(
+            f"{where}: the interpolation {processor.resample!s} cannot be exported: known are bilinear and bicubic."
+        )
+    if not processor.do_resize or not processor.do_rescale or abs(255 * processor.rescale_factor - 1) > 1e-6:
+        raise ConfigError(f"{where}: pictures that are not resized and divided by 255 cannot be exported.")
+    mode, resize = _resized(processor, where)
+    crop = _side(processor.crop_size) if processor.do_center_crop else resize
+    if crop != size or (mode == "squash" and crop != resize) or (mode == "crop" and not processor.do_center_crop):
+        raise ConfigError(
+            f"{where}: pictures resized by {processor.size} and cut to {crop} do not become the {size} x {size} pixels "
+            "of config.json in a way that can be exported (the shorter side resized, then cut; or both sides resized)."
+        )
+    normalised = processor.do_normalize
+    return Preprocessing(
+        Geometry(mode, size, resize, cast(Interpolation, interpolation)),
+        _three(processor.image_mean if normalised else (0, 0, 0), "image_mean", where),
+        _three(processor.image_std if normalised else (1, 1, 1), "image_std", where),
+    )
+
+
+def _resized(processor: Any, where: str) -> tuple[Literal["squash", "crop"], int]:
+    found = dict(processor.size)
+    shortest = found.get("shortest_edge")
+    if shortest and not found.get("longest_edge"):
+        return "crop", int(shortest)
+    side = _side(found)
+    if side is None:
+        raise ConfigError(f"{where}: a resize by {found} cannot be exported; only square pictures can.")
+    return "squash", side
+
+
+def _side(size: Any) -> int | None:
+    found = dict(size)
+    return int(found["height"]) if found.get("height") and found.get("height") == found.get("width") else None
+
+
+def _three(values: Sequence[float] | float, what: str, where: str) -> tuple[float, float, float]:
+    try:
+        one, two, three = (float(value) for value in cast(Sequence[float], values))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{where}: '{what}' must be three numbers, one for each of R, G, B; not {values!r}."
+        ) from error
+    return one, two, three

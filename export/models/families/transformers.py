@@ -1,0 +1,153 @@
+"""CLIP and SigLIP as transformers saves them: a folder with configuration, weights and tokenizer."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor
+
+from ....engines.errors import CheckpointError, ConfigError, MissingExtraError
+from ....engines.registry import did_you_mean
+from ...adapter import Saliency, TokenizerSpec
+from ...checkpoints.matching import install
+from ...checkpoints.reading import read_checkpoint
+from ...tokenizing.model_folder import FolderTokenizer
+from ..saliency_maps import PATCH_TEXT
+from .family import ImageTower, ModelFamily, TextPadding, each_alone, patch_grid
+from .preprocessing import from_processor
+
+__all__ = ["TransformersAdapter"]
+
+_KINDS = {"clip": "CLIPModel", "siglip": "SiglipModel"}
+_NOT_WEIGHTS = ".position_ids"  # index buffers that old releases stored
+
+
+class TransformersAdapter(ModelFamily):
+    """`checkpoint` is the folder, or the file of weights in it."""
+
+    @classmethod
+    def load(cls, checkpoint: Path, *, tokenizer: Path | None = None, prompt_style: str = "clip") -> Self:
+        """`tokenizer` is a folder with the tokenizer, if it is not that of the weights.
+
+        Raises CheckpointError, ConfigError and MissingExtraError.
+        """
+        folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
+        kind = _kind(folder)
+        model = _build(folder, kind)
+        source = read_checkpoint(checkpoint)
+        tensors = {name: one for name, one in source.tensors("logit_scale").items() if not name.endswith(_NOT_WEIGHTS)}
+        install(model, tensors, path=checkpoint, model=_KINDS[kind], names=source.names())
+        text, image = model.config.text_config, model.config.vision_config
+        entry = from_processor(_processor(folder), int(image.image_size), f"{folder}: the image processor")
+        context = int(text.max_position_embeddings)
+        words = FolderTokenizer(tokenizer or folder, context)
+        tower, whole = _clip(model) if kind == "clip" else _siglip(model)
+        project = model.text_projection if kind == "clip" else None
+        made = cls(
+            module=model,
+            name="transformers",
+            variant=str(entry.geometry.size),
+            geometry=entry.geometry,
+            mean=entry.mean,
+            std=entry.std,
+            saliency=Saliency("similarity", cls.maps[PATCH_TEXT]),
+            grid=patch_grid(tower, whole, entry.geometry.size, str(folder)),
+            text_inputs=("input_ids", "attention_mask"),
+            context=context,
+            text_shape=(int(model.config.projection_dim if kind == "clip" else text.projection_size),),
+            vocabulary_size=int(text.vocab_size),
+            tokenizer=TokenizerSpec("ready", (str(folder),), ready=words),
+            checkpoint=source.record,
+            logit_scale=float(model.logit_scale.exp()) if kind == "clip" else 1.0,
+            prompt_style=prompt_style,
+        )
+
+        def read_text(ids: Tensor) -> Tensor:
+            pooled: Tensor = model.text_model(input_ids=ids).pooler_output
+            return pooled if project is None else project(pooled)
+
+        made.connect(tower, read_text, TextPadding(words.padding, words.left))
+        return made
+
+
+def _clip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:
+    vision, project = model.vision_model, model.visual_projection
+
+    def read(image: Tensor) -> tuple[Tensor, Tensor]:
+        tokens = project(vision.post_layernorm(vision(pixel_values=image).last_hidden_state))
+        return tokens[:, 0], tokens[:, 1:]
+
+    return read, lambda image: project(vision(pixel_values=image).pooler_output)
+
+
+def _siglip(model: Any) -> tuple[ImageTower, Callable[[Tensor], Tensor]]:
+    vision = model.vision_model
+
+    def read(image: Tensor) -> tuple[Tensor, Tensor]:
+        found = vision(pixel_values=image)
+        return found.pooler_output, each_alone(found.last_hidden_state, vision.head)
+
+    return read, lambda image: vision(pixel_values=image).pooler_output
+
+
+def _kind(folder: Path) -> str:
+    path = folder / "config.json"
+    try:
+        kind = json.loads(path.read_text(encoding="utf-8"))["model_type"]
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{folder} has no config.json: give --checkpoint the folder that save_pretrained wrote, or that was "
+            "downloaded whole."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error!r}); download the folder again.") from error
+    if kind == "siglip2":
+        raise ConfigError(
+            f"{folder} is a SigLIP 2 with pictures of any size (NaFlex), which has no fixed grid; those with "
+            "a fixed resolution can be exported."
+        )
+    if kind not in _KINDS:
+        raise ConfigError(
+            f"{folder} is a '{kind}' model; the family 'transformers' reads CLIP and SigLIP: "
+            f"{did_you_mean(str(kind), _KINDS)}; write an adapter for it."
+        )
+    return str(kind)
+
+
+def _build(folder: Path, kind: str) -> Any:
+    """The untrained model, with attention written out. Downloads nothing, and runs no code of the folder."""
+    try:
+        import transformers
+    except ImportError as error:
+        message = 'This family needs transformers, which is not installed: pip install "xbench-fast[export]".'
+        raise MissingExtraError(message) from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
+            built = getattr(transformers, _KINDS[kind])
+            return built._from_config(config, attn_implementation="eager").eval()
+    except Exception as error:  # of transformers, about a value of the configuration
+        raise ConfigError(f"transformers cannot build the model of {folder}: {_short(error)}.") from error
+
+
+def _processor(folder: Path) -> Any:
+    from transformers import AutoImageProcessor
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return AutoImageProcessor.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # the library raises many classes
+        raise ConfigError(
+            f"How pictures enter the model of {folder} cannot be read ({_short(error)}); it needs its "
+            "preprocessor_config.json."
+        ) from error
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".")

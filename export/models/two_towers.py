@@ -1,0 +1,50 @@
+"""The common part of models that compare an image with a text by their cosine (docs/parity.md §3.1)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from ..adapter import Adapter
+from .layers.contrastive import contrast, contrast_outputs, patch_map
+from .saliency_maps import VALUE_VALUE
+
+__all__ = ["TwoTowers"]
+
+
+class TwoTowers(Adapter):
+    """An image tower whose patches have vectors in the space of the texts, and a text tower.
+
+    The map is the cosine between each patch and the prompt.
+    """
+
+    @abstractmethod
+    def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """float32 [B, 3, S, S] -> the image [B, D] and its patches [B, N, D], row by row, not normalised."""
+
+    def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """The same image vector, and the patches with value-value attention in the last block, where `maps` has it."""
+        raise NotImplementedError
+
+    def scale(self) -> Tensor:
+        """The factor of the cosine, []."""
+        return self.module.get_parameter("logit_scale").exp()
+
+    def bias(self) -> Tensor | None:
+        """What is added to the scaled cosine, [], if anything."""
+        return None
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits are the scaled cosine of image and prompt, plus the bias."""
+        pooled, patches = self.encode_values(image) if self.map_name == VALUE_VALUE else self.encode_image(image)
+        logits, similarity = contrast(pooled, patches, text, self.scale())
+        bias = self.bias()
+        cells = patch_map(similarity, self.scale(), self.map_name)
+        return logits if bias is None else logits + bias, torch.unflatten(cells, -1, self.grid)
+
+    def outputs(self, image: Tensor, text: Tensor) -> dict[str, Tensor]:
+        """Image, patch and text features, both logits, probabilities and the map (see `contrast_outputs`)."""
+        pooled, patches = self.encode_image(image)
+        return contrast_outputs(pooled, patches, text, self.scale(), self.grid)
