@@ -130,6 +130,13 @@ def test_inputs_outputs_and_limits(root: Path, page: str) -> None:
         assert words in re.sub(r"\s+", " ", page), words
 
 
+def test_the_container_files_are_those_of_the_page(root: Path, page: str) -> None:
+    """Their comments give the same commands; test_containers and test_serve_kubernetes read the files."""
+    commands = re.findall(r"^    (openssl rand.*|docker.*|kubectl.*)$", page, re.MULTILINE)
+    files = "\n".join(path.read_text() for path in (root / "containers").iterdir())
+    assert len(commands) == 4 and all(f"#   {command}" in files for command in commands)
+
+
 def limit(configuration: str, directive: str) -> str:
     """The value of a directive, with a space before its unit."""
     (value,) = re.findall(rf"^\s*{directive} (\w+);", configuration, re.MULTILINE)

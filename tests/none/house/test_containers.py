@@ -113,6 +113,6 @@ def test_every_server_has_a_proxy_before_it(root: Path) -> None:
 def test_the_lines_in_the_comments_name_these_files(root: Path) -> None:
     for path in (root / "containers").iterdir():
         for line in path.read_text().splitlines():
-            words = shlex.split(line[1:].partition("#")[0]) if line.startswith("#   docker") else []
+            words = shlex.split(line[1:].partition("#")[0]) if line.startswith(("#   docker", "#   kubectl")) else []
             if "-f" in words:
                 assert (root / words[words.index("-f") + 1]).is_file()
