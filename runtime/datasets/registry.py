@@ -18,6 +18,7 @@ DATASETS = Registry(
         "covid_rural": f"{_HERE}.covid_rural:CovidRural",
         "csv": f"{_HERE}.formats.csv_boxes:CsvBoxes",
         "cvat": f"{_HERE}.formats.cvat:Cvat",
+        "dicom": f"{_HERE}.formats.dicom_objects:DicomObjects",
         "labelme": f"{_HERE}.formats.labelme:LabelMe",
         "masks": f"{_HERE}.formats.mask_folder:PngMasks",
         "nifti": f"{_HERE}.formats.nifti:NiftiMasks",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
@@ -68,6 +68,7 @@ class Annotated:
     size: tuple[int, int] | None = None
     case_id: str = ""
     other: str = ""
+    patient: str | None = None
 
     def __post_init__(self) -> None:
         self.case_id = self.case_id or without_extension(self.name)
@@ -104,6 +105,10 @@ class FileFormat(Dataset):
     def image_folders(self) -> Sequence[Path]:
         """The folder of the images, unless it holds the annotations too."""
         return () if self.images == self.root else (self.images,)
+
+    def image_names(self) -> Collection[str] | None:
+        """The names of the images below their folder; None: the files with an extension of images."""
+        return None
 
     def files_below(self, folder: Path, extension: str, key: str) -> Iterator[tuple[str, Path]]:
         """(name below the folder without `extension`, path) of all files with it. Raises DataError without any."""
@@ -180,15 +185,16 @@ class FileFormat(Dataset):
                 text = f"'{finding}' is not among the classes of the dataset; not used"
                 self.note("unknown_class", finding, (file, row), text)
         if not self.classes:
+            noted = f" {self._early[0]}." if self._early else ""
             raise DataError(
                 f"No annotation of the dataset '{self.name}' in {self.root} names a class, so there is nothing to look "
-                "for; name them in the option classes."
+                f"for; name them in the option classes.{noted}"
             )
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
         """One case per annotated image; an image without an annotation is none, or negative. Raises DataError."""
         notes += self._early
-        index = NamedImages(self.images, self.suffix, notes)
+        index = NamedImages(self.images, self.suffix, notes, self.image_names())
         cases = [
             self._case(item, index.find(item.name, item.file, item.row, item.other), notes)
             for item in self._found.values()
@@ -235,6 +241,7 @@ class FileFormat(Dataset):
             labels={finding: int(finding in named) for finding in self.classes},
             regions={finding: union(drawn[finding]) for finding in self.classes if finding in drawn},
             split=self.split,
+            patient_id=item.patient,
             rows=() if item.row is None else (item.row,),
             size=item.size,
         )

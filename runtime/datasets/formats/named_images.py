@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,8 +30,9 @@ class NamedImages:
     "_frontal" or "_frontal.png".
     """
 
-    def __init__(self, folder: Path, suffix: str, notes: list[Note]) -> None:
-        """Lists `folder`; one that does not exist is noted, and every image is then missing."""
+    def __init__(self, folder: Path, suffix: str, notes: list[Note], names: Collection[str] | None = None) -> None:
+        """Lists `folder`; one that does not exist is noted, and every image is then missing. names: of the images below
+        it, None: the files with an extension of images."""
         self.folder, self.suffix, self.notes = folder, suffix, notes
         self._files: dict[str, Path] = {}
         self._stems: dict[str, list[str]] = defaultdict(list)
@@ -40,11 +41,11 @@ class NamedImages:
         if not has_folder(folder):
             notes.append(Note("no_images_folder", str(folder), folder, None, "the folder of the images does not exist"))
         start = len(str(folder)) + 1
-        for path in tree(folder):
-            name = str(path)[start:]
+        listed = (str(path)[start:] for path in tree(folder)) if names is None else names
+        for name in listed:
             stem = without_extension(name)
-            if stem != name:
-                self._files[name] = path
+            if names is not None or stem != name:
+                self._files[name] = folder / name
                 self._stems[stem].append(name)
         for stem in self._stems:
             self._last[stem.rpartition("/")[2]].append(stem)
@@ -77,10 +78,14 @@ class NamedImages:
                 text = f"'{name}' can be {others[0]} or {others[1]} in {self.folder}; name the folder too"
                 raise fail(file, row, text)
             stem = others[0] if others else ""
-        return sorted(self._stems.get(stem, []), key=lambda each: IMAGES.index(each[len(stem) :].lower()))
+        return sorted(self._stems.get(stem, []), key=lambda each: _rank(each[len(stem) :]))
 
     def unused(self) -> Iterator[tuple[str, Path]]:
         """(name without extension, path) of the images that `find` did not return, in the order of their names."""
         for stem in sorted(self._stems):
             if not self._used.intersection(self._stems[stem]):
                 yield stem, self._files[self._stems[stem][0]]
+
+
+def _rank(extension: str) -> int:
+    return IMAGES.index(extension.lower()) if extension else len(IMAGES)

@@ -1,0 +1,108 @@
+"""Masks in DICOM: Segmentations, and Parametric Maps above a threshold (docs/datasets.md §9.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files import fail
+from .dicom_files import items, text_of
+from .file_format import plausible
+
+__all__ = ["MaskFrame", "map_frames", "segment_frames"]
+
+_MOST_FRAMES = 2_000
+
+
+@dataclass(frozen=True)
+class MaskFrame:
+    """A frame [height, width] of one class, which is known by several names, on the image with a UID."""
+
+    names: tuple[str, ...]
+    uid: str
+    mask: NDArray[np.bool_]
+    number: int
+
+
+def segment_frames(data: Any, file: Path, threshold: float | None) -> Iterator[MaskFrame]:
+    """The frames of a Segmentation. Raises DataError; also for fractions without a threshold."""
+    kind = text_of(data, "SegmentationType")
+    segments = {int(item.SegmentNumber): _names(item) for item in items(data, "SegmentSequence")}
+    frames = _frames(data, file)
+    most = float(data.get("MaximumFractionalValue") or 1)
+    if kind == "FRACTIONAL" and threshold is None:
+        raise fail(file, None, "its segments are fractions; set the option threshold, such as 0.5")
+    if kind not in ("BINARY", "FRACTIONAL", "LABELMAP"):
+        raise fail(file, None, f"its segmentation type is {kind[:20]!r}, not BINARY, FRACTIONAL or LABELMAP")
+    for place, frame in enumerate(frames):
+        uid = _source(data, place, file)
+        if kind == "LABELMAP":
+            for number, names in segments.items():
+                if number:
+                    yield MaskFrame(names, uid, frame == number, place + 1)
+            continue
+        stated = _group(data, place, "SegmentIdentificationSequence")
+        number = int(stated.ReferencedSegmentNumber) if stated is not None else 0
+        if number not in segments:
+            raise fail(file, place + 1, f"the frame is of the segment {number}, which is not described")
+        mask = frame > 0 if kind == "BINARY" else frame / most >= (threshold or 0.0)
+        yield MaskFrame(segments[number], uid, mask, place + 1)
+
+
+def map_frames(data: Any, file: Path, threshold: float | None) -> Iterator[MaskFrame]:
+    """The frames of a Parametric Map from `threshold` on, in its real world values, without names. Raises DataError."""
+    if threshold is None:
+        raise fail(file, None, "it is a parametric map; set the option threshold, in the unit of its values")
+    for place, frame in enumerate(_frames(data, file)):
+        rule = _group(data, place, "RealWorldValueMappingSequence")
+        slope, offset = (
+            (float(rule.get("RealWorldValueSlope", 1)), float(rule.get("RealWorldValueIntercept", 0)))
+            if rule is not None
+            else (1.0, 0.0)
+        )
+        yield MaskFrame((), _source(data, place, file), frame * slope + offset >= threshold, place + 1)
+
+
+def _frames(data: Any, file: Path) -> NDArray[Any]:
+    """[frames, height, width]. Raises DataError for a size that no radiograph has."""
+    size, count = (int(data.Rows), int(data.Columns)), int(data.get("NumberOfFrames") or 1)
+    plausible(size, (file, None))
+    if not 1 <= count <= _MOST_FRAMES:
+        raise fail(file, None, f"it has {count} frames; from 1 to {_MOST_FRAMES} are read")
+    return np.asarray(data.pixel_array).reshape(count, *size)
+
+
+def _names(segment: Any) -> tuple[str, ...]:
+    """The names of a segment: its label, then meaning and value of its type."""
+    kinds = items(segment, "SegmentedPropertyTypeCodeSequence")
+    codes = [text_of(kinds[0], key) for key in ("CodeMeaning", "CodeValue")] if kinds else []
+    return tuple(name for name in (text_of(segment, "SegmentLabel"), *codes) if name)
+
+
+def _group(data: Any, place: int, *path: str) -> Any | None:
+    """The first item at a path of sequences in the functional groups of a frame, or in those of all frames."""
+    own = items(data, "PerFrameFunctionalGroupsSequence")
+    shared = items(data, "SharedFunctionalGroupsSequence")
+    for group in (*own[place : place + 1], *shared[:1]):
+        if found := items(group, *path):
+            return found[0]
+    return None
+
+
+def _source(data: Any, place: int, file: Path) -> str:
+    """The UID of the image on which a frame was drawn. Raises DataError where none, or several, are named."""
+    source = _group(data, place, "DerivationImageSequence", "SourceImageSequence")
+    if source is not None:
+        return str(source.ReferencedSOPInstanceUID)
+    series = items(data, "ReferencedSeriesSequence")
+    named = [
+        str(item.ReferencedSOPInstanceUID) for each in series for item in items(each, "ReferencedInstanceSequence")
+    ]
+    if len(set(named)) != 1:
+        raise fail(file, place + 1, f"the frame does not say to which of {len(set(named))} images it belongs")
+    return named[0]
