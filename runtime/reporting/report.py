@@ -148,12 +148,15 @@ def draw_report(
     out. Raises RunError when a file cannot be written.
     """
     from .figures import all_figures
+    from .figures.figure_2_overlays import overlays_figure
     from .page import PageContent, write_page
 
     results, facts = report.results, report.facts
+    gallery, reason = _gallery(report, datasets)
     figures: list[Figure] = []
     try:
-        figures = [figure for block in report.blocks for figure in all_figures(block.results)]
+        grid = overlays_figure(results, gallery) if gallery else None
+        figures = [*([grid] if grid else []), *(f for block in report.blocks for f in all_figures(block.results))]
     except MissingExtraError as error:
         say(str(error))
     written = []
@@ -162,7 +165,6 @@ def draw_report(
             written.append(folder / "figures" / name)
             write_bytes(written[-1], data)
     _remove_figures(folder / "figures", keep=written)
-    gallery, reason = _gallery(report, datasets)
     content = PageContent(
         title=_TITLE,
         stamps=cell_stamps(results.finished),

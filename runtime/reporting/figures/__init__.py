@@ -1,9 +1,10 @@
-"""Numbers of a report -> figures 2 to 4.
+"""Numbers of a report -> figures 2 to 4, and the AUC.
 
 figure                what a figure is, how models look, and how a drawing is written with reproducible bytes
 labels                names beside points
 points                results -> the numbers that are drawn
-figure_2_recognition  AUC per model and dataset
+figure_2_overlays     maps over radiographs, findings x models
+recognition           AUC per model and dataset
 figure_3_correlation  AUC against pointing
 figure_4_dice         Dice at 0.5 and at the best threshold
 figure_4_thresholds   the Dice lost at threshold 0.5, and Dice over thresholds
@@ -13,16 +14,16 @@ from __future__ import annotations
 
 from ...results.numbers.run_numbers import Results
 from .figure import Figure
-from .figure_2_recognition import recognition_figure
 from .figure_3_correlation import correlation_figure
 from .figure_4_dice import dice_figure
 from .figure_4_thresholds import curves_figure, delta_figure
+from .recognition import recognition_figure
 
 __all__ = ["Figure", "all_figures"]
 
 
 def all_figures(results: Results) -> list[Figure]:
-    """Figures 2 to 4, without those for which no number exists. Raises MissingExtraError without matplotlib."""
+    """The figures of numbers, without those for which no number exists. Raises MissingExtraError without matplotlib."""
     figures = [
         recognition_figure(results),
         correlation_figure(results, "model"),

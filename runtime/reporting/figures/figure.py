@@ -165,11 +165,30 @@ def settle(drawing: Drawing) -> None:
         drawing.set_layout_engine("none")
 
 
+def _pictures_once(svg: str) -> str:
+    """Pictures that are drawn several times stand in the file once."""
+    numbers: dict[str, str] = {}
+
+    def used(tag: re.Match[str]) -> str:
+        turned = re.search(r' transform="[^"]*"', tag[0])
+        if turned is None:
+            return tag[0]
+        plain = re.sub(r' id="[^"]*"', "", tag[0].replace(turned[0], ""))
+        number = numbers.setdefault(plain, f"picture-{len(numbers)}")
+        return f'<use xlink:href="#{number}"{turned[0]}/>'
+
+    body = re.sub(r"<image [^>]*/>", used, svg)
+    pictures = "".join(plain.replace("<image ", f'<image id="{number}" ', 1) for plain, number in numbers.items())
+    head, rest = body.split(">", 1)
+    return f"{head}>\n <defs>{pictures}</defs>{rest}" if pictures else svg
+
+
 def _self_contained(svg: str, name: str, title: str, caption: str) -> str:
     """The <svg> element alone. The prolog is removed, as it names a DTD on the network. The style is removed, as it
     would apply to every drawing of a page. Ids get the figure's name as a prefix, so that they are unique in a page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)
+    svg = _pictures_once(svg)
     own = re.compile(r'(\bid="|xlink:href="#|url\(#)')
     svg = re.sub(r"<[^>]*>", lambda tag: own.sub(rf"\g<1>{name}-", tag[0]), svg)
     # Verdana is as wide, for viewers without DejaVu Sans.

@@ -47,8 +47,7 @@ def make_gallery(
     Raises RunError when a result file cannot be read.
     """
     pairs = _all_pairs(results)
-    coarse = int((1 - _FINE) * budget)
-    picked = _pick(run, pairs, most, coarse)
+    picked = _pick(run, pairs, most, budget)
     cases, overlays, reasons = _collect(run, pairs, picked)
     if not overlays:
         return None, reasons[0] if reasons else "The run has no finished model with a region to show."
@@ -56,13 +55,14 @@ def make_gallery(
     for case in cases:
         wanted[case.dataset].add(case.case_id)
     pictures, notes, originals = collect_pictures(run, wanted, datasets or {})
-    kept, spent = _within(cases, overlays, pictures, coarse)
+    coarse = int((1 - _FINE) * budget)
+    kept, spent = _within(cases, overlays, pictures, coarse if pictures else budget)
     fine = _native(kept, pictures, originals, budget - spent)
     models = tuple(name for name in results.models if any(overlay.model == name for overlay in overlays))
     titles = {name: results.title(name) for name in dict.fromkeys(case.dataset for case in kept)}
     images, native, kept = _numbered(kept, pictures, fine)
     shown = tuple(overlay for overlay in overlays if overlay.case < len(kept))
-    return Gallery(images, native, tuple(kept), shown, models, titles, (*notes, *reasons)), ""
+    return Gallery(images, native, tuple(kept), shown, models, titles, (*notes, *reasons), originals), ""
 
 
 def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.thresholds import threshold_table
 from ...results.schema import GRID
+from .pictures import Originals
 
 __all__ = ["Gallery", "GalleryCase", "Overlay", "gallery_payload", "overlay_size", "picture_size", "truth_size"]
 
@@ -63,7 +64,8 @@ class Gallery:
     """images: 8-bit grey JPEG, the whole frame: in its native size where `native` says so, else squashed to 224 x 224.
     titles: dataset -> its printed name.
 
-    models: in the order of the report. notes: what a reader must know about the pictures, such as why some are absent.
+    models: in the order of the report. originals: the files of the radiographs. notes: what a reader must know about
+    the pictures, such as why some are absent.
     """
 
     images: tuple[bytes, ...]
@@ -73,6 +75,7 @@ class Gallery:
     models: tuple[str, ...]
     titles: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    originals: Originals = field(default_factory=Originals, compare=False, repr=False)
 
 
 def gallery_payload(gallery: Gallery) -> dict[str, Any]:

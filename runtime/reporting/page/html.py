@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ _ASSETS = Path(__file__).parent
 _SHARED = ("elements", "theme", "saliency", "drawing")
 _SCRIPTS = ("contents", "tables", "columns", "painter", "enlarged", "gallery", "start")
 _SENTENCE = re.compile(r"(?<=[a-z)%]\.) (?=[A-Z0-9])")
+_ENLARGED, _LARGE = 2, 500_000  # pixels of the page for a point of a drawing; bytes of an SVG
 _HASH = re.compile(r"[0-9a-f]{16,}")
 
 
@@ -70,13 +72,14 @@ class _Links:
 @dataclass(frozen=True)
 class _Drawing:
     """A figure as the template shows it. source: a data URI; lead, rest: its caption, the first sentences and the
-    others, which can be long: they give the numbers in words."""
+    others, which can be long: they give the numbers in words. width: in pixels."""
 
     id: str
     title: str
     lead: str
     rest: str
     source: str
+    width: int
 
 
 def write_page(path: Path, content: PageContent) -> None:
@@ -140,10 +143,24 @@ def _views(content: PageContent) -> tuple[list[TableView], list[TableView]]:
 def _drawings(content: PageContent) -> Iterator[_Drawing]:
     """Figures as images: their contents can neither run nor use names of the page."""
     for number, figure in enumerate(content.figures, 1):
-        data = base64.b64encode(figure.svg.encode("utf-8", "replace")).decode()
         sentences = _SENTENCE.split(figure.caption)
         lead, rest = " ".join(sentences[:2]), " ".join(sentences[2:])
-        yield _Drawing(f"figure-{number}", figure.title, lead, rest, f"data:image/svg+xml;base64,{data}")
+        yield _Drawing(f"figure-{number}", figure.title, lead, rest, *_source(figure))
+
+
+def _source(figure: Figure) -> tuple[str, int]:
+    """A data URI of the drawing, as JPEG if it holds large pictures, and its width in pixels of the page."""
+    points = re.match(r'<svg [^>]*?width="([\d.]+)pt"', figure.svg)
+    width = round(_ENLARGED * float(points[1])) if points else 640
+    kind, data = "svg+xml", figure.svg.encode("utf-8", "replace")
+    if len(data) > _LARGE:
+        from PIL import Image
+
+        stream = io.BytesIO()
+        with Image.open(io.BytesIO(figure.png)) as image:
+            image.convert("RGB").save(stream, "JPEG", quality=85)
+        kind, data = "jpeg", stream.getvalue()
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}", width
 
 
 def _contents(

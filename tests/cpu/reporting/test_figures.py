@@ -21,10 +21,10 @@ from xbench_fast.engines.errors import MissingExtraError
 from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
 from xbench_fast.runtime.reporting.figures.figure import drawing_style, looks, settle
-from xbench_fast.runtime.reporting.figures.figure_2_recognition import draw_recognition
 from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation, spots
 from xbench_fast.runtime.reporting.figures.figure_4_dice import dice_figure, draw_dice
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, draw_curves, draw_delta
+from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
 from xbench_fast.runtime.reporting.grounding_tables import table_1
 from xbench_fast.runtime.reporting.paper import grounds, paper
 from xbench_fast.runtime.results.choices import Choices
@@ -40,7 +40,7 @@ from xbench_fast.runtime.tables.table import Cell
 mpl = pytest.importorskip("matplotlib")
 
 NAMES = [
-    "figure-2-recognition",
+    "figure-recognition",
     "figure-3-correlation",
     "figure-3-correlation-cells",
     "figure-4-dice",

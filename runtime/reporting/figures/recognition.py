@@ -1,4 +1,4 @@
-"""Figure 2: recognition (AUC) of each model, per dataset."""
+"""Recognition (AUC) of each model, per dataset."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_recognition", "recognition_figure"]
 
-NAME = "figure-2-recognition"
-_TITLE = "Figure 2: recognition per model and dataset"
+NAME = "figure-recognition"
+_TITLE = "Recognition per model and dataset"
 _MEAN = "mean of datasets"
 
 
