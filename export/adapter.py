@@ -218,7 +218,10 @@ def stand_in_adapter(name: str, variant: str | None = None, seed: int = 0, **opt
     """
     adapter = adapter_class(name)
     if not adapter.variants:
-        raise ConfigError(f"The model '{name}' names no 'variants', so it has no stand-in weights; give a checkpoint.")
+        raise ConfigError(
+            f"The model '{name.rpartition(':')[2]}' names no 'variants', so it has no stand-in weights; give a "
+            "checkpoint."
+        )
     chosen = variant or adapter.variants[0]
     if chosen not in adapter.variants:
         raise ConfigError(f"The model '{name}' has no variant '{chosen}': {did_you_mean(chosen, adapter.variants)}.")

@@ -231,7 +231,7 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
 
     assert flags.out is not None
     known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, **entry.options}
-    if entry.of_family:  # its tokenizer is part of the model
+    if entry.family:  # its tokenizer is part of the model
         known["tokenizer"] = flags.tokenizer
     source = ModelSource(
         entry.target,

@@ -75,7 +75,7 @@ class Flags:
         else:
             entry = of_family(self.family, self.name or self.family)
         if self.arch is not None:
-            if not entry.of_family:
+            if not entry.family:
                 raise click.UsageError("--arch goes with --family, or with a model of xbench.toml that has a family.")
             entry = replace(entry, options={**entry.options, "arch": self.arch})
         return entry

@@ -16,6 +16,7 @@ def list_models(folder: Path | None, table: ModelTable) -> Iterator[str]:
     """Lines for the terminal. With a `folder` of checkpoints, each file is looked for there and its sha256 compared
     with the published one, where that is known. `table` adds the models of a configuration file."""
     from ..models import MODELS
+    from ..models.families import FAMILIES
     from ..models.saliency_maps import MAPS
 
     for name in MODELS.names():
@@ -37,11 +38,13 @@ def list_models(folder: Path | None, table: ModelTable) -> Iterator[str]:
         yield f"  text      {facts.text}"
         for number, (choice, description) in enumerate(MAPS.get(name, {}).items()):
             yield f"  {'' if number else 'saliency':<9} {choice}{'' if number else ' (default)'}: {description}"
+    yield f"Of a family ({', '.join(FAMILIES.names())}): any model, by its own configuration; see docs/add-a-model.md"
     for entry in table.entries.values():
-        yield f"{entry.name}: {entry.target} (from {table.path})"
+        what = f"of the family {entry.family}" if entry.family else entry.target
+        yield f"{entry.name}: {what} (from {table.path})"
         path = entry.settings.get("checkpoint")
         if path is not None:
-            yield f"  file      {path}: {'found' if path.is_file() else 'not found'}"
+            yield f"  file      {path}: {'found' if path.exists() else 'not found'}"
     if folder is None:
         yield "Give --checkpoints DIR to see which of the files are there."
 

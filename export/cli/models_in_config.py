@@ -48,13 +48,13 @@ BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, 
 @dataclass(frozen=True)
 class ModelEntry:
     """One model: `target` is what the registry of models resolves, `settings` are options of the command by name,
-    `options` keyword arguments of the class; `of_family` says that the class is that of a family."""
+    `options` keyword arguments of the class; `family` the name of the family whose class it is."""
 
     name: str
     target: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    of_family: bool = False
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def of_family(family: str, name: str) -> ModelEntry:
         raise ConfigError(f"'{name}' is a model already, and not of the family {family}; choose another name.")
     if not BUNDLE_NAME.fullmatch(name):
         raise ConfigError(f"'{name}' cannot name a bundle; use letters, digits, '_', '.' and '-'.")
-    return ModelEntry(name, FAMILIES.target(family), of_family=True)
+    return ModelEntry(name, FAMILIES.target(family), family=family)
 
 
 @contextmanager
@@ -131,7 +131,10 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
         if key not in _KEYS:
             raise ConfigError(f"{path}: [{where}]: unknown key '{key}': {did_you_mean(key, _KEYS)}.")
     families = "family" in table
-    target = of_family(_text(table["family"], f"{where}.family", path), name).target if families else ""
+    try:
+        target = of_family(_text(table["family"], f"{where}.family", path), name).target if families else ""
+    except ConfigError as error:
+        raise ConfigError(f"{path}: [{where}]: {str(error).removeprefix(f'{path}: ')}") from error
     if families and "class" in table:
         raise ConfigError(f"{path}: [{where}] has a 'family' and a 'class'; write one of them.")
     if "arch" in table and not families:
@@ -143,7 +146,7 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
         raise ConfigError(f"{path}: '{mistaken[0]}' is no option of a class; write it in [{where}] itself.")
     if "arch" in table:
         options["arch"] = _arch(_text(table["arch"], f"{where}.arch", path), path)
-    return ModelEntry(name, target, settings, options, families)
+    return ModelEntry(name, target, settings, options, table["family"] if families else "")
 
 
 def _arch(value: str, path: Path) -> str:

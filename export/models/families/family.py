@@ -11,10 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ....engines.errors import ConfigError
+from ....engines.registry import did_you_mean
+from ...prompts.builtin import BOOKS, prompt_styles
 from ..saliency_maps import FAMILY_MAPS
 from ..two_towers import TwoTowers
 
-__all__ = ["ImageTower", "ModelFamily", "TextPadding", "each_alone", "patch_grid"]
+__all__ = ["ImageTower", "ModelFamily", "TextPadding", "check_style", "each_alone", "patch_grid"]
 
 ImageTower = Callable[[Tensor], tuple[Tensor, Tensor]]
 """float32 [B, 3, S, S] -> the image [B, D] and its patches [B, N, D]."""
@@ -39,6 +41,13 @@ class TextPadding(NamedTuple):
             return filled
         places = torch.arange(context, device=ids.device) - context + mask.clamp(max=1).sum(1, keepdim=True)
         return torch.where(places < 0, self.number, filled.gather(1, places.clamp(min=0)))
+
+
+def check_style(style: str) -> None:
+    """Raises ConfigError for a style without built-in prompts of single texts."""
+    known = [name for name in prompt_styles() if name not in BOOKS]
+    if style not in known:
+        raise ConfigError(f"There are no built-in prompts in the style '{style}': {did_you_mean(style, known)}.")
 
 
 def each_alone(patches: Tensor, pool: Callable[[Tensor], Tensor], copies: int = 1) -> Tensor:

@@ -23,7 +23,7 @@ from ...tokenizing.model_folder import FolderTokenizer
 from ..clip_checkpoint import canonical_tensors
 from ..saliency_maps import PATCH_TEXT
 from ..vocabularies import CLIP_BPE
-from .family import ModelFamily, TextPadding, patch_grid
+from .family import ModelFamily, TextPadding, check_style, patch_grid
 from .image_towers import image_tower
 from .preprocessing import from_open_clip
 
@@ -71,6 +71,7 @@ class OpenClipAdapter(ModelFamily):
 
         Raises CheckpointError, ConfigError and MissingExtraError.
         """
+        check_style(prompt_style)
         found = _architecture(arch, checkpoint)
         given = dict(preprocess or {})
         for key in given:
@@ -83,7 +84,7 @@ class OpenClipAdapter(ModelFamily):
         model = _build(found, text_encoder)
         source = read_checkpoint(checkpoint)
         tensors = _named(canonical_tensors(source.tensors("logit_scale"), checkpoint), model)
-        install(model, tensors, path=checkpoint, model=found.title, names=source.names())
+        install(model, tensors, path=checkpoint, model=found.title)
         return cls._describe(model, found, tokenizer, prompt_style, source.record)
 
     @classmethod
@@ -182,7 +183,9 @@ def _from_file(path: Path) -> _Architecture:
         model = content.get("model_cfg", content)
         parts = {"embed_dim", "vision_cfg", "text_cfg"} - set(model)
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f"The architecture {path} cannot be read: {error}; give a name or a {_CONFIG}.") from error
+        raise ConfigError(
+            f"The architecture {path} cannot be read: {error}; give a name, or the path of an {_CONFIG}."
+        ) from error
     if parts:
         raise ConfigError(f"{path} is no configuration of open_clip: it has no '{sorted(parts)[0]}'.")
     ways = {key: value for key, value in content.get("preprocess_cfg", {}).items() if key in _PREPROCESSING}

@@ -17,7 +17,7 @@ from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
 from ...tokenizing.model_folder import FolderTokenizer
 from ..saliency_maps import PATCH_TEXT
-from .family import ImageTower, ModelFamily, TextPadding, each_alone, patch_grid
+from .family import ImageTower, ModelFamily, TextPadding, check_style, each_alone, patch_grid
 from .preprocessing import from_processor
 
 __all__ = ["TransformersAdapter"]
@@ -35,12 +35,13 @@ class TransformersAdapter(ModelFamily):
 
         Raises CheckpointError, ConfigError and MissingExtraError.
         """
+        check_style(prompt_style)
         folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
         kind = _kind(folder)
         model = _build(folder, kind)
         source = read_checkpoint(checkpoint)
         tensors = {name: one for name, one in source.tensors("logit_scale").items() if not name.endswith(_NOT_WEIGHTS)}
-        install(model, tensors, path=checkpoint, model=_KINDS[kind], names=source.names())
+        install(model, tensors, path=checkpoint, model=_KINDS[kind])
         text, image = model.config.text_config, model.config.vision_config
         entry = from_processor(_processor(folder), int(image.image_size), f"{folder}: the image processor")
         context = int(text.max_position_embeddings)

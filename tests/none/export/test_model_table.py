@@ -100,6 +100,35 @@ def test_mistakes_name_the_key(tmp_path: Path, text: str, words: list[str]) -> N
     assert [word for word in [*words, "xbench.toml"] if word not in str(raised.value)] == []
 
 
+def test_a_model_of_a_family(tmp_path: Path) -> None:
+    """Its class is the family's; `arch` is an option of the class, and a path where it looks like one."""
+    text = '[models.mine]\nfamily = "open_clip"\narch = "{}"\ncheckpoint = "w.pt"\n[models.mine.options]\nx = 1\n'
+    for arch, wanted in (
+        ("ViT-B-16", "ViT-B-16"),
+        ("a.json", str(tmp_path / "a.json")),
+        ("d/e", str(tmp_path / "d/e")),
+    ):
+        entry = read_models(write(tmp_path, text.format(arch))).entries["mine"]
+        assert (entry.family, entry.target.rpartition(":")[2]) == ("open_clip", "OpenClipAdapter")
+        assert entry.settings == {"checkpoint": tmp_path / "w.pt"} and entry.options == {"arch": wanted, "x": 1}
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ('family = "open_clp"', "xbench.toml: [models.mine]: Unknown family 'open_clp': did you mean 'open_clip'?"),
+        ('famly = "open_clip"', "[models.mine]: unknown key 'famly': did you mean 'family'?"),
+        ('family = "open_clip"\nclass = "kad"', "[models.mine] has a 'family' and a 'class'; write one of them"),
+        ('arch = "ViT-B-16"', "has an 'arch' but no family"),
+        ("family = 3", "the key 'models.mine.family' must be a text"),
+    ],
+)
+def test_a_table_of_a_family_that_is_wrong(tmp_path: Path, table: str, words: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_models(write(tmp_path, f"[models.mine]\n{table}\n"))
+    assert words in str(raised.value)
+
+
 def test_modules_beside_the_file_come_after_installed_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "")
     (tmp_path / "beside_the_file.py").write_text("VALUE = 3")
@@ -137,6 +166,11 @@ def test_modules_beside_the_file_come_after_installed_ones(tmp_path: Path, monke
             "--resolution belongs to a checkpoint",
         ),
         ("[models.kad]\nx = 1", ["--list"], 1, "unknown key 'x'"),
+        ("", ["--model", "kad", "--family", "open_clip", "--out", "x"], 2, "Give --model or --family, one of the two"),
+        ("", ["--model", "kad", "--name", "mine", "--out", "x"], 2, "--name goes with --family"),
+        ("", ["--model", "kad", "--arch", "ViT-B-16", "--out", "x"], 2, "--arch goes with --family"),
+        ("", ["--family", "open_clip", "--name", "kad", "--out", "x"], 1, "'kad' is a model already"),
+        ("", ["--family", "open_clip", "--name", "a/b", "--out", "x"], 1, "'a/b' cannot name a bundle"),
     ],
 )
 def test_a_flag_goes_over_the_table(
