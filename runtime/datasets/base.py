@@ -171,6 +171,14 @@ class Dataset(ABC):
             raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a text, not {value!r}.")
         return value.strip()
 
+    def texts_option(self, key: str) -> tuple[str, ...]:
+        """The value of the option `key`, a list of texts or one text; none if it is not given. Raises ConfigError."""
+        given = self.options.get(key, [])
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a list of texts.")
+        return tuple(dict.fromkeys(text.strip() for text in texts))
+
     def flag_option(self, key: str) -> bool:
         """The value of the option `key`, true or false, by default false. Raises ConfigError."""
         value = self.options.get(key, False)

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ....engines.errors import ConfigError, DataError
+from ....engines.errors import DataError
 from ..base import PATIENTS, Case, Dataset, Note, Region
-from ..files import ImageFolder, fail, number, numbers, read_json
+from ..files import fail, number, numbers, read_json
 from ..region_shapes import Boxes, Polygons, Rle, union
+from .file_format import SHARED
+from .named_images import NamedImages
+from .nothing import NOTHING, says_nothing
 
 __all__ = ["Coco"]
 
@@ -36,6 +39,8 @@ class Coco(Dataset):
         "split": "the name of the split in results, default all",
         "boxes": "how bbox is written: sizes (default; x, y, width, height) or corners (x1, y1, x2, y2)",
         "unit": "of bbox: pixels (default), or fractions of the image's width and height",
+        "suffix": SHARED["suffix"],
+        "nothing": SHARED["nothing"],
         **PATIENTS,
     }
     mends: Mapping[str, str] = {
@@ -49,22 +54,19 @@ class Coco(Dataset):
 
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)
-        self.name = self._text("name", self.name)
-        self.title = self._text("title", self.name)
-        self.split = self._text("split", "all")
+        self.name = self.text_option("name", self.name)
+        self.title = self.text_option("title", self.name)
+        self.split = self.text_option("split", "all")
+        self.suffix = self.text_option("suffix", "-") if "suffix" in self.options else ""
+        self.nothing = self.texts_option("nothing") or NOTHING
         self.corners = self.choice_option("boxes", ("sizes", "corners"), "sizes") == "corners"
         self.fractions = self.choice_option("unit", ("pixels", "fractions"), "pixels") == "fractions"
         self.annotations = self.path_option("annotations", "annotations.json")
         self.images = self.path_option("images", "images")
         self._document = self._load()
         self._categories = self._read_categories()
-        self.classes = tuple(self._categories.values())
-
-    def _text(self, key: str, default: str) -> str:
-        value = self.options.get(key, default)
-        if not isinstance(value, str) or not value.strip():
-            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a text, not {value!r}.")
-        return value
+        names = self._categories.values()
+        self.classes = tuple(name for name in names if not says_nothing(name, self.nothing))
 
     def sources(self) -> Sequence[Path]:
         """The JSON file."""
@@ -76,7 +78,7 @@ class Coco(Dataset):
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
         """One case per entry of `images`, in that order. Raises DataError."""
-        file, folder = self.annotations, ImageFolder(self.images, notes)
+        file, folder = self.annotations, NamedImages(self.images, self.suffix, notes)
         entries: dict[Any, tuple[int, dict[str, Any]]] = {}
         for row, image in enumerate(self._document["images"], 1):
             if not _has(image, "file_name"):
@@ -95,6 +97,10 @@ class Coco(Dataset):
                 text = f"the category {category!r} does not exist; not used"
                 notes.append(Note("unknown_class", str(category), file, row, text))
                 continue
+            if self._categories[category] not in self.classes:
+                text = f"'{self._categories[category]}' means that nothing was found; its region is not used"
+                notes.append(Note("no_finding", str(key), file, row, text))
+                continue
             region = self._region(annotation, row, entries[key][1], self._categories[category], notes)
             parts[key].setdefault(self._categories[category], []).append(region)
         cases = [self._case(row, image, parts[key], folder, notes) for key, (row, image) in entries.items()]
@@ -102,12 +108,12 @@ class Coco(Dataset):
         return cases
 
     def _case(
-        self, row: int, image: dict[str, Any], parts: dict[str, list[Region]], folder: ImageFolder, notes: list[Note]
+        self, row: int, image: dict[str, Any], parts: dict[str, list[Region]], folder: NamedImages, notes: list[Note]
     ) -> Case:
         patient = image.get("patient_id")
         return Case(
             case_id=str(image["id"]),
-            image=folder.path(image["file_name"].strip(), self.annotations, row),
+            image=folder.find(image["file_name"].strip(), self.annotations, row),
             labels=self._labels(image, row, set(parts), notes),
             regions={finding: union(parts[finding]) for finding in self.classes if finding in parts},
             split=self.split,
@@ -123,7 +129,7 @@ class Coco(Dataset):
         if not isinstance(given, dict) or any(isinstance(v, bool) or v not in (0, 1, None) for v in given.values()):
             raise fail(self.annotations, row, f"labels of image {image['id']!r} is not an object of 1, 0 and null")
         for finding in given:
-            if finding not in self.classes:
+            if finding not in self.classes and not says_nothing(str(finding), self.nothing):
                 text = f"'{finding}' in labels is not a category; not used"
                 notes.append(Note("unknown_class", str(finding), self.annotations, row, text))
         labels: dict[str, int | None] = {}

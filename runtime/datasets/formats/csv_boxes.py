@@ -10,8 +10,11 @@ from typing import ClassVar
 from ....engines.errors import ConfigError
 from ....engines.registry import did_you_mean
 from ..base import PATIENTS, Case, Dataset, Note
-from ..files import ImageFolder, fail, number, read_csv
+from ..files import fail, number, read_csv
 from ..region_shapes import Boxes
+from .file_format import SHARED
+from .named_images import NamedImages
+from .nothing import NOTHING, says_nothing
 
 __all__ = ["CsvBoxes"]
 
@@ -30,15 +33,16 @@ class _Image:
     named: set[str] = field(default_factory=set)
     patient: str = ""
     size: tuple[int, int] | None = None
+    nothing: int | None = None  # the row that says that nothing was found
 
 
 class CsvBoxes(Dataset):
     """`<root>/annotations.csv` beside `<root>/images/`.
 
     Columns: `image` (file name below the image folder), `class`, and `x_min, y_min, x_max, y_max` or `x, y, width,
-    height` in pixels from the top left corner. A row without a class is an image without findings; a class without a
-    box is positive without a region. Optional: `patient_id`, `split`, `image_width` and `image_height` (of the image
-    on which the boxes were drawn, if the image is a resized copy).
+    height` in pixels from the top left corner. A row without a class, or with one such as "No finding", is an image
+    without findings; a class without a box is positive without a region. Optional: `patient_id`, `split`, `image_width`
+    and `image_height` (of the image on which the boxes were drawn, if the image is a resized copy).
 
     Every class counts as annotated on every image, so an absent class is a true 0, unless there is a label file:
     columns `image` and one per class with 1, 0 or empty for unknown. An image or class that is not in it is unknown.
@@ -57,6 +61,8 @@ class CsvBoxes(Dataset):
         "name": "the dataset's name in results and prompt sets, default csv",
         "title": "the dataset's name in tables, default its name, or where it has none that of its configuration",
         "unit": "of the boxes: pixels (default), or fractions of the image's width and height",
+        "suffix": SHARED["suffix"],
+        "nothing": SHARED["nothing"],
         **PATIENTS,
     }
     mends: Mapping[str, str] = {
@@ -80,7 +86,9 @@ class CsvBoxes(Dataset):
         names = [f'{corner} = "{self._column[size]}"' for corner, size in zip(_CORNERS, _SIZES, strict=True)]
         self.mends = {**self.mends, "corners": f"set the option columns to {{{', '.join(names)}}}"}
         self._early: list[Note] = []
-        given = self._given_classes()
+        self.suffix = self.text_option("suffix", "-") if "suffix" in self.options else ""
+        self.nothing = self.texts_option("nothing") or NOTHING
+        given = self.texts_option("classes")
         self._images, seen = self._read_boxes()
         self.classes = given or tuple(sorted(seen))
         for finding, row in seen.items():
@@ -105,12 +113,6 @@ class CsvBoxes(Dataset):
             )
         return {name: given.get(name, name).strip() for name in _NAMES}
 
-    def _given_classes(self) -> tuple[str, ...]:
-        given = self.options.get("classes", [])
-        if not isinstance(given, list) or not all(isinstance(name, str) and name for name in given):
-            raise ConfigError(f"The option 'classes' of the dataset '{self.name}' must be a list of texts.")
-        return tuple(dict.fromkeys(name.strip() for name in given))
-
     def sources(self) -> Sequence[Path]:
         """The CSV file, and the label file if one is given."""
         return [self.annotations, *([self.labels] if self.labels else [])]
@@ -124,16 +126,19 @@ class CsvBoxes(Dataset):
         notes += self._early
         labels = self._read_labels(notes)
         names = self._images if self.split != "all" else dict.fromkeys([*self._images, *labels])
-        folder = ImageFolder(self.images, notes)
+        folder = NamedImages(self.images, self.suffix, notes)
         cases = []
         for name in names:
             image = self._images.get(name, _Image())
+            if image.nothing and image.named:
+                text = f"it says that nothing was found, but '{name}' has '{min(image.named)}' too"
+                notes.append(Note("disagreement", name, self.annotations, image.nothing, text))
             drawn = {finding: image.boxes[finding] for finding in self.classes if finding in image.boxes}
             row, given = labels.get(name, (None, {}))
             cases.append(
                 Case(
                     case_id=name,
-                    image=folder.path(name, self.annotations, image.rows[0] if image.rows else row),
+                    image=folder.find(name, self.annotations, image.rows[0] if image.rows else row),
                     labels=self._labels(name, image, row, given),
                     regions={f: Boxes(tuple(boxes), fractions=self.fractions) for f, boxes in drawn.items()},
                     split=self.split,
@@ -183,6 +188,12 @@ class CsvBoxes(Dataset):
             empty = all(cell.lower() in ("", "nan") for cell in given)
             if not finding and not empty:
                 raise fail(file, row, "the row has a box but no class")
+            if finding and says_nothing(finding, self.nothing):
+                image.nothing = row
+                if not empty:
+                    text = f"'{finding}' means that nothing was found, so its box is not used"
+                    self._early.append(Note("no_finding", name, file, row, text))
+                continue
             if finding:
                 seen.setdefault(finding, row)
                 image.named.add(finding)
@@ -234,7 +245,8 @@ class CsvBoxes(Dataset):
                 raise fail(file, row, f"{key} is empty or '{name}' appears twice")
             if not found:
                 for other in cells:
-                    if other not in (*self.classes, *self._column.values()):
+                    known = other in (*self.classes, *self._column.values())
+                    if not known and not says_nothing(other, self.nothing):
                         text = f"the column '{other}' is not a class; not used"
                         notes.append(Note("unknown_class", other, file, 1, text))
             labels: dict[str, int | None] = {}

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.errors import ConfigError, DataError
+from ....engines.errors import DataError
 from ...host.paths import has_folder
 from ..base import PATIENTS, Case, Dataset, Note, Region
 from ..centre_shapes import Ellipse
@@ -93,14 +93,6 @@ class FileFormat(Dataset):
         self.centres = self.choice_option("polygons", ("centres", "outline"), self.polygons) == "centres"
         self._early: list[Note] = []
         self._found: dict[str, Annotated] = {}
-
-    def texts_option(self, key: str) -> tuple[str, ...]:
-        """The value of the option `key`, a list of texts or one text; none if it is not given. Raises ConfigError."""
-        given = self.options.get(key, [])
-        texts = [given] if isinstance(given, str) else given
-        if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
-            raise ConfigError(f"The option '{key}' of the dataset '{self.name}' must be a list of texts.")
-        return tuple(dict.fromkeys(text.strip() for text in texts))
 
     def image_folders(self) -> Sequence[Path]:
         """The folder of the images, unless it holds the annotations too."""

@@ -44,8 +44,8 @@ class NamedImages:
         listed = (str(path)[start:] for path in tree(folder)) if names is None else names
         for name in listed:
             stem = without_extension(name)
+            self._files[name] = folder / name
             if names is not None or stem != name:
-                self._files[name] = folder / name
                 self._stems[stem].append(name)
         for stem in self._stems:
             self._last[stem.rpartition("/")[2]].append(stem)

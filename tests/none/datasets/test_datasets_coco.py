@@ -128,3 +128,20 @@ def test_a_run_length_mask_beside_any_form_of_the_images_size(tmp_path: Path, he
     document["images"][0].update(height="11", width=12)
     with pytest.raises(DataError, match="the run-length mask is 10 x 12, its image is not"):
         make(tmp_path, document).cases()
+
+
+def test_a_category_that_means_that_nothing_was_found(tmp_path: Path) -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["categories"].append({"id": 9, "name": "No finding"})
+    document["annotations"].append({"image_id": "x", "category_id": 9, "bbox": [0, 0, 1, 1]})
+    document["images"][1]["labels"]["No finding"] = 0
+    dataset = make(tmp_path, document)
+    assert dataset.classes == ("Disc", "Bar") and dataset.cases()[2].labels == {"Disc": 0, "Bar": 0}
+    assert [(note.kind, note.subject, note.row) for note in dataset.notes] == [("no_finding", "x", 4)]
+    assert make(tmp_path, document, nothing="Disc").classes == ("Bar", "No finding")
+
+
+def test_a_suffix_of_the_images_names(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "images/a_frontal.jpg").touch()
+    assert make(tmp_path, suffix="_frontal").cases()[0].image == tmp_path / "images/a_frontal.jpg"

@@ -114,9 +114,50 @@ def test_files_and_options_that_cannot_be_used(tmp_path: Path) -> None:
     for options, cause in (
         ({"columns": "image"}, "must be a table"),
         ({"columns": {"picture": "file"}}, "names 'picture'"),
-        ({"classes": "Mass"}, "must be a list"),
+        ({"classes": 3}, "must be a list"),
         ({"name": " "}, "must be a text"),
     ):
         with pytest.raises(ConfigError, match=cause):
             make(tmp_path, **options)
     assert DATASETS.load("csv") is CsvBoxes
+
+
+MS_CXR = """dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split
+i-1,Pneumonia,Right basal opacity,files/p1/s5/i-1.jpg,4,16,10,20,60,80,train
+i-1,Pneumonia,another opacity,files/p1/s5/i-1.jpg,30,16,10,20,60,80,train
+i-2,Cardiomegaly,enlarged,files/p1/s6/i-2.jpg,4,16,10,20,60,80,test
+"""
+
+
+@pytest.mark.parametrize("image", ["path", "dicom_id"])
+def test_boxes_as_ms_cxr_has_them(tmp_path: Path, image: str) -> None:
+    """Boxes per category; the image by its path, or by its id anywhere below the folder."""
+    for place in ("files/p1/s5/i-1.jpg", "files/p1/s6/i-2.jpg"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).touch()
+    columns = {"image": image, "class": "category_name", "width": "w", "height": "h"}
+    (tmp_path / "annotations.csv").write_text(MS_CXR)
+    dataset = CsvBoxes(tmp_path, columns=columns, images=".")
+    first, second = dataset.cases()
+    assert first.image == tmp_path / "files/p1/s5/i-1.jpg" and first.size == (80, 60) and not dataset.notes
+    assert first.regions["Pneumonia"].mask(80, 60).sum() == 2 * 10 * 20 and second.image.name == "i-2.jpg"
+    assert [case.case_id for case in CsvBoxes(tmp_path, columns=columns, images=".", split="test").cases()] == [
+        second.case_id
+    ]
+
+
+def test_a_suffix_and_names_that_mean_nothing(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/1_frontal.png").touch()
+    (tmp_path / "labels.csv").write_text("image,Mass,No Finding\n1,1,0\n")
+    rows = "1,Mass,1,1,3,3\n2,no_finding,,,,\n3,Normal,0,0,1,1\n4,Normal,,,,\n4,Mass,1,1,3,3\n"
+    (tmp_path / "annotations.csv").write_text(f"image,class,x_min,y_min,x_max,y_max\n{rows}")
+    dataset = CsvBoxes(tmp_path, suffix="_frontal")
+    assert dataset.classes == ("Mass",)
+    assert [(case.case_id, case.labels["Mass"], bool(case.regions)) for case in dataset.cases()] == [
+        ("1", 1, True), ("2", 0, False), ("3", 0, False), ("4", 1, True),
+    ]  # fmt: skip
+    assert dataset.cases()[0].image == tmp_path / "images/1_frontal.png"
+    assert [(note.kind, note.row) for note in dataset.notes] == [("no_finding", 4), ("disagreement", 5)]
+    assert {note.kind for note in CsvBoxes(tmp_path, labels="labels.csv").notes} == {"no_finding", "disagreement"}
+    assert CsvBoxes(tmp_path, nothing=["clear"]).classes == ("Mass", "Normal", "no_finding")

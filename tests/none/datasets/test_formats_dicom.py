@@ -169,7 +169,11 @@ def test_kinds_of_graphics(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(mask, ((x - 15) / 5) ** 2 + ((y - 20) / 2) ** 2 <= 1)
     upright = drawn("ELLIPSE", 20, 10, 20, 20, 18, 15, 22, 15).cases()[0].regions["Mass"].mask(43, 61)
     np.testing.assert_array_equal(upright, ((y - 15) / 5) ** 2 + ((x - 20) / 2) ** 2 <= 1)
-    for kind, values in (("POINT", (1, 1)), ("POLYLINE", (1, 1, 5, 1, 5, 5)), ("INTERPOLATED", (1, 1, 5, 1, 1, 1))):
+    for kind, values in (
+        ("POINT", (1, 1)),
+        ("POLYLINE", (1, 1, 5, 1, 5, 5, 1, 5)),
+        ("INTERPOLATED", (1, 1, 5, 1, 1, 1)),
+    ):
         dataset = drawn(kind, *map(float, values))
         (case,) = dataset.cases()
         assert case.labels == {"Mass": 1} and not case.regions

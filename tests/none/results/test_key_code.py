@@ -23,14 +23,14 @@ from xbench_fast.runtime.results.cell_key import reader_code
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 PACKAGE = "xbench_fast"
-READER = "strict_json datasets.base files datasets.notes datasets.patients paths mask_run_lengths region_shapes "
-READER += "centre_shapes"
+SHAPES = "mask_run_lengths region_shapes centre_shapes"
+READER = f"strict_json datasets.base datasets.files datasets.notes datasets.patients paths {SHAPES}"
 PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity png_jpeg voi"
 SWEEP = (
     "compiled arguments counts sweep.cpu masks plain sampling sweep.sweep sweep_options sweep.tables sweep.thresholds"
 )
 COUNTS = f"{SWEEP} sweep.maps curves grounding_options native protocols measure"
-REGIONS = "datasets.placement mask_run_lengths region_grid region_shapes centre_shapes decoding contents images.size"
+REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding contents images.size"
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
 DEVICE = "paths dali_feed device_cell device_sweep feeding sweep.gpu gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
