@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from .backends.device import gpu_seen
 from .base import Engine, EngineOptions
 from .bundle import Bundle
 from .errors import EngineError
@@ -56,21 +57,23 @@ def backend_status() -> list[BackendStatus]:
 
 
 def choose(name: str = "auto") -> tuple[str, str]:
-    """The backend's name and one line that says why. Raises EngineError when `auto` finds none.
+    """The backend's name and one line about it. Raises EngineError when `auto` finds none.
 
-    `auto` takes the first of `PREFERENCE` that can run here and is made for this GPU; a name is taken as it is.
+    `auto` takes the first of `PREFERENCE` that can run here and is made for this GPU; a name is taken as it is. If
+    there is a GPU, the line says why no better one is used; `backend_status` says it on every machine.
     """
     if name != "auto":
         return name, f"engine {name} (as asked)"
     refused: list[tuple[str, str]] = []
+    reason: str | None = None
     for candidate in PREFERENCE:
         reason = _asked(_REASONS, candidate)
         if reason is None and candidate in _DOUBTS.names():
             reason = _asked(_DOUBTS, candidate)
         if reason is None:
-            return candidate, f"engine {candidate}" + "".join(f"; not {n}: {why}" for n, why in refused)
+            return candidate, f"engine {candidate}{_against(candidate, refused)}"
         refused.append((candidate, reason))
-    raise EngineError("No engine can run here: " + "; ".join(f"{n}: {why}" for n, why in refused))
+    raise EngineError(f"No engine can run here: {_end(reason)}; xbench-fast doctor lists every engine.")
 
 
 def open_engine(
@@ -80,6 +83,20 @@ def open_engine(
     chosen, _ = choose(name)
     engine: Engine = ENGINES.load(chosen)(bundle, threads=threads, options=options)
     return engine
+
+
+def _against(chosen: str, refused: Sequence[tuple[str, str]]) -> str:
+    """The end of the line: why not the better engines. Without a GPU nobody expects one of them."""
+    if chosen != PREFERENCE[-1]:
+        return "".join(f"; not {name}: {_end(why)}" for name, why in refused)
+    if not gpu_seen():
+        return ""
+    return f"; the GPU of this machine is not used: {_end(refused[-1][1])}; xbench-fast doctor says more"
+
+
+def _end(reason: str | None) -> str:
+    """A reason as a part of a sentence."""
+    return (reason or "").rstrip(".")
 
 
 def _asked(registry: Registry, name: str) -> str | None:

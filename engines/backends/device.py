@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -28,11 +29,15 @@ __all__ = [
     "current_gpu",
     "does_not_fit",
     "gpu_reason",
+    "gpu_seen",
     "load_cupy",
 ]
 
 SLOTS: Final = 2
 """Batches that may be in flight at once: one is computed, one is filled or read."""
+
+_DRIVER: Final = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1")
+"""Where the driver shows itself on Linux, in a container, and under Windows."""
 
 Result = TypeVar("Result")
 
@@ -256,6 +261,11 @@ def gpu_reason() -> str | None:
             return "there is no NVIDIA driver, or it is too old for the CUDA that CuPy was built for"
         return f"CUDA does not start ({text})"
     return None
+
+
+def gpu_seen() -> bool:
+    """Whether this machine has an NVIDIA GPU, usable or not, as far as its driver shows."""
+    return any(Path(place).exists() for place in _DRIVER)
 
 
 def current_gpu(device: int = 0) -> Gpu:
