@@ -15,7 +15,7 @@ from .runs import Run, load_run
 from .runtime.evaluation.evaluate import Asked, Evaluation
 from .runtime.evaluation.live import LiveFunction, LiveModel
 from .runtime.evaluation.progress import Progress, SilentProgress, progress_for
-from .runtime.host.config import Config, DatasetConfig, load_config
+from .runtime.host.config import MAX_THREADS, Config, DatasetConfig, load_config
 from .runtime.host.sizes import parse_bytes
 from .runtime.results.outcome import RunOutcome
 
@@ -132,14 +132,16 @@ def _settings(config: Config, out: FilePath | None, options: EvaluateOptions) ->
     return config.with_settings(
         out=place,
         batch=_at_least_one("batch", options.get("batch")),
-        threads=_at_least_one("threads", options.get("threads")),
+        threads=_at_least_one("threads", options.get("threads"), MAX_THREADS),
         **{key: options.get(key) for key in ("engine", "protocol", "build", "tf32")},
     )
 
 
-def _at_least_one(name: str, value: int | None) -> int | None:
+def _at_least_one(name: str, value: int | None, most: int | None = None) -> int | None:
     if value is not None and value < 1:
         raise ConfigError(f"The option '{name}' of evaluate must be at least 1, not {value}.")
+    if value is not None and most is not None and value > most:
+        raise ConfigError(f"The option '{name}' of evaluate must be at most {most}, not {value}.")
     return value
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ...engines.commands import LazyGroup
+from ...engines.commands import Choice, LazyGroup
 from ...engines.errors import XBenchError
 from ...engines.plans.family import BATCH, FAMILIES
 from ...engines.rounding import PRECISIONS
@@ -77,7 +77,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--weights",
-    type=click.Choice(["published", "stand-in"]),
+    type=Choice(["published", "stand-in"]),
     default="published",
     help="published: read --checkpoint; a file that is not known by its sha256 counts as published only with --source, "
     "else as own. stand-in: made-up weights of the same shapes, to test the export.",
@@ -130,7 +130,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--precision",
-    type=click.Choice(PRECISIONS),
+    type=Choice(PRECISIONS),
     default=PRECISIONS[0],
     help="Type of weights and matrix products in both graphs; softmax, norms, reductions, inputs and outputs stay "
     "fp32. The report says what it does to tensors and metrics. For bf16 take TensorRT: ONNX Runtime emulates it on a "
@@ -138,7 +138,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--backend",
-    type=click.Choice(["onnx", *FAMILIES]),
+    type=Choice(["onnx", *FAMILIES]),
     default="onnx",
     help="onnx: the bundle's graphs, which every engine runs. tensorrt, tensorrt-rtx: also build the plan for the GPU "
     "of this machine, in the types of --precision.",

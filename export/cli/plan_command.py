@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ...engines.bundle import Bundle, find_bundles
+from ...engines.commands import Choice
 from ...engines.errors import EngineError
 from ...engines.plans.family import BATCH, FAMILIES, load_family
 
@@ -42,7 +43,7 @@ def build_plans(
 @click.argument("paths", nargs=-1, required=True, metavar="BUNDLE...", type=click.Path(path_type=Path))
 @click.option(
     "--backend",
-    type=click.Choice(list(FAMILIES)),
+    type=Choice(list(FAMILIES)),
     default=next(iter(FAMILIES)),
     help="Which TensorRT.",
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ...engines.bundle import Bundle, find_bundles
+from ...engines.commands import Choice
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..triton.model_config import TritonLimits
@@ -37,7 +38,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--backend",
-    type=click.Choice(["onnxruntime", "tensorrt"]),
+    type=Choice(["onnxruntime", "tensorrt"]),
     default="onnxruntime",
     help="Which backend of Triton runs the models.",
 )
@@ -49,7 +50,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--device",
-    type=click.Choice(["gpu", "cpu"]),
+    type=Choice(["gpu", "cpu"]),
     default="gpu",
     help="Where Triton runs. On a CPU a single image is run as two, so that it gets the bits it has in a batch.",
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ...engines.commands import Choice
 from ...engines.errors import ConfigError
 from .models_in_config import BUNDLE_NAME
 
@@ -30,7 +31,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--saliency",
     "kind",
-    type=click.Choice(["attention", "similarity"]),
+    type=Choice(["attention", "similarity"]),
     default="similarity",
     help="What the map's values are: shares of attention, or cosines.",
 )

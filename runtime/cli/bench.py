@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...engines.commands import Choice
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
-from .options import bundle_options, config_option, resolve_config, setting
+from .options import THREADS, bundle_options, config_option, resolve_config, setting
 
 if TYPE_CHECKING:
     from ...engines.bundle import Bundle
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bench"]
 
-_SCENARIOS = click.Choice(SCENARIOS)
+_SCENARIOS = Choice(SCENARIOS)
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -68,9 +69,7 @@ decode         image files to pixels only
 @click.option(
     "--seed", type=click.IntRange(min=0), default=Plan.seed, show_default=True, help="Seed of all random inputs."
 )
-@click.option(
-    "--threads", type=click.IntRange(min=1), help="Threads of the engine and of decoding.  [default: all cores]"
-)
+@click.option("--threads", type=THREADS, help="Threads of the engine and of decoding.  [default: all cores]")
 @click.option("--folder", type=click.Path(path_type=Path), help="Images to decode.  [default: generated images]")
 @click.option(
     "--side", type=click.IntRange(min=8), default=1024, show_default=True, help="Side of generated images, in pixels."

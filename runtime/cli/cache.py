@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...engines.commands import LazyGroup
 from ..host.paths import has_folder
 from .options import cache_option, config_option, json_option, resolve_config
 
@@ -36,7 +37,7 @@ class _Flags:
         return self.cache or config.cache or config.eval.out / "prepared", config.cache_limit
 
 
-@click.group("cache", invoke_without_command=True)
+@click.group("cache", cls=LazyGroup, invoke_without_command=True)
 @cache_option
 @config_option
 @json_option

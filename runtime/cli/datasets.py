@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ...engines.commands import LazyGroup
 from ...engines.errors import XBenchError
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
@@ -16,7 +17,7 @@ from .options import config_option, data_options, json_option, resolve_config
 __all__ = ["datasets"]
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=LazyGroup, invoke_without_command=True)
 @data_options
 @config_option
 @json_option

@@ -13,6 +13,7 @@ from ...engines.errors import ConfigError
 from ..evaluation.cell_options import Options
 from ..host.config import EvalConfig
 from .options import (
+    THREADS,
     bundle_options,
     cache_limit_option,
     cache_option,
@@ -70,7 +71,7 @@ __all__ = ["evaluate"]
 @setting("--batch", type=click.IntRange(min=1), help="Images per batch.", default=EvalConfig.batch)
 @setting(
     "--threads",
-    type=click.IntRange(min=1),
+    type=THREADS,
     help="Threads of the engine and of image decoding; with --cluster, of each worker.",
     default=EvalConfig.threads or "all cores",
 )

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 import click
 
+from ...engines.commands import Choice
 from ...engines.errors import ConfigError
-from ..host.config import DATASET_KEYS, Config, DatasetConfig, EvalConfig, load_config
+from ..host.config import DATASET_KEYS, MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
 from ..host.sizes import parse_bytes
 
 __all__ = [
+    "THREADS",
     "bundle_options",
     "cache_limit_option",
     "cache_option",
@@ -26,6 +28,9 @@ __all__ = [
     "resolve_config",
     "setting",
 ]
+
+THREADS = click.IntRange(1, MAX_THREADS)
+"""The type of every --threads."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,7 +73,7 @@ def decoder_option(function: F) -> F:
     """--decoder NAME"""
     return click.option(
         "--decoder",
-        type=click.Choice(["auto", "cpu", "dali"]),
+        type=Choice(["auto", "cpu", "dali"]),
         default="auto",
         show_default=True,
         help="What decodes images: cpu is exact, and what auto takes; dali uses the GPU, its pixels differ a little.",

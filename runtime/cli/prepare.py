@@ -11,6 +11,7 @@ import click
 
 from ...engines.errors import ConfigError, RunError, XBenchError
 from .options import (
+    THREADS,
     bundle_options,
     cache_limit_option,
     cache_option,
@@ -44,7 +45,7 @@ __all__ = ["prepare"]
 )
 @click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=THREADS,
     help="Threads of decoding.  [default: those of [eval], else all cores]",
 )
 @cache_option

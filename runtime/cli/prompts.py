@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from .options import bundle_options, config_option, resolve_config
+from ...engines.commands import LazyGroup
+from .options import THREADS, bundle_options, config_option, resolve_config
 
 __all__ = ["prompts"]
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def prompts() -> None:
     """Add prompt sets to bundles."""
 
@@ -36,7 +37,7 @@ def prompts() -> None:
     "--set", "set_names", multiple=True, metavar="NAME", help="Take only this set of the file. Can be repeated."
 )
 @click.option("--replace", is_flag=True, help="Replace a set of the same name.")
-@click.option("--threads", type=click.IntRange(1), help="Threads of ONNX Runtime.  [default: all processors]")
+@click.option("--threads", type=THREADS, help="Threads of ONNX Runtime.  [default: all processors]")
 @bundle_options
 @config_option
 def encode(

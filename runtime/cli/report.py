@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from ...engines.commands import Choice
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, IouAt, Ties, Unit
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..results.choices import F1, Auprc, Choices, Constant, Mean, Pairs
@@ -26,7 +27,7 @@ _PROTOCOL = GroundingOptions()
 def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable[[F], F]:
     """An option for one of the values of the Literal `kind`; its default is that of `Choices`, or what is given."""
     key = name.removeprefix("--").replace("-", "_")
-    return setting(name, type=click.Choice(get_args(kind)), help=text, default=default or getattr(_DEFAULTS, key))
+    return setting(name, type=Choice(get_args(kind)), help=text, default=default or getattr(_DEFAULTS, key))
 
 
 @click.command()
@@ -57,7 +58,7 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @setting("--seed", type=click.IntRange(min=0), help="Seed of the resampling.", default=_DEFAULTS.seed)
 @setting(
     "--protocol",
-    type=click.Choice(list(PROTOCOLS)),
+    type=Choice(list(PROTOCOLS)),
     help="How maps are thresholded and counted.",
     default="as evaluated",
 )

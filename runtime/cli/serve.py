@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...engines.commands import Choice
 from ..host.config import EvalConfig
 from ..host.sizes import parse_bytes
 from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
-from .options import bundle_options, config_option, resolve_config, setting
+from .options import THREADS, bundle_options, config_option, resolve_config, setting
 
 if TYPE_CHECKING:
     import socket
@@ -81,7 +82,7 @@ PORT = click.IntRange(0, 65535)
 )
 @click.option(
     "--http-parser",
-    type=click.Choice(["auto", "httptools", "h11"]),
+    type=Choice(["auto", "httptools", "h11"]),
     default=ServerSettings.parser,
     show_default=True,
     help="What parses HTTP/1.1. h11 limits the size of headers and is slower; auto is httptools where it is installed.",
@@ -114,7 +115,7 @@ PORT = click.IntRange(0, 65535)
 @setting("--engine", metavar="NAME", help="Engine, or auto for the best that runs here.", default=EvalConfig.engine)
 @setting(
     "--threads",
-    type=click.IntRange(min=1),
+    type=THREADS,
     help="Threads of each engine; threads and processes that decode.",
     default=EvalConfig.threads or "all cores",
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ...engines.commands import Choice, LazyGroup
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .options import config_option, data_options, resolve_config
 
@@ -19,13 +20,15 @@ __all__ = ["study"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_RUN = click.argument("run", type=click.Path(path_type=Path))
-_RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True)
+_RUN = click.argument("run", type=click.Path(path_type=Path), required=False)
+_RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1)
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def study() -> None:
     """Studies of a run: tables on the terminal, and Markdown, CSV, JSON and figures in RUN/studies/NAME/.
+
+    RUN defaults to the run directory of the configuration.
 
     Where the results of a run are of several protocols, a study is made of each; those of the second and later ones are
     in RUN/studies/NAME-PROTOCOL/. Studies of differences (prompts, resolution) take results of one protocol.
@@ -62,6 +65,7 @@ def _common(function: F) -> F:
                 "--out", type=click.Path(path_type=Path), help="Folder of the files.  [default: RUN/studies/NAME]"
             ),
             click.option("--quiet", is_flag=True, help="Write the files, print no tables."),
+            config_option,
         )
     ):
         function = option(function)
@@ -78,7 +82,7 @@ def _common(function: F) -> F:
     help="Percent of the best Dice that the near-best thresholds may lose.",
 )
 @_common
-def _thresholds(run: Path, within: float, **common: Any) -> int:
+def _thresholds(run: Path | None, within: float, **common: Any) -> int:
     """Dice and IoU at every threshold, delta Dice, and how peaked the maps are."""
     from ..studies.thresholds import study_thresholds
 
@@ -88,7 +92,7 @@ def _thresholds(run: Path, within: float, **common: Any) -> int:
 @study.command("correlation")
 @_RUN
 @_common
-def _correlation(run: Path, **common: Any) -> int:
+def _correlation(run: Path | None, **common: Any) -> int:
     """Does AUC predict pointing? R² with intervals, rank correlation, leaving one model out."""
     from ..studies.correlation import study_correlation
 
@@ -98,7 +102,7 @@ def _correlation(run: Path, **common: Any) -> int:
 @study.command("strata")
 @_RUN
 @_common
-def _strata(run: Path, **common: Any) -> int:
+def _strata(run: Path | None, **common: Any) -> int:
     """Pointing and Dice by size of the region: fixed edges and thirds."""
     from ..studies.strata import study_strata
 
@@ -113,16 +117,14 @@ def _strata(run: Path, **common: Any) -> int:
 )
 @click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
 @data_options
-@config_option
 @_common
 def _failures(
-    run: Path,
+    run: Path | None,
     top: int,
     cases: int,
     no_overlays: bool,
     data: tuple[str, ...],
     data_options: tuple[str, ...],
-    config_file: Path | None,
     **common: Any,
 ) -> int:
     """The best and worst classes of each model and their cases, with overlays as PNG.
@@ -131,7 +133,7 @@ def _failures(
     """
     from ..studies.failures import study_failures
 
-    known = resolve_config(config_file, (), data, data_options).datasets
+    known = resolve_config(common["config_file"], (), data, data_options).datasets
 
     def ask(material: Material) -> StudyOutcome:
         return study_failures(material, top=top, cases=cases, overlays=not no_overlays, datasets=known)
@@ -143,7 +145,7 @@ def _failures(
 @_RUN
 @click.option("--no-maps", is_flag=True, help="Leave out quantile normalisation, which reads the stored maps.")
 @_common
-def _calibration(run: Path, no_maps: bool, **common: Any) -> int:
+def _calibration(run: Path | None, no_maps: bool, **common: Any) -> int:
     """How much of delta Dice comes back by calibration on other patients: threshold, quantiles, isotonic, beta."""
     from ..studies.calibration import study_calibration
 
@@ -154,7 +156,7 @@ def _calibration(run: Path, no_maps: bool, **common: Any) -> int:
 @_RUNS
 @click.option(
     "--by",
-    type=click.Choice(["model", "family"]),
+    type=Choice(["model", "family"]),
     default="model",
     show_default=True,
     help="What stays the same while prompts change.",
@@ -183,7 +185,7 @@ def _resolution(runs: tuple[Path, ...], **common: Any) -> int:
     return _study(runs, common, lambda materials: [study_resolution(materials)])
 
 
-def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], StudyOutcome]) -> int:
+def _one(run: Path | None, common: dict[str, Any], ask: Callable[[Material], StudyOutcome]) -> int:
     """A study of each protocol of the run."""
     from ..studies.material import blocks_of
     from ..studies.outcome import of_protocol
@@ -191,7 +193,7 @@ def _one(run: Path, common: dict[str, Any], ask: Callable[[Material], StudyOutco
     def each(materials: list[Material]) -> list[StudyOutcome]:
         return [of_protocol(ask(block), block.protocol) for block in blocks_of(materials[0])]
 
-    return _study((run,), common, each)
+    return _study(() if run is None else (run,), common, each)
 
 
 def _study(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], list[StudyOutcome]]) -> int:
@@ -200,6 +202,7 @@ def _study(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[M
     from ..studies.outcome import study_folder, write_outcomes
     from ..tables.console import make_console, print_line, print_table
 
+    runs = runs or (resolve_config(common["config_file"]).eval.out,)
     sampling = Resampling(common["replicates"], common["seed"], common["level"])
     outcomes = ask(load_materials(runs, common["models"], common["datasets"], sampling))
     places = write_outcomes(outcomes, common["out"] or study_folder(runs[0], outcomes[0].name))

@@ -14,6 +14,7 @@ from ...engines.geometry import Geometry
 from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from ..datasets.base import Dataset
+from ..datasets.registry import DATASETS
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
 from ..results.loaded_dataset import LoadedDataset
@@ -35,9 +36,10 @@ def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]
         return list(config.datasets.values())
     for name in names:
         if name not in config.datasets:
+            known = [*config.datasets, *(DATASETS.names() if name not in DATASETS.names() else ())]
             raise ConfigError(
-                f"The dataset '{name}' is not configured: {did_you_mean(name, config.datasets)}; give its folder with "
-                f"--data {name}=PATH."
+                f"The dataset '{name}' is not configured: {did_you_mean(name, known)}; give its folder with --data "
+                f"{name}=PATH."
             )
     return [config.datasets[name] for name in dict.fromkeys(names)]
 

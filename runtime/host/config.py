@@ -47,6 +47,7 @@ from .sizes import parse_bytes
 __all__ = [
     "DATASET_KEYS",
     "DEFAULT_FILE",
+    "MAX_THREADS",
     "Config",
     "DatasetConfig",
     "EvalConfig",
@@ -56,10 +57,13 @@ __all__ = [
 ]
 
 DEFAULT_FILE = "xbench.toml"
+MAX_THREADS = 1024
+"""More threads than this are a mistake of typing."""
 DATASET_KEYS = ("root", "reader", "prompts")
 """Keys of a dataset's table that are not options of its reader."""
 _WORDS = {
     "`str": "a text in quotes",
+    "`int` <=": f"a whole number of at most {MAX_THREADS}",
     "`int": "a whole number of at least 1",
     "`bool": "true or false",
     "`array": "a list of folders",
@@ -69,6 +73,7 @@ _WORDS = {
 
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
+_Threads = Annotated[int, msgspec.Meta(ge=1, le=MAX_THREADS)]
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class EvalConfig:
 
     engine: _Text = "auto"
     batch: _Count = 16
-    threads: _Count | None = None
+    threads: _Threads | None = None
     out: Path = Path("run")
     protocol: _Text = "default"
     build: bool = True

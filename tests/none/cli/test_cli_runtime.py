@@ -24,6 +24,8 @@ from xbench_fast.runtime.images.checks import check_decoders
 from xbench_fast.runtime.images.samples import SYNTAXES, sample_pixels
 from xbench_fast.runtime.results.choices import Choices
 
+STUDIES = ("thresholds", "correlation", "strata", "failures", "calibration", "prompts", "resolution")
+
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +92,7 @@ def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
         (["eval", "--all", "--config", "nothing.toml"], "does not exist; check --config"),
         (["eval", "--all", "--config", "."], "The configuration file . is a folder"),
         (["report"], "run is no run directory"),
+        *((["study", name], "run is no run directory") for name in STUDIES),
         (["datasets", "check", "rsna"], "--data rsna=PATH"),
         (
             ["datasets", "check", "rsna", "--data", "rsna=nowhere"],
@@ -103,6 +106,15 @@ def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], line: lis
     assert ran.status == 1
     assert ran.err.startswith("Error: ") and words in ran.err and len(ran.err.strip().splitlines()) == 1
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_takes_the_run_of_the_configuration(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    Path("xbench.toml").write_text("[eval]\nout = 'mine'")
+    Path("other.toml").write_text("[eval]\nout = 'theirs'")
+    assert "mine is no run directory" in Ran(capsys, "study", name).err
+    assert "theirs is no run directory" in Ran(capsys, "study", name, "--config", "other.toml").err
+    assert "given is no run directory" in Ran(capsys, "study", name, "given").err
 
 
 def test_unknown_keys_are_named(capsys: pytest.CaptureFixture[str]) -> None:

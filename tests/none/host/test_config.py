@@ -82,6 +82,7 @@ def test_the_file_of_the_working_directory_is_found(tmp_path: Path, monkeypatch:
         ("[eval]\nengine = 3", ["'eval.engine' must be a text in quotes."]),
         ("[eval]\nbatch = 2.0", ["'eval.batch' must be a whole number of at least 1."]),
         ("[eval]\nthreads = -1", ["'eval.threads' must be a whole number of at least 1."]),
+        ("[eval]\nthreads = 1025", ["'eval.threads' must be a whole number of at most 1024."]),
         ("datasets.rsna = 3", ["'datasets.rsna' must be a table, written as [datasets.rsna]."]),
         ("[datasets.rsna]\nroot = 3", ["'datasets.rsna.root' must be a text in quotes."]),
         ("[datasets.rsna]\nroot = 'x'\nreader = ''", ["'datasets.rsna.reader' must be a text in quotes."]),
