@@ -43,13 +43,12 @@ class Connections:
         limits = self
 
         class Limited(base):  # type: ignore[misc]
-            def __init__(self, *, app_state: dict[str, Any], **how: Any) -> None:
-                self._state = dict(app_state)  # uvicorn copies it to the scope of each request
-                super().__init__(app_state=self._state, **how)
+            app_state: dict[str, Any]  # uvicorn copies it to the scope of each request
 
             def connection_made(self, transport: asyncio.Transport) -> None:
                 super().connection_made(transport)
-                self._counted = limits.enter(transport, self._state)
+                self.app_state = dict(self.app_state)
+                self._counted = limits.enter(transport, self.app_state)
 
             def connection_lost(self, error: Exception | None) -> None:
                 counter, key = self._counted

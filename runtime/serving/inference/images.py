@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -57,8 +56,29 @@ def prepare_request(request: Request, geometry: Geometry) -> list[Prepared]:
 
 
 def prepare_quick(request: Request, geometry: Geometry) -> list[Prepared] | None:
-    """As `prepare_request`; None for files that may take longer than a moment, see `Decoders`."""
-    return prepare_request(request, geometry) if _are_quick(request.images) else None
+    """As `prepare_request`; None, and nothing done, for files that belong in a process (`Decoders`).
+
+    PNG and JPEG of few bytes and pixels are decoded within a moment, whatever they hold, and without Python's lock.
+    """
+    from ...images.png_jpeg import jpeg_size
+
+    if sum(map(len, request.images)) > _QUICK_BYTES:
+        return None
+    work = 0
+    for data in request.images:
+        height, width, scans = 0, 0, 1
+        if data.startswith(b"\x89PNG"):
+            if b"zTXt" in data or b"iTXt" in data:  # texts, each of which may expand to megabytes
+                return None
+            width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+        elif data.startswith(b"\xff\xd8"):
+            with suppress(ImageError, struct.error):
+                height, width = jpeg_size(data)
+                scans = data.count(b"\xff\xda")  # each passes over the whole image
+        elif data[128:132] == b"DICM":
+            return None
+        work += height * width * max(1, scans)
+    return prepare_request(request, geometry) if work <= _QUICK_PIXELS else None
 
 
 def prepare_file(data: bytes, geometry: Geometry, name: str, *, display: bool = False) -> Prepared:
@@ -81,30 +101,6 @@ def prepare_grey(grey: NDArray[np.uint8], geometry: Geometry, *, display: bool =
 def prepare_pixels(pixels: NDArray[np.uint8], *, display: bool = False) -> Prepared:
     """An image that is already in the model's geometry; its pixels count as the whole image."""
     return Prepared(pixels, (pixels.shape[0], pixels.shape[1]), WHOLE, _display(pixels) if display else None)
-
-
-def _are_quick(images: Sequence[bytes]) -> bool:
-    """Whether files are decoded within a moment, whatever they hold, by decoders that release Python's lock: PNG and
-    JPEG of few bytes and pixels."""
-    from ...images.png_jpeg import jpeg_size
-
-    if sum(map(len, images)) > _QUICK_BYTES:
-        return False
-    work = 0
-    for data in images:
-        height, width, scans = 0, 0, 1
-        if data.startswith(b"\x89PNG"):
-            if b"zTXt" in data or b"iTXt" in data:  # texts, each of which may expand to megabytes
-                return False
-            width, height = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
-        elif data.startswith(b"\xff\xd8"):
-            with suppress(ImageError, struct.error):
-                height, width = jpeg_size(data)
-                scans = data.count(b"\xff\xda")  # each passes over the whole image
-        elif data[128:132] == b"DICM":
-            return False
-        work += height * width * max(1, scans)
-    return work <= _QUICK_PIXELS
 
 
 def _display(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
