@@ -51,7 +51,7 @@ def openapi() -> Json:
         found = _get(f"Whether the server is {name.lower()}; answered at any load", name) | {"security": []}
         paths[path] = {"get": found}
     paths[HEALTH_PATHS[1]]["get"]["responses"]["503"] = _answer("The server is shutting down.", "Ready")
-    for place, given in (("/v2/models/{model}", [model]), ("/v2/models/{model}/versions/{version}", [model, version])):
+    for place, given in (("/v2/models/{model}/versions/{version}", [model, version]), ("/v2/models/{model}", [model])):
         missing = {"404": _answer(_ERRORS["404"], "Error")}
         described = _get("Inputs, outputs and origin of a model", "Model")
         ready = _get("Whether a model answers", "ModelReady")
@@ -60,7 +60,7 @@ def openapi() -> Json:
         ready["responses"]["503"] = _answer("The server is shutting down.", "ModelReady")
         paths[place] = {"parameters": given, "get": described}
         paths[f"{place}/ready"] = {"parameters": given, "get": ready}
-        paths[f"{place}/infer"] = {"parameters": given, "post": _infer()}
+        paths = {f"{place}/infer": {"parameters": given, "post": _infer()}, **paths}
     return {
         "openapi": "3.1.0",
         "info": {

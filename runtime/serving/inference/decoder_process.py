@@ -54,6 +54,10 @@ def _pixels(found: Prepared) -> DecodedImage:
 
 
 if __name__ == "__main__":
+    import pydicom  # noqa: F401
+
+    from ...images import decode, dicom, geometry  # noqa: F401  (before the first file, whose time is limited)
+
     # A service manager sends its signal to every process; the server ends this one after its last answer.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     most = resource.getrlimit(resource.RLIMIT_DATA)[1]

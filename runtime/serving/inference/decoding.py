@@ -66,7 +66,7 @@ class Decoders:
 
     def __init__(self, most: int) -> None:
         self._free = asyncio.Semaphore(most)
-        self._idle: list[Process] = []
+        self._idle: list[asyncio.Future[Process]] = []  # some may still start
         self._all: set[Process] = set()
 
     async def prepare(self, request: Request, geometry: Geometry, seconds: float) -> list[Prepared]:
@@ -77,16 +77,16 @@ class Decoders:
         # A process whose server was killed has nobody who ends it.
         job = DecodeJob(list(request.images), geometry.key, bool(request.outputs & DRAWN), math.ceil(seconds) + 1)
         async with self._free:
-            process = await self._take()
+            started = await self._take()
+            process = started.result()
             try:
                 reply = await _exchange(process, msgspec.msgpack.encode(job))
+                self._idle.append(started)
             except (asyncio.IncompleteReadError, ConnectionError) as error:
                 raise _crashed(await process.wait()) from error
-            except BaseException:
-                if process.returncode is None:
+            finally:
+                if started not in self._idle and process.returncode is None:
                     process.kill()
-                raise
-            self._idle.append(process)
         found = msgspec.msgpack.decode(reply, type=DecodeReply)
         if found.error:
             raise ImageError(found.error)
@@ -94,6 +94,7 @@ class Decoders:
 
     async def close(self) -> None:
         """Ends every process."""
+        await asyncio.gather(*self._idle, return_exceptions=True)
         for process in self._all:
             if process.returncode is None:
                 process.kill()
@@ -101,18 +102,17 @@ class Decoders:
         self._all.clear()
         self._idle.clear()
 
-    async def _take(self) -> Process:
+    async def _take(self) -> asyncio.Future[Process]:
         self._all = {process for process in self._all if process.returncode is None}
-        while self._idle:
-            process = self._idle.pop()
-            if process in self._all:
-                return process
-        starting = asyncio.ensure_future(self._start())
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            starting.add_done_callback(self._keep)  # else a short timeout would end every process before its first file
-            raise
+        while True:
+            started = self._idle.pop() if self._idle else asyncio.ensure_future(self._start())
+            try:
+                process = await asyncio.shield(started)
+            except asyncio.CancelledError:
+                self._idle.append(started)  # else a short timeout would end every process before its first file
+                raise
+            if process.returncode is None:
+                return started
 
     async def _start(self) -> Process:
         # A session of its own: Ctrl-C in a terminal is for the server, which answers what it accepted.
@@ -124,10 +124,6 @@ class Decoders:
         if await process.stdout.read(len(READY)) != READY:
             raise _crashed(await process.wait())
         return process
-
-    def _keep(self, starting: asyncio.Future[Process]) -> None:
-        if starting.exception() is None:
-            self._idle.append(starting.result())
 
 
 async def _exchange(process: Process, message: bytes) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from serving_process import ServerProcess, until_closed
@@ -22,6 +22,9 @@ from xbench_fast.runtime.serving.settings import HttpSettings
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)
+
+
+CLOSE = "Connection: close\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +48,9 @@ def opened(server: ServerProcess, source: str = "127.0.0.1") -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=30, source_address=(source, 0))
 
 
-def asked(server: ServerProcess, path: str, source: str = "127.0.0.1", headers: str = "") -> bytes:
+def asked(server: ServerProcess, path: str, source: str = "127.0.0.1", headers: str = CLOSE) -> bytes:
     with opened(server, source) as line:
-        line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n".encode())
+        line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
         return until_closed(line)
 
 
@@ -55,7 +58,7 @@ def test_one_client_cannot_take_every_connection(server: ServerProcess) -> None:
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(opened(server))
-        refused = asked(server, "/v2")
+        refused = asked(server, "/v2", headers="")
         assert refused.startswith(b"HTTP/1.1 429") and b"--client-connections" in refused
         assert b"\r\nretry-after: 1\r\n" in refused.lower() and b"\r\nconnection: close\r\n" in refused.lower()
         for path in ("live", "ready"):
@@ -77,13 +80,24 @@ def test_a_proxy_is_not_limited_and_names_its_clients(models: Path, tmp_path: Pa
     options = ("--client-connections", 2, "--trusted-proxy", "127.0.0.1", "--trusted-proxy", "10.0.0.0/8")
     with ServerProcess(models, tmp_path, *options) as process:
         lines = [opened(process) for _ in range(8)]
-        assert asked(process, "/v2", headers="X-Forwarded-For: 192.0.2.7, 10.1.1.1\r\n").startswith(b"HTTP/1.1 200")
+        assert asked(process, "/v2", headers=f"X-Forwarded-For: 192.0.2.7, 10.1.1.1\r\n{CLOSE}").startswith(
+            b"HTTP/1.1 200"
+        )
         strangers = [opened(process, "127.0.0.2") for _ in range(2)]
-        assert asked(process, "/v2", "127.0.0.2", "X-Forwarded-For: 192.0.2.8\r\n").startswith(b"HTTP/1.1 429")
+        assert asked(process, "/v2", "127.0.0.2", f"X-Forwarded-For: 192.0.2.8\r\n{CLOSE}").startswith(b"HTTP/1.1 429")
+        assert [line["client"] for line in process.lines()] == ["192.0.2.7", "127.0.0.2"]
+        # Two requests of one client, whose bodies are not complete yet.
+        head = "POST /v2/repository/index HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.9\r\n"
+        for line in lines[:2]:
+            line.sendall(f"{head}Content-Length: 9\r\n\r\n".encode())
+        for _ in range(500):
+            refused = asked(process, "/v2", headers=f"X-Forwarded-For: 192.0.2.9\r\n{CLOSE}")
+            if refused.startswith(b"HTTP/1.1 429"):
+                break
+        assert b"has 2 requests at once" in refused
         for line in lines + strangers:
             line.close()
         assert process.stop() == 0
-    assert [line["client"] for line in process.lines()] == ["192.0.2.7", "127.0.0.2"]
 
 
 class Transport:
@@ -178,3 +192,24 @@ def test_without_a_limit_nobody_is_counted() -> None:
     with ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(shares.one_more("192.0.2.7"))
+
+
+def test_addresses_that_have_gone_are_forgotten() -> None:
+    shares, limits = AddressShares(2, ()), Connections(2, HttpSettings())
+
+    class Protocol:
+        """As much of a protocol of uvicorn as is limited."""
+
+        app_state: ClassVar[dict[str, Any]] = {}
+
+        def connection_made(self, transport: Any) -> None: ...
+        def connection_lost(self, error: Exception | None) -> None: ...
+
+    made = limits.protocol(Protocol)
+    for number in range(9):
+        with shares.one_more(f"192.0.2.{number}"):
+            pass
+        protocol = made()
+        protocol.connection_made(Transport(f"192.0.2.{number}"))  # type: ignore[arg-type]
+        protocol.connection_lost(None)
+    assert not dict(shares._open) and not dict(limits._open) and Protocol.app_state == {}
