@@ -13,6 +13,8 @@ from ...engines.commands import Choice
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, IouAt, Ties, Unit
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..results.choices import F1, Auprc, Choices, Constant, Mean, Pairs
+from ..tables.latex import TEXT_WIDTH
+from ..tables.table import Intervals
 from .options import config_option, resolve_config, setting
 
 __all__ = ["report"]
@@ -36,7 +38,28 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @click.option(
     "--models",
     metavar="NAME,...",
-    help="The models shown, in this order; means, ranks and tests are of them.  [default: all of the run]",
+    help="The models shown, in this order; means, ranks and tests are of them. paper:NAME is the row that the paper "
+    "prints for a model, paper those of all its models that the run lacks.  [default: all of the run]",
+)
+@click.option(
+    "--columns",
+    metavar="NAME,...",
+    help="The numbers in tables, in this order, as point,dice,iou; mean adds means over datasets, paper the paper's "
+    "numbers beside one's own.  [default: all]",
+)
+@click.option(
+    "--intervals",
+    type=click.Choice(get_args(Intervals)),
+    default="below",
+    show_default=True,
+    help="Where the interval of a value stands.",
+)
+@click.option(
+    "--text-width",
+    type=click.FloatRange(150, 2000),
+    default=TEXT_WIDTH,
+    show_default=True,
+    help="Points that a LaTeX table may be wide; a wider one is split.",
 )
 @click.option("--datasets", metavar="NAME,...", help="The datasets shown, in this order.  [default: all of the run]")
 @click.option(
@@ -89,6 +112,9 @@ def report(
     models: str | None,
     datasets: str | None,
     names: str | None,
+    columns: str | None,
+    intervals: Intervals,
+    text_width: float,
     full: bool,
     quiet: bool,
     no_page: bool,
@@ -101,14 +127,16 @@ def report(
     tables as Markdown, LaTeX, CSV and JSON, and the figures as PDF, SVG and PNG. All files are written before anything
     is printed.
     """
-    from ..reporting.presentation import Presentation, parse_list, parse_names
+    from ..reporting.presentation import Presentation, parse_columns, parse_list, parse_names
     from ..reporting.report import make_report, write_report
     from ..results.choices import Choices
     from ..tables.console import make_console, print_table
 
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
     config = resolve_config(config_file) if run is None or config_file is not None else None
-    shown = Presentation(parse_list(models), parse_list(datasets), parse_names(names))
+    shown = Presentation(
+        parse_list(models), parse_list(datasets), parse_names(names), parse_columns(columns), intervals, text_width
+    )
     made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
     folders = config.datasets if config is not None else None
     written = write_report(made, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders)

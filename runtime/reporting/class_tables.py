@@ -11,35 +11,45 @@ from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import compared, entry, marked, number_cell
-from .grounding_tables import shared_rows
+from .grounding_tables import shared_rows, with_printed
 from .notes import (
     FLOOR,
     best_notes,
+    caption,
     flags,
     floor_note,
     in_sample,
     interval_notes,
     paper_notes,
+    printed_notes,
     ranking_notes,
     source_notes,
 )
 from .paper import Printed, paper, why_apart
+from .paper.paper_numbers import PrintedModel
 
 __all__ = ["class_auc", "class_dice", "class_pointing"]
 
 _TABLE = {"vindr": 2, "chestxray14": 3, "chestxdet10": 4, "chexlocalize": 5}
 
 
-def class_pointing(results: Results, dataset: str) -> Table:
-    """Pointing per class of one dataset, with the paper's cells."""
-    names, cells = _class_names(results, dataset), results.column(dataset)
+def class_pointing(results: Results, dataset: str, beside: bool = True, printed: Sequence[PrintedModel] = ()) -> Table:
+    """Pointing per class of one dataset, with the paper's cells `beside` one's own and the rows that it `printed`."""
+    names, cells = _class_names(results, dataset, printed), results.column(dataset)
     rows: list[tuple[Item, ...]] = list(
         shared_rows("n", cells, lambda cell: ("", *(str(cell.count("pointing", name)) for name in names)))
     )
     share = "region" if results.choices.tolerance_px else "chance"  # a tolerance lets more pixels hit
     rows += shared_rows(share, cells, lambda cell: _numbers(cell, names, "chance"))
-    body, left = marked([_pointing_row(results, model, dataset, names) for model in results.models])
-    rows += [(model, *row) for model, row in zip(results.models, body, strict=True)]
+    body, left = marked([_pointing_row(results, model, dataset, names, beside) for model in results.models])
+    reader = next((cell.reader for cell in cells), "")
+    of_paper = {row: _printed(row.family, reader, names) for row in printed}
+    own: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, body, strict=True)]
+    rows += with_printed(
+        own, printed, lambda row: tuple(item.text if item else NONE for item in of_paper[row].values())
+    )
+    quoted = [(cell.family, _printed(cell.family, cell.reader, names)) for cell in (cells if beside else ())]
+    quoted += [(row.name, found) for row, found in of_paper.items()]
     columns = (Column("model"), Column("Mean"), *map(Column, names))
     notes = (
         f"percent; {share}: the mean region fraction of the class",
@@ -47,17 +57,25 @@ def class_pointing(results: Results, dataset: str) -> Table:
         *source_notes(cells),
         *ranking_notes(results.models, left),
         *paper_notes(cells, body),
-        *flags(
-            (f"{cell.family}, {name or 'Mean'}", printed)
-            for cell in cells
-            for name, printed in _printed(cell, names).items()
-        ),
+        *printed_notes(printed),
+        *flags((f"{who}, {name or 'Mean'}", item) for who, found in quoted for name, item in found.items()),
     )
     title = f"{results.title(dataset)}: pointing per class"
     number = next((_TABLE[cell.reader] for cell in cells if cell.reader in _TABLE), None)
     if number is not None:
         title = f"{title} (the paper's Table {number})"
-    return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"pointing-{_stem(dataset)}", turns="class")
+    where = results.title(dataset)
+    what = f"Pointing per class of {where} in percent: share of pairs whose map has its maximum in the region."
+    return Table(
+        title,
+        columns,
+        tuple(rows),
+        cell_stamps(cells),
+        notes,
+        f"pointing-{_stem(dataset)}",
+        turns="class",
+        caption=caption(results, what, cells),
+    )
 
 
 def class_dice(results: Results, dataset: str) -> Table:
@@ -66,9 +84,10 @@ def class_dice(results: Results, dataset: str) -> Table:
     star = in_sample(cells)
     fields = ["dice_best", "dice_cross_fitted"] if star else ["dice_best"]
     titles = [heading("dice_best", star), *["cross-fitted"] * star]
-    columns = [Column("model"), *(Column(title, "Mean") for title in titles)]
+    columns = [Column("model"), *(Column(title, "Mean", key) for key, title in zip(fields, titles, strict=True))]
     for name in names:
-        columns += [*(Column(title, name) for title in titles), Column("tau", name)]
+        columns += [*(Column(title, name, key) for key, title in zip(fields, titles, strict=True))]
+        columns.append(Column("tau", name))
     blank = [""] * len(titles)
     rows: list[tuple[Item, ...]] = list(
         shared_rows(
@@ -95,7 +114,17 @@ def class_dice(results: Results, dataset: str) -> Table:
         "percent; tau: the threshold found on all patients, in the unit of the protocol",
     )
     title = f"{results.title(dataset)}: Dice per class at the best threshold"
-    return Table(title, tuple(columns), tuple(rows), cell_stamps(cells), notes, f"dice-{_stem(dataset)}", turns="class")
+    what = f"Dice per class of {results.title(dataset)} in percent, of the map cut at its best threshold tau."
+    return Table(
+        title,
+        tuple(columns),
+        tuple(rows),
+        cell_stamps(cells),
+        notes,
+        f"dice-{_stem(dataset)}",
+        turns="class",
+        caption=caption(results, what, cells),
+    )
 
 
 def class_auc(results: Results, dataset: str) -> Table:
@@ -119,12 +148,22 @@ def class_auc(results: Results, dataset: str) -> Table:
         *ranking_notes([cell.model for cell in cells], left, "labels"),
     )
     title = f"{results.title(dataset)}: AUC per class"
-    return Table(title, columns, tuple(rows), cell_stamps(cells), notes, f"auc-{_stem(dataset)}", turns="class")
+    what = f"Area under the ROC curve per class of {results.title(dataset)} in percent."
+    return Table(
+        title,
+        columns,
+        tuple(rows),
+        cell_stamps(cells),
+        notes,
+        f"auc-{_stem(dataset)}",
+        turns="class",
+        caption=caption(results, what, cells, "images"),
+    )
 
 
-def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str]) -> list[Cell]:
+def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[str], beside: bool) -> list[Cell]:
     cell = results.cells.get((model, dataset))
-    printed = _printed(cell, names) if cell else {}
+    printed = _printed(cell.family, cell.reader, names) if cell and beside else {}
     found = []
     for name in ("", *names):
         mine, number = (
@@ -137,17 +176,23 @@ def _pointing_row(results: Results, model: str, dataset: str, names: Sequence[st
     return found
 
 
-def _printed(cell: CellValues, names: Sequence[str]) -> dict[str, Printed | None]:
+def _printed(family: str, reader: str, names: Sequence[str]) -> dict[str, Printed | None]:
     """The paper's pointing of each class, and its mean under the empty name."""
-    classes = {name: paper().classes.get((cell.family, cell.reader, name)) for name in names}
-    return {"": paper().means.get((cell.family, cell.reader)), **classes}
+    classes = {name: paper().classes.get((family, reader, name)) for name in names}
+    return {"": paper().means.get((family, reader)), **classes}
 
 
-def _class_names(results: Results, dataset: str) -> list[str]:
-    """Classes that have a pair in any model's cell, in the dataset's order."""
+def _class_names(results: Results, dataset: str, printed: Sequence[PrintedModel] = ()) -> list[str]:
+    """Classes that have a pair in any model's cell, or a number in a printed row, in the dataset's order."""
     cells = results.column(dataset)
     names = dict.fromkeys(name for cell in cells for name in cell.names)
-    return [name for name in names if any(cell.count("pointing", name) for cell in cells)]
+    quoted = {name for row in printed for cell in cells[:1] for name in _quoted(row.family, cell.reader)}
+    return [name for name in names if name in quoted or any(cell.count("pointing", name) for cell in cells)]
+
+
+def _quoted(family: str, reader: str) -> list[str]:
+    """The classes for which the paper prints a model's number."""
+    return [name for model, where, name in paper().classes if (model, where) == (family, reader)]
 
 
 def _tau(cell: CellValues | None, name: str) -> str:

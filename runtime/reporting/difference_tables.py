@@ -13,7 +13,7 @@ from ..tables.printed import NONE, difference_of, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text
-from .notes import in_sample, unnamed_notes
+from .notes import caption, in_sample, unnamed_notes
 
 __all__ = ["difference_tables"]
 
@@ -41,7 +41,7 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
     fields = [field for field in COMPARED if star or field != "dice_cross_fitted"]
     titles = {field: heading(field, star) for field in fields}
     columns = [Column("first"), Column("second")]
-    columns += [Column(part, titles[field]) for field in fields for part in ("difference", "p", "p (Holm)")]
+    columns += [Column(part, titles[field], field) for field in fields for part in ("difference", "p", "p (Holm)")]
     met = list(_met(differences, dataset))
     apart = {(item.first, item.second) for item in met if _apart(item)}
     rows: list[tuple[Item, ...]] = []
@@ -60,7 +60,18 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
     shown = results.column(dataset) if dataset else results.finished
     stamps = cell_stamps([cell for cell in shown if cell.competes])
     name = f"differences-{dataset}" if dataset else "differences"
-    return Table(title, tuple(columns), tuple(rows), stamps, notes, name, detail=bool(dataset))
+    where = f"on {results.title(dataset)}" if dataset else "in the mean over datasets"
+    what = f"Differences between models {where}: first minus second in percentage points, with p and Holm's correction."
+    return Table(
+        title,
+        tuple(columns),
+        tuple(rows),
+        stamps,
+        notes,
+        name,
+        detail=bool(dataset),
+        caption=caption(results, what, shown),
+    )
 
 
 def _cell(found: ModelDifference | None) -> Cell:

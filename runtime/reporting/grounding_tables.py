@@ -9,11 +9,12 @@ from ..results.numbers.run_numbers import Results
 from ..tables.metrics import heading
 from ..tables.printed import NONE
 from ..tables.stamps import cell_stamps
-from ..tables.table import Cell, Column, Item, Table
+from ..tables.table import MEAN_OF_DATASETS, Cell, Column, Item, Table
 from .cells import compared, entry, marked, number_cell
 from .notes import (
     FLOOR,
     best_notes,
+    caption,
     delta_note,
     flags,
     floor_note,
@@ -22,15 +23,15 @@ from .notes import (
     lacking_notes,
     left_out_notes,
     paper_notes,
+    printed_notes,
     ranking_notes,
     source_notes,
 )
 from .paper.grounds import mean_apart_notes, why_apart, why_mean_apart
-from .paper.paper_numbers import FIELDS, paper
+from .paper.paper_numbers import FIELDS, PrintedModel, paper
 
-__all__ = ["shared_rows", "table_1", "thresholds"]
+__all__ = ["shared_rows", "table_1", "thresholds", "with_printed"]
 
-_MEAN = "mean of datasets"
 _FLOORS = {
     "pointing": "chance",
     "dice_best": "floor_dice",
@@ -40,23 +41,38 @@ _FLOORS = {
 }
 
 
-def table_1(results: Results) -> Table:
-    """Model x dataset: pointing, Dice and IoU at the best threshold, in-sample and cross-fitted, above the floor."""
+def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedModel] = ()) -> Table:
+    """Model x dataset: pointing, Dice and IoU at the best threshold, in-sample and cross-fitted, above the floor.
+
+    beside: whether the paper's numbers stand beside one's own; printed: rows of the paper.
+    """
     star = in_sample(results.finished)
     titles = {name: heading(name, star) for name in _FLOORS if star or not name.endswith("cross_fitted")}
-    groups = [*map(results.title, results.datasets), _MEAN]
-    columns = [Column("model"), *(Column(title, group) for group in groups for title in titles.values())]
-    columns.append(Column("delta Dice", _MEAN))
+    groups = [*map(results.title, results.datasets), MEAN_OF_DATASETS]
+    columns = [Column("model"), *(Column(title, group, key) for group in groups for key, title in titles.items())]
+    columns.append(Column("delta Dice", MEAN_OF_DATASETS, "delta_dice"))
     lead = list(_lead(results, tuple(titles)))
-    body, left = marked([_row(results, model, tuple(titles)) for model in results.models])
-    rows = [*lead, *((_label(results, model), *cells) for model, cells in zip(results.models, body, strict=True))]
+    body, left = marked([_row(results, model, tuple(titles), beside) for model in results.models])
+    own = [(_label(results, model), *cells) for model, cells in zip(results.models, body, strict=True)]
+    rows = [*lead, *with_printed(own, printed, lambda row: _printed_row(results, row.family, tuple(titles)))]
     cells, of_paper = results.finished, paper()
     shown = [
         (f"{cell.family}, {cell.title}, {titles[name]}", of_paper.in_table1(cell.family, cell.reader, name))
-        for cell in cells
+        for cell in (cells if beside else ())
         for name in FIELDS
     ]
-    if any(cell.family in of_paper.delta_dice and cell.reader in of_paper.datasets for cell in cells):
+    shown += [
+        (
+            f"{row.name}, {results.title(dataset)}, {titles[name]}",
+            of_paper.in_table1(row.family, _reader(results, dataset), name),
+        )
+        for row in printed
+        for dataset in results.datasets
+        for name in FIELDS
+    ]
+    if (beside or printed) and any(
+        cell.family in of_paper.delta_dice and cell.reader in of_paper.datasets for cell in cells
+    ):
         shown.append(("delta Dice", next(iter(of_paper.delta_dice.values()))))
     notes = (
         *best_notes(cells),
@@ -64,7 +80,8 @@ def table_1(results: Results) -> Table:
         *interval_notes(results, cells),
         *source_notes(cells),
         *paper_notes(cells, body),
-        *mean_apart_notes(cells),
+        *(mean_apart_notes(cells) if beside else ()),
+        *printed_notes(printed),
         *flags(shown),
         f"percent; {_weighting(results)}; {NONE} means no result; best value of a column bold, second best underlined "
         "(italic in Markdown)",
@@ -72,6 +89,12 @@ def table_1(results: Results) -> Table:
         *left_out_notes(results),
         *lacking_notes(results, "pointing"),
         "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
+    )
+    what = caption(
+        results,
+        "Grounding in percent. Point: share of pairs whose map has its maximum in the region; Dice and IoU of the map "
+        "cut at its best threshold; means over the classes of a dataset.",
+        cells,
     )
     return Table(
         "Table 1: grounding",
@@ -82,14 +105,15 @@ def table_1(results: Results) -> Table:
         "table1",
         turns="dataset",
         first=True,
+        caption=what,
     )
 
 
 def thresholds(results: Results) -> Table:
     """Model x dataset: Dice at 0.5, and what the best threshold adds to it, in-sample and cross-fitted."""
     titles = {name: heading(name) for name in ("dice_fixed", "iou_fixed", "delta_dice", "delta_cross_fitted")}
-    groups = [*map(results.title, results.datasets), _MEAN]
-    columns = (Column("model"), *(Column(title, group) for group in groups for title in titles.values()))
+    groups = [*map(results.title, results.datasets), MEAN_OF_DATASETS]
+    columns = (Column("model"), *(Column(title, group, key) for group in groups for key, title in titles.items()))
 
     places = (*results.datasets, "")  # the mean over datasets has no name
     cells, left = marked(
@@ -109,6 +133,11 @@ def thresholds(results: Results) -> Table:
         notes,
         "thresholds",
         turns="dataset",
+        caption=caption(
+            results,
+            "Dice and IoU of maps cut at 0.5, and the percentage points that the best threshold adds to Dice (delta).",
+            results.finished,
+        ),
     )
 
 
@@ -166,19 +195,40 @@ def _fits(row: tuple[Item, ...], whole: tuple[Item, ...], width: int) -> bool:
     return all(a in (b, NONE) for a, b in zip(row[:end], whole[:end], strict=True))
 
 
-def _row(results: Results, model: str, names: Sequence[str]) -> list[Cell]:
+def with_printed(
+    rows: Sequence[tuple[Item, ...]], printed: Sequence[PrintedModel], make: Callable[[PrintedModel], tuple[Item, ...]]
+) -> Iterator[tuple[Item, ...]]:
+    """The rows of the models with those of the paper in their places."""
+    for place in range(len(rows) + 1):
+        yield from ((row.label, *make(row)) for row in printed if min(row.above, len(rows)) == place)
+        yield from rows[place : place + 1]
+
+
+def _printed_row(results: Results, family: str, names: Sequence[str]) -> tuple[Item, ...]:
+    """What the paper prints for a model; it prints no means over datasets but that of delta Dice."""
+    readers = [_reader(results, dataset) for dataset in results.datasets]
+    each = [paper().in_table1(family, reader, name) for reader in readers for name in names]
+    delta = paper().delta_dice.get(family) if set(readers) & set(paper().datasets) else None
+    return tuple(item.text if item else NONE for item in (*each, *[None] * len(names), delta))
+
+
+def _reader(results: Results, dataset: str) -> str:
+    return next((cell.reader for cell in results.column(dataset)), "")
+
+
+def _row(results: Results, model: str, names: Sequence[str], beside: bool) -> list[Cell]:
     """One model: each dataset with the paper's values, the means over datasets, delta Dice with the paper's."""
     found = []
     for dataset in results.datasets:
         cell = results.cells.get((model, dataset))
         for name in names:
             number = results.number(model, dataset, name)
-            printed = paper().in_table1(cell.family, cell.reader, name) if cell else None
+            printed = paper().in_table1(cell.family, cell.reader, name) if cell and beside else None
             mine = entry(results, model, name, dataset)
             found.append(compared(mine, number, name, printed, cell is not None and not why_apart(cell)))
     found += [entry(results, model, name) for name in names]
     delta, cells = results.mean_number(model, "delta_dice"), results.row(model)
-    quoted = paper().delta_dice.get(cells[0].family) if cells else None
+    quoted = paper().delta_dice.get(cells[0].family) if cells and beside else None
     of_paper = any(cell.reader in paper().datasets for cell in cells)
     last = number_cell(delta, "delta_dice")
     found.append(compared(last, delta, "delta_dice", quoted if of_paper else None, not why_mean_apart(cells)))

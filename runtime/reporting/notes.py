@@ -16,11 +16,12 @@ from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading
 from ..tables.printed import percent
 from ..tables.table import Cell
 from .paper.grounds import apart_notes
-from .paper.paper_numbers import MARK, Printed
+from .paper.paper_numbers import MARK, PRINTED_MARK, Printed, PrintedModel
 
 __all__ = [
     "FLOOR",
     "best_notes",
+    "caption",
     "delta_note",
     "flags",
     "floor_note",
@@ -30,6 +31,7 @@ __all__ = [
     "left_out_notes",
     "never_negative",
     "paper_notes",
+    "printed_notes",
     "prompt_summary",
     "ranking_notes",
     "search_of",
@@ -203,6 +205,33 @@ def paper_notes(cells: Sequence[CellValues], rows: Sequence[Sequence[Cell]]) -> 
         "weights with official prompts on all of the paper's pairs"
     )
     return (line, *apart_notes(cells))
+
+
+def caption(results: Results, what: str, cells: Sequence[CellValues], shown: str = "pairs") -> str:
+    """What a table shows, in sentences: `what`, the protocol, n and the intervals; the writer adds the stamps."""
+    protocols = " and ".join(sorted({cell.protocol for cell in cells})) or results.choices.protocol or "default"
+    counts: dict[str, int] = {}
+    for cell in cells:
+        known = cell.n if shown == "pairs" else cell.cases - cell.lost
+        counts[cell.model] = counts.get(cell.model, 0) + known
+    least, most = (min(counts.values()), max(counts.values())) if counts else (0, 0)
+    number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    things = "pairs of an image and a class with a region" if shown == "pairs" else "images"
+    n = f"n = {number} {things} for each model."
+    how = ""
+    if any(cell.resampled for cell in cells):
+        how = f" Brackets: 95 % intervals over {results.choices.replicates:,} bootstrap resamples of the patients."
+    marks = " Best value of a number in bold, second best underlined." if len(counts) > 1 else ""
+    return f"{what} Protocol {protocols}; {n}{how}{marks}"
+
+
+def printed_notes(printed: Sequence[PrintedModel]) -> tuple[str, ...]:
+    """What the rows are that the paper prints."""
+    if not printed:
+        return ()
+    return (
+        f"{PRINTED_MARK} as XBench (arXiv 2510.19599) prints it, on its own pairs: not evaluated here and not ranked",
+    )
 
 
 def flags(shown: Iterable[tuple[str, Printed | None]]) -> tuple[str, ...]:

@@ -1,17 +1,23 @@
-"""What a report shows of a run, and how: its models and datasets in their order, their printed names."""
+"""What a report shows of a run, and how: models and datasets in their order, printed names, numbers, intervals."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
+from ..tables.latex import TEXT_WIDTH
+from ..tables.metrics import METRICS
+from ..tables.table import Intervals, Table
+from .paper.paper_numbers import NAMES, PrintedModel
 
-__all__ = ["EVERYTHING", "Presentation", "parse_list", "parse_names"]
+__all__ = ["EVERYTHING", "Presentation", "parse_columns", "parse_list", "parse_names"]
 
+_PAPER: Final = "paper:"
+_BESIDE: Final = ("mean", "paper")
 _ITEM = re.compile(r'(?:[^,"]|"[^"]*")+')
 
 
@@ -21,11 +27,53 @@ class Presentation:
 
     models, datasets: those shown, in this order; empty: all, in the order of the run. names: a model or dataset -> its
     printed name. They hold for every part of the report: means, ranks and tests are of the models and datasets shown.
+    Among the models, "paper:FAMILY" is the row that the paper prints for a model, and "paper" those of all models of
+    the paper that the run does not have.
+
+    columns: the numbers in the tables, in this order, keys of `METRICS`; "mean" for means over datasets and "paper" for
+    the paper's numbers beside one's own; empty: all. intervals: where they stand. text_width: of LaTeX, in points.
     """
 
     models: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    intervals: Intervals = "below"
+    text_width: float = TEXT_WIDTH
+
+    def __post_init__(self) -> None:
+        known = [*METRICS, *_BESIDE]
+        for name in self.columns:
+            if name not in known:
+                raise ConfigError(f"--columns: there is no number '{name}': {did_you_mean(name, known)}.")
+        for name in self.models:
+            if name.startswith(_PAPER) and name.removeprefix(_PAPER) not in NAMES:
+                families = [f"{_PAPER}{family}" for family in NAMES]
+                raise ConfigError(f"--models: the paper has no model '{name}': {did_you_mean(name, families)}.")
+
+    @property
+    def with_paper(self) -> bool:
+        """Whether the paper's numbers stand beside one's own."""
+        return not self.columns or "paper" in self.columns
+
+    def printed(self, data: Mapping[str, Any]) -> tuple[PrintedModel, ...]:
+        """The rows of the paper among the models, for a run whose models are chosen already (`of`)."""
+        own = {str(entry.get("model_family", "")) for entry in data["cells"].values()}
+        found: list[PrintedModel] = []
+        above = 0
+        for name in self.models:
+            families = [name.removeprefix(_PAPER)] if name.startswith(_PAPER) else []
+            if name == "paper":
+                named = {other.removeprefix(_PAPER) for other in self.models}
+                families = [family for family in NAMES if family not in own | named]
+            above += not families and name != "paper"
+            found += [PrintedModel(f, self.names.get(f"{_PAPER}{f}", NAMES[f]), above) for f in families]
+        return tuple(found)
+
+    def laid_out(self, table: Table) -> Table:
+        """A table with the chosen numbers, and with its intervals where they are wanted."""
+        chosen = table.chosen(self.columns) if self.columns else table
+        return chosen.with_intervals(self.intervals)
 
     def of(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The content of run.json with these models and datasets alone, under their printed names.
@@ -36,10 +84,13 @@ class Presentation:
         config = data["config"]
         every = list(dict.fromkeys([*config.get("bundles", ()), *(entry["model"] for entry in cells)]))
         every = [name for name in every if any(entry["model"] == name for entry in cells)]
-        models = _chosen("--models", self.models, every, "model")
+        wanted = [name for name in self.models if name != "paper" and not name.startswith(_PAPER)]
+        models = _chosen("--models", wanted, every, "model")
         datasets = _chosen("--datasets", self.datasets, dict.fromkeys(entry["dataset"] for entry in cells), "dataset")
         for name in self.names:
-            _known("--names", name, [*every, *dict.fromkeys(entry["dataset"] for entry in cells)], "model or dataset")
+            shown = [*every, *dict.fromkeys(entry["dataset"] for entry in cells)]
+            if name not in (f"{_PAPER}{family}" for family in NAMES):
+                _known("--names", name, shown, "model or dataset")
         named = [self.names.get(model, model) for model in models]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
@@ -61,6 +112,7 @@ class Presentation:
         shown = [("models", self.models), ("datasets", self.datasets)]
         found = {f"{what} shown": ", ".join(names) for what, names in shown if names}
         named = "; ".join(f"{printed} is {name}" for name, printed in self.names.items())
+        found |= {"columns": ", ".join(self.columns)} if self.columns else {}
         return {**found, "printed names": named} if named else found
 
     def _renamed(self, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,6 +128,13 @@ EVERYTHING = Presentation()
 def parse_list(text: str | None) -> tuple[str, ...]:
     """The items of a list with commas, each once."""
     return tuple(dict.fromkeys(item.strip() for item in (text or "").split(",") if item.strip()))
+
+
+def parse_columns(text: str | None) -> tuple[str, ...]:
+    """A list of numbers by their keys, or by their headings: point, dice, iou."""
+    titles = {metric.title.lower().replace(" ", "_"): key for key, metric in METRICS.items()}
+    words = [item.lower().replace("-", "_").replace(" ", "_") for item in parse_list(text)]
+    return tuple(dict.fromkeys(titles.get(word, word) for word in words))
 
 
 def parse_names(text: str | None) -> dict[str, str]:

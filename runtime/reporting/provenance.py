@@ -68,7 +68,8 @@ def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
     )
     columns = tuple(map(Column, _COLUMNS))
     stamps = cell_stamps(results.finished)
-    return Table("Provenance", columns, tuple(rows), stamps, notes, "provenance", detail=True, lead=2)
+    what = "The origin of every result: weights, prompts, data and code, by the first signs of their hashes."
+    return Table("Provenance", columns, tuple(rows), stamps, notes, "provenance", detail=True, lead=2, caption=what)
 
 
 def _thread_notes(results: Results, run: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from ..tables.printed import NONE, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import entry, marked
-from .notes import interval_notes, ranking_notes, source_notes, unnamed_notes
+from .notes import caption, interval_notes, ranking_notes, source_notes, unnamed_notes
 
 __all__ = ["coverage", "recognition"]
 
@@ -44,6 +44,7 @@ def recognition(results: Results) -> Table:
     f1 = "F1" if choices.f1 == "fixed" else "best F1*"
     titles = [heading(name).replace("AUPRC", auprc).replace("F1", f1) for name in RECOGNITION]
     columns = ("model", "dataset", "classes", "prevalence", *titles, "without AUC", "without AUPRC")
+    keys = ("", "", "", "", *RECOGNITION, "", "")
     rows: list[tuple[Item, ...]] = []
     left: list[bool] = []
     for dataset in results.datasets:
@@ -68,7 +69,14 @@ def recognition(results: Results) -> Table:
         *ranking_notes([f"{row[0]} on {row[1]}" for row in rows], left, "labels"),
     )
     return Table(
-        "Recognition", tuple(map(Column, columns)), tuple(rows), cell_stamps(shown), notes, "recognition", lead=2
+        "Recognition",
+        tuple(map(Column, columns, [""] * len(columns), keys)),
+        tuple(rows),
+        cell_stamps(shown),
+        notes,
+        "recognition",
+        lead=2,
+        caption=caption(results, "Recognition in percent, means over the classes of a dataset.", shown, "images"),
     )
 
 
@@ -101,7 +109,12 @@ def coverage(results: Results) -> Table:
         ),
     )
     columns = tuple(map(Column, _COVERAGE))
-    return Table("Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage", lead=2)
+    what = (
+        "What was evaluated: cases, patients and pairs of every model on every dataset, and what could not be counted."
+    )
+    return Table(
+        "Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage", lead=2, caption=what
+    )
 
 
 def _not_asked(results: Results) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from ..results.load import StoredRun
 from ..results.numbers.run_numbers import Results, make_results
 from ..results.run_json import read_run
 from ..results.storage import write_bytes, write_json
-from ..tables.latex import to_latex
+from ..tables.latex import WRITTEN, latex_files, to_latex
 from ..tables.markdown import to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
@@ -27,6 +27,7 @@ from .difference_tables import difference_tables
 from .grounding_tables import table_1, thresholds
 from .json_file import to_json
 from .native_tables import native_tables
+from .paper.paper_numbers import PrintedModel
 from .presentation import EVERYTHING, Presentation
 from .provenance import hashes, provenance, provenance_table
 from .recognition_tables import coverage, recognition
@@ -61,17 +62,22 @@ class Report:
 
 def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentation = EVERYTHING) -> Report:
     """The report of the run at `path`. Raises RunError, and ConfigError for choices that do not fit the run."""
-    run = StoredRun(path, presentation.of(read_run(path)))
+    data = presentation.of(read_run(path))
+    run = StoredRun(path, data)
     results = make_results(run, choices)
     blocks = find_blocks(results)
-    return Report(run, results, blocks, tuple(report_tables(run, results, blocks)), presentation)
+    tables = tuple(map(presentation.laid_out, report_tables(run, results, blocks, presentation)))
+    return Report(run, results, blocks, tables, presentation)
 
 
-def report_tables(run: StoredRun, results: Results, blocks: Sequence[Block]) -> Iterator[Table]:
+def report_tables(
+    run: StoredRun, results: Results, blocks: Sequence[Block], presentation: Presentation = EVERYTHING
+) -> Iterator[Table]:
     """Every table, in reading order: those of each block, then those of the whole run. Raises RunError."""
+    printed = presentation.printed(run.data)
     for block in blocks:
         found = block.results
-        for table in _block_tables(found, block.differences):
+        for table in _block_tables(found, block.differences, presentation.with_paper, printed):
             yield replace(
                 table, title=found.titled(table.title), name=found.named(table.name), notes=(*found.apart, *table.notes)
             )
@@ -80,11 +86,13 @@ def report_tables(run: StoredRun, results: Results, blocks: Sequence[Block]) -> 
     yield from native_tables(run)
 
 
-def _block_tables(results: Results, differences: Differences) -> Iterator[Table]:
-    yield table_1(results)
+def _block_tables(
+    results: Results, differences: Differences, beside: bool, printed: Sequence[PrintedModel]
+) -> Iterator[Table]:
+    yield table_1(results, beside, printed)
     for dataset in results.datasets:
         if any(cell.n for cell in results.column(dataset)):
-            yield class_pointing(results, dataset)
+            yield class_pointing(results, dataset, beside, printed)
             yield class_dice(results, dataset)
     yield thresholds(results)
     yield recognition(results)
@@ -114,12 +122,14 @@ def write_report(
     facts = [f"{name}: {text}" for name, text in report.facts.items()]
     texts = {
         "tables.md": to_markdown(_TITLE, facts, report.tables),
-        "tables.tex": to_latex(_TITLE, facts, report.tables),
+        "tables.tex": to_latex(_TITLE, facts, report.tables, report.presentation.text_width),
         **whole_csv_files(report.results),
     }
     for block in report.blocks:
         files = csv_files(block.results, block.differences)
         texts |= {f"{block.results.named(name)}.csv": text for name, text in files.items()}
+    latex = latex_files(facts, report.tables, report.presentation.text_width)
+    texts |= {f"latex/{name}": text for name, text in latex.items()}
     for name, text in texts.items():
         # A file name may hold bytes that are not valid text; the report must not fail on them.
         write_bytes(folder / name, text.encode("utf-8", "replace"))
@@ -130,6 +140,7 @@ def write_report(
     for name in _EARLIER if out is None else ():
         (folder / name).unlink(missing_ok=True)
     _remove_blocks(folder, keep=texts)
+    _remove_latex(folder / "latex", keep=latex)
     written = [folder / name for name in (*texts, "report.json")]
     if page:
         return [*draw_report(report, folder, say, datasets), *written]
@@ -202,6 +213,13 @@ def _remove_blocks(folder: Path, keep: Iterable[str]) -> None:
     stems = [Path(name).stem for name in keep if name.endswith(".csv")]
     for name in {f"{stem}-{protocol}.csv" for stem in stems for protocol in PROTOCOLS}.difference(keep):
         (folder / name).unlink(missing_ok=True)
+
+
+def _remove_latex(folder: Path, keep: Iterable[str]) -> None:
+    """Deletes tables of an earlier report that this one does not have, but no file that was not written by it."""
+    for path in folder.glob("*.tex"):
+        if path.name not in keep and WRITTEN in path.read_text(encoding="utf-8", errors="replace")[:5000]:
+            path.unlink(missing_ok=True)
 
 
 def _remove_figures(folder: Path, keep: Sequence[Path]) -> None:

@@ -3,6 +3,6 @@
 table      what a table is
 metrics    every number: its key, heading, words, unit, decimals, and whether higher is better
 printed    how numbers are printed; stamps: warning lines above tables
-console, markdown, latex    tables -> the terminal, Markdown, LaTeX
+console, markdown, latex    tables -> the terminal, Markdown, LaTeX; latex_text: signs of LaTeX
 csv_text   rows -> CSV
 """

@@ -167,12 +167,14 @@ def _texts(item: Item, width: int) -> list[Text]:
     from rich.text import Text
 
     cell = cell_of(item)
-    styles = [_STYLES[cell.mark] if part == 0 and cell.text else "dim" for part in range(len(cell.lines))]
-    return [
-        Text(text, style=style)
-        for line, style in zip(cell.lines, styles, strict=True)
-        for text in _wrapped(line, width)
-    ]
+    texts: list[Text] = []
+    for place, line in enumerate(cell.lines):
+        for text in _wrapped(line, width):
+            value = place == 0 and cell.text and not texts
+            texts.append(Text(text, style="" if value else "dim"))
+            if value:
+                texts[-1].stylize(_STYLES[cell.mark], 0, len(cell.text))
+    return texts
 
 
 def _wrapped(text: str, width: int) -> list[str]:

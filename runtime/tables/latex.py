@@ -1,98 +1,254 @@
-"""Tables -> LaTeX with booktabs: the best of a column bold, the second best underlined."""
+"""Tables -> LaTeX with booktabs, to be \\input: the best of a column bold, the second best underlined.
+
+LaTeX does not say how wide a page is, so columns are measured here with the widths of Computer Modern, the widest of
+the usual fonts. A table that is too wide for 7 pt is split, never shrunk.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from .table import Column, Item, Table, cell_of
+from .latex_text import escaped, number_text, text_width
+from .table import Cell, Column, Item, Table, cell_of
 
-__all__ = ["to_latex"]
+__all__ = ["NARROW", "TEXT_WIDTH", "WRITTEN", "file_stem", "latex_files", "to_latex"]
 
-COLUMNS: Final = 11
-"""Maximum columns of a part of a table; a wider table is split at its groups."""
+TEXT_WIDTH: Final = 345
+"""Points that a table may be wide: the text width of the class article with 10 pt, narrower than that of others."""
 
-_HEAD = """% Needs in the preamble: \\usepackage[utf8]{inputenc} \\usepackage[T1]{fontenc} \\usepackage{textcomp}
-% \\usepackage{booktabs} \\usepackage{graphicx}; then \\input this file.
-"""
-_ESCAPES: Final = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "\u2212": "$-$",
-    "\u2013": "--",
-    "\u2020": r"\textdagger{}",
-    "\u2021": r"\textdaggerdbl{}",
-    "\u00b2": r"\textsuperscript{2}",
-    "\u0394": r"$\Delta$",
-    "\u03c4": r"$\tau$",
-    "\u2265": r"$\geq$",
-    "\n": " ",
-}
-_SIGNS: Final = re.compile("|".join(map(re.escape, _ESCAPES)))
+NARROW: Final = 235
+"""Points of a column of most two-column papers; a wider table is a table*."""
+
+WRITTEN: Final = "Written by xbench-fast."
+"""Stands in every file."""
+
+_SIZES: Final = ((8.0, 3.0), (8.0, 2.0), (7.0, 2.0), (7.0, 1.5))
+"""Font size and half the space between columns, the best first."""
+
+_LINES: Final = 28  # of a part of a table, so that it fits on a page with its caption and notes
+_NOTES: Final = 1400  # characters of notes below a table; other notes, and longer ones, are comments in the file
+_NOTE: Final = 260
+_WORDS: Final = 34  # characters of a line of text
+_PAGE: Final = 6  # floats between two \clearpage in a file of all tables, as LaTeX holds few at once
+
+_PREAMBLE: Final = "\\usepackage{booktabs}"
+_LETTERS: Final = "\\usepackage[utf8]{inputenc} \\usepackage[T1]{fontenc} "
+_TITLE: Final = re.compile(r"^Table \d+: ")
 
 
-def to_latex(title: str, lines: Sequence[str], tables: Sequence[Table]) -> str:
-    """A file to \\input: comments with facts about the run, then a table environment for each part of each table."""
-    comments = "".join(f"% {' '.join(line.split())}\n" for line in (title, *lines))
-    return "\n".join([comments + _HEAD, *(block for table in tables for block in _blocks(table))])
+def latex_files(lines: Sequence[str], tables: Sequence[Table], width: float) -> dict[str, str]:
+    """File name -> content: each table in a file of its own."""
+    named = {}
+    for number, table in enumerate(tables, 1):
+        stem = file_stem(table.name or f"table-{number}")
+        named[f"{stem}.tex"] = to_latex(table.title, lines, [table], width)
+    return named
 
 
-def _blocks(table: Table) -> list[str]:
-    parts = list(table.parts(lambda indices: len(indices) <= COLUMNS))
-    label = f"\\label{{tab:{table.name}}}" if table.name else ""
-    blocks = []
+def to_latex(title: str, lines: Sequence[str], tables: Sequence[Table], width: float = TEXT_WIDTH) -> str:
+    """A file to \\input: comments with facts about the run, then a float for each part of each table.
+
+    width: points that a table may be wide.
+    """
+    floats = [(table, list(_floats(table, width))) for table in tables]
+    needed = max((part.width for _, parts in floats for part in parts), default=0.0)
+    body = ""
+    count = 0
+    for table, parts in floats:
+        body += "".join(f"% Note: {' '.join(note.split())}\n" for note in _notes(table)[1])
+        for part in parts:
+            body += f"\n{part.text}"
+            count += 1
+            body += "\\clearpage\n" if count % _PAGE == 0 and len(tables) > 1 else ""
+    plain = all(part.text.isascii() for _, parts in floats for part in parts)
+    comments = [
+        *(" ".join(line.split()) for line in (title, *lines)),
+        "",
+        f"{WRITTEN} Needs in the preamble: {'' if plain else _LETTERS}{_PREAMBLE}",
+        f"and a text width of {needed:.0f} pt (report --text-width chooses it); no text is smaller than 7 pt.",
+    ]
+    return "".join(f"% {line}".rstrip() + "\n" for line in comments) + body
+
+
+def file_stem(name: str) -> str:
+    """A table's name as the stem of a file and a label."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "table"
+
+
+@dataclass(frozen=True)
+class _Float:
+    text: str
+    width: float
+
+
+def _floats(table: Table, width: float) -> Iterator[_Float]:
+    """The floats of a table, turned if it can be and then has fewer; the largest type that needs the fewest parts."""
+    forms = [table, table.turned()] if table.turns == "class" else [table]
+    found = []
+    for form in forms:
+        for size, gap in _SIZES:
+            grid = _Grid(form, size, gap)
+            parts = [_Grid(part, size, gap) for wide in form.parts(grid.fitting(width)) for part in _short(wide)]
+            found.append(parts)
+    parts = min(found, key=len)
     for number, part in enumerate(parts, 1):
-        title = table.title if len(parts) == 1 else f"{table.title} ({number} of {len(parts)})"
-        last = number == len(parts)
-        notes = "\n".join(f"\\par {_escape(line)}" for line in table.notes) if last else ""
-        stamps = "\n".join(f"\\par\\textbf{{{_escape(line)}}}" for line in table.stamps)
-        blocks.append(
-            "\n".join(
-                filter(
-                    None,
-                    [
-                        "\\begin{table}[htbp]",
-                        "\\centering",
-                        f"\\caption{{{_escape(title)}}}{label if number == 1 else ''}",
-                        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
-                        _tabular(part),
-                        "}",
-                        "\\footnotesize" if stamps or notes else "",
-                        stamps,
-                        notes,
-                        "\\end{table}",
-                        "",
-                    ],
-                )
-            )
-            + "\n"
-        )
-    return blocks
+        every = part.total(range(len(part.table.columns)))
+        yield _Float(_float(part, number, len(parts), every), every)
 
 
-def _tabular(table: Table) -> str:
-    width = len(table.columns)
-    rows = [" & ".join(map(_item, row)) + r" \\" for row in table.rows]
-    heads = [" & ".join(_escape(column.title) for column in table.columns) + r" \\"]
-    if table.groups:
-        heads.insert(0, _group_row(table.columns))
-    left = max(table.leading, 1)
-    begin = f"\\begin{{tabular}}{{{'l' * left}{'r' * (width - left)}}}"
-    return "\n".join([begin, "\\toprule", *heads, "\\midrule", *rows, "\\bottomrule", "\\end{tabular}"])
+def _short(table: Table) -> Iterator[Table]:
+    """The table split into parts of at most `_LINES` lines, where a row has a name of its own."""
+    rows: list[tuple[Item, ...]] = []
+    used = 0
+    for row in table.rows:
+        height = max(len(_lines(item)) for item in row)
+        if rows and used + height > _LINES and cell_of(row[0]).text:
+            yield replace(table, rows=tuple(rows))
+            rows, used = [], 0
+        rows.append(row)
+        used += height
+    yield replace(table, rows=tuple(rows))
+
+
+def _float(grid: _Grid, number: int, count: int, width: float) -> str:
+    table = grid.table
+    environment = "table*" if width > NARROW else "table"
+    label = f"\\label{{tab:{file_stem(table.name)}}}" if table.name else ""
+    title = escaped(_TITLE.sub("", table.title).capitalize() if _TITLE.match(table.title) else table.title)
+    if number == 1:
+        caption = f"\\caption[{{{title}}}]{{{escaped(_caption(table))}}}{label}"
+    else:
+        caption = f"\\addtocounter{{table}}{{-1}}\n\\caption[]{{{title} (continued)}}"
+    notes = _notes(table)[0] if number == count else []
+    return "\n".join(
+        [
+            f"\\begin{{{environment}}}[{'tp' if environment == 'table*' else 'htbp'}]",
+            "\\providecommand{\\xbsub}[1]{{\\fontsize{7}{8.2}\\selectfont #1}}",
+            "\\centering",
+            f"{caption}\n\\par\\smallskip",
+            f"\\fontsize{{{grid.size:g}}}{{{1.2 * grid.size:g}}}\\selectfont",
+            f"\\setlength{{\\tabcolsep}}{{{grid.gap:g}pt}}",
+            grid.tabular(),
+            *(["\\par\\smallskip", "\\fontsize{7}{8.2}\\selectfont\\raggedright"] if notes else []),
+            *(f"{escaped(note)}\\par" for note in notes),
+            f"\\end{{{environment}}}",
+            "",
+        ]
+    )
+
+
+def _caption(table: Table) -> str:
+    """What the table shows and what is known against it, in sentences."""
+    return " ".join(_sentence(text) for text in (table.caption or table.title, *table.stamps))
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _notes(table: Table) -> tuple[list[str], list[str]]:
+    """The notes that stand below the table, those of marks first, and the notes for which there is no room."""
+    shown: list[str] = []
+    rest: list[str] = []
+    for note in sorted(table.notes, key=lambda note: not note.startswith(("*", "\u2020", "\u2021"))):
+        room = len(note) <= _NOTE and sum(map(len, shown)) + len(note) <= _NOTES
+        (shown if room else rest).append(_sentence(note.replace(" (italic in Markdown)", "")))
+    return shown, rest
+
+
+class _Grid:
+    """A table in a font size, with the widths of its columns in points."""
+
+    def __init__(self, table: Table, size: float, gap: float) -> None:
+        self.table, self.size, self.gap = table, size, gap
+        self.widths = [self._width(index) for index in range(len(table.columns))]
+
+    def _width(self, index: int) -> float:
+        heads = text_width(self.table.columns[index].title, self.size)
+        cells = [heads]
+        for row in self.table.rows:
+            bold = 1.17 if cell_of(row[index]).mark else 1.0
+            for place, line in enumerate(_lines(row[index])):
+                cells.append(text_width(line, self.size if place == 0 else 7.0) * (bold if place == 0 else 1.0))
+        return max(cells)
+
+    def total(self, indices: Sequence[int]) -> float:
+        """The width of these columns in points, with the headings of their groups."""
+        total = -2 * self.gap
+        for group, members in groupby(indices, key=lambda index: self.table.columns[index].group):
+            own = [self.widths[index] for index in members]
+            total += max(sum(own) + 2 * self.gap * len(own), text_width(group, self.size) + 2 * self.gap)
+        return total
+
+    def fitting(self, width: float) -> Callable[[Sequence[int]], bool]:
+        """Whether columns fit into a width."""
+        return lambda indices: self.total(indices) <= width
+
+    def tabular(self) -> str:
+        """The tabular environment."""
+        table = self.table
+        kinds = ["l" if i < table.leading or table.is_text(i) else "r" for i in range(len(table.columns))]
+        heads = [" & ".join(escaped(column.title) for column in table.columns) + r" \\"]
+        if table.groups:
+            heads.insert(0, _group_row(table.columns))
+        rows = [line for row in table.rows for line in self._row(row)]
+        begin = f"\\begin{{tabular}}{{@{{}}{''.join(kinds)}@{{}}}}"
+        return "\n".join([begin, "\\toprule", *heads, "\\midrule", *rows, "\\bottomrule", "\\end{tabular}"])
+
+    def _row(self, row: Sequence[Item]) -> Iterator[str]:
+        cells = [_lines(item) for item in row]
+        count = max(map(len, cells), default=1)
+        for place in range(count):
+            parts = []
+            for item, lines in zip(row, cells, strict=True):
+                text = lines[place] if place < len(lines) else ""
+                if place or not text:
+                    name = place < len(_wrapped(cell_of(item).text))  # a long name goes on in its own size
+                    parts.append((number_text(text) if name else f"\\xbsub{{{number_text(text)}}}") if text else "")
+                else:
+                    parts.append(_value(cell_of(item), text))
+            yield " & ".join(parts) + r" \\"
+        if count > 1:
+            yield "\\addlinespace[1.5pt]"
+
+
+def _lines(item: Item) -> list[str]:
+    """The lines of a cell: its value, its interval with the method, the paper's value, and what else is said of it."""
+    cell = cell_of(item)
+    around = f"{cell.interval} {cell.note}".strip() if cell.interval else ""
+    rest = [part for part in (cell.against_paper, "" if around else cell.note) if part]
+    if cell.inline and around:
+        return [f"{cell.text} {around}", *rest]
+    first, *more = _wrapped(cell.text) if cell.text else [""]
+    return [first, *more, *(part for part in (around, *rest) if part)] if first else [around or "", *rest]
+
+
+def _wrapped(text: str) -> list[str]:
+    """A long text in lines, broken at spaces and after the signs that join the parts of a name."""
+    lines = [""]
+    for word in re.split(r"(?<=[ _/:-])", text):
+        if lines[-1] and len(lines[-1]) + len(word.rstrip()) > _WORDS:
+            lines.append("")
+        lines[-1] += word
+    return [line.strip() for line in lines]
+
+
+def _value(cell: Cell, text: str) -> str:
+    """The first line of a cell: only the value itself is marked."""
+    own = cell.text if text.startswith(cell.text) else text
+    value, rest = number_text(own), text.removeprefix(own).strip()
+    if cell.mark:
+        value = f"\\{'textbf' if cell.mark == 'best' else 'underline'}{{{value}}}"
+    # LaTeX would read [ or * at the start of a row as an argument of the line end before it.
+    guard = "{}" if value.startswith(("[", "*")) else ""
+    return f"{guard}{value}" + (f" \\xbsub{{{number_text(rest)}}}" if rest else "")
 
 
 def _group_row(columns: Sequence[Column]) -> str:
@@ -101,25 +257,9 @@ def _group_row(columns: Sequence[Column]) -> str:
     for group, members in groupby(columns, key=lambda column: column.group):
         count = len(list(members))
         if group:
-            cells.append(f"\\multicolumn{{{count}}}{{c}}{{{_escape(group)}}}")
+            cells.append(f"\\multicolumn{{{count}}}{{c}}{{{escaped(group)}}}")
             rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
         else:
             cells += [""] * count
         start += count
     return " & ".join(cells) + r" \\" + "\n" + " ".join(rules)
-
-
-def _item(item: Item) -> str:
-    cell = cell_of(item)
-    text = _escape(cell.text)
-    if cell.mark:
-        text = f"\\{'textbf' if cell.mark == 'best' else 'underline'}{{{text}}}"
-    others = [part for part in (cell.interval, cell.against_paper, cell.note) if part]
-    if others:
-        text += f" {{\\scriptsize {_escape('; '.join(others))}}}"
-    # LaTeX would read [ or * at the start of a row as an argument of the line end before it.
-    return f"{{}}{text}" if text.startswith(("[", "*")) else text
-
-
-def _escape(text: str) -> str:
-    return _SIGNS.sub(lambda found: _ESCAPES[found.group()], text)

@@ -35,7 +35,9 @@ def _item(item: Item) -> str:
     cell = cell_of(item)
     sign = _MARKS[cell.mark]
     first, *others = cell.lines or ("",)
-    return "<br>".join([f"{sign}{_escape(first)}{sign}", *map(_escape, others)])
+    beside = first.removeprefix(cell.text)
+    first = f"{sign}{_escape(first.removesuffix(beside))}{sign}{_escape(beside)}"
+    return "<br>".join([first, *map(_escape, others)])
 
 
 def _escape(text: str) -> str:

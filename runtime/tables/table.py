@@ -6,11 +6,29 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
-__all__ = ["BEST", "SECOND", "Cell", "Column", "Item", "Mark", "Table", "cell_of", "plain"]
+__all__ = [
+    "BEST",
+    "MEAN_OF_DATASETS",
+    "SECOND",
+    "Cell",
+    "Column",
+    "Intervals",
+    "Item",
+    "Mark",
+    "Table",
+    "cell_of",
+    "plain",
+]
 
 Mark = Literal["", "best", "second"]
+Intervals = Literal["none", "below", "inline"]
+"""Where the interval of a value stands."""
+
+MEAN_OF_DATASETS: Final = "mean of datasets"
+"""The group of the columns with means over datasets."""
+
 BEST: Final[Mark] = "best"
 SECOND: Final[Mark] = "second"
 
@@ -23,8 +41,9 @@ class Cell:
 
     text: the value. interval: its interval. mark: whether it is the best or the second best of its column.
     paper: the value in the paper; difference: value minus that, if it is meaningful.
-    note: a few words on this cell. rank: the value it is ranked by in its column, None to leave it out; basis: the data
-    behind that value, values of another basis are not comparable.
+    note: a few words on this cell. inline: the interval stands beside the value, not below it. rank: the value it is
+    ranked by in its column, None to leave it out; basis: the data behind that value, values of another basis are not
+    comparable.
     """
 
     text: str
@@ -33,6 +52,7 @@ class Cell:
     paper: str = ""
     difference: str = ""
     note: str = ""
+    inline: bool = field(default=False, compare=False)
     rank: float | None = field(default=None, compare=False, repr=False)
     basis: Hashable = field(default=None, compare=False, repr=False)
 
@@ -50,7 +70,8 @@ class Cell:
     @property
     def lines(self) -> tuple[str, ...]:
         """All visible parts of the cell, one per line."""
-        return tuple(part for part in (self.text, self.interval, self.against_paper, self.note) if part)
+        first = (f"{self.text} {self.interval}",) if self.inline and self.interval else (self.text, self.interval)
+        return tuple(part for part in (*first, self.against_paper, self.note) if part)
 
 
 Item = str | Cell
@@ -68,10 +89,12 @@ def plain(item: Item) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """`group` is the heading above neighbours ("RSNA"), empty for the leading columns; `title` the column's own."""
+    """`group` is the heading above neighbours ("RSNA"), empty for the leading columns; `title` the column's own; `key`
+    the number of `METRICS` that it shows, if any."""
 
     title: str
     group: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +102,7 @@ class Table:
     """A titled grid of printed items with lines of text above (stamps) and below (notes).
 
     name: lower-case letters, digits and hyphens, for labels and links. detail: too long for a terminal; first: what a
-    terminal shows of a whole report.
+    terminal shows of a whole report. caption: what it shows, in sentences, for a paper.
     lead: the leading columns, which say what a row is; None: those without a group, or the first of a table without
     groups. turns: what the rows are if rows and columns are exchanged ("class"); empty if it is not to be turned.
     """
@@ -92,6 +115,7 @@ class Table:
     name: str = ""
     detail: bool = False
     first: bool = False
+    caption: str = ""
     lead: int | None = None
     turns: str = ""
 
@@ -136,6 +160,37 @@ class Table:
                     taken = []
                 taken += members
         yield self.only([*lead, *taken])
+
+    def chosen(self, keys: Sequence[str]) -> Table:
+        """The table with these numbers alone, in this order in each group, and with means over datasets only if "mean"
+        is among them. A table that has none of these numbers is left as it is."""
+        if not any(column.key in keys for column in self.columns):
+            return self
+        alone = {column.key for column in self.columns} - {
+            column.key for column in self.columns if column.group != MEAN_OF_DATASETS
+        }
+        kept = list(range(self.leading))
+        for block in self._blocks():
+            known = [(keys.index(key), i) for i in block if (key := self.columns[i].key) in keys]
+            other = [(len(keys), i) for i in block if not self.columns[i].key]
+            for _, index in sorted(known) + other:
+                column = self.columns[index]
+                if column.group != MEAN_OF_DATASETS or "mean" in keys or column.key in alone:
+                    kept.append(index)
+        return replace(self.only(kept), lead=self.lead)
+
+    def with_intervals(self, place: Intervals) -> Table:
+        """The table with its intervals below or beside their values, or without them and what is said of them."""
+        if place == "below":
+            return self
+        changes: dict[str, Any] = {"interval": "", "note": ""} if place == "none" else {"inline": True}
+        rows = tuple(
+            tuple(replace(item, **changes) if isinstance(item, Cell) and item.interval else item for item in row)
+            for row in self.rows
+        )
+        kept = (note for note in self.notes if place == "inline" or not note.startswith("[low, high]"))
+        caption = self.caption if place == "inline" else re.sub(r" Brackets: [^.]*\.", "", self.caption)
+        return replace(self, rows=rows, notes=tuple(kept), caption=caption)
 
     def turned(self) -> Table:
         """Rows and columns exchanged: a row for each column after the leading ones, by its group and its title."""

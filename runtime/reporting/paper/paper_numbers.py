@@ -9,12 +9,25 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-__all__ = ["FIELDS", "MARK", "Paper", "Printed", "paper"]
+__all__ = ["FIELDS", "MARK", "NAMES", "PRINTED_MARK", "Paper", "Printed", "PrintedModel", "paper"]
 
 FIELDS: Final = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 """Numbers of a report that the paper also prints -> their names in its Table 1."""
 
 MARK = "\u2020"
+PRINTED_MARK: Final = "\u2021"
+"""Behind the name of a model whose numbers the paper prints and the run does not have."""
+
+NAMES: Final = {
+    "clip": "CLIP",
+    "biomedclip": "BiomedCLIP",
+    "medklip": "MedKLIP",
+    "kad": "KAD",
+    "mavl": "MAVL",
+    "carzero": "CARZero",
+    "devide": "DeViDe",
+}
+"""Family -> the model's name in the paper."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,20 @@ class Printed:
     def text(self) -> str:
         """The digits, with a dagger if they have a known problem."""
         return f"{self.digits}{MARK}" if self.flag else self.digits
+
+
+@dataclass(frozen=True)
+class PrintedModel:
+    """A row of the paper: its family, its printed name, and the number of the run's models above it."""
+
+    family: str
+    name: str
+    above: int
+
+    @property
+    def label(self) -> str:
+        """The name with the mark of a printed row."""
+        return f"{self.name}{PRINTED_MARK}"
 
 
 @dataclass(frozen=True)

@@ -479,7 +479,7 @@ def test_the_command_offers_what_can_be_chosen() -> None:
     offered = {
         option.name: tuple(option.type.choices) for option in command.params if isinstance(option.type, click.Choice)
     }
-    assert offered.pop("protocol") == PROTOCOLS
+    assert offered.pop("protocol") == PROTOCOLS and offered.pop("intervals") == ("none", "below", "inline")
     names = {"best": "Unit", "iou_at": "IouAt", "ties": "Ties", "auprc": "Auprc", "f1": "F1", "mean": "Mean"}
     names |= {"mean_datasets": "Mean", "constant": "Constant", "pairs": "Pairs"}
     assert offered == {name: get_args(getattr(kinds, kind)) for name, kind in names.items()}
