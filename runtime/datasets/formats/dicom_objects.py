@@ -114,8 +114,9 @@ class DicomObjects(FileFormat):
             if reason:
                 skipped.setdefault(reason, []).append(item.path)
             for uid, shape in shapes:
-                about = found.setdefault(uid, self._about(uid, item.path))
-                about.shapes += [shape] if shape else []
+                if uid not in found:
+                    found[uid] = self._about(uid, item.path)
+                found[uid].shapes += [shape] if shape else []
         for reason, paths in skipped.items():
             text = f"{_MISSING[reason]}; objects that are not used: {len(paths)}"
             self.note("other_file", str(paths[0]), (paths[0], None), text)

@@ -15,6 +15,9 @@ from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.formats.nothing import NOTHING, says_nothing
 from xbench_fast.runtime.datasets.registry import DATASETS
+from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.host.source_code import closure
+from xbench_fast.runtime.results.cell_key import dataset_digest
 
 BOTH = {"Effusion": "Effusion", "Nodule": "Nodule"}
 ALL = {"Effusion": "Effusion", "Mass": "Mass", "Nodule": "Nodule"}
@@ -175,3 +178,38 @@ def test_a_class_that_means_nothing_was_found(formats: Path, tmp_path: Path) -> 
     assert read(classes=["Mass", "Clear"]).classes == ("Mass", "Clear")
     assert read(classes=["Mass", "Clear"], nothing="clear").classes == ("Mass",)
     assert read(classes=["Mass", "No finding"], nothing=["clear"]).classes == ("Mass", "No finding")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_annotations_are_part_of_the_key(formats: Path, tmp_path: Path, name: str) -> None:
+    """Files of the classes too; a region that moves in a file changes its bytes, and so the digest."""
+    folder, (reader, options, _, _) = tmp_path / "data", FORMATS[name]
+    if reader == "nifti":
+        pytest.importorskip("nibabel")
+    shutil.copytree(formats / name.split()[0], folder)
+    config = DatasetConfig("mine", folder, reader, None, {**options, "images": str(formats / "images")})
+
+    def digest() -> str:
+        dataset = DATASETS.load(reader)(folder, **config.options)
+        return dataset_digest(dataset, dataset.cases(), config)
+
+    first = digest()
+    assert first == digest()
+    named = [Path(str(value)).name for value in options.values() if isinstance(value, str)]
+    for file in DATASETS.load(reader)(folder, **config.options).sources():
+        whole = file.read_bytes()
+        if file.suffix in (".txt", ".csv", ".yaml", ".xml", ".json"):
+            file.write_bytes(whole + b"\n")
+            assert digest() != first, file.name
+            file.write_bytes(whole)
+        named = [other for other in named if other != file.name]
+    assert not [other for other in named if (folder / other).is_file()] and digest() == first
+
+
+def test_the_code_that_reads_a_format_is_part_of_the_key(formats: Path) -> None:
+    modules = closure([type(opened(formats, "yolo")).__module__])
+    own = {"formats.yolo", "formats.file_format", "formats.nothing", "formats.named_images", "centre_shapes"}
+    assert {f"xbench_fast.runtime.datasets.{name}" for name in own} <= set(modules)
+    assert not {f"xbench_fast.runtime.datasets.{name}" for name in ("formats.voc", "formats.cvat", "siim")} & set(
+        modules
+    )

@@ -14,6 +14,7 @@ from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.formats.csv_boxes import CsvBoxes
+from xbench_fast.runtime.datasets.registry import DATASETS
 from xbench_fast.runtime.host.config import load_config
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
@@ -65,8 +66,8 @@ def test_the_three_ways_give_what_the_document_says(world: Path) -> None:
 
 
 def test_the_commands_of_the_document(text: str, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [line for block in SHELL.findall(text) for line in block.splitlines()]
-    assert len(lines) == 3
+    first, *lines = [line for block in SHELL.findall(text) for line in block.splitlines()]
+    assert len(lines) == 3 and first.endswith("mine --data mine=FOLDER --data-option mine.reader=yolo")
     for line in lines:
         program, *arguments = shlex.split(line)
         with pytest.raises(SystemExit) as left:
@@ -95,3 +96,9 @@ def test_the_columns_named_in_the_document_are_those_of_the_reader(text: str) ->
         "image_width", "image_height",
     }  # fmt: skip
     assert all(name in CsvBoxes.__doc__ for name in named)
+
+
+def test_every_reader_of_a_format_is_in_the_table(text: str) -> None:
+    named = set(re.findall(r"^\| [^|]+ \| `(\w+)` \|", text, re.MULTILINE))
+    folder = "xbench_fast.runtime.datasets.formats."
+    assert named == {name for name in DATASETS.names() if DATASETS.load(name).__module__.startswith(folder)}
