@@ -23,6 +23,12 @@ TOWERS: dict[str, dict[str, Any]] = {
     "attentional pool": {**VIT, **POOL},
     "resnet": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 16},
     "timm tokens": {"image_size": 224, "timm_model_name": "test_vit", "timm_pool": "token", "timm_proj": "linear"},
+    "timm mean of tokens": {
+        "image_size": 224,
+        "timm_model_name": "test_vit",
+        "timm_pool": "avg",
+        "timm_proj": "linear",
+    },
     "timm map": {"image_size": 64, "timm_model_name": "test_convnext", "timm_pool": "", "timm_proj": "linear"},
 }
 
@@ -75,7 +81,7 @@ def test_cells_of_a_resnet_make_up_its_vector() -> None:
 
 
 def test_patches_of_timm_are_normed_and_projected_alone() -> None:
-    for name in ("timm tokens", "timm map"):
+    for name in ("timm tokens", "timm mean of tokens", "timm map"):
         tower, read = tower_of(TOWERS[name])
         image = torch.randn(1, 3, *[TOWERS[name]["image_size"]] * 2)
         with torch.inference_mode():
@@ -232,3 +238,84 @@ def test_a_package_that_is_missing(family: str, package: str, tmp_path: Path, mo
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=f"This family needs {package}, which is not installed: pip install"):
         load_adapter(FAMILIES.target(family), tmp_path, **options)
+
+
+WORDS = ("<s>", "<pad>", "</s>", "<unk>", "lung", "mass", "no", "finding", "x", "ray", "big")
+PLAIN = {**TEXT, "vocab_size": len(WORDS), "no_causal_mask": True, "pool_type": "last", "hf_tokenizer_name": "x"}
+TEXT_TOWERS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "a tower of transformers": (
+        {"hf_model_name": "x", "hf_tokenizer_name": "x", "hf_proj_type": "mlp", "hf_pooler_type": "mean_pooler"},
+        "<pad>",
+        {},
+    ),
+    "lower case, no punctuation, padded by the end": (
+        {**PLAIN, "tokenizer_kwargs": {"clean": "canonicalize"}},
+        "</s>",
+        {"clean": "canonicalize"},
+    ),
+    "no separator": ({**PLAIN, "tokenizer_kwargs": {"strip_sep_token": True}}, "<pad>", {"strip_sep_token": True}),
+}
+
+
+@pytest.mark.parametrize("name", TEXT_TOWERS)
+def test_texts_of_an_architecture_with_its_own_tokenizer(name: str, tmp_path: Path) -> None:
+    """The features are those of open_clip's tokenizer and text tower, for short texts, long ones and empty ones."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from xbench_fast.export.models.families import open_clip as family
+    from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
+
+    text, padding, options = TEXT_TOWERS[name]
+    words = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    special = {"pad_token": padding, "eos_token": "</s>", "unk_token": "<unk>", "sep_token": "</s>"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(tmp_path / "text")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 40}
+    settings = transformers.RobertaConfig(vocab_size=len(WORDS), max_position_embeddings=20, pad_token_id=1, **sizes)
+    settings.save_pretrained(tmp_path / "text")
+
+    config = {"embed_dim": 24, "custom_text": True, "vision_cfg": VIT, "text_cfg": {**text, "context_length": 12}}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": config}))
+    folder = tmp_path / "text"
+    torch.manual_seed(4)
+    model = family._build(family._architecture(str(tmp_path), tmp_path), folder)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    adapter = family.OpenClipAdapter.load(tmp_path / "weights.pt", tokenizer=folder, text_encoder=folder)
+    texts = ["Lung Mass!", "no   finding x-ray " + "big lung " * 9, "x_ray", ""]
+    ids = open_clip.tokenizer.HFTokenizer(str(folder), context_length=12, **options)(texts)
+    given = select_tokenizer(adapter)(texts)
+    with torch.inference_mode():
+        found = adapter.encode_text(torch.from_numpy(given.ids), torch.from_numpy(given.mask))
+        torch.testing.assert_close(found, model.encode_text(ids))
+
+
+def test_pictures_enter_as_the_published_weights_of_an_architecture_say() -> None:
+    """SigLIP's are squashed and halved; where open_clip knows no weights, or unlike ones, CLIP's way is a caution."""
+    from xbench_fast.export.models.families.open_clip import _architecture
+
+    siglip, plain, none = (
+        _architecture(name, Path("w.pt")) for name in ("ViT-B-16-SigLIP", "ViT-B-32", "ViT-S-16-alt")
+    )
+    assert siglip.preprocessing["resize_mode"] == "squash" and tuple(siglip.preprocessing["mean"]) == (0.5, 0.5, 0.5)
+    assert siglip.cautions == ()
+    clip = {"mean": open_clip.OPENAI_DATASET_MEAN, "std": open_clip.OPENAI_DATASET_STD}
+    clip |= {"interpolation": "bicubic", "resize_mode": "shortest"}
+    assert plain.preprocessing == none.preprocessing == clip
+    assert ["need 'ViT-B-32-quickgelu'" in caution for caution in plain.cautions] == [True]
+    assert ["does not say how pictures enter 'ViT-S-16-alt'" in caution for caution in none.cautions] == [True]
+
+
+def test_a_configuration_beside_the_checkpoint(tmp_path: Path) -> None:
+    """It gives the architecture and how pictures enter; text towers may have CLIP's names, the scale the shape [1]."""
+    from xbench_fast.export.models.families.open_clip import OpenClipAdapter
+
+    ways = {"mean": [0.1, 0.2, 0.3], "interpolation": "bilinear", "resize_mode": "squash", "fill_color": 0}
+    config = {"embed_dim": 24, "custom_text": True, "vision_cfg": VIT, "text_cfg": TEXT}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": config, "preprocess_cfg": ways}))
+    state = open_clip.CLIP(24, open_clip.CLIPVisionCfg(**VIT), open_clip.CLIPTextCfg(**TEXT)).state_dict()
+    torch.save({**state, "logit_scale": state["logit_scale"].reshape(1)}, tmp_path / "weights.pt")
+    found = OpenClipAdapter.load(tmp_path / "weights.pt", preprocess={"std": [0.5, 0.5, 0.6]})
+    assert found.geometry.key == "squash-32-32-bilinear"
+    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.5, 0.5, 0.6))
+    assert found.logit_scale == pytest.approx(float(state["logit_scale"].exp()))
+    torch.testing.assert_close(found.module.text.positional_embedding.data, state["positional_embedding"])
