@@ -43,10 +43,10 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
     rows += shared_rows(share, cells, lambda cell: _numbers(cell, names, "chance"))
     body, left = marked([_pointing_row(results, model, dataset, names, beside) for model in results.models])
     reader = next((cell.reader for cell in cells), "")
-    of_paper = {row: _printed(row.family, reader, names) for row in printed}
+    of_paper = {row: found for row in printed if any((found := _printed(row.family, reader, names)).values())}
     own: list[tuple[Item, ...]] = [(model, *row) for model, row in zip(results.models, body, strict=True)]
     rows += with_printed(
-        own, printed, lambda row: tuple(item.text if item else NONE for item in of_paper[row].values())
+        own, list(of_paper), lambda row: tuple(item.text if item else NONE for item in of_paper[row].values())
     )
     quoted = [(cell.family, _printed(cell.family, cell.reader, names)) for cell in (cells if beside else ())]
     quoted += [(row.name, found) for row, found in of_paper.items()]
@@ -57,7 +57,7 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
         *source_notes(cells),
         *ranking_notes(results.models, left),
         *paper_notes(cells, body),
-        *printed_notes(printed),
+        *printed_notes(list(of_paper)),
         *flags((f"{who}, {name or 'Mean'}", item) for who, found in quoted for name, item in found.items()),
     )
     title = f"{results.title(dataset)}: pointing per class"

@@ -53,8 +53,10 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     columns.append(Column("delta Dice", MEAN_OF_DATASETS, "delta_dice"))
     lead = list(_lead(results, tuple(titles)))
     body, left = marked([_row(results, model, tuple(titles), beside) for model in results.models])
+    quoted = {row: _printed_row(results, row.family, tuple(titles)) for row in printed}
+    printed = [row for row, items in quoted.items() if set(items) != {NONE}]
     own = [(_label(results, model), *cells) for model, cells in zip(results.models, body, strict=True)]
-    rows = [*lead, *with_printed(own, printed, lambda row: _printed_row(results, row.family, tuple(titles)))]
+    rows = [*lead, *with_printed(own, printed, lambda row: quoted[row])]
     cells, of_paper = results.finished, paper()
     shown = [
         (f"{cell.family}, {cell.title}, {titles[name]}", of_paper.in_table1(cell.family, cell.reader, name))

@@ -96,6 +96,11 @@ class Presentation:
         if twice is not None:
             raise ConfigError(f"--names gives two models the name '{twice}'; every model needs a name of its own.")
         kept = [entry for entry in cells if entry["model"] in models and entry["dataset"] in datasets]
+        absent = [model for model in models if not any(entry["model"] == model for entry in kept)]
+        if absent and (wanted or not kept):
+            raise ConfigError(
+                f"--models: the run has nothing of {', '.join(absent)} on {', '.join(datasets)}; choose others."
+            )
         told = config.get("datasets", {})
         if self.datasets:
             kept.sort(key=lambda entry: datasets.index(entry["dataset"]))

@@ -86,6 +86,7 @@ def test_printed_names_stand_everywhere(run: Path, capsys: pytest.CaptureFixture
     [
         ({"models": ("kad",)}, "--models: the run has no model 'kad': did you mean 'kad-224'?"),
         ({"datasets": ("three",)}, "--datasets: the run has no dataset 'three'"),
+        ({"models": ("mine", "toy"), "datasets": ("two",)}, "--models: the run has nothing of toy on two"),
         ({"names": {"kad": "KAD"}}, "--names: the run has no model or dataset 'kad': did you mean 'kad-224'?"),
         ({"names": {"kad-224": "mine"}}, "--names gives two models the name 'mine'"),
     ],
@@ -141,6 +142,12 @@ def test_rows_of_the_paper_are_marked_and_not_ranked(paper_run: Path) -> None:
     assert "\u2020 MAVL, The lungs, Dice*: below the all-ones mask" in table.notes
     assert "KAD\u2021" not in cells(shown(paper_run, models=("kad-224", "paper"))), "the run has it"
     assert list(cells(shown(paper_run, models=("paper",))))[2:4] == ["CLIP\u2021", "BiomedCLIP\u2021"]
+
+
+def test_a_printed_row_needs_a_number(paper_run: Path) -> None:
+    found = shown(paper_run, models=("paper:clip", "mine"), datasets=("other",))
+    assert not any("\u2021" in plain(row[0]) for table in found.tables for row in table.rows)
+    assert not any("\u2021" in note for table in found.tables for note in table.notes)
 
 
 def test_the_papers_numbers_beside_ones_own_are_a_column(paper_run: Path) -> None:
