@@ -113,9 +113,9 @@ def load_dataset(name: str, root: str | os.PathLike[str], /, **options: Any) -> 
     """The dataset in the folder `root`, read as `xbench-fast eval --data NAME=ROOT` reads it.
 
     name: a known dataset ("rsna", "chestxdet10", ...), or any name together with the option `reader`: a known one
-    ("coco", "csv"), "module:Class" or "file.py:Class". options: those of the reader, such as `list` or `annotations`;
-    paths are relative to `root`. Raises ConfigError for an unknown name or option, DataError for files that are
-    missing or invalid.
+    ("coco", "yolo", "dicom", ...), "module:Class" or "file.py:Class". options: those of the reader, such as `list` or
+    `annotations`; paths are relative to `root`. Raises ConfigError for an unknown name or option, DataError for files
+    that are missing or invalid.
     """
     config = DatasetConfig(name, Path(root).expanduser(), name)
     for key, value in options.items():

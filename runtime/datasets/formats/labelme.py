@@ -38,6 +38,10 @@ class LabelMe(FileFormat):
         "polygons": "pixels of a polygon: outline (default; its edge too), or centres (those whose centre lies inside)",
     }
 
+    mends: Mapping[str, str] = dict.fromkeys(
+        ("smaller", "larger"), "state the size of the annotated images in imageHeight and imageWidth of the JSON files"
+    )
+
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)
         self.annotations = self.first_path("annotations", "annotations", "images")

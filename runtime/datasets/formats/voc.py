@@ -31,6 +31,10 @@ class PascalVoc(FileFormat):
         "images": "the folder of the images, default JPEGImages, else images; subfolders are searched",
     }
 
+    mends: Mapping[str, str] = dict.fromkeys(
+        ("smaller", "larger"), "state the size of the annotated images in size of the XML files"
+    )
+
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)
         self.annotations = self.path_option("annotations", "Annotations")

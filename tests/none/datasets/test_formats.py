@@ -213,3 +213,18 @@ def test_the_code_that_reads_a_format_is_part_of_the_key(formats: Path) -> None:
     assert not {f"xbench_fast.runtime.datasets.{name}" for name in ("formats.voc", "formats.cvat", "siim")} & set(
         modules
     )
+
+
+def test_coco_draws_the_same_masks(formats: Path, expected: Mapping[str, NDArray[np.bool_]]) -> None:
+    """Boxes with an empty segmentation, and a compressed run-length mask."""
+    dataset = DATASETS.load("coco")(formats / "coco", annotations="instances.json", images=formats / "images")
+    first, second = dataset.cases()
+    for finding in BOTH:
+        np.testing.assert_array_equal(first.regions[finding].mask(43, 61), expected[finding])
+    assert set(second.labels.values()) == {0} and not second.regions and not dataset.notes
+
+
+def test_these_are_the_shared_fixtures(shared: Path, formats: Path) -> None:
+    for file in formats.rglob("*"):
+        if file.is_file() and file.name != "README.md":
+            assert file.read_bytes() == (shared / "formats" / file.relative_to(formats)).read_bytes(), file

@@ -227,3 +227,19 @@ def test_files_of_cvat_that_cannot_serve(tmp_path: Path) -> None:
         cvat(tmp_path, tag, '<image name="p/b.png" width="0" height="10"/>')
     with pytest.raises(DataError, match="leads out of the folder"):
         cvat(tmp_path, tag, '<image name="../b.png" width="2" height="10"/>').cases()
+
+
+def test_boxes_of_larger_images_are_told_and_mended(tmp_path: Path) -> None:
+    """Four images of 20 x 20 that are copies of 100 x 100; LabelMe states the size, where one asks it to."""
+    (tmp_path / "images").mkdir()
+    for number in range(4):
+        (tmp_path / f"images/{number}.png").write_bytes(encode(np.eye(20, dtype=np.uint8), "PNG"))
+        shapes = [drawn("rectangle", [40, 5 * number], [90, 60])]
+        (tmp_path / f"images/{number}.json").write_text(json.dumps({"shapes": shapes}))
+    found = audit(LabelMe(tmp_path))
+    assert (
+        not found.passed and "state the size of the annotated images in imageHeight and imageWidth" in found.warnings[0]
+    )
+    for file in (tmp_path / "images").glob("*.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "imageHeight": 100, "imageWidth": 100}))
+    assert audit(LabelMe(tmp_path)).passed
