@@ -109,16 +109,16 @@ def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, Path], *, r
                 return _put(filled, path)
 
 
-def change_bundle(path: Path, change: Callable[[Bundle], tuple[Manifest, Mapping[str, Path]]]) -> Bundle:
+def change_bundle(path: Path, change: Callable[[Bundle, Path], tuple[Manifest, Mapping[str, Path]]]) -> Bundle:
     """Replaces the bundle at `path` by the manifest and files that `change` makes of it, as `write_bundle` does.
 
+    `change` gets the bundle, and a temporary folder for new files.
     No other writer can change the bundle in between. Raises BundleError, and the exceptions of `change`.
     """
     path = path.resolve()
-    with _disk_reasons(path), turn(path):
-        manifest, files = change(Bundle.load(path))
-        with sibling(path) as draft:
-            return _put(_fill(draft, manifest, files), path)
+    with _disk_reasons(path), turn(path), sibling(path) as folder, sibling(path) as draft:
+        manifest, files = change(Bundle.load(path), folder)
+        return _put(_fill(draft, manifest, files), path)
 
 
 def find_bundles(folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import shutil
 import tempfile
@@ -53,13 +54,68 @@ def _locked(lock: Path) -> IO[bytes]:
 
 @contextmanager
 def sibling(path: Path) -> Iterator[Path]:
-    """A temporary directory on the same file system, removed unless it was renamed away."""
-    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".part", dir=path.parent))
-    draft.chmod(0o755)
+    """A temporary directory on the same file system, removed unless it was renamed away.
+
+    What killed processes left beside `path` is removed first; a directory that one of them was about to replace is put
+    back. Raises OSError.
+    """
+    _clear(path)
+    with _hidden(path, ".part") as draft:
+        draft.chmod(0o755)
+        try:
+            yield draft
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _hidden(path: Path, suffix: str) -> Iterator[Path]:
+    """A new directory beside `path`, locked as long as this process uses it."""
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=suffix, dir=path.parent))
+        held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _try_lock(held)
+            if made.exists():  # another process may have found it before it was locked
+                break
+        except BlockingIOError:
+            pass
+        os.close(held)
     try:
-        yield draft
+        yield made
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        os.close(held)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Locks without waiting; False on a file system without locks. Raises BlockingIOError where another holds it."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
+
+
+def _clear(path: Path) -> None:
+    """Removes the hidden directories of `path` that no process holds."""
+    for left in sorted(path.parent.glob(f".{glob.escape(path.name)}-????????.*")):
+        if left.suffix not in (".part", ".old") or not left.is_dir() or left.is_symlink():
+            continue
+        with suppress(OSError):  # another process holds it, or has removed it
+            held = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                if _try_lock(held):
+                    if (left / path.name).exists() and not path.exists():
+                        (left / path.name).rename(path)
+                    shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(held)
 
 
 def put(draft: Path, path: Path, keep: str | None = None) -> None:
@@ -68,21 +124,21 @@ def put(draft: Path, path: Path, keep: str | None = None) -> None:
     if not path.exists():
         draft.rename(path)
         return
-    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=".old", dir=path.parent))
-    old = aside / path.name
-    try:
-        path.rename(old)
-        draft.rename(path)
-    except BaseException:
-        if old.exists() and not path.exists():
-            _put_back(old, path)
+    with _hidden(path, ".old") as aside:
+        old = aside / path.name
+        try:
+            path.rename(old)
+            draft.rename(path)
+        except BaseException:
+            if old.exists() and not path.exists():
+                _put_back(old, path)
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        if keep is not None:
+            # Not an error: another process may have made a folder of that name in the meantime.
+            with suppress(OSError):
+                (old / keep).rename(path / keep)
         shutil.rmtree(aside, ignore_errors=True)
-        raise
-    if keep is not None:
-        # Not an error: another process may have made a folder of that name in the meantime.
-        with suppress(OSError):
-            (old / keep).rename(path / keep)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _put_back(old: Path, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from ..engines.prompts.prompt_encoding import assemble
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
 from ..engines.rounding import stated_precision
-from .machine import require_packages, threads_to_use, versions
+from .machine import require_packages, threads_to_use, versions, workspace
 from .parity.checks import ParityReport, Place, compare
 from .parity.compare_graphs import Session
 from .parity.probes import probe_images
@@ -126,11 +125,11 @@ def wrap(
         parity=report.to_json(),
         precision=precision,
     )
-    with tempfile.TemporaryDirectory(prefix="xbench-wrap-") as folder:
+    with workspace(target, 0) as folder:
         files = {"image.onnx": graph}
         for prompt_set in sets:
-            prompt_set.save(Path(folder) / prompt_set.file)
-            files[prompt_set.file] = Path(folder) / prompt_set.file
+            prompt_set.save(folder / prompt_set.file)
+            files[prompt_set.file] = folder / prompt_set.file
         return write_bundle(target, manifest, files, replace=force)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -43,23 +42,22 @@ def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = Fa
     Sets that were added since the bundle was loaded stay, and all other files stay byte for byte. Raises BundleError
     when a set of that name exists and `replace` is false, or when the bundle is no longer the one that was loaded.
     """
-    with tempfile.TemporaryDirectory(prefix="xbench-prompts-") as folder:
 
-        def added(now: Bundle) -> tuple[Manifest, Mapping[str, Path]]:
-            if _without_prompts(now.manifest) != _without_prompts(bundle.manifest):
-                raise BundleError(
-                    f"{bundle.path} was exported again while the prompts were encoded; run the same command again."
-                )
-            have = now.manifest.prompt_sets
-            check_names(now, [found.name for found in sets], replace=replace)
-            files = {name: now.path / name for name in now.manifest.files}
-            for found in sets:
-                found.save(Path(folder) / found.file)
-                files[found.file] = Path(folder) / found.file
-            prompt_sets = {**have, **{found.name: found.record() for found in sets}}
-            return dataclasses.replace(now.manifest, prompt_sets=prompt_sets), files
+    def added(now: Bundle, folder: Path) -> tuple[Manifest, Mapping[str, Path]]:
+        if _without_prompts(now.manifest) != _without_prompts(bundle.manifest):
+            raise BundleError(
+                f"{bundle.path} was exported again while the prompts were encoded; run the same command again."
+            )
+        have = now.manifest.prompt_sets
+        check_names(now, [found.name for found in sets], replace=replace)
+        files = {name: now.path / name for name in now.manifest.files}
+        for found in sets:
+            found.save(folder / found.file)
+            files[found.file] = folder / found.file
+        prompt_sets = {**have, **{found.name: found.record() for found in sets}}
+        return dataclasses.replace(now.manifest, prompt_sets=prompt_sets), files
 
-        return change_bundle(bundle.path, added)
+    return change_bundle(bundle.path, added)
 
 
 def _without_prompts(manifest: Manifest) -> Manifest:

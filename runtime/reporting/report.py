@@ -15,7 +15,7 @@ from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun
 from ..results.numbers.run_numbers import Results, make_results
 from ..results.run_json import read_run
-from ..results.storage import write_bytes, write_json
+from ..results.storage import remove_drafts, write_bytes, write_json
 from ..tables.latex import WRITTEN, latex_files, to_latex
 from ..tables.markdown import to_markdown
 from ..tables.stamps import cell_stamps
@@ -119,6 +119,7 @@ def write_report(
     written. Raises RunError when a file cannot be written.
     """
     folder = out or report.run.path / "report"
+    remove_drafts(folder)
     facts = [f"{name}: {text}" for name, text in report.facts.items()]
     texts = {
         "tables.md": to_markdown(_TITLE, facts, report.tables),

@@ -13,7 +13,7 @@ from ...engines.errors import RunError
 from ..host.machine import code_version, describe_machine
 from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
 from .shards import is_shard_folder
-from .storage import CellFiles, result_fault
+from .storage import CellFiles, is_draft, remove_drafts, result_fault
 
 __all__ = ["RunDirectory", "cell_id", "cell_stem"]
 
@@ -62,6 +62,8 @@ class RunDirectory:
                 f"Another evaluation is writing to {self.path}; wait for it, or choose another --out."
             ) from error
         try:
+            for folder in (self.path, self.cells, *self.cells.glob("*.parts")):
+                remove_drafts(folder)
             if (self.path / RUN_FILE).is_file():
                 self._data = read_run(self.path)
         except RunError:
@@ -139,7 +141,8 @@ class RunDirectory:
         # run.json may have been deleted because it was damaged: folders made from its results are allowed.
         known = (*_OURS, *_MADE_LATER) if (self.path / "cells").is_dir() else _OURS
         if not self.path.is_dir() or any(
-            item.name not in known and not is_shard_folder(item.name) for item in self.path.iterdir()
+            item.name not in known and not is_shard_folder(item.name) and not is_draft(item.name)
+            for item in self.path.iterdir()
         ):
             raise RunError(f"{self.path} exists and is no run directory; choose an empty or new folder with --out.")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "KEY_FIELD",
     "CellFiles",
+    "is_draft",
     "read_columns",
+    "remove_drafts",
     "result_fault",
     "write_atomic",
     "write_bytes",
@@ -66,6 +69,22 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def is_draft(name: str) -> bool:
+    """Whether `write_atomic` gives a file this name until it is whole."""
+    return re.fullmatch(r"\..+\.\d+\.part", name) is not None
+
+
+def remove_drafts(folder: Path) -> None:
+    """Removes the files in `folder` that a killed process had not written to the end.
+
+    No other process may write there. A file that cannot be removed stays.
+    """
+    for found in folder.iterdir() if folder.is_dir() else ():
+        if is_draft(found.name):
+            with suppress(OSError):
+                found.unlink()
 
 
 def write_bytes(path: Path, data: bytes) -> None:

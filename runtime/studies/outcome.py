@@ -12,7 +12,7 @@ from typing import Any
 from ...engines.errors import MissingExtraError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..reporting.figures.figure import Figure
-from ..results.storage import write_bytes, write_json
+from ..results.storage import remove_drafts, write_bytes, write_json
 from ..tables.csv_text import to_csv
 from ..tables.markdown import to_markdown
 from ..tables.table import Table
@@ -108,6 +108,7 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
     contents |= dict(outcome.files)
     record = f"{outcome.name}.json"
     before = _written_before(folder / record)
+    remove_drafts(folder)
     for name, content in contents.items():
         write_bytes(folder / name, content)
     write_json(

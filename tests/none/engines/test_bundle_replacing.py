@@ -19,7 +19,7 @@ from synthetic import make_bundle, prompt_set
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.errors import BundleError
 from xbench_fast.engines.prompts.add_prompts import add_prompts
-from xbench_fast.engines.replacing import turn
+from xbench_fast.engines.replacing import put, sibling, turn
 
 
 def files_of(bundle: Bundle) -> dict[str, Path]:
@@ -215,3 +215,59 @@ def test_a_file_system_without_locks_can_be_written_to(tmp_path: Path, monkeypat
     monkeypatch.setattr(fcntl, "flock", refused)
     with pytest.raises(BundleError, match="cannot be written: Permission denied"):
         add_prompts(bundle, [prompt_set("two")])
+
+
+def write_forever(path: Path, ready: Any) -> None:
+    """Begins to write at `path`, and is then killed."""
+    with sibling(path) as draft:
+        (draft / "image.onnx").write_bytes(b"half")
+        ready.set()
+        time.sleep(60)
+
+
+def replace_forever(path: Path, ready: Any) -> None:
+    """Is killed when the old directory is away and the new one not yet there."""
+    real = Path.rename
+
+    def rename(source: Path, target: Path) -> None:
+        real(source, target)
+        if source == path:
+            ready.set()
+            time.sleep(60)
+
+    with sibling(path) as draft, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rename", rename)
+        put(draft, path)
+
+
+def killed(work: Callable[[Path, Any], None], path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=work, args=(path, ready))
+    process.start()
+    assert ready.wait(60) and process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(60)
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path, out: Path) -> None:
+    source = make_bundle(tmp_path / "blocks")
+    (out / ".other-abcdefgh.part").mkdir()
+    killed(write_forever, out / "same")
+    (left,) = (name for name in names_in(out) if name.startswith(".same-"))
+    with sibling(out / "same") as draft:
+        assert names_in(out) == [".other-abcdefgh.part", draft.name] and draft.name != left
+        with sibling(out / "same") as second:
+            assert draft.is_dir() and second != draft, "a writer that lives keeps its files"
+    write_bundle(out / "same", source.manifest, files_of(source))
+    assert names_in(out) == [".other-abcdefgh.part", "same"]
+
+
+def test_the_bundle_that_a_killed_writer_was_replacing_is_put_back(tmp_path: Path, out: Path) -> None:
+    source = make_bundle(tmp_path / "blocks")
+    write_bundle(out / "same", source.manifest, files_of(source))
+    killed(replace_forever, out / "same")
+    assert "same" not in names_in(out)
+    with pytest.raises(BundleError, match="already exists"):
+        write_bundle(out / "same", source.manifest, files_of(source))
+    assert names_in(out) == ["same"] and Bundle.load(out / "same").digest == source.digest

@@ -12,9 +12,10 @@ from evaluation_world import World, same
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.results.storage import write_atomic
 
 
 @pytest.fixture
@@ -168,3 +169,38 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run directory"), RunDirectory(tmp_path / "letters"):
         pass
     assert [item.name for item in (tmp_path / "letters").iterdir()] == ["mail.txt"]
+
+
+def killed_while_writing(path: Path) -> Path:
+    """The file that a process leaves which is killed while it writes `path`."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", lambda self, missing_ok=False: None)  # a killed process removes nothing
+
+        def half(draft: Path) -> None:
+            draft.write_bytes(b"half")
+            raise KeyboardInterrupt
+
+        write_atomic(path, half)
+    (left,) = path.parent.glob(f".{path.name}.*")
+    return left
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(world: World, bundle: Path, data: DatasetConfig) -> None:
+    first = killed_while_writing(world.out / "run.json")  # before there is a run.json
+    world.run([bundle], [data])
+    assert not first.exists()
+    (cell,) = (world.out / "cells").glob("*.parquet")
+    left = [
+        killed_while_writing(path)
+        for path in (
+            world.out / "run.json",
+            cell,
+            cell.with_suffix(".parts") / "0.parquet",
+            world.out / "report" / "a.csv",
+        )
+    ]
+    other = world.out / "report" / ".mine.part"
+    other.write_text("not ours")
+    world.run([bundle], [data])
+    write_report(make_report(world.out, Choices(replicates=10)), page=False)
+    assert not [path for path in left if path.exists()] and other.exists()
