@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..host.paths import has_folder
 
-__all__ = ["GRAVE", "STORE_FILES", "Hold", "in_use", "remove_store"]
+__all__ = ["FOREIGN", "GRAVE", "STORE_FILES", "Hold", "in_use", "remove_store"]
 
 GRAVE = ".removed-"
 """Prefix of a store's name while it is being deleted."""
@@ -26,13 +26,16 @@ STORE_FILES = frozenset(
     {"index.json", "index.json.new", "lock", "pixels.bin", "reasons.jsonl", "records.bin", "use"},
 )
 
-_FOREIGN = (errno.EACCES, errno.EPERM, errno.EROFS)  # another user's store, or a read-only disk
+FOREIGN = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""Errors of another user's store, and of a read-only disk."""
 
 
 class Hold:
-    """A hold on a store's folder; `writes`: this process, and no other, may write to it."""
+    """A hold on a store's folder; `writes`: this process, and no other, may write to it. `refused`: why nobody may
+    write here, empty where somebody may."""
 
-    def __init__(self, use: int, lock: int | None) -> None:
+    def __init__(self, use: int, lock: int | None, refused: str = "") -> None:
+        self.refused = refused
         self._use = use
         self._lock = lock
 
@@ -45,7 +48,8 @@ class Hold:
         """Creates the folder if it is missing, and takes a hold on it.
 
         `wait`: called when another process writes; this one then waits until it can write. Without it the hold only
-        reads. Raises OSError when the folder cannot be created or its lock files cannot be opened.
+        reads, as it does on a read-only disk. Raises OSError when the folder cannot be created or its lock files cannot
+        be opened.
         """
         while True:
             try:
@@ -58,6 +62,10 @@ class Hold:
                 use = _open(folder / "use", os.O_CREAT)
             except FileNotFoundError:
                 continue  # deleted in the meantime
+            except OSError as error:
+                if wait is not None or error.errno not in FOREIGN:
+                    raise
+                return _reading(folder, error)
             try:
                 # A process holds it exclusively only for the time of a rename.
                 fcntl.flock(use, fcntl.LOCK_SH)
@@ -107,7 +115,7 @@ def remove_store(folder: Path) -> bool:
     except FileNotFoundError:
         return True  # another process has deleted it
     except OSError as error:
-        if error.errno in _FOREIGN:
+        if error.errno in FOREIGN:
             return False
         raise
     if found is None:
@@ -142,6 +150,20 @@ def _alone(folder: Path) -> int | None:
 
 def _open(path: Path, how: int = 0) -> int:
     return os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o644)
+
+
+def _reading(folder: Path, error: OSError) -> Hold:
+    """A hold on a store that cannot be written. Raises `error` where it cannot be read either."""
+    try:
+        use = os.open(folder / "use", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        raise error from None
+    try:
+        fcntl.flock(use, fcntl.LOCK_SH)
+    except BaseException:
+        os.close(use)
+        raise
+    return Hold(use, None, error.strerror or str(error))
 
 
 def _writer(path: Path, wait: Callable[[], None] | None) -> int | None:

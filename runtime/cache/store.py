@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageAccessError, ImageError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
+from ..host.paths import has_folder
 from ..images.contents import HASH_BYTES, Contents, FileState, Known, file_state
 from ..images.decode import decode_grey
 from ..images.geometry import to_model
 from .layout import EMPTY, READY, RECORD, UNREADABLE, StoreFiles, disk_error, is_whole, store_folder
-from .locks import Hold
+from .locks import FOREIGN, Hold
 
 __all__ = ["Prepared", "PreparedStore"]
 
@@ -69,13 +70,18 @@ class PreparedStore:
         """Opens the store of these cases under `cache_root`, or creates it. A damaged one is rebuilt.
 
         `wait`: called with the store's folder when another process writes to it; this one then waits until it can.
-        Raises RunError when the folder cannot be written.
+        Without it, a store on a read-only disk is read, and where there is none nothing is kept. Raises RunError when
+        the folder cannot be written.
         """
         folder, about = store_folder(cache_root, dataset_name, cases, geometry, reader)
         try:
             hold = Hold.take(folder, None if wait is None else lambda: wait(folder))
         except OSError as error:
-            raise disk_error(folder, error) from error
+            if wait is not None or error.errno not in FOREIGN or not has_folder(cache_root):
+                raise disk_error(folder, error) from error
+            store = cls(cases, geometry, None)
+            store.note = f"{folder} cannot be made ({error.strerror}): images are decoded and not kept."
+            return store
         try:
             files = StoreFiles.open(folder, about, len(cases), geometry.size, hold)
         except BaseException as error:
@@ -87,13 +93,13 @@ class PreparedStore:
             hold.release()
         store = cls(cases, geometry, files)
         if not hold.writes:
-            why = "is in use by another process: what it prepares is read, the rest is decoded and not kept"
-            store.note = f"{folder} {why}."
+            why = f"cannot be written ({hold.refused})" if hold.refused else "is in use by another process"
+            store.note = f"{folder} {why}: what it holds is read, the rest is decoded and not kept."
         return store
 
     @property
     def is_kept(self) -> bool:
-        """Whether decoded images are stored on disk; False: another process writes to the directory."""
+        """Whether decoded images are stored on disk; False: another process writes to the directory, or nobody may."""
         return self._files is not None and self._files.writes
 
     def __len__(self) -> int:

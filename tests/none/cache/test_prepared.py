@@ -11,6 +11,7 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -468,3 +469,54 @@ def test_a_damaged_image_is_decoded_again_and_counted(tmp_path: Path) -> None:
         np.testing.assert_array_equal(images.source(SQUASH)(cases[1])[0], first[1])
     with PreparedSet.open(tmp_path / "cache", "demo", cases, [SQUASH]) as images:
         assert images.fill(1) == "ready" and images.damaged == 0
+
+
+def refuse_writes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets every file and folder below `folder` be read only, as on a disk mounted so; for root as well."""
+    real_open, real_mkdir, real_time = os.open, os.mkdir, os.utime
+
+    def refuse(path: object, writes: bool) -> None:
+        if writes and isinstance(path, str | os.PathLike) and Path(path).is_relative_to(folder):
+            raise OSError(errno.EROFS, "Read-only file system", os.fspath(path))
+
+    def opened(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        refuse(path, bool(flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT)))
+        return real_open(path, flags, *rest, **more)
+
+    def made(path: Any, *rest: Any, **more: Any) -> None:
+        refuse(path, not os.path.lexists(path))
+        real_mkdir(path, *rest, **more)
+
+    def touched(path: Any, *rest: Any, **more: Any) -> None:
+        refuse(path, True)
+        real_time(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "mkdir", made)
+    monkeypatch.setattr(os, "utime", touched)
+
+
+def test_a_read_only_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = make_cases(tmp_path / "images")
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        kept = store.load(0)[0].copy()
+    refuse_writes(tmp_path / "cache", monkeypatch)
+    with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
+        assert not store.is_kept and "cannot be written (Read-only file system)" in (store.note or "")
+        found = store.get(0)
+        assert found is not None
+        np.testing.assert_array_equal(found, kept)
+        assert store.load(1)[1:] == (41, 50) and store.get(1) is None
+    with PreparedStore.open(tmp_path / "cache", "other", cases, SQUASH) as store:
+        assert "decoded and not kept" in (store.note or "") and store.load(2)[1:] == (42, 50)
+
+
+def test_a_command_that_fills_a_read_only_cache_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = make_cases(tmp_path / "images")
+    PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH).close()
+    refuse_writes(tmp_path / "cache", monkeypatch)
+    for name in ("demo", "other"):
+        with pytest.raises(RunError, match=r"Read-only file system; choose another cache\."):
+            PreparedStore.open(tmp_path / "cache", name, cases, SQUASH, wait=lambda folder: None)
+    with pytest.raises(RunError, match="choose another cache"):  # a mistyped folder is no read-only cache
+        PreparedStore.open(tmp_path / "cache" / "absent", "demo", cases, SQUASH)
