@@ -1,6 +1,7 @@
 # make demo   the main job on the embedded demo (no GPU, no account)
 # make test   all tests
 # make check  formatting, lint and types
+# make audit  known vulnerabilities of the pinned packages, where their list can be reached
 # Each makes its own .venv the first time (a few minutes and 6 to 8 GB, most of it torch).
 
 BIN := .venv/bin
@@ -10,7 +11,7 @@ FIND_PYTHON := for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done
 PYTHON ?= $(shell $(FIND_PYTHON))
 
-.PHONY: demo test check clean
+.PHONY: demo test check audit clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; none was found (set PYTHON=...)."; exit 1; }
@@ -40,6 +41,9 @@ check: $(TESTING)
 	@for file in api/*.py api/py.typed; do ln -s ../../$$file .typecheck/xbench_fast/; done
 	@for room in engines export metrics_gpu runtime; do ln -s ../../$$room .typecheck/xbench_fast/$$room; done
 	cd .typecheck && MYPYPATH=. ../$(BIN)/mypy --config-file ../pyproject.toml -p xbench_fast
+
+audit: $(TESTING)
+	$(BIN)/python .ci/audit.py
 
 clean:
 	rm -rf .venv .typecheck build demo/out *.egg-info
