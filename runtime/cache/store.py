@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +40,10 @@ class PreparedStore:
     match its checksum, and that are decoded again.
     """
 
-    def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None) -> None:
+    def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None, note: str | None) -> None:
         self.geometry = geometry
         self.contents = Contents()
-        self.note: str | None = None
+        self.note = note
         self._paths = [case.image for case in cases]
         self._index = {case.case_id: number for number, case in enumerate(cases)}
         # Cases may share an image (SIIM by rows); they share the slot of the first one.
@@ -70,8 +69,7 @@ class PreparedStore:
         """Opens the store of these cases under `cache_root`, or creates it. A damaged one is rebuilt.
 
         `wait`: called with the store's folder when another process writes to it; this one then waits until it can.
-        Without it, a store on a read-only disk is read, and where there is none nothing is kept. Raises RunError when
-        the folder cannot be written.
+        Without it a read-only store is read, and nothing is kept. Raises RunError when the folder cannot be written.
         """
         folder, about = store_folder(cache_root, dataset_name, cases, geometry, reader)
         try:
@@ -79,9 +77,7 @@ class PreparedStore:
         except OSError as error:
             if wait is not None or error.errno not in FOREIGN or not has_folder(cache_root):
                 raise disk_error(folder, error) from error
-            store = cls(cases, geometry, None)
-            store.note = f"{folder} cannot be made ({error.strerror}): images are decoded and not kept."
-            return store
+            return cls(cases, geometry, None, f"{folder} cannot be made ({error.strerror}): images are not kept.")
         try:
             files = StoreFiles.open(folder, about, len(cases), geometry.size, hold)
         except BaseException as error:
@@ -91,11 +87,9 @@ class PreparedStore:
             raise
         if files is None:
             hold.release()
-        store = cls(cases, geometry, files)
-        if not hold.writes:
-            why = f"cannot be written ({hold.refused})" if hold.refused else "is in use by another process"
-            store.note = f"{folder} {why}: what it holds is read, the rest is decoded and not kept."
-        return store
+        why = f"cannot be written ({hold.refused})" if hold.refused else "is in use by another process"
+        note = None if hold.writes else f"{folder} {why}: what it holds is read, the rest is decoded and not kept."
+        return cls(cases, geometry, files, note)
 
     @property
     def is_kept(self) -> bool:
@@ -108,9 +102,7 @@ class PreparedStore:
     def __enter__(self) -> PreparedStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def read(self, case: Case, others: Sequence[PreparedStore] = ()) -> Prepared:

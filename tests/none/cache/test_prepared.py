@@ -508,7 +508,7 @@ def test_a_read_only_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         np.testing.assert_array_equal(found, kept)
         assert store.load(1)[1:] == (41, 50) and store.get(1) is None
     with PreparedStore.open(tmp_path / "cache", "other", cases, SQUASH) as store:
-        assert "decoded and not kept" in (store.note or "") and store.load(2)[1:] == (42, 50)
+        assert "images are not kept" in (store.note or "") and store.load(2)[1:] == (42, 50)
 
 
 def test_a_command_that_fills_a_read_only_cache_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
