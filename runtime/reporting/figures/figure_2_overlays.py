@@ -29,6 +29,7 @@ _NAME, _TITLE = "figure-2-overlays", "Figure 2: maps of the models and regions o
 _ROWS, _MODELS = 5, 7
 _TRUTH, _LEVEL, _HALO = "#35d0ff", "#ffffff", "#000000"
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 0.36, 0.04, 0.24, 0.45, 0.04  # inches around and between the pictures
+_TALLEST = 9.0  # of the drawing, which has to fit a page
 _OPACITY, _FIXED = 0.65, 50
 
 
@@ -65,13 +66,23 @@ def grid_rows(results: Results, gallery: Gallery, models: Sequence[str]) -> list
         places[key[0]] = places.get(key[0], -1) + 1
         ordered.append((places[key[0]], list(gallery.titles).index(key[0]), chosen[key]))
     rows: list[GridRow] = []
+    room, side = _TALLEST - _TOP - _BOTTOM, _widths(models)[1]
     for _, _, number in sorted(ordered):
         case = gallery.cases[number]
         pixels = gallery.originals.pixels(case.dataset, case.case_id) if len(rows) < _ROWS else None
         if pixels is not None:
+            room -= side * pixels.shape[0] / pixels.shape[1] + _GAP
+            if room < 0 and rows:
+                break
             found = {overlay.model: overlay for overlay in gallery.overlays if overlay.case == number}
             rows.append(GridRow(case, pixels, [found[model] for model in models]))
     return rows
+
+
+def _widths(models: Sequence[str]) -> tuple[float, float]:
+    """The width of the drawing and of a picture, in inches."""
+    width = COLUMN if len(models) < 4 else PAGE
+    return width, (width - _LEFT - _RIGHT + _GAP) / max(2, len(models)) - _GAP
 
 
 def _pairs(results: Results, dataset: str, finding: str) -> int:
@@ -82,8 +93,7 @@ def draw_overlays(rows: Sequence[GridRow], models: Sequence[str], gallery: Galle
     """The drawing: each picture in its own shape; below it the scale of the maps and what the lines are."""
     from matplotlib.figure import Figure as Drawing
 
-    width = COLUMN if len(models) < 4 else PAGE
-    side = (width - _LEFT - _RIGHT + _GAP) / len(models) - _GAP
+    width, side = _widths(models)
     heights = [side * row.pixels.shape[0] / row.pixels.shape[1] for row in rows]
     height = _TOP + sum(heights) + _GAP * (len(rows) - 1) + _BOTTOM
     drawing = Drawing(figsize=(width, height))

@@ -48,6 +48,7 @@ def test_findings_down_and_models_across_in_the_shape_of_the_radiographs(
         assert drawing.get_figwidth() == 3.3
         for text in drawing.findobj(mpl.text.Text):
             assert text.get_fontsize() >= 7 or not text.get_text()
+    assert drawing.get_figheight() <= 9
     pictures, scale = drawing.axes[:-1], drawing.axes[-1]
     assert [axes.get_title() for axes in pictures[:3]] == list(MODELS)
     assert [axes.get_ylabel() for axes in pictures[::3]] == [row.case.finding for row in rows]
@@ -70,6 +71,18 @@ def test_findings_down_and_models_across_in_the_shape_of_the_radiographs(
         assert overlay.model == MODELS[number % 3]
         if not overlay.degenerate:
             assert {line.get_marker() for line in axes.lines} == {"o" if overlay.hit else "x"}
+
+
+def test_one_model_or_tall_radiographs_still_fit_a_page(results: Results, made: Made, monkeypatch: Any) -> None:
+    tall = np.zeros((2000, 300), np.uint8)
+    monkeypatch.setattr(type(made.gallery.originals), "pixels", lambda *_: tall)
+    rows = grid_rows(results, made.gallery, MODELS[:1])
+    assert len(rows) == 1
+    monkeypatch.setattr(type(made.gallery.originals), "pixels", lambda *_: tall[:400])
+    rows = grid_rows(results, made.gallery, MODELS[:1])
+    with drawing_style("test"):
+        drawing = draw_overlays(rows, MODELS[:1], made.gallery)
+    assert len(rows) == 2 and drawing.get_figheight() <= 9 and drawing.axes[0].get_window_extent().width < 450
 
 
 def test_the_files_hold_each_radiograph_once_in_its_native_size(results: Results, made: Made) -> None:

@@ -70,3 +70,16 @@ def test_the_index_lists_every_page(root: Path) -> None:
     index = page(root, "README.md")
     pages = {path.name for path in (root / "docs").iterdir() if path.suffix in (".md", ".ipynb")} - {"README.md"}
     assert not [name for name in sorted(pages) if f"({name})" not in index]
+
+
+def test_every_figure_has_its_row(root: Path) -> None:
+    """The names of files that the code of the figures gives."""
+    code = "".join(path.read_text() for path in (root / "runtime/reporting/figures").glob("*.py"))
+    assert sorted(names(page(root, "report.md"), "## 4. Figures")) == sorted(re.findall(r'"(figure-[a-z0-9-]+)"', code))
+
+
+def test_the_pictures_of_readme_are_small(root: Path) -> None:
+    shown = re.findall(r'(?:\(|src=")(docs/pictures/[^)"]+)', (root / "README.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(f"docs/pictures/{path.name}" for path in (root / "docs/pictures").iterdir())
+    for name in shown:
+        assert (root / name).read_bytes().startswith(b"\x89PNG") and (root / name).stat().st_size < 300_000
