@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Weights = Literal["published", "own", "stand-in", "demo"]
-TokenizerKind = Literal["wordpiece", "clip-bpe", "ready"]
+TokenizerKind = Literal["wordpiece", "clip-bpe", "tokenizer.json", "ready"]
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,16 @@ class TokenizerSpec:
     `sources` are the official Hugging Face names (or the package) to look for, best first. `vocabulary` holds the
     word pieces themselves, in the order of their ids, when the checkpoint carries them (demo models).
 
-    The rules belong to the model, not to a file: `separator` whether a text ends in [SEP], `special_words` whether
-    "[SEP]" written out in a text is that token, `cleaning` the step before (a key of `engines.tokenizing.CLEANINGS`),
-    `marks_continuations` whether pieces that continue a word get the mask 2. `ends` are the ids of [CLS] and [SEP],
-    which help to identify a vocabulary. `sample` is a text and its ids, special tokens included: the export refuses a
-    tokenizer that gives others. Without a sample the vocabulary must have as many pieces as the embedding table has
-    rows, which is not so for all models: PubMedBERT's has 28895 pieces, its table 30522 rows, as many as BERT's own.
+    Of the kind "tokenizer.json" the whole tokenizer (BPE, Unigram, WordPiece or WordLevel) comes from the files of a
+    folder, with their rules: casing, special tokens, the cut, the id that pads. Only `cleaning` and `sample` add to it.
+
+    The rules of "wordpiece" belong to the model, not to a file: `separator` whether a text ends in [SEP],
+    `special_words` whether "[SEP]" written out in a text is that token, `cleaning` the step before (a key of
+    `engines.tokenizing.CLEANINGS`), `marks_continuations` whether pieces that continue a word get the mask 2. `ends`
+    are the ids of [CLS] and [SEP], which help to identify a vocabulary. `sample` is a text and its ids, special tokens
+    included: the export refuses a tokenizer that gives others. Without a sample the vocabulary must have as many pieces
+    as the embedding table has rows, which is not so for all models: PubMedBERT's has 28895 pieces, its table 30522
+    rows, as many as BERT's own.
 
     Of the kind "ready" is the tokenizer `ready`, which came with the model.
     """
@@ -163,6 +167,12 @@ class Adapter(ABC):
     def one_text_shape(self) -> tuple[int, ...]:
         """Shape of what `encode_text` returns for one text: `text_shape`, or its part for one text of a query."""
         return self.text_shape[1:] if self.texts_per_query > 1 else self.text_shape
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was read where a file or its folder holds several models."""
+        records = (self.checkpoint, self.text_checkpoint)
+        return tuple(dict.fromkeys(record.note for record in records if record is not None and record.note))
 
     def choose_map(self, name: str) -> None:
         """Selects the saliency map `name` of `maps`; a map other than the official one is added to the variant's name.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from .models.published import PUBLISHED
 from .parity.checks import ParityReport
 from .prompts.books import own_words_caution
 from .prompts.builtin import builtin_sets, prompt_styles
-from .tokenizing.select_tokenizer import select_tokenizer
+from .tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
 
 if TYPE_CHECKING:
     from .cost import Cost
@@ -89,10 +89,10 @@ class ModelSource:
 class BundleOptions:
     """How a bundle is made.
 
-    `tokenizer` is a folder with the model's vocabulary; `prompts` replaces or adds prompt sets. With `precision` "fp16"
-    or "bf16" both graphs are of that type (export.lower), the variant's name says so, and the parity report gives its
-    effect on tensors and metrics: on the images and boxes in the folder `parity_data` (export.parity.user_images), by
-    default on probe pictures. `force` replaces a bundle; `progress` receives a message for each step.
+    `tokenizer` is a folder with the model's vocabulary, by default that of the weights; `prompts` replaces or adds
+    prompt sets. With `precision` "fp16" or "bf16" both graphs are of that type (export.lower), the variant says it, and
+    the parity report gives its effect on tensors and metrics: on the images and boxes in the folder `parity_data`
+    (export.parity.user_images), or on probe pictures. `force` replaces a bundle; `progress` receives a message a step.
     """
 
     tokenizer: Path | None = None
@@ -126,9 +126,9 @@ def export_bundle(source: ModelSource, out: Path, options: BundleOptions | None 
     if adapter.weights == "own":
         told = "; if the authors published this file, --weights published --source TEXT says where"
     options.progress(f"{adapter.name}-{adapter.variant}: {adapter.weights} weights read{told}")
-    notes = [record.note for record in (adapter.checkpoint, adapter.text_checkpoint) if record and record.note]
-    for caution in (*adapter.cautions(), *dict.fromkeys(notes)):
+    for caution in (*adapter.cautions(), *adapter.notes):
         options.progress(f"caution: {caution}")
+    options = replace(options, tokenizer=options.tokenizer or tokenizer_beside(adapter, source.checkpoint))
     return export_adapter(adapter, out, options, loading=time.perf_counter() - start)
 
 

@@ -62,4 +62,4 @@ def _inner(bundle: Bundle, record: dict[str, Any]) -> BackendTokenizer | HashTok
     except Exception as error:  # the package raises plain Exception
         raise BundleError(f"{bundle.path / TOKENIZER_FILE} cannot be read ({error}); export it again.") from error
     plain = {key: value for key, value in record.items() if key not in ("cleaning", "marks_continuations")}
-    return BackendTokenizer(backend, plain, backend.token_to_id("[PAD]") or 0)
+    return BackendTokenizer(backend, plain, int(record.get("padding", backend.token_to_id("[PAD]") or 0)))

@@ -8,7 +8,6 @@ program in them. The file is mapped, so that optimiser states (often twice the w
 from __future__ import annotations
 
 import io
-import math
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -226,7 +225,7 @@ def _noting(wanted: dict[str, torch.dtype]) -> Callable[[Any], Any]:
 def _tensor(storage: Tensor, offset: int, shape: Sequence[int], stride: Sequence[int], *_: Any) -> Tensor:
     """A view of the storage, which may repeat values."""
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    if min((offset, *shape, *stride)) < 0 or (math.prod(shape) and last >= storage.numel()):
+    if min((offset, *shape, *stride)) < 0 or (0 not in shape and last >= storage.numel()):
         raise ValueError(f"a tensor of {tuple(shape)} has only {storage.numel()} stored values")
     # A storage may itself be a part of a mapped file.
     return storage.as_strided(tuple(shape), tuple(stride), storage.storage_offset() + offset)

@@ -1,6 +1,6 @@
 """Selects the tokenizer of a model and finds its vocabulary on this machine.
 
-Nothing is downloaded. A WordPiece vocabulary comes from `--tokenizer DIR` (vocab.txt or
+Nothing is downloaded. The vocabulary comes from `--tokenizer DIR` (vocab.txt or
 tokenizer.json) or from the local Hugging Face cache (HF_HOME and HF_HUB_CACHE are honoured). Every tokenizer pads on
 the right to the longest text of a call, which does not change the features: padding is
 masked (docs/parity.md §3.4), or the causal mask hides what follows the end token (§3.1).
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from ...engines.errors import ConfigError
 from ...engines.tokenizing import BackendTokenizer, CleanedTokenizer, HashTokenizer, Tokenizer, WordPieceTokenizer
 from ..checkpoints.hugging_face import cached_file
+from .folder_files import FILES
+from .folder_tokenizer import FolderTokenizer
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
 
-__all__ = ["find_wordpiece", "read_vocabulary", "select_tokenizer"]
+__all__ = ["find_wordpiece", "read_vocabulary", "select_tokenizer", "tokenizer_beside"]
 
 
 def select_tokenizer(
@@ -43,6 +45,14 @@ def select_tokenizer(
     return CleanedTokenizer(found, spec.cleaning, marked)
 
 
+def tokenizer_beside(adapter: Adapter, checkpoint: Path | None) -> Path | None:
+    """The folder of the weights, if the model asks for a tokenizer that is in it."""
+    names = {"wordpiece": ("vocab.txt", "tokenizer.json"), "tokenizer.json": FILES}.get(adapter.tokenizer.kind, ())
+    if checkpoint is None or adapter.tokenizer.vocabulary is not None:
+        return None
+    return checkpoint if any((checkpoint / name).is_file() for name in names) else None
+
+
 def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]) -> BackendTokenizer | HashTokenizer:
     spec = adapter.tokenizer
     if spec.ready is not None:
@@ -59,13 +69,18 @@ def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]
     if spec.vocabulary is not None:
         pieces = {piece: number for number, piece in enumerate(spec.vocabulary)}
         return WordPieceTokenizer(pieces, adapter.context, "the checkpoint", **rules)
-    found = find_wordpiece(folder, spec.sources, adapter.context, **rules)
+    found: FolderTokenizer | WordPieceTokenizer | None
+    if spec.kind == "tokenizer.json":
+        found = _find_folder(folder, spec.sources, adapter.context)
+    else:
+        found = find_wordpiece(folder, spec.sources, adapter.context, **rules)
     if found is not None and (adapter.weights in ("published", "own") or folder is not None):
         return found
     if adapter.weights in ("published", "own"):
+        fetch = " ".join(["huggingface-cli download", *spec.sources[:1], *(["vocab.txt"] * (spec.kind == "wordpiece"))])
         raise ConfigError(
-            f"No vocabulary for {adapter.name}: give --tokenizer DIR with its vocab.txt or tokenizer.json, or fetch it "
-            f"into the Hugging Face cache first (huggingface-cli download {spec.sources[0]} vocab.txt)."
+            f"No vocabulary for {adapter.name}: give --tokenizer DIR with its vocab.txt or tokenizer.json"
+            + (f", or fetch it into the Hugging Face cache first ({fetch})." if spec.sources else ".")
         )
     if found is not None and found.vocabulary_size <= adapter.vocabulary_size:
         return found
@@ -111,6 +126,17 @@ def _check_sample(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
             f"The tokenizer ({source}) turns '{text}' into {list(given)}, {adapter.name} was trained with {list(ids)}: "
             "it belongs to another model; give --tokenizer its own."
         )
+
+
+def _find_folder(folder: Path | None, repositories: Sequence[str], context: int) -> FolderTokenizer | None:
+    """The tokenizer in `folder`, or that of the first of `repositories` in the local Hugging Face cache, if any."""
+    if folder is not None:
+        return FolderTokenizer(folder, context)
+    for repository in repositories:
+        path = cached_file(repository, *FILES)
+        if path is not None:
+            return FolderTokenizer(path.parent, context, source=repository)
+    return None
 
 
 def find_wordpiece(

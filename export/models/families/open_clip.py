@@ -19,7 +19,7 @@ from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.hugging_face import cached_file
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
-from ...tokenizing.model_folder import FolderTokenizer
+from ...tokenizing.folder_tokenizer import FolderTokenizer
 from ..clip_checkpoint import canonical_tensors
 from ..saliency_maps import PATCH_TEXT
 from ..vocabularies import CLIP_BPE

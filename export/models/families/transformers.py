@@ -15,7 +15,7 @@ from ....engines.registry import did_you_mean
 from ...adapter import Saliency, TokenizerSpec
 from ...checkpoints.matching import install
 from ...checkpoints.reading import read_checkpoint
-from ...tokenizing.model_folder import FolderTokenizer
+from ...tokenizing.folder_tokenizer import FolderTokenizer
 from ..saliency_maps import PATCH_TEXT
 from .family import ImageTower, ModelFamily, TextPadding, check_style, each_alone, patch_grid
 from .preprocessing import from_processor
