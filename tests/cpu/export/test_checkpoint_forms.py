@@ -17,7 +17,9 @@ from safetensors.torch import save_file
 from test_checkpoints import SMALL, WORDS, save, small
 from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError
+from xbench_fast.export import load_adapter
 from xbench_fast.export.checkpoints.reading import read_checkpoint
+from xbench_fast.export.models import MODELS
 from xbench_fast.export.models.kad_checkpoint import PARTS, as_checkpoint, joined_parts, read_parts
 
 OWN = as_checkpoint(small(), SMALL, vocabulary=WORDS)
@@ -178,3 +180,38 @@ def test_other_types_of_numbers(tmp_path: Path, kind: torch.dtype) -> None:
     found = read_checkpoint(save({"a": value, "b": torch.nn.Buffer(torch.ones(2))}, tmp_path / "own.pt")).tensors()
     assert found["a"].dtype == kind and torch.equal(found["a"].view(torch.uint8), value.view(torch.uint8))
     assert torch.equal(found["b"], torch.ones(2))
+
+
+# Every model, by what it says of a file that holds one tensor of its own under a Lightning module's attribute.
+FOUND = {
+    "clip": ("visual.conv1.weight", (768, 3, 14, 14), "is a CLIP with patches of 14 pixels"),
+    "clip of transformers": (
+        "vision_model.embeddings.patch_embedding.weight",
+        (768, 3, 14, 14),
+        "is a CLIP with patches of 14 pixels",
+    ),
+    "biomedclip": ("text.transformer.embeddings.word_embeddings.weight", (9, 768), "missing"),
+    "carzero": ("CARZero.text_encoder.model.embeddings.word_embeddings.weight", (9, 768), "missing"),
+    "medklip": ("disease_embedding_layer.weight", (256, 768), "missing"),
+    "mavl": ("disease_embedding_layer.weight", (256, 768), "missing"),
+    "kad": ("image_encoder.res_l1.weight", (768, 1024), "word_embeddings.weight has the shape [2]"),
+    "devide": ("image_encoder.cls_token", (1, 1, 768), "missing"),
+}
+REST = ("text_encoder.bert_model.embeddings.word_embeddings.weight", "model.mlp_head.0.weight")
+
+
+@pytest.mark.parametrize("model", FOUND)
+def test_every_model_finds_its_tensors_behind_a_prefix(tmp_path: Path, model: str) -> None:
+    name, shape, words = FOUND[model]
+    tensors = {name: torch.zeros(1).expand(shape)} | {
+        other: torch.zeros(2) for other in REST if model in ("kad", "devide")
+    }
+    content = {"state_dict": prefixed("net.", tensors) | {"loss.weight": torch.ones(2)}, **beside()}
+    del content["config"]
+    with pytest.raises(CheckpointError) as caught:
+        load_adapter(model.split()[0], save(content, tmp_path / "own.ckpt"))
+    assert words in str(caught.value) and "net." not in str(caught.value) and "loss" not in str(caught.value)
+
+
+def test_the_table_has_every_model() -> None:
+    assert {name.split()[0] for name in FOUND} == set(MODELS.names())
