@@ -65,6 +65,7 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @click.option(
     "--names", metavar="NAME=PRINTED,...", help='Printed names of models and datasets, as kad-224=KAD,mine="Ours, big".'
 )
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the report.  [default: RUN/report]")
 @click.option("--full", is_flag=True, help="Print all tables, not Table 1 alone.")
 @click.option("--quiet", is_flag=True, help="Write the files, print no tables.")
 @click.option(
@@ -115,6 +116,7 @@ def report(
     columns: str | None,
     intervals: Intervals,
     text_width: float,
+    out: Path | None,
     full: bool,
     quiet: bool,
     no_page: bool,
@@ -139,7 +141,9 @@ def report(
     )
     made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
     folders = config.datasets if config is not None else None
-    written = write_report(made, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders)
+    written = write_report(
+        made, out=out, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders
+    )
     if not quiet:
         console = make_console()
         printed = [table for table in made.tables if table.first or (full and not table.detail)]

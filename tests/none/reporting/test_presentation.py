@@ -161,11 +161,23 @@ def test_the_papers_numbers_beside_ones_own_are_a_column(paper_run: Path) -> Non
 
 
 def test_chosen_numbers_stand_in_every_form(paper_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ("--models", "paper:kad,mine", "--columns", "iou,point", "--intervals", "inline", "--replicates", "20")
+    folder = paper_run.parent / "for the paper"
+    given = (
+        "--out",
+        str(folder),
+        "--models",
+        "paper:kad,mine",
+        "--columns",
+        "iou,point",
+        "--intervals",
+        "inline",
+        "--replicates",
+        "20",
+    )
     with pytest.raises(SystemExit) as ended:
         main(["report", str(paper_run), "--no-page", "--names", "mine=Ours_1", *given])
     assert ended.value.code == 0
-    folder = paper_run / "report"
+    assert not (paper_run / "report").exists()
     markdown, latex = (folder / "tables.md").read_text(), (folder / "latex" / "table1.tex").read_text()
     assert "| model | The lungs: IoU\\* | The lungs: Point | The other: IoU\\* |" in markdown
     assert "| KAD\u2021 | 28.05 | 70.11 | - | - |" in markdown
