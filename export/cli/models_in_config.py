@@ -150,8 +150,9 @@ def _entry(name: str, value: object, path: Path) -> ModelEntry:
 
 
 def _arch(value: str, path: Path) -> str:
-    """A name, or a path, relative to the TOML file, of a configuration."""
-    return str(path.parent / value) if value.endswith(".json") or "/" in value else value
+    """A name (also "ViT-B/16"), or a path, relative to the TOML file, of a configuration or its folder."""
+    place = path.parent / Path(value).expanduser()
+    return str(place) if value.endswith(".json") or place.is_dir() else value
 
 
 def _target(name: str, table: Mapping[str, Any], path: Path) -> str:

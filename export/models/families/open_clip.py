@@ -143,12 +143,12 @@ def _architecture(arch: str | None, checkpoint: Path) -> _Architecture:
     cautions = []
     if not same:
         cautions.append(
-            f"open_clip does not say how pictures enter '{arch}'; mean and std of CLIP, the shorter side resized by "
+            f"open_clip does not say how pictures enter '{name}'; mean and std of CLIP, the shorter side resized by "
             "bicubic interpolation and the centre cut are assumed (change them in the option preprocess)"
         )
     if f"{name}-quickgelu" in open_clip.list_models():
         cautions.append(
-            f"'{arch}' computes GELU; OpenAI's weights and others trained with QuickGELU need '{arch}-quickgelu', and "
+            f"'{name}' computes GELU; OpenAI's weights and others trained with QuickGELU need '{name}-quickgelu', and "
             "no checkpoint says which it is"
         )
     return _Architecture(name, model, _default() | (dict(ways[0]) if same else {}), tuple(cautions))

@@ -300,6 +300,7 @@ def test_pictures_enter_as_the_published_weights_of_an_architecture_say() -> Non
     assert siglip.cautions == ()
     clip = {"mean": open_clip.OPENAI_DATASET_MEAN, "std": open_clip.OPENAI_DATASET_STD}
     clip |= {"interpolation": "bicubic", "resize_mode": "shortest"}
+    assert _architecture("ViT-B/32", Path("w.pt")) == plain
     assert plain.preprocessing == none.preprocessing == clip
     assert ["need 'ViT-B-32-quickgelu'" in caution for caution in plain.cautions] == [True]
     assert ["does not say how pictures enter 'ViT-S-16-alt'" in caution for caution in none.cautions] == [True]

@@ -103,11 +103,9 @@ def test_mistakes_name_the_key(tmp_path: Path, text: str, words: list[str]) -> N
 def test_a_model_of_a_family(tmp_path: Path) -> None:
     """Its class is the family's; `arch` is an option of the class, and a path where it looks like one."""
     text = '[models.mine]\nfamily = "open_clip"\narch = "{}"\ncheckpoint = "w.pt"\n[models.mine.options]\nx = 1\n'
-    for arch, wanted in (
-        ("ViT-B-16", "ViT-B-16"),
-        ("a.json", str(tmp_path / "a.json")),
-        ("d/e", str(tmp_path / "d/e")),
-    ):
+    (tmp_path / "d" / "e").mkdir(parents=True)
+    places = {name: str(tmp_path / name) for name in ("a.json", "d/e")}
+    for arch, wanted in {"ViT-B-16": "ViT-B-16", "ViT-B/16": "ViT-B/16", **places}.items():
         entry = read_models(write(tmp_path, text.format(arch))).entries["mine"]
         assert (entry.family, entry.target.rpartition(":")[2]) == ("open_clip", "OpenClipAdapter")
         assert entry.settings == {"checkpoint": tmp_path / "w.pt"} and entry.options == {"arch": wanted, "x": 1}
