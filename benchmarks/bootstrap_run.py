@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from xbench_fast.metrics_gpu.grounding.folds import patient_folds
+from xbench_fast.metrics_gpu.grounding.folds import pair_folds, patient_folds
 from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.scores import grounding
@@ -65,7 +65,10 @@ def main():
     steps["grounding, thresholds rechosen"], ground = timed(
         lambda: grounding(Pairs(counts, class_of, names, draws=draws, patient_of=pair_patient)).drawn
     )
-    fold_s, fold_of = timed(lambda: patient_folds(class_of, pair_patient))
+    has = np.zeros((patients, CLASSES), bool)
+    has[pair_patient, class_of] = True
+    np.logical_or.at(has, patient_of, labels == 1)
+    fold_s, fold_of = timed(lambda: pair_folds(patient_folds(has), class_of, pair_patient))
     asked = Pairs(counts, class_of, names, fold_of=fold_of, draws=draws, patient_of=pair_patient)
     fitted_s, fitted = timed(lambda: grounding(asked, GroundingOptions(unit="cross_fit")).drawn)
     steps["cross-fitted, thresholds refitted"] = fold_s + fitted_s

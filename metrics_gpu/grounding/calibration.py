@@ -113,7 +113,7 @@ def calibrated_levels(
 ) -> dict[Method, NDArray[np.intp]]:
     """Method -> the level that cuts each pair, intp [P] in 0..101, fitted per class on the patients of other folds.
 
-    class_of, fold_of: integers [P]; folds as one repeat of `folds.patient_folds`. `none` is tau = 0.5; `best` is the
+    class_of, fold_of: integers [P]; folds as one repeat of `folds.pair_folds`. `none` is tau = 0.5; `best` is the
     best threshold on these very pairs, so in-sample; the others are cross-fitted, and `UNFITTED` where all pairs of a
     class lie in one fold. options: of `grounding`, whose scores `best` and (with `cross_fit`) `held_out` then agree
     with: no level lies below `tau_from`, and `unit`, per_class or per_dataset, is the unit of the search for `best`.

@@ -24,7 +24,7 @@ class Pairs:
     """The P pairs of one (model, dataset) that count.
 
     class_of: integers [P], index into `names` of each pair's class; a class may have no pair.
-    fold_of: integers [R, P], the fold of each pair's patient in R repeats (`patient_folds`); `cross_fit` needs it.
+    fold_of: integers [R, P], the fold of each pair in R repeats (`pair_folds`); `cross_fit` needs it.
     hits: float [P], pointing hits to use instead of the counts' own, as those within a tolerance
         (`tolerance.tolerant_hits`).
     pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark all pixels

@@ -176,6 +176,7 @@ class SharedRows:
             findings=self.findings,
             case_ids=self.cases,
             patients=self.patients,
+            positive=cell.positive[np.ix_(cell.case_of[images], classes)],
             case_of=np.arange(len(images)),
             labels=self.labels,
             logits=cell.logits[np.ix_(images, classes)],

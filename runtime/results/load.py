@@ -52,9 +52,10 @@ class CellRows:
     """One finished cell: its entry in run.json, images by status, and its rows as arrays.
 
     Of all cases: case_ids, and patients, a name for each case's patient; the case's own if the dataset has none, and
-    unnamed, the number of such cases. Of the N readable images: case_of intp [N] (index into `case_ids`); labels int8
-    [N, C], -1 if unknown; logits float32 [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of
-    the P pairs with a region: counts, image_of intp [P] (index of the image, below N), class_of intp [P] (index into
+    unnamed, the number of such cases; positive bool [cases, C], whether it has a finding by the truth: a label of 1, or
+    a region. Of the N readable images: case_of intp [N] (index into `case_ids`); labels int8 [N, C], -1 if unknown;
+    logits float32 [N, C]; negatives float32 [N, C], NaN where a class has no negative prompt. Of the P pairs with a
+    region: counts, image_of intp [P] (index of the image, below N), class_of intp [P] (index into
     `findings`) and sub_pixel bool [P].
     faults: kind -> number of regions with a fault of this kind (docs/datasets.md §0.3), whether they count or not.
     read_truth: reads `truth`.
@@ -69,6 +70,7 @@ class CellRows:
     findings: tuple[str, ...]
     case_ids: tuple[str, ...]
     patients: tuple[str, ...]
+    positive: NDArray[np.bool_]
     case_of: NDArray[np.intp]
     labels: NDArray[np.int8]
     logits: NDArray[np.float32]
@@ -253,6 +255,7 @@ def _rows_of(path: Path, table: Any, entry: Mapping[str, Any]) -> CellRows:
         findings=findings,
         case_ids=tuple(case_ids),
         patients=tuple(f"case {case}" if patient is None else patient for case, patient in named),
+        positive=pc.or_(pc.equal(table["label"], 1).fill_null(False), counted).to_numpy().reshape(shape),
         case_of=np.flatnonzero(status == "ok"),
         labels=rows["label"].fill_null(-1).to_numpy().reshape(shape),
         logits=rows["logit"].to_numpy().reshape(shape),

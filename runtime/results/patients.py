@@ -1,4 +1,4 @@
-"""Bootstrap draws of a dataset's patients, the same for all models, so that differences between models are paired."""
+"""Draws and folds of a dataset's patients, the same for all models, so that differences between models are paired."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...metrics_gpu.grounding.folds import patient_folds
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
 from .load import CellRows
 
@@ -37,12 +38,13 @@ class Resampling:
 
 @dataclass(frozen=True, eq=False)
 class Patients:
-    """dataset: its name; number: patient's name -> 0..G-1; draws: None for no resampling."""
+    """dataset: its name; number: patient's name -> 0..G-1; draws: None for no resampling; folds: intp [R, G], of each
+    patient in each repeat of cross-fitting."""
 
     dataset: str
-
     number: Mapping[str, int]
     draws: Draws | None
+    folds: NDArray[np.intp]
 
     def of_cases(self, cell: CellRows) -> NDArray[np.intp]:
         """intp [cases]: the patient of each case of a cell of this dataset."""
@@ -66,11 +68,19 @@ def unnamed_lines(datasets: Iterable[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def dataset_patients(dataset: str, cells: Sequence[CellRows], replicates: int, seed: int) -> Patients:
-    """Patients of all `cells` of a dataset, in the order of their names: the draws do not depend on which models ran.
+    """Patients of all `cells` of a dataset, in the order of their names: draws and folds are the same for any models.
 
-    Each dataset has its own seed, made from `seed` and its name: datasets are resampled independently.
+    Each dataset has its own seed, made from `seed` and its name: datasets are resampled independently. The folds follow
+    the truth of all cases, whether their images were read or not, and have a seed of their own.
     """
     names = sorted({name for cell in cells for name in cell.patients})
     own = int.from_bytes(hashlib.sha256(f"{seed} {dataset}".encode()).digest()[:8], "big")
     draws = draw_patients(len(names), replicates, own) if replicates and names else None
-    return Patients(dataset, {name: place for place, name in enumerate(names)}, draws)
+    number = {name: place for place, name in enumerate(names)}
+    findings = sorted({name for cell in cells for name in cell.findings})
+    has = np.zeros((len(names), len(findings)), np.bool_)
+    for cell in cells:
+        cases, columns = np.nonzero(cell.positive)
+        of_case = np.array([number[name] for name in cell.patients], np.intp)
+        has[of_case[cases], np.searchsorted(findings, cell.findings)[columns]] = True
+    return Patients(dataset, number, draws, patient_folds(has))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.folds import patient_folds
+from ...metrics_gpu.grounding.folds import pair_folds
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
 from ...metrics_gpu.grounding.pairs import Pairs
 from ...metrics_gpu.grounding.scores import Grounding, grounding
@@ -105,7 +105,7 @@ class StudyCell:
     @property
     def fold_of(self) -> NDArray[np.intp]:
         """intp [R, P]: the fold of each pair in each repeat of cross-fitting."""
-        return patient_folds(self.class_of, self.patient_of)
+        return pair_folds(self.patients.folds, self.class_of, self.patient_of)
 
     @property
     def sample(self) -> Sample:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....engines.manifest import OFFICIAL_MAP
 from ....metrics_gpu.grounding.curves import dice_curves
-from ....metrics_gpu.grounding.folds import patient_folds
+from ....metrics_gpu.grounding.folds import pair_folds
 from ....metrics_gpu.grounding.pairs import Pairs, Search
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
@@ -198,7 +198,7 @@ def cell_values(
         pairs.counts,
         pairs.class_of,
         cell.findings,
-        fold_of=patient_folds(pairs.class_of, of_pair),
+        fold_of=pair_folds(patients.folds, pairs.class_of, of_pair),
         hits=pairs.hits,
         pixels=pairs.pixels,
         draws=patients.draws,

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import auc, precision_recall_curve
 from test_grounding import random_counts
-from xbench_fast.metrics_gpu.grounding.folds import patient_folds
 from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs, Search
 from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding, groundings
@@ -47,7 +46,7 @@ def world(seed=0, pairs=40, patients=15):
 def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
     counts, class_of, patient_of, draws = world()
     options = GroundingOptions(unit=unit, iou_at=iou_at, ties="expected")
-    fold_of = patient_folds(class_of, patient_of) if unit == "cross_fit" else None
+    fold_of = patient_of[None] if unit == "cross_fit" else None
     levels = (20, 30) if unit == "per_model" else None
     asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, draws=draws, patient_of=patient_of)
     result = grounding(asked, options, levels=levels).drawn
@@ -67,7 +66,7 @@ def test_grounding_replicates_equal_resampled_pairs(unit, iou_at):
 def test_fixed_thresholds_are_those_of_the_estimate(unit):
     counts, class_of, patient_of, draws = world(1)
     options = GroundingOptions(unit=unit)
-    fold_of = patient_folds(class_of, patient_of) if unit == "cross_fit" else None
+    fold_of = patient_of[None] if unit == "cross_fit" else None
     asked = Pairs(counts, class_of, NAMES, fold_of=fold_of, draws=draws, patient_of=patient_of)
     fixed, rechosen = (grounding(asked, options, tau=tau).drawn for tau in ("fixed", "rechosen"))
     assert np.array_equal(fixed.of("dice_fixed", "a"), rechosen.of("dice_fixed", "a"))
@@ -194,7 +193,7 @@ def test_misuse():
 @pytest.mark.parametrize("tau", ["rechosen", "fixed"])
 def test_searches_that_share_their_sums_are_the_single_ones(tau):
     counts, class_of, patient_of, draws = world()
-    fold_of = patient_folds(class_of, patient_of)
+    fold_of = patient_of[None]
     options = GroundingOptions(iou_at="independent", tau_from=0.01)
     searches = [
         Search(replace(options, unit=unit), (20, 30) if unit == "per_model" else None)

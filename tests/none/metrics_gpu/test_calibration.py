@@ -19,7 +19,6 @@ from xbench_fast.metrics_gpu.grounding.calibration import (
     isotonic_map,
 )
 from xbench_fast.metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
-from xbench_fast.metrics_gpu.grounding.folds import patient_folds
 from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.scores import grounding
@@ -180,7 +179,7 @@ def test_calibrated_levels_are_calibrated_maps_swept_again(method):
     maps, masks, counts = some_pairs(5)
     rng = np.random.default_rng(5)
     class_of = rng.integers(0, 2, 24)
-    fold_of = patient_folds(class_of, rng.integers(0, 8, 24))[0]
+    fold_of = rng.integers(0, 8, 24)
     levels = calibrated_levels(counts, class_of, fold_of, [method])[method]
     found = dice_at(counts, levels)
     for p in range(24):
@@ -211,7 +210,7 @@ def test_levels_of_methods_without_a_map():
     rng = np.random.default_rng(7)
     class_of = rng.integers(0, 2, 24)
     class_of[0] = 2  # a class of one patient cannot be fitted
-    fold_of = patient_folds(class_of, rng.integers(0, 6, 24))[0]
+    fold_of = rng.integers(0, 6, 24)
     dice = 2 * counts.overlap / (counts.area + counts.region[:, None])
     levels = calibrated_levels(counts, class_of, fold_of)
     assert tuple(levels) == METHODS

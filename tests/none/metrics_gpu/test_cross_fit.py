@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_grounding import random_counts
 from xbench_fast.metrics_gpu.grounding.cross_fit import cross_fitted
-from xbench_fast.metrics_gpu.grounding.folds import FOLDS, LEAVE_ONE_OUT, REPEATS, patient_folds
+from xbench_fast.metrics_gpu.grounding.folds import FOLDS, LEAVE_ONE_OUT, REPEATS, pair_folds, patient_folds
 from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding
@@ -39,10 +39,21 @@ def by_loops(dice, iou, members, fold_of, options):
     return np.mean(got, axis=0)
 
 
+def has_of(class_of, patient_of):
+    has = np.zeros((patient_of.max(initial=-1) + 1, class_of.max(initial=-1) + 1), bool)
+    has[patient_of, class_of] = True
+    return has
+
+
+def folds_of(class_of, patient_of):
+    """The fold of each pair of a dataset of which no other truth is known."""
+    return pair_folds(patient_folds(has_of(class_of, patient_of)), class_of, patient_of)
+
+
 def test_up_to_500_patients_each_is_left_out_alone(shared: Path):
     told = json.loads((shared / "trust/statistics.json").read_text())["leave_one_patient_out"]
     dice, patient = np.array(told["dice_curves"]), np.array(told["patient"])
-    folds = patient_folds(np.zeros(len(dice), int), patient)
+    folds = folds_of(np.zeros(len(dice), int), patient)
     assert folds.shape == (1, len(dice)) and np.array_equal(folds[0], patient)
     weights = np.ones((1, patient.max() + 1), np.uint16)
     found = cross_fitted((dice, dice), folds, patient, weights, OPTIONS)
@@ -60,7 +71,7 @@ def test_cross_fit_by_loops(iou_at, tau_from):
     class_of = rng.choice([0, 1, 2], len(counts), p=[0.6, 0.38, 0.02])
     class_of[:1] = 2
     patient_of = rng.integers(0, 9, len(counts))
-    fold_of = patient_folds(class_of, patient_of)
+    fold_of = folds_of(class_of, patient_of)
     options = GroundingOptions(unit="cross_fit", iou_at=iou_at, tau_from=tau_from)
     result = grounding(Pairs(counts, class_of, ["a", "b", "c"], fold_of=fold_of), options)
     assert result.options.label == "cross_fitted" and GroundingOptions().label == "in_sample"
@@ -79,7 +90,7 @@ def test_replicates_fit_anew_and_a_drawn_patient_is_left_out_with_all_copies():
     counts, class_of = random_counts(rng, 14), np.array([0] * 9 + [1] * 5)
     patient_of = np.array([0, 0, 1, 2, 3, 3, 4, 5, 6, 0, 1, 1, 7, 8])
     draws = draw_patients(9, 30, seed=2)
-    fold_of = patient_folds(class_of, patient_of)
+    fold_of = folds_of(class_of, patient_of)
     drawn = grounding(
         Pairs(counts, class_of, ["a", "b"], fold_of=fold_of, draws=draws, patient_of=patient_of), OPTIONS
     ).drawn
@@ -104,7 +115,7 @@ def test_a_class_of_one_patient_is_not_fitted():
     counts, class_of = random_counts(rng, 12), np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 2, 2])
     patient_of = np.array([0, 1, 2, 3, 3, 0, 1, 2, 3, 4, 5, 6])
     draws = draw_patients(7, 20, seed=1)
-    asked = Pairs(counts, class_of, list("abc"), fold_of=patient_folds(class_of, patient_of), draws=draws,
+    asked = Pairs(counts, class_of, list("abc"), fold_of=folds_of(class_of, patient_of), draws=draws,
                   patient_of=patient_of)  # fmt: skip
     found = grounding(asked, OPTIONS)
     a, b, c = found.classes
@@ -144,30 +155,47 @@ def many(patients=LEAVE_ONE_OUT + 1, seed=0):
 
 def test_more_patients_are_divided_into_stratified_folds():
     _, class_of, patient_of = many()
-    fold_of = patient_folds(class_of, patient_of)
-    assert fold_of.shape == (REPEATS, len(class_of)) and set(fold_of.ravel().tolist()) == set(range(FOLDS))
-    for folds in fold_of:
-        for patient in range(LEAVE_ONE_OUT + 1):
-            assert len(set(folds[patient_of == patient].tolist())) == 1
+    has = has_of(class_of, patient_of)
+    found = patient_folds(has)
+    assert found.shape == (REPEATS, LEAVE_ONE_OUT + 1) and set(found.ravel().tolist()) == set(range(FOLDS))
+    for folds in found:
         for c in range(4):
-            own = {(p, f) for p, f, k in zip(patient_of, folds, class_of, strict=True) if k == c}
-            held = np.bincount([f for _, f in own], minlength=FOLDS)
-            assert held.max() - held.min() <= (1 if c == 0 else 0.5 * len(own) / FOLDS), (c, held)
-    assert any((fold_of[0] != folds).any() for folds in fold_of[1:])
-    assert np.array_equal(fold_of, patient_folds(class_of, patient_of)), "no chance from call to call"
-    shuffled = np.random.default_rng(1).permutation(len(class_of))
-    assert np.array_equal(patient_folds(class_of[shuffled], patient_of[shuffled]), fold_of[:, shuffled])
-    fewer = patient_of != LEAVE_ONE_OUT
-    assert patient_folds(class_of[fewer], patient_of[fewer]).shape == (1, fewer.sum())
-    with pytest.raises(ValueError, match="one shape"):
-        patient_folds(class_of, patient_of[1:])
+            held = np.bincount(folds[has[:, c]], minlength=FOLDS)
+            assert held.max() - held.min() <= (1 if c == 0 else 0.5 * has[:, c].sum() / FOLDS), (c, held)
+    assert any((found[0] != folds).any() for folds in found[1:])
+    assert np.array_equal(found, patient_folds(has)), "no chance from call to call"
+    assert np.array_equal(pair_folds(found, class_of, patient_of)[:, class_of > 0], found[:, patient_of[class_of > 0]])
+    has[LEAVE_ONE_OUT] = False
+    assert patient_folds(has).tolist() == [list(range(LEAVE_ONE_OUT + 1))], "one without a finding does not count"
+    with pytest.raises(ValueError, match="the shape"):
+        patient_folds(patient_of)
+
+
+def test_a_class_whose_pairs_are_nearly_all_in_one_fold_leaves_each_patient_out():
+    """Of many patients with the finding, a model's pairs are of few, who can lie in the same fold of one repeat."""
+    folds = np.array([[0, 0, 1, 2, 3], [0, 1, 1, 1, 2], [0, 1, 2, 2, 3]])
+    class_of = np.array([0, 0, 1, 1, 1, 1, 2, 2, 2, 2])
+    patient_of = np.array([0, 1, 0, 1, 2, 2, 0, 1, 2, 3])
+    found = pair_folds(folds, class_of, patient_of)
+    assert found[:, :2].tolist() == [[0, 1], [0, 1], [0, 1]], "all in fold 0 of the first repeat"
+    assert found[:, 2:6].tolist() == [[0, 1, 2, 2], [0, 1, 2, 2], [0, 1, 2, 2]], "two of three in one fold"
+    assert found[:, 6:].tolist() == [[0, 0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 2]], "three of four in one; half of them"
+    counts = random_counts(np.random.default_rng(11), 10)
+    scores = grounding(Pairs(counts, class_of, list("abc"), fold_of=found), OPTIONS)
+    assert scores.unfitted == ()
+    for c in range(3):
+        expected = by_loops(*curves(counts), np.flatnonzero(class_of == c), found, OPTIONS)
+        assert scores.classes[c].dice_best == pytest.approx(expected[0], abs=1e-12)
+    assert pair_folds(folds[:, 4:], class_of[:2], np.zeros(2, int)).tolist() == [[0, 0]] * 3, (
+        "one patient is not fitted"
+    )
 
 
 def test_repeated_folds_by_loops():
     rng, class_of, patient_of = many(seed=2)
     counts = random_counts(rng, 40)
     chosen = rng.integers(0, 40, len(class_of))
-    counts, fold_of = counts.take(chosen), patient_folds(class_of, patient_of)
+    counts, fold_of = counts.take(chosen), folds_of(class_of, patient_of)
     draws = draw_patients(LEAVE_ONE_OUT + 1, 2, seed=1)
     asked = Pairs(counts, class_of, list("abcd"), fold_of=fold_of, draws=draws, patient_of=patient_of)
     found = grounding(asked, OPTIONS)
@@ -183,7 +211,7 @@ def test_repeated_folds_by_loops():
 def test_scores_of_each_pair_have_the_means_of_the_classes():
     rng = np.random.default_rng(8)
     counts, class_of, patient_of = random_counts(rng, 30), rng.integers(0, 3, 30), rng.integers(0, 11, 30)
-    fold_of = patient_folds(class_of, patient_of)
+    fold_of = folds_of(class_of, patient_of)
     for unit in ("per_class", "per_dataset", "per_image", "cross_fit"):
         options = GroundingOptions(unit=unit, ties="expected", iou_at="independent")
         found = grounding(Pairs(counts, class_of, list("abc"), fold_of=fold_of), options)
@@ -193,5 +221,5 @@ def test_scores_of_each_pair_have_the_means_of_the_classes():
 
 
 def test_nothing_to_fit():
-    empty = Pairs(Counts.empty(), np.zeros(0, int), ["a"], fold_of=patient_folds(np.zeros(0, int), np.zeros(0, int)))
+    empty = Pairs(Counts.empty(), np.zeros(0, int), ["a"], fold_of=folds_of(np.zeros(0, int), np.zeros(0, int)))
     assert grounding(empty, OPTIONS).macro.dice_best is None and grounding(empty, OPTIONS).unfitted == ()
