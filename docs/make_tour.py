@@ -1,8 +1,10 @@
 """Runs docs/tour.py cell by cell and writes docs/tour.ipynb with its outputs.
 
-In a checkout after `make demo`, with nbformat, nbclient and ipykernel installed beside xbench-fast:
+In a checkout after `make demo`, with nbformat, nbclient, ipykernel and matplotlib beside xbench-fast. The first three
+are in none of its extras:
 
-    python docs/make_tour.py
+    .venv/bin/pip install nbformat nbclient ipykernel
+    .venv/bin/python docs/make_tour.py
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def main() -> None:
         cell = new.new_code_cell(text) if kind == "code" else new.new_markdown_cell(text)
         cell["id"] = f"cell-{number}"
         notebook.cells.append(cell)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
+    NotebookClient(notebook, timeout=600, coalesce_streams=True, resources={"metadata": {"path": str(ROOT)}}).execute()
     for cell in notebook.cells:
         cell.metadata.clear()  # times of execution
         cell["outputs"] = [item for item in cell.get("outputs", []) if item.get("name") != "stderr"]
