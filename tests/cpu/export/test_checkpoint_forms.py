@@ -6,6 +6,7 @@ import argparse
 import collections
 import json
 import pathlib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from test_checkpoint_inert import archive
 from test_checkpoints import SMALL, WORDS, save, small
 from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError
@@ -215,3 +217,27 @@ def test_every_model_finds_its_tensors_behind_a_prefix(tmp_path: Path, model: st
 
 def test_the_table_has_every_model() -> None:
     assert {name.split()[0] for name in FOUND} == set(MODELS.names())
+
+
+def test_a_few_averaged_numbers_do_not_hide_the_tensors_at_the_top(tmp_path: Path) -> None:
+    """A dictionary called `ema` beside a flat state dict, with fewer tensors; a counter is no weight."""
+    content = {**FLAT, "ema": {"decay": torch.tensor(0.9)}, "n_averaged": torch.tensor(2)}
+    assert set(read_checkpoint(save(content, tmp_path / "own.pt")).tensors()) == set(FLAT)
+
+
+def test_a_storage_is_what_the_file_states(tmp_path: Path) -> None:
+    """Old files: a count beside the values that is not the pickle's; new ones: one storage of two lengths."""
+    path = save({"a": torch.arange(4.0)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    data = path.read_bytes()
+    count = (4).to_bytes(8, "little") + torch.arange(4.0).numpy().tobytes()
+    assert data.endswith(count)
+    path.write_bytes(data[: -len(count)] + (5).to_bytes(8, "little") + count[8:] + bytes(4))
+    with pytest.raises(CheckpointError, match="holds 5 values, not 4"):
+        read_checkpoint(path)
+    path = save({"a": torch.arange(4.0), "b": torch.arange(4.0)}, tmp_path / "new.pt")
+    with zipfile.ZipFile(path) as source:
+        pickled = source.read("new/data.pkl")
+    changed = pickled.replace(b"1q\x0f", b"0q\x0f").replace(b"K\x04tq\x10", b"K\x03tq\x10")
+    assert len(changed) == len(pickled) and changed != pickled
+    with pytest.raises(CheckpointError, match="the storage 0 is of two kinds"):
+        read_checkpoint(archive(tmp_path / "hand.pt", changed, {"0": bytes(16)}))
