@@ -164,7 +164,7 @@ class Gallery {
     const side = 2 * this.data.grid;
     const canvas = make("canvas", { width: side, height: side, role: "img" });
     const name = this.data.models[overlay.model];
-    const button = make("button", { type: "button", className: "enlarge", title: "Enlarge" }, canvas);
+    const button = make("button", { type: "button", className: "enlarge", title: "Enlarge, with window and level" }, canvas);
     const outcome = overlay.degenerate ? "flat map" : overlay.hit ? "hit" : "miss";
     const badge = make("span", { className: `badge ${overlay.hit ? "hit" : "miss"}`, textContent: outcome });
     const values = make("p", { className: "values" });
