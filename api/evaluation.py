@@ -66,8 +66,10 @@ def evaluate(
         decoder=options.get("decoder", "auto"),
         verify=options.get("verify", False),
     )
-    evaluation = Evaluation.of(settings, asked)
-    _raise_failures(evaluation.run(_progress(options.get("progress", True))))
+    evaluation, progress = Evaluation.of(settings, asked), _progress(options.get("progress", True))
+    for line in settings.own_code():
+        progress.say(line)
+    _raise_failures(evaluation.run(progress))
     return load_run(settings.eval.out)
 
 

@@ -4,6 +4,8 @@ suggestions for a mistyped command or choice."""
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +13,10 @@ import click
 
 from .registry import did_you_mean
 
-__all__ = ["Choice", "LazyGroup"]
+__all__ = ["CLOSED_PIPE", "Choice", "LazyGroup"]
+
+CLOSED_PIPE = 141
+"""The exit status where the reader of a pipe went away, as a shell has it for SIGPIPE."""
 
 
 class Choice(click.Choice[str]):
@@ -49,6 +54,14 @@ class LazyGroup(click.Group):
         module, _, attribute = self.targets[cmd_name][0].partition(":")
         found: click.Command = getattr(importlib.import_module(module, self._package), attribute)
         return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As in click, which exits with status 1 where the reader of a pipe went away."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at exit
+            raise click.exceptions.Exit(CLOSED_PIPE) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The names and their summaries, without importing anything."""

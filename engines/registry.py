@@ -14,7 +14,7 @@ from typing import Any
 
 from .errors import ConfigError
 
-__all__ = ["Registry", "did_you_mean"]
+__all__ = ["Registry", "code_line", "did_you_mean", "is_file"]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -22,6 +22,22 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return (f"did you mean '{close[0]}'? " if close else "") + f"known are {', '.join(names) or 'none'}"
+
+
+def is_file(target: str) -> bool:
+    """Whether a target is "path/to/file.py:Attribute"."""
+    return target.rpartition(":")[0].endswith(".py")
+
+
+def code_line(config: str, target: str, use: str) -> str:
+    """The message that `config`, a file of the working directory that the user did not name, runs the code of `target`.
+
+    Raises ConfigError for a Python file outside the working directory, after links are followed.
+    """
+    name = target.rpartition(":")[0]
+    if is_file(target) and not Path(name).resolve().is_relative_to(Path().resolve()):
+        raise ConfigError(f"{config} names code outside its folder, {name}; if you trust it, give --config {config}.")
+    return f"{config}: runs the code of {name}, which {use}"
 
 
 class Registry:

@@ -17,7 +17,7 @@ from ...engines.plans.family import BATCH, FAMILIES
 from ...engines.rounding import PRECISIONS
 from ..models.published import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
-from .flags import Flags
+from .flags import Flags, complete_maps, complete_models
 from .models_in_config import DEFAULT_FILE, ModelEntry, importable
 
 if TYPE_CHECKING:
@@ -44,11 +44,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
     epilog="A bundle is written whole or not at all: the graphs are first compared with the model in PyTorch, in "
     "batches of several sizes. Nothing is fetched from the network. Exit status: 0 done, 1 not possible (the reason is "
-    "on standard error), 2 wrong options, 130 interrupted.",
+    "on standard error), 2 wrong options, 130 interrupted, 141 the reader of a pipe went away.",
 )
 @click.option(
     "--model",
     metavar="NAME",
+    shell_complete=complete_models,
     help=f"{', '.join(PUBLISHED)}; all: each of these; an installed one; one of [models] in xbench.toml; "
     "module:Class; or path/to/file.py:Class.",
 )
@@ -106,12 +107,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Path(path_type=Path),
     help="MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files do not hold (a folder or a file).",
 )
-@click.option(
-    "--config",
-    type=_FILE,
-    show_default=f"./{DEFAULT_FILE}",
-    help="The file with the models.",
-)
+@click.option("--config", type=_FILE, show_default=f"./{DEFAULT_FILE}", help="The file with the models.")
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path),
@@ -122,6 +118,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--saliency",
     metavar="NAME",
+    shell_complete=complete_maps,
     show_default="the authors' own",
     help="The saliency map. Models with attention: "
     f"{', '.join(ATTENTION_MAPS)}; -raw: the scores before the softmax, -head-max: the maximum over the heads. CLIP, "
@@ -230,6 +227,8 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
     from ..prompts.from_files import read_prompts
 
     assert flags.out is not None
+    for line in flags.table.own_code(entry):
+        _say(line)
     known = {"resolution": flags.resolution, "text_encoder": flags.text_encoder, **entry.options}
     if entry.family:  # its tokenizer is part of the model
         known["tokenizer"] = flags.tokenizer

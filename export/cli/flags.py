@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ...engines.errors import ConfigError
+from ...engines.errors import ConfigError, XBenchError
+from ..models import MODELS
+from ..models.saliency_maps import ATTENTION_MAPS, MAPS, PATCH_MAPS
 from .models_in_config import ModelEntry, ModelTable, of_family, read_models
 
-__all__ = ["Flags"]
+__all__ = ["Flags", "complete_maps", "complete_models"]
 
 _ALWAYS = (
     "out",
@@ -140,3 +143,17 @@ class Flags:
                 flag = f"--{name.replace('_', '-')}"
                 found += [flag] if value is True else [flag, str(value)]
         return found
+
+
+def complete_models(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
+    """What a shell completes for --model."""
+    with suppress(XBenchError, OSError):
+        names = (*read_models(context.params.get("config")).entries, *MODELS.names(), "all")
+        return [name for name in names if name.startswith(incomplete)]
+    return []
+
+
+def complete_maps(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
+    """What a shell completes for --saliency: the maps of the model, or of all."""
+    known = MAPS.get(context.params.get("model") or "", (*ATTENTION_MAPS, *PATCH_MAPS))
+    return [name for name in known if name.startswith(incomplete)]

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines.errors import ConfigError
-from ...engines.registry import did_you_mean
+from ...engines.registry import code_line, did_you_mean
 from ..models import MODELS
 from ..models.families import FAMILIES
 
@@ -64,6 +64,14 @@ class ModelTable:
     path: Path | None = None
     entries: Mapping[str, ModelEntry] = field(default_factory=dict)
     out: Path | None = None
+    named: bool = True
+
+    def own_code(self, entry: ModelEntry) -> list[str]:
+        """The lines on the code of an `entry` of ./xbench.toml that no --config names. Raises ConfigError for a file
+        outside its folder."""
+        if self.named or entry.name not in self.entries or ":" not in entry.target or entry.family:
+            return []
+        return [code_line(DEFAULT_FILE, entry.target, f"is model '{entry.name}'")]
 
     def find(self, name: str) -> ModelEntry:
         """The entry `name`, or one without settings. Raises ConfigError for an unknown name."""
@@ -96,7 +104,9 @@ def read_models(path: Path | None = None) -> ModelTable:
     bundles = data.get("bundles")
     first = bundles[0] if isinstance(bundles, list) and bundles else bundles
     out = found.parent / Path(first).expanduser() if isinstance(first, str) else None
-    return ModelTable(found, entries, None if out is not None and (out / "bundle.json").exists() else out)
+    return ModelTable(
+        found, entries, None if out is not None and (out / "bundle.json").exists() else out, named=path is not None
+    )
 
 
 def of_family(family: str, name: str) -> ModelEntry:

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import click
 
-from ...engines.commands import LazyGroup
+from ...engines.commands import CLOSED_PIPE, LazyGroup
 from ...engines.errors import XBenchError
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -35,7 +35,12 @@ COMMANDS = {
 
 
 @click.group(
-    cls=LazyGroup, targets=COMMANDS, package=__package__, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LazyGroup,
+    targets=COMMANDS,
+    package=__package__,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 done, 1 something to act on (the reason is on standard error), 2 wrong usage, 130 "
+    "interrupted, 141 the reader of a pipe went away.",
 )
 @click.version_option(package_name="xbench-fast", prog_name="xbench-fast")
 def app() -> None:
@@ -43,7 +48,7 @@ def app() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits: 0 fine, 1 something to act on, 2 wrong usage, 130 interrupted."""
+    """Runs the command line and exits with a status of docs/command-line.md §1."""
     sys.exit(_run(arguments))
 
 
@@ -68,7 +73,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         # The reader of a pipe (head, less) went away; without this Python would complain once more at exit.
         _silence(sys.stdout)
-        return 1
+        return CLOSED_PIPE
     except OSError as error:
         # Files of one's own that may not be read, a full disk behind the output: a user's matter, wherever it shows.
         if error.filename is None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
-
-import click
 
 if TYPE_CHECKING:
     from ..datasets.checking.audit import Audit
+    from .options import Output
 
 __all__ = ["show_audit"]
 
 
-def show_audit(audit: Audit, as_json: bool) -> int:
+def show_audit(audit: Audit, output: Output) -> int:
     """Prints the audit and returns the exit status: 0 when it passed, 1 when there is something to act on."""
-    if as_json:
-        click.echo(json.dumps(audit.to_json(), indent=1))
-    else:
+    output.write(audit.to_json())
+    if not output.piped:
         _print(audit)
     return 0 if audit.passed else 1
 

@@ -12,7 +12,8 @@ from ...engines.commands import Choice
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
-from .options import THREADS, bundle_options, config_option, resolve_config, setting
+from .completing import bundles, completed, engines
+from .options import THREADS, Output, bundle_options, config_option, json_option, resolve_config, setting
 
 if TYPE_CHECKING:
     from ...engines.bundle import Bundle
@@ -39,8 +40,20 @@ decode         image files to pixels only
 
 @click.command(epilog=_EPILOG)
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, type=_SCENARIOS)
-@click.option("--model", "models", multiple=True, help="Bundle or model name; can be repeated.  [default: all bundles]")
-@click.option("--engine", default="auto", show_default=True, help="Engine, or auto for the best that runs here.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    shell_complete=completed(bundles),
+    help="Bundle or model name; can be repeated.  [default: all bundles]",
+)
+@click.option(
+    "--engine",
+    default="auto",
+    show_default=True,
+    shell_complete=completed(engines),
+    help="Engine, or auto for the best that runs here.",
+)
 @click.option(
     "--batch",
     "batches",
@@ -78,7 +91,7 @@ decode         image files to pixels only
     "--against", metavar="NAMES", help="Also run the models in eager and/or compile (PyTorch): eager,compile."
 )
 @click.option("--tf32", is_flag=True, help="Let float32 products round their inputs to TF32 on a GPU.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write everything to this file.")
+@json_option
 @bundle_options
 @config_option
 def bench(
@@ -96,7 +109,7 @@ def bench(
     side: int,
     against: str | None,
     tf32: bool,
-    json_file: Path | None,
+    output: Output,
     bundle_folders: tuple[Path, ...],
     config_file: Path | None,
 ) -> int:
@@ -126,7 +139,7 @@ def bench(
         against=_against(against),
     )
     report = _run(plan, _bundles(models, bundle_folders, config_file), chosen, on_gpu, tf32)
-    _show(report, json_file)
+    _show(report, output)
     return int(report.verdict() != "VALID")
 
 
@@ -178,14 +191,12 @@ def _run(plan: Plan, bundles: list[Bundle], engine: str, on_gpu: bool, tf32: boo
     return run_bench(plan, bundles, Bench(opened, say, 0 if on_gpu else None))
 
 
-def _show(report: BenchReport, json_file: Path | None) -> None:
+def _show(report: BenchReport, output: Output) -> None:
     from ..benching.layout import report_facts, report_table, to_record
-    from ..results.storage import write_json
-    from ..tables.console import make_console, print_table
+    from ..tables.console import print_table
 
-    print_table(make_console(), report_table(report))
-    if json_file is not None:
-        write_json(json_file, to_record(report))
-        click.echo(f"written: {json_file}")
+    if not output.piped:
+        print_table(output.console(), report_table(report))
+    output.write(to_record(report))
     for line in report_facts(report):
-        click.echo(line)
+        output.say(line)

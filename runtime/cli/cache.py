@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import click
 
 from ...engines.commands import LazyGroup
 from ..host.paths import has_folder
-from .options import cache_option, config_option, json_option, resolve_config
+from .options import Output, cache_option, config_option, json_option, resolve_config
 
 if TYPE_CHECKING:
     from ..cache.eviction import StoreInfo
@@ -25,11 +24,11 @@ class _Flags:
 
     cache: Path | None
     config_file: Path | None
-    as_json: bool
+    output: Output
 
-    def with_later(self, cache: Path | None, config_file: Path | None, as_json: bool) -> _Flags:
+    def with_later(self, cache: Path | None, config_file: Path | None, output: Output) -> _Flags:
         """These, but what was given after the word wins."""
-        return _Flags(cache or self.cache, config_file or self.config_file, as_json or self.as_json)
+        return _Flags(cache or self.cache, config_file or self.config_file, output.or_else(self.output))
 
     def folder(self) -> tuple[Path, int | None]:
         """The folder of prepared images and the configured limit. Raises ConfigError."""
@@ -42,19 +41,17 @@ class _Flags:
 @config_option
 @json_option
 @click.pass_context
-def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
+def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, output: Output) -> int:
     """List the stores of prepared images; `clear` and `prune` delete some. Results are never touched."""
-    ctx.obj = _Flags(cache, config_file, as_json)
+    ctx.obj = _Flags(cache, config_file, output)
     if ctx.invoked_subcommand is not None:
         return 0
     from ..cache.eviction import list_stores
 
     folder, _ = ctx.obj.folder()
     stores = list_stores(folder)
-    if as_json:
-        total = sum(store.bytes for store in stores)
-        click.echo(json.dumps({"cache": str(folder), "bytes": total, "stores": _rows(stores)}, indent=1))
-    else:
+    output.write({"cache": str(folder), "bytes": sum(store.bytes for store in stores), "stores": _rows(stores)})
+    if not output.piped:
         _print(folder, stores)
     return 0
 
@@ -64,13 +61,13 @@ def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, as_j
 @config_option
 @json_option
 @click.pass_obj
-def clear(above: _Flags, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
+def clear(above: _Flags, cache: Path | None, config_file: Path | None, output: Output) -> int:
     """Delete all prepared images but those in use; they are decoded again when they are needed."""
     from ..cache.eviction import clear as clear_stores
 
-    flags = above.with_later(cache, config_file, as_json)
+    flags = above.with_later(cache, config_file, output)
     folder, _ = flags.folder()
-    _tell(folder, *clear_stores(folder), flags.as_json)
+    _tell(folder, *clear_stores(folder), flags.output)
     return 0
 
 
@@ -82,13 +79,13 @@ def clear(above: _Flags, cache: Path | None, config_file: Path | None, as_json: 
 @config_option
 @json_option
 @click.pass_obj
-def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Path | None, as_json: bool) -> int:
+def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Path | None, output: Output) -> int:
     """Delete what other reader versions made, which nobody reads any more; with a limit, then the longest unused."""
     from ..cache.eviction import clear as clear_stores
     from ..cache.eviction import make_room
     from ..host.sizes import parse_bytes
 
-    flags = above.with_later(cache, config_file, as_json)
+    flags = above.with_later(cache, config_file, output)
     folder, configured = flags.folder()
     most = configured if limit is None else parse_bytes(limit, "--limit")
     removed, stayed = clear_stores(folder, outdated_only=True)
@@ -96,7 +93,7 @@ def prune(above: _Flags, limit: str | None, cache: Path | None, config_file: Pat
     if most is not None:
         more, fits = make_room(folder, most)
         removed += more
-    _tell(folder, removed, stayed, flags.as_json)
+    _tell(folder, removed, stayed, flags.output)
     if not fits:
         click.echo("Error: what is left is in use and larger than the limit.", err=True)
     return 0 if fits else 1
@@ -106,11 +103,11 @@ def _rows(stores: list[StoreInfo]) -> list[dict[str, object]]:
     return [{**asdict(store), "path": str(store.path)} for store in stores]
 
 
-def _tell(folder: Path, removed: list[StoreInfo], stayed: list[StoreInfo], as_json: bool) -> None:
+def _tell(folder: Path, removed: list[StoreInfo], stayed: list[StoreInfo], output: Output) -> None:
     from ..host.sizes import format_bytes
 
-    if as_json:
-        click.echo(json.dumps({"cache": str(folder), "deleted": _rows(removed), "kept": _rows(stayed)}, indent=1))
+    output.write({"cache": str(folder), "deleted": _rows(removed), "kept": _rows(stayed)})
+    if output.piped:
         return
     for store in removed:
         click.echo(f"deleted: {store.path.name} ({format_bytes(store.bytes)})")

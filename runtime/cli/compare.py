@@ -9,6 +9,8 @@ import click
 
 from ...engines.errors import ConfigError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
+from .completing import completed, run_names
+from .options import Output, json_option
 
 if TYPE_CHECKING:
     from ..comparing.comparison import Comparison
@@ -32,12 +34,29 @@ with OP one of > >= < <= == != and NAME one of
 @click.command(epilog=_EPILOG)
 @click.argument("run_a", metavar="RUN_A", type=click.Path(path_type=Path))
 @click.argument("run_b", metavar="[RUN_B]", type=click.Path(path_type=Path), required=False)
-@click.option("--model-a", metavar="NAME", help="Compare this model of RUN_A with --model-b.")
-@click.option("--model-b", metavar="NAME", help="The model of RUN_B.  [default: --model-a]")
-@click.option("--dataset", "datasets", metavar="NAME", multiple=True, help="Only this dataset; may be repeated.")
+@click.option(
+    "--model-a",
+    metavar="NAME",
+    shell_complete=completed(run_names("model")),
+    help="Compare this model of RUN_A with --model-b.",
+)
+@click.option(
+    "--model-b",
+    metavar="NAME",
+    shell_complete=completed(run_names("model")),
+    help="The model of RUN_B.  [default: --model-a]",
+)
+@click.option(
+    "--dataset",
+    "datasets",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=completed(run_names("dataset")),
+    help="Only this dataset; may be repeated.",
+)
 @click.option("--fail-if", "conditions", metavar="CONDITION", multiple=True,
               help="Exit with status 1 if this holds; may be repeated.")  # fmt: skip
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write everything to this file.")
+@json_option
 @click.option("--markdown", "markdown_file", type=click.Path(path_type=Path), help="Write all tables to this file.")
 @click.option("--replicates", type=click.IntRange(min=0), default=REPLICATES, show_default=True,
               help="Bootstrap draws of patients; 0 for none.")  # fmt: skip
@@ -53,7 +72,7 @@ def compare(
     model_b: str | None,
     datasets: tuple[str, ...],
     conditions: tuple[str, ...],
-    json_file: Path | None,
+    output: Output,
     markdown_file: Path | None,
     replicates: int,
     seed: int,
@@ -79,13 +98,11 @@ def compare(
     b = load_run(run_b) if run_b else a
     found = compare_runs(a, b, models, datasets, Resampling(replicates, seed))
     verdicts = judge(found, wanted)
-    written = _write(found, verdicts, json_file, markdown_file)
-    if not quiet:
+    _write(found, verdicts, output, markdown_file)
+    if not quiet and not output.piped:
         _show(found, show, classes)
-    for path in written:
-        click.echo(f"written: {path}")
     for verdict in verdicts:
-        click.echo(str(verdict))
+        output.say(str(verdict))
     return int(any(verdict.fired for verdict in verdicts))
 
 
@@ -121,18 +138,15 @@ def _show(found: Comparison, show: int, classes: bool) -> None:
         print_table(console, table)
 
 
-def _write(
-    found: Comparison, verdicts: list[Verdict], json_file: Path | None, markdown_file: Path | None
-) -> list[Path]:
+def _write(found: Comparison, verdicts: list[Verdict], output: Output, markdown_file: Path | None) -> None:
     from ..comparing.layout import comparison_facts, comparison_tables
     from ..comparing.record import to_record
-    from ..results.storage import write_bytes, write_json
+    from ..results.storage import write_bytes
     from ..tables.markdown import to_markdown
 
-    if json_file:
-        write_json(json_file, to_record(found, verdicts))
+    output.write(to_record(found, verdicts))
     if markdown_file:
         facts = [*comparison_facts(found), *map(str, verdicts)]
         text = to_markdown("Comparison", facts, comparison_tables(found, show=200))
         write_bytes(markdown_file, text.encode())
-    return [path for path in (json_file, markdown_file) if path]
+        output.say(f"written: {markdown_file}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ from ...engines.commands import LazyGroup
 from ...engines.errors import XBenchError
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
-from .options import config_option, data_options, json_option, resolve_config
+from .completing import completed
+from .completing import datasets as datasets_here
+from .options import Output, config_option, data_options, json_option, resolve_config
 
 __all__ = ["datasets"]
 
@@ -23,39 +24,38 @@ __all__ = ["datasets"]
 @json_option
 @click.pass_context
 def datasets(
-    ctx: click.Context, data: tuple[str, ...], data_options: tuple[str, ...], config_file: Path | None, as_json: bool
+    ctx: click.Context, data: tuple[str, ...], data_options: tuple[str, ...], config_file: Path | None, output: Output
 ) -> int:
     """List known readers and configured datasets; `check NAME` audits one."""
     if ctx.invoked_subcommand is not None:
-        ctx.obj = (config_file, data, data_options, as_json)
+        ctx.obj = (config_file, data, data_options, output)
         return 0
     from ..datasets.registry import DATASETS
 
     config = resolve_config(config_file, (), data, data_options)
     rows = [_describe(config.datasets[name]) for name in config.datasets]
     readers = DATASETS.names()
-    if as_json:
-        click.echo(json.dumps({"readers": readers, "datasets": rows}, indent=1))
-    else:
+    output.write({"readers": readers, "datasets": rows})
+    if not output.piped:
         _print(readers, rows)
     return 0
 
 
 @datasets.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completed(datasets_here))
 @click.option("--decode", is_flag=True, help="Read every image too.")
 @data_options
 @config_option
 @json_option
 @click.pass_obj
 def check(
-    above: tuple[Path | None, tuple[str, ...], tuple[str, ...], bool],
+    above: tuple[Path | None, tuple[str, ...], tuple[str, ...], Output],
     name: str,
     decode: bool,
     data: tuple[str, ...],
     data_options: tuple[str, ...],
     config_file: Path | None,
-    as_json: bool,
+    output: Output,
 ) -> int:
     """Audit the dataset NAME: files, annotations, regions, and the counts of the official release."""
     # The flags may stand before or after the word check.
@@ -66,7 +66,7 @@ def check(
     from .audit_view import show_audit
 
     (chosen,) = select_datasets(config, [name])
-    return show_audit(audit(load_dataset(chosen).dataset, decode=decode), as_json or above[3])
+    return show_audit(audit(load_dataset(chosen).dataset, decode=decode), output.or_else(above[3]))
 
 
 def _describe(item: DatasetConfig) -> dict[str, Any]:

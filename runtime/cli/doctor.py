@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
-from .options import json_option
+from .options import Output, json_option
 
 __all__ = ["doctor"]
 
 
 @click.command()
 @json_option
-def doctor(as_json: bool) -> int:
+def doctor(output: Output) -> int:
     """Show which engines, decoders and extras are usable here, and why the others are not."""
     from ..host.doctor import examine
     from ..host.machine import code_version, describe_machine
@@ -26,14 +25,14 @@ def doctor(as_json: bool) -> int:
         not check.usable for check in checks if check.group in ("decoder", "metrics")
     )
     machine = describe_machine()
-    if as_json:
-        data = {
-            "version": code_version(),
-            "machine": machine,
-            "checks": [asdict(check) for check in checks],
-            "ready": not failed,
-        }
-        click.echo(json.dumps(data, indent=1))
+    data = {
+        "version": code_version(),
+        "machine": machine,
+        "checks": [asdict(check) for check in checks],
+        "ready": not failed,
+    }
+    output.write(data)
+    if output.piped:
         return int(failed)
 
     from rich.table import Table

@@ -12,14 +12,18 @@ import click
 from ...engines.errors import ConfigError
 from ..evaluation.cell_options import Options
 from ..host.config import EvalConfig
+from .completing import completed, datasets, engines
+from .completing import models as models_to_evaluate
 from .options import (
     THREADS,
+    Output,
     bundle_options,
     cache_limit_option,
     cache_option,
     config_option,
     data_options,
     decoder_option,
+    json_option,
     protocol_option,
     resolve_config,
     setting,
@@ -40,12 +44,16 @@ __all__ = ["evaluate"]
     "--model",
     "models",
     multiple=True,
+    shell_complete=completed(models_to_evaluate),
     help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, or maps:FOLDER; can be repeated.",
 )
-@click.option("--dataset", "names", multiple=True, help="Dataset name; can be repeated.")
+@click.option(
+    "--dataset", "names", multiple=True, shell_complete=completed(datasets), help="Dataset name; can be repeated."
+)
 @setting(
     "--engine",
     metavar="NAME",
+    shell_complete=completed(engines),
     help="tensorrt, tensorrt-rtx, onnxruntime-cuda, onnxruntime-cpu, or auto: the first of these that runs here. auto "
     "takes tensorrt-rtx only on the GPUs that its documentation names.",
     default=EvalConfig.engine,
@@ -96,6 +104,7 @@ __all__ = ["evaluate"]
 @bundle_options
 @data_options
 @config_option
+@json_option
 def evaluate(
     everything: bool,
     models: tuple[str, ...],
@@ -119,6 +128,7 @@ def evaluate(
     data: tuple[str, ...],
     data_options: tuple[str, ...],
     config_file: Path | None,
+    output: Output,
 ) -> int:
     """Evaluate models on datasets.
 
@@ -150,7 +160,7 @@ def evaluate(
     evaluation = replace(Evaluation.of(config, asked), shared=scale.to_json())
     try:
         with ExitStack() as stack:
-            outcome = _run(evaluation, scale, stack)
+            outcome = _run(evaluation, scale, stack, output)
     except KeyboardInterrupt:
         click.echo(
             f"Interrupted; what is finished is kept in {config.eval.out}, the same command goes on from there.",
@@ -163,10 +173,10 @@ def evaluate(
     return 1 if outcome.problems else 0
 
 
-def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack) -> RunOutcome:
+def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack, output: Output) -> RunOutcome:
     from ...engines.select import ENGINES
     from ..evaluation.progress import progress_for
-    from ..tables.console import make_console
+    from ..results.run_json import read_run
     from .scaling import on_cluster, work_plan
 
     workers = None
@@ -177,11 +187,13 @@ def _run(evaluation: Evaluation, scale: Scale, stack: ExitStack) -> RunOutcome:
         pool = stack.enter_context(scale.open(scale.cluster, evaluation.config.eval.threads))
         evaluation = replace(evaluation, options=replace(options, threads=pool.threads))
         workers = on_cluster(pool, work_plan(evaluation))
-    progress = progress_for(make_console())
+    progress = progress_for(output.console())
     outcome = evaluation.run(progress, workers)
     for model, dataset, reason in outcome.problems:
         click.echo(f"Error: {model} on {dataset}: {reason}", err=True)
     if outcome.finished:
         merging = "merge, when all shards are finished" if scale.shard else f"report {evaluation.config.eval.out}"
         progress.say(f"next: xbench-fast {merging}")
+    place = evaluation.config.eval.out
+    output.write({"run": str(place), "cells": outcome.to_json(read_run(place)["cells"])})
     return outcome

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import click
 
+from .options import Output, json_option
+
 __all__ = ["merge"]
 
 
 @click.command("merge")
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Run directory of the whole.")
-def merge(shards: tuple[Path, ...], out: Path) -> int:
+@json_option
+def merge(shards: tuple[Path, ...], out: Path, output: Output) -> int:
     """Put the shards of an evaluation together.
 
     SHARDS are the directories that `xbench-fast eval --shard I/N` wrote, all N of them, in any order. The result is
@@ -21,9 +24,9 @@ def merge(shards: tuple[Path, ...], out: Path) -> int:
     """
     from ..evaluation.progress import progress_for
     from ..results.merging import merge_shards
-    from ..tables.console import make_console
+    from ..results.run_json import read_run
 
-    progress = progress_for(make_console())
+    progress = progress_for(output.console())
     outcome = merge_shards(shards, out, progress.say)
     done = outcome.computed + outcome.reused
     progress.say(
@@ -34,4 +37,5 @@ def merge(shards: tuple[Path, ...], out: Path) -> int:
         click.echo(f"Error: {model} on {dataset}: {reason}", err=True)
     if done:
         progress.say(f"next: xbench-fast report {out}")
+    output.write({"run": str(out), "cells": outcome.to_json(read_run(out)["cells"])})
     return 1 if outcome.failed or not done else 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ...engines.parity import parity_summary
-from .options import bundle_options, config_option, json_option, resolve_config
+from .options import Output, bundle_options, config_option, json_option, resolve_config
 
 __all__ = ["models"]
 
@@ -18,15 +17,15 @@ __all__ = ["models"]
 @bundle_options
 @config_option
 @json_option
-def models(bundle_folders: tuple[Path, ...], config_file: Path | None, as_json: bool) -> int:
+def models(bundle_folders: tuple[Path, ...], config_file: Path | None, output: Output) -> int:
     """List the bundles found: model, weights, grid, geometry, prompt sets, parity."""
     config = resolve_config(config_file, bundle_folders)
     from ...engines.bundle import find_bundles
 
     rows = [_describe(path) for folder in config.bundles for path in find_bundles(folder)]
     damaged = sum("error" in row for row in rows)
-    if as_json:
-        click.echo(json.dumps(rows, indent=1))
+    output.write(rows)
+    if output.piped:
         return 1 if damaged else 0
     if not rows:
         where = ", ".join(str(folder) for folder in config.bundles) or "no folder is configured, use --bundles DIR"

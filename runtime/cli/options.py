@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,9 +14,11 @@ from ...engines.commands import Choice
 from ...engines.errors import ConfigError
 from ..host.config import DATASET_KEYS, MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
 from ..host.sizes import parse_bytes
+from .completing import completed, dataset_folders, protocols
 
 __all__ = [
     "THREADS",
+    "Output",
     "bundle_options",
     "cache_limit_option",
     "cache_option",
@@ -28,6 +30,9 @@ __all__ = [
     "resolve_config",
     "setting",
 ]
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 THREADS = click.IntRange(1, MAX_THREADS)
 """The type of every --threads."""
@@ -85,6 +90,7 @@ def protocol_option(function: F) -> F:
     return setting(
         "--protocol",
         metavar="NAME",
+        shell_complete=completed(protocols),
         help="Evaluation protocol: default, paper, chexlocalize, medklip or mavl.",
         default=EvalConfig.protocol,
     )(function)
@@ -112,29 +118,79 @@ def data_options(function: F) -> F:
         "dataset's folder; can be repeated.",
     )(function)
     return click.option(
-        "--data", "data", metavar="NAME=PATH", multiple=True, help="A dataset and its folder; can be repeated."
+        "--data",
+        "data",
+        metavar="NAME=PATH",
+        multiple=True,
+        shell_complete=completed(dataset_folders),
+        help="A dataset and its folder; can be repeated.",
     )(function)
 
 
+@dataclass(frozen=True)
+class Output:
+    """Where a command prints, by its --json FILE; None without it. With `-` standard output has the JSON alone: lines
+    go to standard error, and tables are not printed (`piped`)."""
+
+    path: Path | None = None
+
+    @property
+    def piped(self) -> bool:
+        """Whether standard output is for the JSON alone."""
+        return self.path == Path("-")
+
+    def or_else(self, earlier: Output) -> Output:
+        """This one, or the `earlier` one if the option was given there alone: it may stand before a subcommand."""
+        return earlier if self.path is None else self
+
+    def say(self, line: str) -> None:
+        """Prints a line."""
+        click.echo(line, err=self.piped)
+
+    def console(self) -> Console:
+        """The console of lines and progress."""
+        from ..tables.console import make_console
+
+        return make_console(stderr=self.piped)
+
+    def write(self, data: object) -> None:
+        """Writes `data` as JSON where the option says. Raises RunError."""
+        from ..results.storage import json_text, write_json
+
+        if self.piped:
+            click.echo(json_text(data), nl=False)
+        elif self.path is not None:
+            write_json(self.path, data)
+            self.say(f"written: {self.path}")
+
+
 def json_option(function: F) -> F:
-    """--json"""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+    """--json FILE, handed over as `output`"""
+    return click.option(
+        "--json",
+        "output",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+        callback=lambda context, option, path: Output(path),
+        help="Write everything to this file as JSON; - writes it to standard output, which then has nothing else.",
+    )(function)
 
 
 def resolve_config(
     config_file: Path | None,
     bundle_folders: Sequence[Path] = (),
-    data: Sequence[str] = (),
+    data: Sequence[str] | None = None,
     data_options: Sequence[str] = (),
     cache_limit: str | None = None,
 ) -> Config:
-    """The configuration file with the flags applied. Raises ConfigError."""
+    """The configuration file with the flags applied; `data` is None for a command that reads no dataset, and others say
+    which Python files of ./xbench.toml they run. Raises ConfigError."""
     config = load_config(config_file)
     if cache_limit is not None:
         config = replace(config, cache_limit=parse_bytes(cache_limit, "--cache-limit"))
     if bundle_folders:
         config = replace(config, bundles=tuple(bundle_folders))
-    for item in data:
+    for item in data or ():
         name, equals, path = item.partition("=")
         if not equals or not name or not path:
             raise ConfigError(f"--data {item} is not of the form NAME=PATH.")
@@ -143,6 +199,8 @@ def resolve_config(
         config = config.with_dataset(replace(known, root=root) if known else DatasetConfig(name, root, name))
     for item in data_options:
         config = config.with_dataset(_with_option(config, item))
+    for line in () if data is None else config.own_code():
+        click.echo(line, err=True)
     return config
 
 

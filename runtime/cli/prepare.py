@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...engines.errors import ConfigError, RunError, XBenchError
+from .completing import bundles, completed, datasets
 from .options import (
     THREADS,
+    Output,
     bundle_options,
     cache_limit_option,
     cache_option,
@@ -32,9 +33,19 @@ __all__ = ["prepare"]
 
 
 @click.command()
-@click.option("--dataset", "names", multiple=True, help="Dataset name; can be repeated.  [default: all configured]")
 @click.option(
-    "--model", "models", multiple=True, help="Prepare for this bundle; can be repeated.  [default: all found]"
+    "--dataset",
+    "names",
+    multiple=True,
+    shell_complete=completed(datasets),
+    help="Dataset name; can be repeated.  [default: all configured]",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    shell_complete=completed(bundles),
+    help="Prepare for this bundle; can be repeated.  [default: all found]",
 )
 @click.option(
     "--geometry",
@@ -69,7 +80,7 @@ def prepare(
     data: tuple[str, ...],
     data_options: tuple[str, ...],
     config_file: Path | None,
-    as_json: bool,
+    output: Output,
 ) -> int:
     """Decode every image once, in the geometries the models need.
 
@@ -86,7 +97,6 @@ def prepare(
     from ..host.paths import has_folder
     from ..images.decoders import choose_decoder
     from ..results.loaded_dataset import load_dataset
-    from ..tables.console import make_console
 
     rules = configured_protocol(protocol or config.eval.protocol)
     fixed = [_geometry(text) for text in geometry_texts]
@@ -95,7 +105,7 @@ def prepare(
     if not datasets:
         raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
     folder = cache or config.cache or config.eval.out / "prepared"
-    progress = progress_for(make_console(stderr=as_json))
+    progress = progress_for(output.console())
     chosen, line = choose_decoder(decoder)
     if line:
         progress.say(line)
@@ -118,8 +128,7 @@ def prepare(
             rows.append({"dataset": item.name, "error": str(error)})
             click.echo(f"Error: {item.name}: {error}", err=True)
     _tell_outdated(folder, progress)
-    if as_json:
-        click.echo(json.dumps({"cache": str(folder), "datasets": rows}, indent=1))
+    output.write({"cache": str(folder), "datasets": rows})
     if not rows:
         click.echo("Error: nothing was prepared; the lines above say why.", err=True)
     return 0 if rows and not any("error" in row for row in rows) else 1

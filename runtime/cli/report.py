@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,8 @@ from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..results.choices import F1, Auprc, Choices, Constant, Mean, Pairs
 from ..tables.latex import TEXT_WIDTH
 from ..tables.table import Intervals
-from .options import config_option, resolve_config, setting
+from .completing import completed, run_names
+from .options import Output, config_option, json_option, resolve_config, setting
 
 __all__ = ["report"]
 
@@ -35,9 +37,11 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @config_option
+@json_option
 @click.option(
     "--models",
     metavar="NAME,...",
+    shell_complete=completed(run_names("model")),
     help="The models shown, in this order; means, ranks and tests are of them. paper:NAME is the row that the paper "
     "prints for a model, paper those of all its models that the run lacks.  [default: all of the run]",
 )
@@ -61,7 +65,12 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
     show_default=True,
     help="Points that a LaTeX table may be wide; a wider one is split.",
 )
-@click.option("--datasets", metavar="NAME,...", help="The datasets shown, in this order.  [default: all of the run]")
+@click.option(
+    "--datasets",
+    metavar="NAME,...",
+    shell_complete=completed(run_names("dataset")),
+    help="The datasets shown, in this order.  [default: all of the run]",
+)
 @click.option(
     "--names", metavar="NAME=PRINTED,...", help='Printed names of models and datasets, as kad-224=KAD,mine="Ours, big".'
 )
@@ -120,6 +129,7 @@ def report(
     full: bool,
     quiet: bool,
     no_page: bool,
+    output: Output,
     **asked: Any,
 ) -> int:
     """Write the report of the run directory RUN to RUN/report/ and print its Table 1, or with --full all tables.
@@ -132,10 +142,10 @@ def report(
     from ..reporting.presentation import Presentation, parse_columns, parse_list, parse_names
     from ..reporting.report import make_report, write_report
     from ..results.choices import Choices
-    from ..tables.console import make_console, print_table
+    from ..tables.console import print_table
 
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
-    config = resolve_config(config_file) if run is None or config_file is not None else None
+    config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
     shown = Presentation(
         parse_list(models), parse_list(datasets), parse_names(names), parse_columns(columns), intervals, text_width
     )
@@ -144,8 +154,9 @@ def report(
     written = write_report(
         made, out=out, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders
     )
-    if not quiet:
-        console = make_console()
+    output.write(json.loads(next(path for path in written if path.name == "report.json").read_bytes()))
+    if not quiet and not output.piped:
+        console = output.console()
         printed = [table for table in made.tables if table.first or (full and not table.detail)]
         for table in printed:
             print_table(console, table)
@@ -153,7 +164,7 @@ def report(
         if not full:
             click.echo(f"{len(made.tables) - len(printed)} more tables are in the files; --full prints them here.")
     for line in _places(written):
-        click.echo(f"written: {line}")
+        output.say(f"written: {line}")
     return 0
 
 

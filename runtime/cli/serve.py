@@ -14,6 +14,7 @@ from ...engines.commands import Choice
 from ..host.config import EvalConfig
 from ..host.sizes import parse_bytes
 from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
+from .completing import bundles, completed, engines
 from .options import THREADS, bundle_options, config_option, resolve_config, setting
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ PORT = click.IntRange(0, 65535)
     "--model",
     "models",
     multiple=True,
+    shell_complete=completed(bundles),
     help="Bundle name, path to a bundle, or model name; can be repeated.  [default: every bundle found]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; 0.0.0.0 exposes the server.")
@@ -112,7 +114,13 @@ PORT = click.IntRange(0, 65535)
     help="File with the token clients must send; the variable XBENCH_FAST_TOKEN does the same.",
 )
 @click.option("--prompt-set", help="Prompt set for requests that name none.  [default: the one with the most findings]")
-@setting("--engine", metavar="NAME", help="Engine, or auto for the best that runs here.", default=EvalConfig.engine)
+@setting(
+    "--engine",
+    metavar="NAME",
+    shell_complete=completed(engines),
+    help="Engine, or auto for the best that runs here.",
+    default=EvalConfig.engine,
+)
 @setting(
     "--threads",
     type=THREADS,

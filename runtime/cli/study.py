@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,8 @@ import click
 
 from ...engines.commands import Choice, LazyGroup
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
-from .options import config_option, data_options, resolve_config
+from .completing import completed, run_names
+from .options import Output, config_option, data_options, json_option, resolve_config
 
 if TYPE_CHECKING:
     from ..studies.material import Material
@@ -42,8 +44,20 @@ def _common(function: F) -> F:
     """Options of every study."""
     for option in reversed(
         (
-            click.option("--model", "models", multiple=True, help="Only this model; can be repeated."),
-            click.option("--dataset", "datasets", multiple=True, help="Only this dataset; can be repeated."),
+            click.option(
+                "--model",
+                "models",
+                multiple=True,
+                shell_complete=completed(run_names("model")),
+                help="Only this model; can be repeated.",
+            ),
+            click.option(
+                "--dataset",
+                "datasets",
+                multiple=True,
+                shell_complete=completed(run_names("dataset")),
+                help="Only this dataset; can be repeated.",
+            ),
             click.option(
                 "--replicates",
                 type=click.IntRange(min=10),
@@ -66,6 +80,7 @@ def _common(function: F) -> F:
             ),
             click.option("--quiet", is_flag=True, help="Write the files, print no tables."),
             config_option,
+            json_option,
         )
     ):
         function = option(function)
@@ -200,18 +215,21 @@ def _study(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[M
     from ..results.patients import Resampling
     from ..studies.material import load_materials
     from ..studies.outcome import study_folder, write_outcomes
-    from ..tables.console import make_console, print_line, print_table
+    from ..tables.console import print_line, print_table
 
+    output: Output = common["output"]
     runs = runs or (resolve_config(common["config_file"]).eval.out,)
     sampling = Resampling(common["replicates"], common["seed"], common["level"])
     outcomes = ask(load_materials(runs, common["models"], common["datasets"], sampling))
     places = write_outcomes(outcomes, common["out"] or study_folder(runs[0], outcomes[0].name))
-    console = make_console()
-    for outcome in () if common["quiet"] else outcomes:
+    first, *others = (json.loads(written[-1].read_bytes()) for written in places)
+    output.write(first | ({"other_protocols": others} if others else {}))
+    console = output.console()
+    for outcome in () if common["quiet"] or output.piped else outcomes:
         for table in outcome.tables:
             print_table(console, table)
         for line in (*outcome.facts, *outcome.remarks):
             print_line(console, line)
     for written in places:
-        click.echo(f"written: {len(written)} files in {written[-1].parent}")
+        output.say(f"written: {len(written)} files in {written[-1].parent}")
     return 0

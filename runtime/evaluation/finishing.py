@@ -73,6 +73,7 @@ class Finisher:
             return False
         before = self._run.cell(cell.model, cell.loaded.name)
         self.outcome.reused += 1
+        self.outcome.finished_cells[cell.model, cell.loaded.name] = "reused"
         self._progress.say(f"{cell.title}: finished before, reused{_other_protocol(before, entry)}")
         names = ("key", "protocol", "file")
         same = before is not None and before.get("key") == cell.key
@@ -120,6 +121,7 @@ class Finisher:
         """Records that the cell is finished; `computed` of its cases were computed now, in `seconds`."""
         coverage = self.files(cell).coverage(len(cell.findings))
         self.outcome.computed += 1
+        self.outcome.finished_cells[cell.model, cell.loaded.name] = "computed"
         timing = {"seconds": round(seconds, 3), "computed": computed}
         warnings = cell.loaded.warnings
         self._warn(cell, warnings)

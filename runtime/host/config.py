@@ -40,7 +40,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ...engines.errors import ConfigError
-from ...engines.registry import did_you_mean
+from ...engines.registry import code_line, did_you_mean, is_file
 from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
@@ -114,7 +114,8 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes."""
+    """A whole configuration; `path` is its file, None when there is none. `cache_limit`: bytes. `code`: the readers in
+    Python files, dataset -> reader, of a file that nobody named."""
 
     path: Path | None = None
     bundles: tuple[Path, ...] = ()
@@ -122,6 +123,15 @@ class Config:
     cache_limit: int | None = None
     datasets: Mapping[str, DatasetConfig] = field(default_factory=dict)
     eval: EvalConfig = field(default_factory=EvalConfig)
+    code: Mapping[str, str] = field(default_factory=dict)
+
+    def own_code(self) -> list[str]:
+        """A line for each reader in a Python file that ./xbench.toml names, without --config: its code runs here.
+
+        Raises ConfigError for a file outside the folder of ./xbench.toml, which runs only where --config is given.
+        """
+        named = {name: reader for name, reader in self.code.items() if self.datasets[name].reader == reader}
+        return [code_line(DEFAULT_FILE, reader, f"reads dataset '{name}'") for name, reader in named.items()]
 
     def with_settings(self, **given: Any) -> Config:
         """A copy with these keys of `[eval]`; None keeps the value of the file."""
@@ -166,7 +176,9 @@ def load_config(path: Path | None = None) -> Config:
         raise ConfigError(f"{found} is not a TOML file: {error}.") from error
     except OSError as error:
         raise ConfigError(f"{found} cannot be read: {error.strerror}.") from error
-    return parse_config(data, found)
+    config = parse_config(data, found)
+    code = {name: item.reader for name, item in config.datasets.items() if is_file(item.reader)}
+    return config if path is not None else replace(config, code=code)
 
 
 class _File(msgspec.Struct):

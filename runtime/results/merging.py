@@ -133,10 +133,12 @@ def _merge(
         details["threads"] = sorted(threads)
     if files.finished() and same_images(files.final, [part.path / entry["file"] for part, entry in done]):
         outcome.reused += 1
+        outcome.finished_cells[model, dataset] = "merged before"
         say(f"{model} on {dataset}: merged before, kept")
     else:
         _join(files, done)
         outcome.computed += 1
+        outcome.finished_cells[model, dataset] = "merged"
         say(f"{model} on {dataset}: {details['cases']} cases of {len(done)} shards")
     run.set_cell(model, dataset, "done", **details)
 

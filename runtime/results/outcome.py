@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from ..datasets.placement import FAULTS
 
 __all__ = ["RunOutcome", "kept_line"]
+
+_COUNTS = ("protocol", "cases", "missing", "unreadable", *FAULTS, "computed", "seconds", "findings", "file")
 
 
 @dataclass
 class RunOutcome:
     """How many cells were computed or reused; those that were skipped or failed, as (model, dataset, sentence).
 
-    unreadable: finished cells of which most could not be read.
+    unreadable: finished cells of which most could not be read. finished_cells: (model, dataset) -> how it got its
+    result: computed, reused, or merged.
     """
 
     computed: int = 0
@@ -19,6 +26,7 @@ class RunOutcome:
     skipped: list[tuple[str, str, str]] = field(default_factory=list)
     failed: list[tuple[str, str, str]] = field(default_factory=list)
     unreadable: list[tuple[str, str, str]] = field(default_factory=list)
+    finished_cells: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def finished(self) -> int:
@@ -30,6 +38,30 @@ class RunOutcome:
         """Cells that failed, and finished ones that are mostly unreadable: such a run does not succeed."""
         return [*self.failed, *self.unreadable]
 
+    def to_json(self, cells: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Every cell with its state, and with its reason or its counts, rate and warnings; `cells`: of run.json."""
+        entries = {(entry["model"], entry["dataset"]): entry for entry in cells.values()}
+        mostly = {(model, dataset): sentence for model, dataset, sentence in self.unreadable}
+        found = []
+        for (model, dataset), state in self.finished_cells.items():
+            entry = entries[model, dataset]
+            rate = entry["computed"] / entry["seconds"] if state == "computed" and entry.get("seconds") else None
+            row: dict[str, Any] = {
+                "model": model,
+                "dataset": dataset,
+                "state": state,
+                "reason": mostly.get((model, dataset)),
+            }
+            row |= {key: entry[key] for key in _COUNTS if key in entry}
+            row |= {"cases_per_second": rate, "warnings": entry.get("warnings", {}), "not_asked": _not_asked(entry)}
+            found.append(row)
+        for state, given_up in (("skipped", self.skipped), ("failed", self.failed)):
+            found += [
+                {"model": model, "dataset": dataset, "state": state, "reason": reason}
+                for model, dataset, reason in given_up
+            ]
+        return found
+
     @property
     def summary(self) -> str:
         """The last line of a run."""
@@ -37,6 +69,11 @@ class RunOutcome:
             f"{self.finished} cell{'' if self.finished == 1 else 's'} finished ({self.reused} of them before), "
             f"{len(self.skipped)} skipped, {len(self.failed)} failed"
         )
+
+
+def _not_asked(entry: Mapping[str, Any]) -> list[str]:
+    """The classes of the dataset that the model has no prompt for."""
+    return [name for name in entry["classes"] if name not in entry["findings"]]
 
 
 def kept_line(model: str, dataset: str) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "KEY_FIELD",
     "CellFiles",
     "is_draft",
+    "json_text",
     "read_columns",
     "remove_drafts",
     "result_fault",
@@ -94,8 +95,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, data: object) -> None:
     """Writes `data` as indented JSON, atomically. Raises RunError."""
-    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_bytes(path, text.encode())
+    write_bytes(path, json_text(data).encode())
+
+
+def json_text(data: object) -> str:
+    """`data` as indented JSON."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def result_fault(path: Path, key: str) -> str:

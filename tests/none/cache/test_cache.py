@@ -161,21 +161,21 @@ def test_flags_stand_before_or_after_the_word(
         return [row["dataset"] for row in found["deleted"]], [row["dataset"] for row in found["kept"]]
 
     for line in (
-        ["--cache", root, "--json", "clear"],
-        ["clear", "--cache", root, "--json"],
-        ["--config", tmp_path / "my.toml", "clear", "--json"],
-        ["--json", "clear", "--config", tmp_path / "my.toml"],
-        ["--cache", tmp_path / "other", "clear", "--cache", root, "--json"],
-        ["prune", "--cache", root, "--json", "--limit", "0"],
-        ["--json", "prune", "--cache", root, "--limit", "0"],
+        ["--cache", root, "--json", "-", "clear"],
+        ["clear", "--cache", root, "--json", "-"],
+        ["--config", tmp_path / "my.toml", "clear", "--json", "-"],
+        ["--json", "-", "clear", "--config", tmp_path / "my.toml"],
+        ["--cache", tmp_path / "other", "clear", "--cache", root, "--json", "-"],
+        ["prune", "--cache", root, "--json", "-", "--limit", "0"],
+        ["--json", "-", "prune", "--cache", root, "--limit", "0"],
     ):
         folder = make_store(root)
         assert deleted(*line) == (["demo"], []) and not folder.exists()
     folder = make_store(root)
-    assert deleted("prune", "--config", tmp_path / "my.toml", "--json") == ([], []) and folder.exists()
+    assert deleted("prune", "--config", tmp_path / "my.toml", "--json", "-") == ([], []) and folder.exists()
     held = os.open(folder / "use", os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_SH)
-    assert deleted("clear", "--cache", root, "--json") == ([], ["demo"]) and folder.exists()
+    assert deleted("clear", "--cache", root, "--json", "-") == ([], ["demo"]) and folder.exists()
     os.close(held)
     status, out = ran(capsys, "cache", "clear", "--cache", root)
     assert status == 0 and out.startswith("deleted: demo-squash")

@@ -129,7 +129,7 @@ def test_prepare_then_eval_decodes_nothing_more(
     status, out, _ = ran(capsys, *line, "--threads", 2)
     assert status == 0 and "12 images: 10 decoded, 0 ready before" in out and "1 missing, 1 unreadable" in out
     assert set(decodes.values()) == {1} and len(decodes) == 11
-    status, out, _ = ran(capsys, *line, "--json")
+    status, out, _ = ran(capsys, *line, "--json", "-")
     row = json.loads(out)["datasets"][0]
     assert status == 0 and (row["decoded"], row["ready"], row["missing"], row["unreadable"]) == (0, 10, 1, 1)
     outcome = World(tmp_path).run(paths, [data], cache=tmp_path / "kept")
@@ -293,7 +293,7 @@ def test_the_commands_of_the_cache(tmp_path: Path, data: DatasetConfig, capsys: 
     Path("xbench.toml").write_text("cache = 'cache'\ncache_limit = '1 GB'\n")
     status, out, _ = ran(capsys, "cache")
     assert status == 0 and "2 stores" in out and "outdated" in out and "3 of 12" in out
-    found = json.loads(ran(capsys, "cache", "--json")[1])
+    found = json.loads(ran(capsys, "cache", "--json", "-")[1])
     assert [row["dataset"] for row in found["stores"]] == ["kept", "old"] and found["bytes"] > 6 * 1024
     status, out, _ = ran(capsys, "cache", "prune")
     assert status == 0 and f"deleted: {old.name}" in out and kept.name not in out
@@ -361,14 +361,14 @@ def test_a_killed_prepare_goes_on_where_it_was(
     process.wait()
     before = prepared_count(tmp_path / "kept")
     assert before >= 5
-    status, out, _ = ran(capsys, *prepare_line(large)[3:], "--json")
+    status, out, _ = ran(capsys, *prepare_line(large)[3:], "--json", "-")
     row = json.loads(out)["datasets"][0]
     assert status == 0 and (row["ready"], row["decoded"]) == (before, 400 - before)
     assert_prepared(tmp_path / "kept", large, SQUASH)
 
 
 def test_two_processes_at_once_decode_every_image_once(tmp_path: Path, large: DatasetConfig) -> None:
-    line = [*prepare_line(large), "--geometry", CROP.key, "--threads", "1", "--json"]
+    line = [*prepare_line(large), "--geometry", CROP.key, "--threads", "1", "--json", "-"]
     both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     rows = []
     for process in both:

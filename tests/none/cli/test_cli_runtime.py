@@ -138,7 +138,7 @@ def test_an_interrupt_is_status_130(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
-    line = f"{sys.executable} -m xbench_fast.runtime.cli doctor --json | true"
+    line = f"{sys.executable} -m xbench_fast.runtime.cli doctor --json - | true"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=True)
     assert done.stderr == ""
 
@@ -154,7 +154,7 @@ def test_models_lists_bundles_and_damage(capsys: pytest.CaptureFixture[str], tmp
     (bad / "image.onnx").write_bytes(b"x")
     listed = Ran(capsys, "models", "--bundles", tmp_path / "models")
     assert listed.status == 1 and "good-32" in listed.out and "damaged: " in listed.out and "1 bytes" in listed.out
-    rows = {row["name"]: row for row in Ran(capsys, "models", "--bundles", tmp_path / "models", "--json").json}
+    rows = {row["name"]: row for row in Ran(capsys, "models", "--bundles", tmp_path / "models", "--json", "-").json}
     assert "error" in rows["bad-32"] and rows["good-32"]["prompt_sets"] == {"coco": 3, "rsna": 3}
 
 
@@ -165,7 +165,7 @@ def test_datasets_lists_readers_and_folders(capsys: pytest.CaptureFixture[str], 
         "[datasets.broken]\nroot = 'films'\nreader = 'coco'\nannotations = 'nothing.json'\n"
         "[datasets.absent]\nroot = 'absent'\nreader = 'rsna'\n"
     )
-    found = Ran(capsys, "datasets", "--json").json
+    found = Ran(capsys, "datasets", "--json", "-").json
     assert {"coco", "rsna", "chestxdet10"} <= set(found["readers"])
     rows = {row["name"]: row for row in found["datasets"]}
     assert (rows["films"]["cases"], rows["films"]["pairs"], rows["films"]["found"]) == (12, 4 + 3, True)
@@ -183,14 +183,14 @@ def test_the_audit_decides_the_exit_status(capsys: pytest.CaptureFixture[str], t
     holes = Ran(capsys, *line, f"coco={tmp_path / 'holes'}", "--decode")
     assert holes.status == 1 and "case0003.png" in holes.out and "not passed" in holes.out
     (tmp_path / "whole" / "images" / "case0005.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    found = Ran(capsys, "datasets", "--data", f"coco={tmp_path / 'whole'}", "check", "coco", "--decode", "--json")
+    found = Ran(capsys, "datasets", "--data", f"coco={tmp_path / 'whole'}", "check", "coco", "--decode", "--json", "-")
     assert found.status == 1 and found.json["unreadable"] == 1 and "case0005.png" in found.json["unreadable_reasons"][0]
-    early = Ran(capsys, "datasets", "--json", "--data", f"coco={tmp_path / 'whole'}", "check", "coco", "--decode")
+    early = Ran(capsys, "datasets", "--json", "-", "--data", f"coco={tmp_path / 'whole'}", "check", "coco", "--decode")
     assert early.status == 1 and early.json == found.json
 
 
 def test_doctor_says_what_works(capsys: pytest.CaptureFixture[str]) -> None:
-    ran = Ran(capsys, "doctor", "--json")
+    ran = Ran(capsys, "doctor", "--json", "-")
     checks = {(item["group"], item["name"]): item for item in ran.json["checks"]}
     for name in ("PNG", "JPEG", "DICOM uncompressed", "DICOM JPEG baseline", "DICOM JPEG 2000"):
         assert checks["decoder", name]["usable"], checks["decoder", name]

@@ -107,7 +107,7 @@ def test_check_and_eval_say_what_it_looks_like(tmp_path: Path, capsys: pytest.Ca
     edit, how, words, mend = CASES[name]
     root = coco(tmp_path / "data", edit, **how)
     data = ("--data", f"coco={root}")
-    assert status("datasets", "check", "coco", *data, "--json") == (0 if words is None else 1)
+    assert status("datasets", "check", "coco", *data, "--json", "-") == (0 if words is None else 1)
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert len(warnings) == (words is not None)
     assert words is None or (words in warnings[0] and warnings[0].endswith(mend)), warnings
@@ -168,7 +168,7 @@ def test_a_csv_names_its_own_columns_and_options(tmp_path: Path) -> None:
 
 
 def test_chestxdet10_without_its_frame(capsys: pytest.CaptureFixture[str]) -> None:
-    data = ("--data", f"chestxdet10={REPOSITORY / 'demo/chestxdet10'}", "--json")
+    data = ("--data", f"chestxdet10={REPOSITORY / 'demo/chestxdet10'}", "--json", "-")
     assert status("datasets", "check", "chestxdet10", *data) == 1
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert "lie in the top left 48 % of their grid of 1024 x 1024 and fit the images' own size, 512 x 512" in warning

@@ -60,7 +60,7 @@ def test_eval_report_and_check_count_them(tmp_path: Path, capsys: pytest.Capture
     table = xb.load_run(out).table("coverage").set_index("metric").value
     assert {name: int(table[name]) for name in wanted} == wanted
     capsys.readouterr()
-    assert status("datasets", "check", "coco", *data, "--json") == 1
+    assert status("datasets", "check", "coco", *data, "--json", "-") == 1
     found = json.loads(capsys.readouterr().out)
     assert (found["outside"], found["clipped"], found["passed"]) == (2, 1, False)
     assert found["outside_regions"][0] == ("case0003: the region of 'Mass' at [60, 5, 69, 14] and an image of 56 x 40")

@@ -71,7 +71,7 @@ def test_the_commands_of_the_document(text: str, world: Path, capsys: pytest.Cap
     for line in lines:
         program, *arguments = shlex.split(line)
         with pytest.raises(SystemExit) as left:
-            main([*arguments, "--json"])
+            main([*arguments, "--json", "-"])
         found = json.loads(capsys.readouterr().out)
         assert program == "xbench-fast" and left.value.code == 0 and found["passed"], line
         assert (found["images_present"], found["unreadable"]) == (2, 0) and found["pairs"] >= 1
