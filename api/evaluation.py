@@ -111,7 +111,10 @@ def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions)
             config = config.with_dataset(replace(known, root=root) if known else DatasetConfig(item, root, item))
     for name, keys in (options.get("data_options") or {}).items():
         if name not in config.datasets:
-            raise ConfigError(f"data_options: there is no dataset '{name}'; give its folder with data=.")
+            raise ConfigError(
+                f"data_options: there is no dataset '{name}'; give its folder with data=, and its options by its "
+                "name, as data_options={'rsna': {'list': 'test.csv'}}."
+            )
         for key, value in keys.items():
             config = config.with_dataset(config.datasets[name].with_option(key, value))
     return config, [item.name if isinstance(item, Radiographs) else item for item in given]

@@ -148,8 +148,8 @@ class Runner:
         if name is None:
             have = some_names(sorted(bundle.manifest.prompt_sets))
             return (
-                f"the bundle has no prompt set '{config.name}' (it has: {have}); name one with "
-                f"--data-option {config.name}.prompts=SET, or add one with xbench-fast prompts encode"
+                f"the bundle has no prompt set '{config.name}' (it has: {have}); name one with --data-option "
+                f"{config.name}.prompts=SET, or add one with xbench-fast prompts encode --bundle {bundle.name}"
             )
         prompts = bundle.prompt_set(name)
         classes = loaded.dataset.classes
