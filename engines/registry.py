@@ -18,10 +18,14 @@ __all__ = ["Registry", "code_line", "did_you_mean", "is_file"]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown `name`: the most similar of the `known` names, if any, then all of them."""
+    """The end of a message about an unknown `name`: the most similar of the `known` names, if any, then all of them.
+
+    Upper and lower case do not count for the most similar one.
+    """
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return (f"did you mean '{close[0]}'? " if close else "") + f"known are {', '.join(names) or 'none'}"
+    folded = {each.casefold(): each for each in reversed(names)}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    return (f"did you mean '{folded[close[0]]}'? " if close else "") + f"known are {', '.join(names) or 'none'}"
 
 
 def is_file(target: str) -> bool:

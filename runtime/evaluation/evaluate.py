@@ -18,6 +18,7 @@ from ...metrics_gpu.sweep.sweep import sweep
 from ..host.config import Config, DatasetConfig
 from ..host.machine import usable_cores
 from ..images.decoders import CPU, choose_decoder
+from ..results.loaded_dataset import check_reader
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
 from ..results.shards import Shard
@@ -90,7 +91,7 @@ class Evaluation:
 
     @staticmethod
     def of(config: Config, asked: Asked) -> Evaluation:
-        """Finds the requested models and datasets. Raises ConfigError for one that does not exist."""
+        """Finds the requested models and datasets. Raises ConfigError for one that does not exist or has no reader."""
         settings = config.eval
         configured_protocol(settings.protocol)
         options = Options(
@@ -107,6 +108,8 @@ class Evaluation:
         datasets = select_datasets(config, asked.datasets)
         if not datasets:
             raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
+        for dataset in datasets:
+            check_reader(dataset)
         baselines, others = split_baselines(asked.models)
         maps, others = split_maps(others)
         everything = not asked.models and asked.live is None

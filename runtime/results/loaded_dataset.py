@@ -6,21 +6,23 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import ConfigError, DataError
+from ...engines.registry import did_you_mean, is_file
 from ..datasets.base import Case, Dataset
 from ..datasets.checking.box_statistics import box_warnings
 from ..datasets.registry import DATASETS
 from ..host.config import DatasetConfig
-from ..host.paths import has_folder
+from ..host.paths import has_file, has_folder
 from ..images.contents import Contents
 from .cell_key import dataset_digest
 
 if TYPE_CHECKING:
     from .shards import Shard
 
-__all__ = ["LoadedDataset", "load_dataset"]
+__all__ = ["LoadedDataset", "check_reader", "load_dataset"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,22 @@ class LoadedDataset:
         return dataset_digest(self.dataset, self.all_cases, self.config)
 
 
+def check_reader(config: DatasetConfig) -> None:
+    """Raises ConfigError when the dataset's reader is no known name, or is in a Python file that does not exist."""
+    reader, known = config.reader, DATASETS.names()
+    if is_file(reader) and not has_file(Path(reader.rpartition(":")[0])):
+        DATASETS.load(reader)  # raises
+    if reader in known or ":" in reader:
+        return
+    hint = did_you_mean(reader, known)
+    if reader != config.name:
+        raise ConfigError(f"Unknown reader '{reader}': {hint}.")
+    raise ConfigError(
+        f"Unknown dataset '{reader}': {hint}; for a name of your own, state the reader, such as --data-option "
+        f'{reader}.reader=yolo, or reader = "yolo" in [datasets.{reader}] of xbench.toml.'
+    )
+
+
 def load_dataset(
     config: DatasetConfig,
     limit: int | None = None,
@@ -80,6 +98,7 @@ def load_dataset(
 
     Raises ConfigError (reader, options) or DataError (files).
     """
+    check_reader(config)
     reader: Any = DATASETS.load(config.reader)
     if not (inspect.isclass(reader) and issubclass(reader, Dataset)):
         raise ConfigError(

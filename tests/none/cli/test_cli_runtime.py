@@ -25,6 +25,8 @@ from xbench_fast.runtime.images.samples import SYNTAXES, sample_pixels
 from xbench_fast.runtime.results.choices import Choices
 
 STUDIES = ("thresholds", "correlation", "strata", "failures", "calibration", "prompts", "resolution")
+ONES = ("eval", "--model", "baseline:ones")
+MINE = (*ONES, "--data", "mine=.", "--data-option")
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +101,11 @@ def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
             "The folder nowhere of dataset 'rsna' does not exist",
         ),
         (["datasets", "check", "mine", "--data", "mine=."], "Unknown dataset 'mine'"),
+        ([*ONES, "--data", "chestxdet1=."], "Unknown dataset 'chestxdet1': did you mean 'chestxdet10'? known are "),
+        ([*ONES, "--data", "mine=."], '--data-option mine.reader=yolo, or reader = "yolo" in [datasets.mine] of'),
+        ([*MINE, "mine.reader=yollo"], "Unknown reader 'yollo': did you mean 'yolo'? known are "),
+        ([*MINE, "mine.reader=YOLO"], "Unknown reader 'YOLO': did you mean 'yolo'? known are "),
+        ([*MINE, "mine.reader=none.py:Mine"], "The file none.py does not exist"),
     ],
 )
 def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], line: list[str], words: str) -> None:
