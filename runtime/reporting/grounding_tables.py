@@ -89,7 +89,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         "(italic in Markdown)",
         *ranking_notes(results.models, left),
         *left_out_notes(results),
-        *lacking_notes(results, "pointing"),
+        *lacking_notes(results, (*titles, "delta_dice")),
         "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
     )
     what = caption(
@@ -126,6 +126,7 @@ def thresholds(results: Results) -> Table:
         f"percent; {delta_note(results, results.finished)}",
         *interval_notes(results, results.finished),
         *ranking_notes(results.models, left),
+        *lacking_notes(results, tuple(titles)),
     )
     return Table(
         "Threshold sensitivity",
@@ -165,9 +166,14 @@ def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
 
     def floor_of(cells: Sequence[CellValues]) -> tuple[Item, ...]:
         if len(cells) == 1:
-            found = [number_cell(cells[0].number(field), field) for field in floors]
+            found: list[Item] = [number_cell(cells[0].number(field), field) for field in floors]
         else:
-            found = [number_cell(results.mean_number(cells[0].model, field), field) for field in floors]
+            model = cells[0].model
+            found = [
+                NONE if results.mean_number(model, name).value is None
+                else number_cell(results.mean_number(model, field), field)
+                for name, field in zip(names, floors, strict=True)
+            ]  # fmt: skip
         # With a tolerance, a random pixel hits more often than the region's share of the image.
         blind = results.choices.tolerance_px > 0
         return tuple("" if blind and name == "pointing" else item for name, item in zip(names, found, strict=True))

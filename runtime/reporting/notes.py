@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...metrics_gpu.grounding.protocols import NOT_EQUALISED, PROTOCOLS, protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
@@ -123,13 +123,25 @@ def ranking_notes(names: Sequence[str], left: Sequence[bool], what: str = "pairs
     return (f"{line}; not ranked, where they have others: {', '.join(dict.fromkeys(other))}",)
 
 
-def lacking_notes(results: Results, field: str) -> tuple[str, ...]:
-    """Models without a mean over datasets, because they lack one."""
-    found = {model: lacks for model in results.models if (lacks := results.lacking(model, field))}
-    if not found:
-        return ()
-    named = ", ".join(f"{model} ({lacks})" for model, lacks in found.items())
-    return (f"no mean over datasets for models that lack one: {named}",)
+def lacking_notes(results: Results, fields: Sequence[str]) -> Iterator[str]:
+    """Models without a mean over datasets, because they lack one: of any number, or of some of `fields` only."""
+    whole = {model: lacks for model in results.models if (lacks := results.lacking(model, "pointing"))}
+    if whole:
+        yield f"no mean over datasets for models that lack one: {_named(whole)}"
+    parts: dict[str, list[str]] = {}
+    for field in fields:
+        found = {m: lacks for m in results.models if m not in whole and (lacks := results.lacking(m, field))}
+        if found:
+            parts.setdefault(_named(found), []).append(heading(field, in_sample(results.finished)))
+    for models, titles in parts.items():
+        yield (
+            f"no mean over datasets of {', '.join(titles)} for {models}: a dataset whose classes have pairs "
+            f"of 1 patient has no such value, and the other means rest on it; {FLOOR} has none there either"
+        )
+
+
+def _named(found: Mapping[str, str]) -> str:
+    return ", ".join(f"{model} ({lacks})" for model, lacks in found.items())
 
 
 def left_out_notes(results: Results) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,16 @@ __all__ = ["Results", "make_results"]
 
 Key = tuple[str, str]
 """Model and dataset."""
+
+_BESIDE: Final = {
+    "dice_best": "floor_dice",
+    "iou_best": "floor_iou",
+    "delta_dice": "dice_fixed",
+    "dice_cross_fitted": "floor_dice",
+    "iou_cross_fitted": "floor_iou",
+    "delta_cross_fitted": "dice_fixed",
+}
+"""A number that some datasets with pairs cannot define -> one beside it that all of them define."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +120,10 @@ class Results:
 
     def lacking(self, model: str, field: str) -> str:
         """Why a model has no mean over datasets, "1 of 2 datasets": it lacks one where a model of the run has the
-        number. Empty if it has a mean, or the number nowhere."""
+        number, or has the all-ones value beside a best threshold's. Empty if it has a mean, or the number nowhere."""
         cells = {**self.cells, **self.whole}
-        known = [cell for cell in cells.values() if cell.number(field).value is not None]
+        names = {field, _BESIDE.get(field, field)}
+        known = [cell for cell in cells.values() if any(cell.number(name).value is not None for name in names)]
         wanted = {cell.dataset for cell in known if cell.competes} or {cell.dataset for cell in known}
         own = {cell.dataset for cell in self.row(model) if cell.number(field).value is not None}
         return f"{len(own)} of {len(wanted | own)} datasets" if own and wanted - own else ""

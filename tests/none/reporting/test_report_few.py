@@ -10,6 +10,7 @@ import pytest
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.runtime.comparing.comparison import compare_runs
 from xbench_fast.runtime.evaluation.scoring import ResultRow
+from xbench_fast.runtime.reporting.presentation import Presentation
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
@@ -17,7 +18,7 @@ from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.printed import p_value
-from xbench_fast.runtime.tables.table import Table, cell_of
+from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS, Table, cell_of
 
 FEW = Choices(replicates=50, seed=4)
 
@@ -110,3 +111,31 @@ def test_where_nothing_was_as_extreme_p_is_a_bound() -> None:
         "<0.001", "<0.002", "<0.002", "1.000",
     ]  # fmt: skip
     assert np.isclose(1 / 20_000, 0.00005)
+
+
+def test_means_side_by_side_rest_on_the_same_datasets(tmp_path: Path) -> None:
+    """On `two` all pairs are of one patient, so nothing is cross-fitted there, by no model."""
+    path = write(tmp_path / "run", few(5))
+    alone = [replace(row, patient_id="p") for row in random_rows(7)]
+    with RunDirectory(path) as run:
+        add_cell(run, "kad", "two", alone)
+        add_cell(run, "mavl", "two", other_answers(alone, 8))
+    report = make_report(path, Choices(replicates=0))
+    tables = {table.name: table for table in report.tables}
+    for name, fitted in (
+        ("table1", ("Dice cross-fitted", "IoU cross-fitted")),
+        ("thresholds", ("delta cross-fitted",)),
+    ):
+        table = tables[name]
+        means = {column.title: place for place, column in enumerate(table.columns) if column.group == MEAN_OF_DATASETS}
+        rows = {cell_of(row[0]).text: [cell_of(item).text for item in row] for row in table.rows}
+        shown = [row for label, row in rows.items() if label in ("all-ones", "kad", "mavl")]
+        assert len(shown) == (3 if name == "table1" else 2)
+        columns = {title: [row[place] for row in shown if row[place]] for title, place in means.items()}
+        assert {title for title, items in columns.items() if "-" in items} == set(fitted)
+        assert all(set(columns[title]) == {"-"} for title in fitted)
+        (note,) = [note for note in table.notes if note.startswith("no mean over datasets")]
+        assert f"of {', '.join(fitted)} for kad (1 of 2 datasets), mavl (1 of 2 datasets): " in note
+    assert report.results.mean_number("kad", "dice_best").value is not None
+    only = make_report(path, Choices(replicates=0), Presentation(datasets=("one",))).results
+    assert only.mean_number("kad", "dice_cross_fitted").value is not None, "where every dataset has the number"
