@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from ...engines.commands import Choice
+from ...engines.errors import RunError
 from ...metrics_gpu.grounding.grounding_options import GroundingOptions, IouAt, Ties, Unit
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..results.choices import F1, Auprc, Choices, Constant, Mean, Pairs
@@ -18,6 +19,9 @@ from ..tables.latex import TEXT_WIDTH
 from ..tables.table import Intervals
 from .completing import completed, run_names
 from .options import Output, config_option, json_option, resolve_config, setting
+
+if TYPE_CHECKING:
+    from ..results.load import StoredRun
 
 __all__ = ["report"]
 
@@ -150,6 +154,7 @@ def report(
         parse_list(models), parse_list(datasets), parse_names(names), parse_columns(columns), intervals, text_width
     )
     made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
+    unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None
     written = write_report(
         made, out=out, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders
@@ -157,6 +162,8 @@ def report(
     output.write(json.loads(next(path for path in written if path.name == "report.json").read_bytes()))
     if not quiet and not output.piped:
         console = output.console()
+        if unfinished:
+            click.echo(unfinished)
         printed = [table for table in made.tables if table.first or (full and not table.detail)]
         for table in printed:
             print_table(console, table)
@@ -166,6 +173,20 @@ def report(
     for line in _places(written):
         output.say(f"written: {line}")
     return 0
+
+
+def _unfinished(run: StoredRun) -> str:
+    """A sentence on the cells without a result; empty if there is none. Raises RunError if no cell has one."""
+    again = "run the same eval command again"
+    found = [
+        f"{model} on {dataset} ({reason.removesuffix(f'; {again}').rstrip('.')})"
+        for (model, dataset), reason in run.unfinished.items()
+    ]
+    if not run.finished:
+        told = "; ".join(found) or "none was begun"
+        raise RunError(f"{run.path} has no finished cell to report: {told}; solve what failed and {again}.")
+    done = len(run.finished)
+    return f"{done} of {done + len(found)} cells finished; not finished: {'; '.join(found)}" if found else ""
 
 
 def _places(written: list[Path]) -> list[str]:

@@ -59,3 +59,32 @@ def test_a_disk_that_refuses_is_one_sentence(run: Path) -> None:
     (run / "report").write_text("a file in the way")
     with pytest.raises(RunError, match="cannot be written"):
         write_report(made, page=False)
+
+
+def test_a_report_without_a_finished_cell_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run"
+    with RunDirectory(path) as made:
+        made.begin({})
+        made.give_up("kad", "one", "failed", "the folder of images is gone")
+        made.set_cell("mavl", "one", "running")
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(path), "--no-page"])
+    shown = capsys.readouterr()
+    assert left.value.code == 1 and not shown.out and not (path / "report").exists()
+    assert shown.err.startswith("Error: ") and "has no finished cell to report" in shown.err
+    assert "kad on one (failed: the folder of images is gone); mavl on one (not finished); " in shown.err
+    assert shown.err.rstrip().endswith("run the same eval command again.")
+
+
+def test_cells_that_are_not_finished_are_named_above_table_1(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunDirectory(run) as made:
+        made.give_up("kad", "two", "failed", "no such file.")
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(run), "--no-page", "--replicates", "0"])
+    shown = capsys.readouterr().out
+    assert left.value.code == 0 and "report.json" in " ".join(files(run))
+    line = "2 of 3 cells finished; not finished: kad on two (failed: no such file)\n"
+    assert shown.index(line) < shown.index("Table 1")
+    with pytest.raises(SystemExit):
+        main(["report", str(run), "--no-page", "--replicates", "0", "--datasets", "one"])
+    assert "not finished" not in capsys.readouterr().out
