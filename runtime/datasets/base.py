@@ -73,7 +73,7 @@ class Dataset(ABC):
     source, terms and citation of the data, and how certain the split is; the audit shows it. A reader with `PATIENTS`
     among its options gets the patients of its cases from that file, if one is given. `mends`: for kinds of
     `checking.box_statistics`, which option of the reader mends it; {side} stands for the longer side of the images on
-    which the boxes were drawn.
+    which the boxes were drawn, {name} for `configured`, the dataset's name in the configuration, else `name`.
     """
 
     name: str
@@ -82,6 +82,7 @@ class Dataset(ABC):
     option_help: ClassVar[Mapping[str, str]] = {}
     card: ClassVar[str] = ""
     mends: Mapping[str, str] = {}
+    configured: str = ""
 
     def __init__(self, root: Path, **options: object) -> None:
         self.root = Path(root)

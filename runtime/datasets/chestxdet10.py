@@ -54,7 +54,7 @@ Split: the official test set of 542 images; that the paper used it is a guess, a
         "frame": "side in pixels of the square the boxes are drawn on, default 1024; images may be of any size",
         **PATIENTS,
     }
-    mends: Mapping[str, str] = {"smaller": "set the option frame to {side}"}
+    mends: Mapping[str, str] = {"smaller": "set the option frame to their side (--data-option {name}.frame={side})"}
 
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)

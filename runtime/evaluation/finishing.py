@@ -123,6 +123,8 @@ class Finisher:
         self.outcome.computed += 1
         self.outcome.finished_cells[cell.model, cell.loaded.name] = "computed"
         timing = {"seconds": round(seconds, 3), "computed": computed}
+        if computed < len(cell.loaded.cases) and (rests_on_images(cell.facts) or cell.loaded.file_sizes):
+            cell.loaded.read_sizes()
         warnings = cell.loaded.warnings
         self._warn(cell, warnings)
         told = self._threads(cell, alone=computed == len(cell.loaded.cases))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...engines.errors import ConfigError, DataError
+from ...engines.errors import ConfigError, DataError, ImageError
 from ...engines.registry import did_you_mean, is_file
 from ..datasets.base import Case, Dataset
 from ..datasets.checking.box_statistics import box_warnings
@@ -17,6 +18,7 @@ from ..datasets.registry import DATASETS
 from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
 from ..images.contents import Contents
+from ..images.size import image_size
 from .cell_key import dataset_digest
 
 if TYPE_CHECKING:
@@ -58,6 +60,13 @@ class LoadedDataset:
     @cached_property
     def cases(self) -> Sequence[Case]:
         return self.all_cases[self.span.start : self.span.stop]
+
+    def read_sizes(self) -> None:
+        """Enters the sizes of the images with regions that another process read, from their headers."""
+        for case in self.cases:
+            if case.regions and case.case_id not in self.file_sizes:
+                with suppress(ImageError):
+                    self.file_sizes[case.case_id] = image_size(case.image)
 
     @property
     def warnings(self) -> dict[str, str]:
@@ -110,6 +119,7 @@ def load_dataset(
             "root."
         )
     dataset = reader(config.root, **_named_options(reader, config))
+    dataset.configured = config.name
     loaded = LoadedDataset(config, dataset, limit, shard, chunk, Contents(verify=verify))
     if not loaded.all_cases:
         raise DataError(f"The dataset '{config.name}' in {config.root} has no cases; check its root and its options.")

@@ -56,7 +56,11 @@ def box_warnings(dataset: Dataset, cases: Sequence[Case], sizes: Sizes) -> dict[
     """
     found = [*_same_images(cases), *_swapped(cases, sizes), *_of_boxes(_boxes_of(cases, sizes))]
     mends = {**_MENDS, **dataset.mends}
-    return {kind: f"{text}; {mends[kind].replace('{side}', str(side or 'their side'))}." for kind, text, side in found}
+    name = dataset.configured or dataset.name
+    return {
+        kind: f"{text}; {mends[kind].replace('{side}', str(side or 'SIDE')).replace('{name}', name)}."
+        for kind, text, side in found
+    }
 
 
 Finding = tuple[str, str, int]

@@ -44,8 +44,8 @@ class Coco(Dataset):
         **PATIENTS,
     }
     mends: Mapping[str, str] = {
-        "corners": "set the option boxes to corners",
-        "fractions": "set the option unit to fractions",
+        "corners": "set the option boxes to corners (--data-option {name}.boxes=corners)",
+        "fractions": "set the option unit to fractions (--data-option {name}.unit=fractions)",
         "smaller": "state height and width of the images on which they were drawn in images",
         "larger": "state height and width of the images on which they were drawn in images",
         "same_image": "check file_name in images",

@@ -66,7 +66,7 @@ class CsvBoxes(Dataset):
         **PATIENTS,
     }
     mends: Mapping[str, str] = {
-        "fractions": "set the option unit to fractions",
+        "fractions": "set the option unit to fractions (--data-option {name}.unit=fractions)",
         "smaller": "add the columns image_width and image_height of the images on which they were drawn",
         "larger": "add the columns image_width and image_height of the images on which they were drawn",
         "same_image": "check the column of the image's file name",
@@ -84,7 +84,9 @@ class CsvBoxes(Dataset):
         self.labels = self.path_option("labels", "") if "labels" in self.options else None
         self._column = self._columns()
         names = [f'{corner} = "{self._column[size]}"' for corner, size in zip(_CORNERS, _SIZES, strict=True)]
-        self.mends = {**self.mends, "corners": f"set the option columns to {{{', '.join(names)}}}"}
+        columns = f"{{{', '.join(names)}}}"
+        option = f"set the option columns to {columns} (--data-option '{{name}}.columns={columns}')"
+        self.mends = {**self.mends, "corners": option}
         self._early: list[Note] = []
         self.suffix = self.text_option("suffix", "-") if "suffix" in self.options else ""
         self.nothing = self.texts_option("nothing") or NOTHING

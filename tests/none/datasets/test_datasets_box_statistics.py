@@ -81,13 +81,15 @@ halved = each(lambda box: [value / 2 for value in box])
 tiny = each(lambda box: [min(box[0], 79), min(box[1], 59), 0.2, 0.2])
 
 STATE = "state height and width of the images on which they were drawn in images."
+CORNERS = "; set the option boxes to corners (--data-option coco.boxes=corners)."
+FRACTIONS = "size; set the option unit to fractions (--data-option coco.unit=fractions)."
 CASES = {
     "right": (None, {}, None, ""),
     "right, of a resized copy": (None, {"side": 0.5}, None, ""),
     "right, sizes of the files": (None, {"sized": False}, None, ""),
-    "corners": (corners, {}, "they look like corners x1, y1, x2, y2", "; set the option boxes to corners."),
-    "corners, sizes of the files": (corners, {"sized": False}, "like corners", "; set the option boxes to corners."),
-    "fractions": (fractions, {}, "all 24 boxes lie between 0 and 1 pixel", "size; set the option unit to fractions."),
+    "corners": (corners, {}, "they look like corners x1, y1, x2, y2", CORNERS),
+    "corners, sizes of the files": (corners, {"sized": False}, "like corners", CORNERS),
+    "fractions": (fractions, {}, "all 24 boxes lie between 0 and 1 pixel", FRACTIONS),
     "of larger images": (doubled, {"sized": False}, "up to 2 times its width or height: they look like", STATE),
     "of smaller images": (halved, {"sized": False}, "like boxes of smaller images, of 40 x 30 pixels", STATE),
     "of the resized copy": (halved, {"side": 0.5}, "80 x 60 and fit the images' own size, 40 x 30: they", STATE),
@@ -130,6 +132,23 @@ def test_check_and_eval_say_what_it_looks_like(tmp_path: Path, capsys: pytest.Ca
     assert all(warning in capsys.readouterr().out.replace("\n", " ") for warning in warnings)
 
 
+def test_a_resumed_cell_warns_of_all_boxes(tmp_path: Path) -> None:
+    """Under the name of the configuration, not of the reader."""
+    bundle, root = make_bundle(tmp_path / "blocks-32").path, coco(tmp_path / "data", corners, sized=False)
+    told: list[list[str]] = []
+    for folder, interrupts in (("whole", ()), ("resumed", (5,))):
+        world = World(tmp_path / folder)
+        for after in interrupts:
+            world.interrupt = (after, KeyboardInterrupt())
+            with pytest.raises(KeyboardInterrupt):
+                world.run([bundle], [DatasetConfig("mine", root, "coco", prompts="coco")])
+            world.interrupt = None
+        world.run([bundle], [DatasetConfig("mine", root, "coco", prompts="coco")])
+        told.append([line for line in world.lines if "warning" in line])
+    assert told[0] == told[1] and " of 24 boxes " in told[0][0]
+    assert told[0][0].endswith("(--data-option mine.boxes=corners).")
+
+
 def test_the_options_named_mend_it(tmp_path: Path) -> None:
     want = [case.regions["Mass"].mask(HEIGHT, WIDTH) for case in Coco(coco(tmp_path / "right")).cases()]
     both = each(lambda b: [b[0] / WIDTH, b[1] / HEIGHT, (b[0] + b[2]) / WIDTH, (b[1] + b[3]) / HEIGHT])
@@ -156,14 +175,20 @@ def test_a_csv_names_its_own_columns_and_options(tmp_path: Path) -> None:
     wide = [[x, y, x + w, y + h] for x, y, w, h in boxes()]
     root = table(tmp_path / "corners", "x,y,width,height", wide)
     (warning,) = audit(CsvBoxes(root)).warnings
-    assert 'set the option columns to {x_min = "x", y_min = "y", x_max = "width", y_max = "height"}.' in warning
+    assert (
+        'set the option columns to {x_min = "x", y_min = "y", x_max = "width", y_max = "height"} (--data-option '
+        in warning
+    )
+    assert warning.endswith(""" 'csv.columns={x_min = "x", y_min = "y", x_max = "width", y_max = "height"}').""")
     columns = {"x_min": "x", "y_min": "y", "x_max": "width", "y_max": "height"}
     unused = dict.fromkeys(("x", "y", "width", "height"), "-")
     assert audit(CsvBoxes(root, columns={**columns, **unused})).passed
     unit = [[x / WIDTH, y / HEIGHT, w / WIDTH, h / HEIGHT] for x, y, w, h in boxes()]
     root = table(tmp_path / "fractions", "x,y,width,height", unit)
     (warning,) = audit(CsvBoxes(root)).warnings
-    assert "fractions of the image's size; set the option unit to fractions." in warning
+    assert (
+        "fractions of the image's size; set the option unit to fractions (--data-option csv.unit=fractions)." in warning
+    )
     assert audit(CsvBoxes(root, unit="fractions")).passed
 
 
@@ -172,7 +197,7 @@ def test_chestxdet10_without_its_frame(capsys: pytest.CaptureFixture[str]) -> No
     assert status("datasets", "check", "chestxdet10", *data) == 1
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert "lie in the top left 48 % of their grid of 1024 x 1024 and fit the images' own size, 512 x 512" in warning
-    assert warning.endswith("set the option frame to 512.")
+    assert warning.endswith("set the option frame to their side (--data-option chestxdet10.frame=512).")
     status("datasets", "check", "chestxdet10", *data, "--data-option", "chestxdet10.frame=512")
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
