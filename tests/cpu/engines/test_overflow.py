@@ -133,7 +133,7 @@ def test_an_engine_says_it_in_its_error(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(EngineError, match=r"half on tensorrt .* not finite \(image 1 .*query 1\); widen \(Mul\)"):
             engine.run(pixels, TEXT)
         monkeypatch.setitem(sys.modules, "onnx", None)
-        with pytest.raises(EngineError, match=r"bf16 or fp32; to see which layer it is, install onnx: pip install"):
+        with pytest.raises(EngineError, match=r"bf16 or fp32; to see which layer it is, install xbench-fast"):
             engine.run(pixels, TEXT)
         engine.bundle.manifest = dataclasses.replace(engine.bundle.manifest, precision="fp32")
         with pytest.raises(EngineError, match=r"check the checkpoint, or use --engine onnxruntime-cpu\.$"):
