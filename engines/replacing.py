@@ -73,10 +73,14 @@ def _hidden(path: Path, suffix: str) -> Iterator[Path]:
     """A new directory beside `path`, locked as long as this process uses it."""
     while True:
         made = Path(tempfile.mkdtemp(prefix=f".{path.name}-", suffix=suffix, dir=path.parent))
-        held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Another process may find it before it is locked, and remove it.
+        try:
+            held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
         try:
             _try_lock(held)
-            if made.exists():  # another process may have found it before it was locked
+            if made.exists():
                 break
         except BlockingIOError:
             pass

@@ -8,6 +8,7 @@ import fcntl
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -261,6 +262,23 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path, out: P
             assert draft.is_dir() and second != draft, "a writer that lives keeps its files"
     write_bundle(out / "same", source.manifest, files_of(source))
     assert names_in(out) == [".other-abcdefgh.part", "same"]
+
+
+def test_a_folder_that_another_writer_takes_for_left_over_is_made_again(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between making it and locking it."""
+    real, made = tempfile.mkdtemp, []
+
+    def taken(**how: Any) -> str:
+        made.append(real(**how))
+        if len(made) == 1:
+            Path(made[0]).rmdir()
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", taken)
+    with sibling(out / "same") as draft:
+        assert draft == Path(made[1]) and draft.is_dir()
 
 
 def test_the_bundle_that_a_killed_writer_was_replacing_is_put_back(tmp_path: Path, out: Path) -> None:
