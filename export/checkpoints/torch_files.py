@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ def _record(archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(name)
 
 
-class _Storages:
+class _Storages(ABC):
     """Storages by their key, each a flat tensor over the mapped file."""
 
     def __init__(self, path: Path) -> None:
@@ -133,9 +134,9 @@ class _Storages:
             return storage[start : start + length]
         return storage
 
+    @abstractmethod
     def find(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
         """The `count` values of the storage `key`."""
-        raise NotImplementedError
 
     def part(self, key: str, start: int, size: int, dtype: torch.dtype) -> Tensor:
         """`size` bytes from `start`, as values; copied where they are not aligned, together at most the file's size."""

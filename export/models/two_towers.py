@@ -26,7 +26,7 @@ class TwoTowers(Adapter):
 
     def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same image vector, and the patches with value-value attention in the last block, where `maps` has it."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} offers no value-value map in `maps`")  # choose_map has refused it
 
     def scale(self) -> Tensor:
         """The factor of the cosine, []."""
