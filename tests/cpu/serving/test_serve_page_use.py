@@ -182,7 +182,7 @@ def test_a_token_is_asked_for_and_not_kept(browser: Any, folder: Path) -> None:
         with page.expect_response("**/v2/repository/index") as again:
             page.keyboard.press("Enter")
         assert again.value.status == 401 and field_.is_visible()
-        page.wait_for_function("document.activeElement.id === 'token'")
+        page.locator("#token:focus").wait_for()
         field_.fill(TOKEN)
         page.get_by_role("button", name="Use").click()
         page.locator(".model-choice").wait_for()
