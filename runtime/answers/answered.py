@@ -1,0 +1,132 @@
+"""The result of reading a file of predicted boxes: columns over the pairs of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ANSWER_COUNTERS", "BOX_COUNTERS", "AskedPair", "BoxAnswers", "BoxFile", "State"]
+
+ANSWER_COUNTERS: Final = ("silent", "no_box_in_text", "unparsable", "missing", "truncated", "over_limit")
+"""Counters of answers. `silent` counts `no_box_in_text` too."""
+
+BOX_COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates")
+"""Counters of boxes."""
+
+
+class AskedPair(NamedTuple):
+    """What one line answers: a case, and a finding of the dataset or a phrase (stripped, in lower case)."""
+
+    case_id: str
+    asked: str
+
+
+class State(IntEnum):
+    """The state of a pair. Every state but ANSWERED has no boxes."""
+
+    ANSWERED = 0
+    """At least one box was kept."""
+    SILENT = 1
+    """An empty list: the model looked and found nothing."""
+    NO_BOX_IN_TEXT = 2
+    """A text without any trace of a box; counted as silent too."""
+    UNPARSABLE = 3
+    """A box was meant, and none could be kept."""
+    MISSING = 4
+    """The file has no line for this pair, or the line was rejected."""
+
+
+@dataclass(frozen=True)
+class BoxAnswers:
+    """The answers for P pairs. The boxes of pair p are `boxes[offsets[p] : offsets[p + 1]]`, in the order of the line.
+
+    pairs: length P, in the dataset's order: cases as `Dataset.cases`, in a case as its classes or phrases.
+    boxes: float64 [N, 4], x1, y1, x2, y2 in continuous pixels of the original image, the lower right corner exclusive,
+    clipped to the image, x1 < x2 and y1 < y2. offsets: int64 [P + 1]. scores: float64 [N], higher is surer, or None.
+    state: int8 [P], of `State`. sizes: int64 [P, 2], width and height of the original image; 0, 0 where no line needed
+    it and the dataset does not state it. lines: int64 [P], the 1-based line (or entry) of the file, 0 without one: the
+    order of the file.
+    illegal, outside, clipped, duplicates: int64 [P], numbers of boxes. truncated, over_limit, cropped: bool [P];
+    cropped: the model saw only the centre square of the image (frame `crop`, dialect `maira2`).
+    """
+
+    pairs: tuple[AskedPair, ...]
+    boxes: NDArray[np.float64]
+    offsets: NDArray[np.int64]
+    scores: NDArray[np.float64] | None
+    state: NDArray[np.int8]
+    sizes: NDArray[np.int64]
+    lines: NDArray[np.int64]
+    illegal: NDArray[np.int64]
+    outside: NDArray[np.int64]
+    clipped: NDArray[np.int64]
+    duplicates: NDArray[np.int64]
+    truncated: NDArray[np.bool_]
+    over_limit: NDArray[np.bool_]
+    cropped: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @property
+    def tried(self) -> NDArray[np.bool_]:
+        """bool [P]: the answer has boxes, kept or not. On a negative pair such an answer hallucinates."""
+        return np.asarray((np.diff(self.offsets) > 0) | (self.illegal > 0) | (self.outside > 0))
+
+    def boxes_of(self, pair: int) -> NDArray[np.float64]:
+        """float64 [n, 4]: the boxes of the pair at this position."""
+        return self.boxes[self.offsets[pair] : self.offsets[pair + 1]]
+
+    def scores_of(self, pair: int) -> NDArray[np.float64] | None:
+        """float64 [n]: the scores of the boxes of the pair at this position."""
+        return None if self.scores is None else self.scores[self.offsets[pair] : self.offsets[pair + 1]]
+
+    def counts(self) -> dict[str, int]:
+        """The counters over all pairs: `ANSWER_COUNTERS`, then `BOX_COUNTERS`."""
+        states = {state.name.lower(): int(np.count_nonzero(self.state == state)) for state in State}
+        states["silent"] += states["no_box_in_text"]
+        answers = {name: states[name] for name in ANSWER_COUNTERS[:4]}
+        answers |= {name: int(np.count_nonzero(getattr(self, name))) for name in ANSWER_COUNTERS[4:]}
+        return answers | {name: int(getattr(self, name).sum()) for name in BOX_COUNTERS}
+
+
+@dataclass(frozen=True)
+class BoxFile:
+    """A file of predicted boxes, read for one dataset.
+
+    positives: every pair of the dataset with a region, answered or not. negatives: only the pairs whose finding is
+    annotated absent and for which the file has a line. not_asked: negative pairs without a line. unknown_label: lines
+    for pairs that the dataset says nothing about; no_region: lines for findings that are present without a region; both
+    are counted and not scored. rejected: lines that `--bad-lines count` left out; lines: all lines with an answer.
+    provenance: the header's model, prompt, commit, dataset, created, seed, attempts, temperature and note, where given;
+    line_provenance: the same keys where lines have values of their own: the first 20 distinct ones, in file order.
+    frames: the coordinate conventions in the file -> number of lines, such as "pixels", "permille yxyx" or a dialect.
+    silence: what an absent answer means: "line" (JSON Lines: a missing line is `missing`), or "absent" (COCO results
+    and grounded phrases cannot say more, so it is `silent`).
+    """
+
+    path: Path
+    sha256: str
+    kind: str
+    positives: BoxAnswers
+    negatives: BoxAnswers
+    not_asked: int
+    unknown_label: int = 0
+    no_region: int = 0
+    rejected: int = 0
+    lines: int = 0
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    line_provenance: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    frames: Mapping[str, int] = field(default_factory=dict)
+    silence: str = "line"
+
+    @property
+    def missing_share(self) -> float:
+        """The share of positive pairs without a line; above 0.01 every table has a warning."""
+        return float(np.mean(self.positives.state == State.MISSING)) if len(self.positives) else 0.0
