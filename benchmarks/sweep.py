@@ -1,10 +1,10 @@
-"""Dice and IoU at 101 thresholds: the usual NumPy loop, NumPy's bincount and the fused sweep, in turns on one core.
+"""Counts at 101 thresholds: the usual loop, what a careful user writes, and the fused sweep, in turns on one core.
 
     python benchmarks/sweep.py [--size 224|1024] [--json FILE]
 
-The two NumPy ways start from a finished, normalised full-size map; the sweep starts from the 14 x 14 grid and does the
-upsampling, the normalisation and the arg max too. All three must give the same integers. They take turns, round by
-round, and the ratio is the median over rounds of the ratio within a round, in CPU time of the one thread.
+The other ways (benchmarks/sweep_ways.py) start from a finished, normalised full-size map; the sweep starts from the
+14 x 14 grid and does the upsampling, the normalisation and the arg max too. All must give the same integers. They take
+turns, round by round, and a ratio is the median over rounds of the ratio within a round, in CPU time of the one thread.
 The floor is the arithmetic and histogram work per pixel on one core, about 25 us for 224 x 224.
 """
 
@@ -15,35 +15,13 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from sweep_ways import WAYS
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
 from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.benching.spread import clocked, median_ratio
 
-CELLS, FLOOR_US = 14, 25.0
-
-
-def numpy_loop(normal, mask):
-    """As in research code: a comparison, an `and`, an `or` and the sums for Dice and IoU per threshold."""
-    overlap, area, scores = np.empty(101, np.int64), np.empty(101, np.int64), np.empty((101, 2))
-    for k, tau in enumerate(THRESHOLDS):
-        marked = normal >= tau
-        overlap[k] = np.logical_and(marked, mask).sum()
-        area[k] = marked.sum()
-        union = np.logical_or(marked, mask).sum()
-        scores[k] = 2 * overlap[k] / (area[k] + mask.sum()), overlap[k] / union
-    return overlap, area
-
-
-def numpy_bincount(normal, mask):
-    """One pass: bins, corrected at their edges, counted inside and outside the region."""
-    bins = (normal * np.float32(100)).astype(np.int64)
-    bins += normal >= np.append(THRESHOLDS, np.float32(2))[bins + 1]
-    bins -= normal < THRESHOLDS[bins]
-    table = np.bincount((bins + 101 * mask).ravel(), minlength=202).reshape(2, 101)
-    outside, inside = table[:, ::-1].cumsum(axis=1)[:, ::-1]
-    return inside, inside + outside
+CELLS, FLOOR_US, SWEEP = 14, 25.0, "fused sweep"
 
 
 def finished_map(grid, size):
@@ -77,6 +55,13 @@ def measure(function):
     return once.thread * 1e6, once.result
 
 
+def single_threaded():
+    """Every way has one core, torch's too."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=224, choices=(224, 1024), help="side of the evaluation grid")
@@ -87,30 +72,34 @@ def main():
     grids, masks = workload(pairs, size)
     packed = pack_masks(masks)
     maps = [finished_map(grid, size) for grid in grids]
+    single_threaded()
     sweep(grids, packed, size=(size, size))  # compiles or loads the kernel
+    for way in WAYS.values():
+        way(maps[0], masks[0])
 
-    times = {"numpy loop": [], "numpy bincount": [], "fused sweep": []}
+    times = {name: [] for name in (*WAYS, SWEEP)}
     for i in range(rounds):
         p = i % pairs
-        loop_us, expected = measure(lambda p=p: numpy_loop(maps[p], masks[p]))
-        count_us, counted = measure(lambda p=p: numpy_bincount(maps[p], masks[p]))
         ours_us, counts = measure(lambda: sweep(grids, packed, size=(size, size)))
-        for overlap, area in (expected, counted):
-            assert np.array_equal(counts.overlap[p], overlap) and np.array_equal(counts.area[p], area)
-        for name, value in zip(times, (loop_us, count_us, ours_us / pairs), strict=True):
-            times[name].append(value)
+        times[SWEEP].append(ours_us / pairs)
+        for name, way in WAYS.items():
+            way_us, (overlap, area) = measure(lambda p=p, way=way: way(maps[p], masks[p]))
+            times[name].append(way_us)
+            if not (np.array_equal(counts.overlap[p], overlap) and np.array_equal(counts.area[p], area)):
+                raise SystemExit(f"{name} and the sweep count differently")
 
     floor = FLOOR_US * size * size / (224 * 224)
     print(
         f"{CELLS} x {CELLS} -> {size} x {size}, 101 thresholds, one core, {rounds} rounds, us per (image, class) pair"
     )
+    print(f"  {'':<20}{'us':>10}{'sweep is faster':>18}")
     ways = {}
     for name, values in times.items():
-        ratio = median_ratio(times["numpy loop"], values)
-        ways[name] = {"median_us": round(median(values), 1), "times_faster_than_loop": round(ratio, 1)}
-        print(f"  {name:<15}{median(values):12.1f}{ratio:10.1f} x")
-    fraction = floor / median(times["fused sweep"])
-    print(f"  {'floor':<15}{floor:12.1f}{'':10}    the fused sweep reaches {100 * fraction:.0f} % of it")
+        ratio = median_ratio(values, times[SWEEP])
+        ways[name] = {"median_us": round(median(values), 1), "sweep_times_faster": round(ratio, 1)}
+        print(f"  {name:<20}{median(values):10.1f}{ratio:16.1f} x")
+    fraction = floor / median(times[SWEEP])
+    print(f"  {'floor':<20}{floor:10.1f}{'':10}  the fused sweep reaches {100 * fraction:.0f} % of it")
     if options.json:
         document = {"size": size, "cells": CELLS, "pairs_per_call": pairs, "rounds": rounds, "us_per_pair": ways}
         document |= {"floor_us": round(floor, 1), "fraction_of_floor": round(fraction, 3)}
