@@ -66,6 +66,7 @@ def _print(audit: Audit) -> None:
 def _counts(audit: Audit) -> list[tuple[str, int | str]]:
     seen: list[tuple[str, int | None]] = [
         ("cases", audit.images_expected),
+        *((f"cases of the split {name}", count) for name, count in audit.splits.items() if len(audit.splits) > 1),
         ("images present", audit.images_present),
         ("images missing", audit.images_missing),
         ("images unreadable", audit.unreadable),
@@ -75,6 +76,7 @@ def _counts(audit: Audit) -> list[tuple[str, int | str]]:
         ("cases with a region", audit.with_region),
         ("cases without finding", audit.without_finding),
         ("pairs with a region", audit.pairs),
+        *([("distinct phrases", audit.phrases)] if audit.phrases else []),
         ("boxes", audit.boxes),
         ("degenerate regions", audit.degenerate),
         ("sub-pixel regions on the 224 grid", audit.sub_pixel),

@@ -42,6 +42,7 @@ class Case:
     rows: the case's position in the annotation file, for messages: lines of a CSV, 1-based entries of a JSON list.
     size: (height, width) of the grid on which the regions are drawn; None: the image's own. A copy of the images at
     another resolution can use the same annotation, because grid and image are resized to the same evaluation frame.
+    phrases: finding -> the phrase that this image is asked for it, of a dataset that `asks_phrases`.
     """
 
     case_id: str
@@ -52,6 +53,7 @@ class Case:
     patient_id: str | None = None
     rows: tuple[int, ...] = ()
     size: tuple[int, int] | None = None
+    phrases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Dataset(ABC):
     among its options gets the patients of its cases from that file, if one is given. `mends`: for kinds of
     `checking.box_statistics`, which option of the reader mends it; {side} stands for the longer side of the images on
     which the boxes were drawn, {name} for `configured`, the dataset's name in the configuration, else `name`.
+    `asks_phrases`: each case has its own `phrases`, and prompt sets are not used.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Dataset(ABC):
     classes: tuple[str, ...]
     option_help: ClassVar[Mapping[str, str]] = {}
     card: ClassVar[str] = ""
+    asks_phrases: ClassVar[bool] = False
     mends: Mapping[str, str] = {}
     configured: str = ""
 

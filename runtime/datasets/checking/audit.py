@@ -12,6 +12,7 @@ from ....metrics_gpu.sweep.masks import GRID
 from ...host.paths import has_file, has_folder
 from ...images.decode import is_there
 from ..base import Case, Dataset, OfficialCounts
+from ..phrases.pairs import phrase_key
 from ..placement import boxes_of, extents, region_fault
 from ..region_grid import region_grid
 from ..region_shapes import Boxes
@@ -51,7 +52,8 @@ class Audit:
     size; not counted where the annotation states a size. size_differs: images whose size is not that of their regions'
     grid. warnings: what looks wrong by the statistics of all boxes, see `box_statistics`. notes: kind -> number.
     checks: empty unless official counts are known; is_official: the number of cases is that of the complete set, so the
-    other counts must be equal too. card: source, terms and citation of the dataset.
+    other counts must be equal too. splits: split -> number of cases; phrases: the distinct
+    phrases of a dataset whose images are asked their own. card: source, terms and citation of the dataset.
     """
 
     dataset: str
@@ -68,6 +70,8 @@ class Audit:
     size_differs: int | None
     unannotated_files: int
     unannotated: tuple[str, ...]
+    splits: Mapping[str, int]
+    phrases: int
     with_region: int
     without_finding: int
     pairs: int
@@ -140,6 +144,8 @@ def audit(dataset: Dataset, *, decode: bool = False, threads: int | None = None)
         size_differs=len(differing) if decode else None,
         unannotated_files=len(extra),
         unannotated=tuple(extra[:_NAMED]),
+        splits=dict(sorted(Counter(case.split for case in cases).items())),
+        phrases=len({phrase_key(phrase) for case in cases for phrase in case.phrases.values()}),
         with_region=sum(bool(case.regions) for case in cases),
         without_finding=sum(not case.regions and 1 not in case.labels.values() for case in cases),
         pairs=sum(regions.pairs.values()),

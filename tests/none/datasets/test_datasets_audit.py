@@ -151,7 +151,7 @@ def test_a_reader_of_somebody_else_is_found_by_its_path(tmp_path: Path) -> None:
     assert DATASETS.load(f"{__file__}:Mine")(tmp_path).cases()[0].case_id == "1"
     assert DATASETS.names() == [
         "chestxdet10", "chestxray14", "chexlocalize", "coco", "covid_rural", "csv", "cvat", "dicom", "labelme", "masks",
-        "nifti", "rsna", "siim", "vindr", "vindr_kaggle", "voc", "yolo",
+        "mscxr", "nifti", "padchest_gr", "rsna", "siim", "vindr", "vindr_kaggle", "voc", "yolo",
     ]  # fmt: skip
 
 

@@ -32,7 +32,12 @@ OBSERVED = (
     "Pneumothorax,Pleural Effusion,Pleural Other,Fracture,Support Devices"
 )
 VINDR = "image_id,rad_id,class_name,x_min,y_min,x_max,y_max\na,R1,ILD,1,2,3,4\na,R2,ILD,1,2,4,4\nb,R1,No finding,,,,\n"
-COCO = {
+MS_CXR = (
+    "dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split\n"
+    'a,Edema,"left, and right",files/p10/p10000001/s1/a.jpg,1,2,3,4,12,10,train\n'
+    "a,Edema,another,files/p10/p10000001/s1/a.jpg,1,2,3,4,12,10,train\n"
+)
+COCO: dict[str, Any] = {
     "categories": [{"id": 1, "name": "Disc"}],
     "images": [{"id": 1, "file_name": "a.png", "height": 10, "width": 12, "labels": {"Disc": 1}}],
     "annotations": [
@@ -105,6 +110,17 @@ WORLDS: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
         {"annotations.xml": '<annotations><image name="a.png" width="12" height="10"><polygon label="Mass" '
          'points="1,1;4,1;4,3"/><mask label="Rib" rle="0, 1, 2, 3" left="2" top="3" width="3" height="2"/><ellipse '
          'label="Mass" cx="5" cy="5" rx="3" ry="2" rotation="9"/></image></annotations>'},
+    ),
+    "mscxr": ("mscxr", {}, {"MS_CXR_Local_Alignment_v1.1.0.csv": MS_CXR}),
+    "mscxr json": ("mscxr", {}, {"MS_CXR_Local_Alignment_v1.1.0.json": json.dumps(COCO | {
+        "categories": [{"id": 1, "name": "Edema"}], "annotations": [{
+            "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "label_text": "a,b", "width": 12, "height": 9}]})}),
+    "padchest_gr": (
+        "padchest_gr", {},
+        {"grounded_reports_20240819.json": json.dumps([{"StudyID": "1", "ImageID": "a.png", "findings": [
+            {"sentence_en": "A.", "abnormal": True, "boxes": [[0.1, 0.2, 0.3, 0.4]], "labels": ["x"]},
+            {"sentence_en": "B.", "abnormal": False}]}]),
+         "master_table.csv": "StudyID,ImageID,PatientID,label,label_group,split\n1,a.png,P,x,X,train\n"},
     ),
     "masks": (
         "masks", {"values": "values.csv"}, {"values.csv": "label,r,g,b\nbackground,0,0,0\nMass,1,1,1\nRib,9,9,9\n"},
