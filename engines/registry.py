@@ -20,11 +20,14 @@ __all__ = ["Registry", "code_line", "did_you_mean", "is_file"]
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown `name`: the most similar of the `known` names, if any, then all of them.
 
-    Upper and lower case do not count for the most similar one.
+    Upper and lower case do not count for the most similar one. Where none is similar, a single name that contains the
+    unknown one is meant ("cpu" for "onnxruntime-cpu").
     """
     names = list(known)
     folded = {each.casefold(): each for each in reversed(names)}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    if not close and len(within := [each for each in folded if name and name.casefold() in each]) == 1:
+        close = within
     return (f"did you mean '{folded[close[0]]}'? " if close else "") + f"known are {', '.join(names) or 'none'}"
 
 

@@ -40,7 +40,7 @@ COMMANDS = {
     package=__package__,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 done, 1 something to act on (the reason is on standard error), 2 wrong usage, 130 "
-    "interrupted, 141 the reader of a pipe went away.",
+    "interrupted, 141 the reader of a pipe went away. README.md and docs/ of the repository have examples.",
 )
 @click.version_option(package_name="xbench-fast", prog_name="xbench-fast")
 def app() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.maps import quantile_map, scaled_map
@@ -23,12 +24,16 @@ def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
     """Counts of a cell's pairs, in its order, of maps whose values are replaced by their quantile within the image.
 
     The maps are full size, so the sweep samples them as they are. About 5 ms a pair. Raises RunError when the run keeps
-    no maps of the cell.
+    no maps of the cell, or not of all its pairs.
     """
     maps, saliency = kept_maps(cell, run)
     sweeping = Sweeping(protocol(cell.rows.protocol).upsample)
     place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
-    wanted = [place[case, cell.classes[c]] for case, c in zip(cell.case_ids, cell.class_of, strict=True)]
+    pairs = [(case, cell.classes[c]) for case, c in zip(cell.case_ids, cell.class_of, strict=True)]
+    if missing := [pair for pair in pairs if pair not in place]:
+        case, finding = missing[0]
+        raise RunError(f"the run keeps no map of {len(missing)} of its {len(pairs)} pairs, such as {finding} on {case}")
+    wanted = [place[pair] for pair in pairs]
     parts = []
     for start in range(0, len(wanted), _BATCH):
         batch = np.array(wanted[start : start + _BATCH], np.intp)

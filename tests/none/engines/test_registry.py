@@ -27,6 +27,7 @@ def test_a_target_loads_without_being_registered(tmp_path: Path) -> None:
     [
         ("dump", "did you mean 'dumps'"),
         ("zebra", "known are dumps, path"),
+        ("at", "did you mean 'path'"),
         ("no_such_module:Thing", "cannot be imported"),
         ("json:no_such_name", "has no 'no_such_name'"),
         ("absent/file.py:Thing", "does not exist"),

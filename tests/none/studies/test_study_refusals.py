@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +12,12 @@ from evaluation_world import World
 from stored_counts import add_cell, random_rows
 from study_world import answer, study
 from synthetic import make_dataset
+from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.run_directory import RunDirectory
+from xbench_fast.runtime.studies import quantiles
 
 RNG = np.random.default_rng(7)
 
@@ -104,3 +108,18 @@ def test_the_size_of_own_maps_is_noted_whether_they_are_kept_or_not(
     study(capsys, "resolution", *outs, "--replicates", 20)
     found = answer(outs[0], "resolution")["differences"]
     assert {(row["reference"], row["variant"]) for row in found} == {("run-small [6 x 6]", "run-large [100 x 100]")}
+
+
+def test_pairs_without_a_stored_map_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of rows from elsewhere may hold counts of pairs and no map of them."""
+    kept = SimpleNamespace(case_id=("a", "b"), finding=["Mass", "Mass"])
+    monkeypatch.setattr(quantiles, "kept_maps", lambda *_: (kept, None))
+    cell: Any = SimpleNamespace(
+        rows=SimpleNamespace(protocol="default"),
+        classes=("Mass", "Edema"),
+        class_of=[0, 1, 0],
+        case_ids=["a", "b", "c"],
+    )
+    run: Any = None
+    with pytest.raises(RunError, match="the run keeps no map of 2 of its 3 pairs, such as Edema on b"):
+        quantiles.quantile_counts(cell, run)
