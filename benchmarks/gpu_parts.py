@@ -35,7 +35,8 @@ def missing(*modules: str) -> str | None:
 
 def compiler(seconds: float) -> Iterator[Row]:
     """The kernel's registers and spills, as nvcc reports them."""
-    from xbench_fast.metrics_gpu.sweep.gpu import OPTIONS, source
+    from xbench_fast.metrics_gpu.nvrtc import OPTIONS
+    from xbench_fast.metrics_gpu.sweep.gpu import source
 
     nvcc = shutil.which("nvcc")
     if nvcc is None:

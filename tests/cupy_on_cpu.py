@@ -9,11 +9,17 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from xbench_fast.metrics_gpu.sweep.gpu import OPTIONS
+import pytest
+from xbench_fast.metrics_gpu import nvrtc
+from xbench_fast.metrics_gpu.nvrtc import OPTIONS
+from xbench_fast.metrics_gpu.sweep import gpu as sweep_gpu
 
 SHIM = Path(__file__).resolve().parent / "cuda_shim"
 # The one option of the device that changes the arithmetic here is the one against fused products and sums.
@@ -28,7 +34,7 @@ class ndarray(np.ndarray):
 
     @property
     def device(self):
-        return Within([])
+        return DEVICE
 
     @property
     def data(self):
@@ -55,6 +61,31 @@ class Within:
         return None
 
 
+DEVICE = Within([])
+DEVICE.id = 0
+DEVICE.compute_capability = "90"
+
+
+@contextmanager
+def installed(cupy) -> Iterator[None]:
+    """`cupy` instead of CuPy; the source is not compiled for a GPU, the one given must be whole."""
+
+    def compiled(source, name, capability, cuda):
+        assert "sweep(" in source and "#include" not in source
+        assert (name, capability, cuda) == ("sweep.cu", "90", 13)
+        return nvrtc.Compiled(CUBIN, "")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "cupy", cupy)
+        patch.setattr(nvrtc, "compile_source", compiled)
+        sweep_gpu._kernels.cache_clear()
+        yield
+    sweep_gpu._kernels.cache_clear()
+
+
+CUBIN = b"machine code"
+
+
 def compiler():
     return shutil.which("g++")
 
@@ -79,10 +110,9 @@ def fake_cupy(library: ctypes.CDLL, threads: int | None = None):
     """A module for `sys.modules["cupy"]`. threads: launch the sweep in blocks of this size, not the one asked for."""
     launches = []
 
-    class RawModule:
-        def __init__(self, code, options, backend):
-            assert "sweep(" in code and "#include" not in code and options == OPTIONS and backend == "nvrtc"
-            assert OPTIONS[0].startswith("--std=") and "--fmad=false" in OPTIONS
+    class Module:
+        def load(self, cubin):
+            assert cubin == CUBIN
 
         def get_function(self, name):
             function = getattr(library, f"shim_{name}")
@@ -118,7 +148,11 @@ def fake_cupy(library: ctypes.CDLL, threads: int | None = None):
         ascontiguousarray=lambda values: np.ascontiguousarray(values).view(ndarray),
         zeros=lambda shape, dtype: np.zeros(shape, dtype).view(ndarray),
         empty=empty,
-        RawModule=RawModule,
-        cuda=SimpleNamespace(get_current_stream=lambda: Within([]), Device=lambda: SimpleNamespace(id=0)),
+        cuda=SimpleNamespace(
+            get_current_stream=lambda: Within([]),
+            Device=lambda: DEVICE,
+            function=SimpleNamespace(Module=Module),
+            runtime=SimpleNamespace(runtimeGetVersion=lambda: 13020),
+        ),
         launches=launches,
     )

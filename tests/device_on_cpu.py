@@ -204,8 +204,7 @@ def fake_device(
     device = cupy_on_cpu.Within([])
     device.id = 0
     device.compute_capability = "".join(map(str, capability))
-    device.id = 0
-    sweeping = cupy_on_cpu.fake_cupy(library) if library is not None else SimpleNamespace(RawModule=None, launches=[])
+    sweeping = cupy_on_cpu.fake_cupy(library) if library is not None else None
     default = OwnStream()
     module = SimpleNamespace(
         memory=memory,
@@ -216,17 +215,18 @@ def fake_device(
         ascontiguousarray=lambda values: np.ascontiguousarray(values).view(ndarray),
         from_dlpack=lambda values: np.from_dlpack(values).view(ndarray),
         get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
-        RawModule=sweeping.RawModule,
-        launches=sweeping.launches,
+        launches=sweeping.launches if sweeping else [],
         cuda=SimpleNamespace(
             Device=lambda number=0: device,
             Stream=OwnStream,
             Event=Event,
             get_current_stream=lambda: OwnStream.entered[-1] if OwnStream.entered else default,
             alloc_pinned_memory=lambda count: bytearray(b"\x63" * count),
+            function=sweeping.cuda.function if sweeping else None,
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             runtime=SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError,
+                runtimeGetVersion=lambda: 13020,
                 getDeviceCount=lambda: 1,
                 getDeviceProperties=lambda number: {
                     "name": name.encode(),

@@ -1,4 +1,4 @@
-"""The fused sweep on a GPU, through CuPy: one launch for a batch, compiled at run time from `sweep.cu`.
+"""The fused sweep on a GPU, through CuPy: one launch for a batch, compiled at run time (`nvrtc`) from `sweep.cu`.
 
 The integers are those of the CPU (`sweep.sweep`), which checks the arguments that both share.
 """
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..nvrtc import load_kernels
 from .arguments import check_frames, check_maps, grid_size
 from .counts import Counts
 from .gpu_tables import DeviceTables
@@ -19,11 +20,7 @@ from .masks import GRID
 from .sweep_options import Sweeping
 from .thresholds import LEVELS
 
-__all__ = ["OPTIONS", "THREADS", "source", "sweep_on_gpu"]
-
-OPTIONS: Final = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true")
-"""Compiler options of NVRTC and nvcc alike, for every compilation of the source: nothing fused, subnormals kept, true
-division. The kernel's intrinsics do the same."""
+__all__ = ["THREADS", "source", "sweep_on_gpu"]
 
 THREADS: Final = 256
 
@@ -43,12 +40,12 @@ class _Kernels:
     tables: DeviceTables
 
 
-@lru_cache(maxsize=1)
-def _kernels() -> _Kernels:
-    """The compiled kernels, which CuPy compiles once per device and keeps on disk, and the tables they read."""
+@lru_cache
+def _kernels(device: int) -> _Kernels:
+    """The kernels, compiled for a device and loaded there, and the tables they read. `device` is CuPy's current one."""
     import cupy
 
-    return _Kernels(cupy.RawModule(code=source(), options=OPTIONS, backend="nvrtc"), DeviceTables(cupy))
+    return _Kernels(load_kernels(cupy, source(), "sweep.cu"), DeviceTables(cupy))
 
 
 def sweep_on_gpu(
@@ -63,7 +60,8 @@ def sweep_on_gpu(
 
     saliency: cupy float32 [P, h, w]. masks: cupy bool [P, H, W], or packed uint8 with `size`. frames: NumPy or CuPy
     float64 [P, 4] or None.
-    Raises TypeError and ValueError as `sweep.sweep`, and TypeError if only one of maps and masks is on the GPU.
+    Raises TypeError and ValueError as `sweep.sweep`, TypeError if only one of maps and masks is on the GPU, and
+    KernelError if the kernels cannot be compiled.
     """
     import cupy
 
@@ -81,10 +79,11 @@ def sweep_on_gpu(
         counts = Counts(area, overlap, region, argmax, hit, degenerate)
         if pairs == 0:
             return counts
-        words = _words(cupy, masks, width)
-        tables = _kernels().tables
+        kernels = _kernels(int(saliency.device.id))
+        words = _words(cupy, kernels, masks, width)
+        tables = kernels.tables
         numbers = (*saliency.shape[1:], height, width, words.shape[2], sweeping.kind)
-        _kernels().module.get_function("sweep")(
+        kernels.module.get_function("sweep")(
             (pairs,),
             (THREADS,),
             (
@@ -104,7 +103,7 @@ def sweep_on_gpu(
     return counts
 
 
-def _words(cupy: Any, masks: Any, width: int) -> Any:
+def _words(cupy: Any, kernels: _Kernels, masks: Any, width: int) -> Any:
     """Masks as rows of 32-bit words, lowest bit first: cupy uint32 [P, H, ceil(W / 32)]."""
     pairs, height = masks.shape[:2]
     stride = (width + 31) // 32
@@ -118,5 +117,5 @@ def _words(cupy: Any, masks: Any, width: int) -> Any:
     words = cupy.zeros((pairs, height, stride), np.uint32)
     blocks = (words.size + THREADS - 1) // THREADS
     rows = (cupy.ascontiguousarray(masks), words, np.int64(pairs * height), np.int32(width), np.int32(stride))
-    _kernels().module.get_function("pack_rows")((blocks,), (THREADS,), rows)
+    kernels.module.get_function("pack_rows")((blocks,), (THREADS,), rows)
     return words

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...engines.errors import EngineError
+from ...metrics_gpu.nvrtc import KernelError
 
 __all__ = ["CPU_SIZES", "GPU_SIZES", "CeilingSizes", "Ceilings", "cpu_ceilings", "gpu_ceilings", "gpu_errors"]
 
@@ -81,9 +82,11 @@ def gpu_ceilings(device: int = 0, sizes: CeilingSizes = GPU_SIZES) -> Ceilings:
 
 @contextmanager
 def gpu_errors(cupy: Any, what: str) -> Iterator[None]:
-    """Turns a CUDA exception raised while the GPU does `what` into an EngineError."""
+    """Turns an exception of CUDA or of the kernels' compiler, raised while the GPU does `what`, into an EngineError."""
     try:
         yield
+    except KernelError as error:
+        raise EngineError(str(error)) from error
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.memory.OutOfMemoryError) as error:
         words = " ".join(str(error).split())
         raise EngineError(f"{what} failed: {words}; free the GPU, or measure less of it.") from error

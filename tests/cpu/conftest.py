@@ -20,7 +20,6 @@ from serving_process import ServerProcess
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.pipeline import BundleOptions, ExportResult, export_adapter
-from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 
 
 @dataclass(frozen=True)
@@ -126,8 +125,6 @@ def sweep_library(root: Path, tmp_path_factory: pytest.TempPathFactory) -> ctype
 def device(sweep_library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """CuPy with streams, and TensorRT, over a device made of arrays."""
     fake = device_on_cpu.fake_device(library=sweep_library)
-    monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setitem(sys.modules, "tensorrt", fake_tensorrt.make("11.4.0.106", fake.streams))
-    sweep_cupy._kernels.cache_clear()
-    yield fake
-    sweep_cupy._kernels.cache_clear()
+    with cupy_on_cpu.installed(fake):
+        yield fake

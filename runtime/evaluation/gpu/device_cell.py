@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ....engines.backends.device import SLOTS, DeviceEngine, load_cupy
 from ....engines.errors import EngineError
+from ....metrics_gpu.nvrtc import KernelError
 from ...datasets.pixels import direct_source
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
@@ -63,6 +64,8 @@ def compute_on_device(cell: CellWork, engine: DeviceEngine, measure: Measure, ad
                 f"The GPU failed while {engine.bundle.name} ran ({words}); the same command goes on from what is "
                 "finished, or use --engine onnxruntime-cpu."
             ) from error
+        except KernelError as error:
+            raise EngineError(str(error)) from error
         finally:
             feed.close()
             loop.close()

@@ -11,6 +11,7 @@ from synthetic import SIZE, make_bundle
 from xbench_fast.engines.backends.tensorrt import TensorRtEngine
 from xbench_fast.engines.base import EngineOptions, Scores
 from xbench_fast.engines.errors import EngineError
+from xbench_fast.metrics_gpu.nvrtc import KernelError
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.benching import models, parts
 from xbench_fast.runtime.benching.ceilings import Ceilings
@@ -90,4 +91,11 @@ def test_the_kernel_is_measured_on_the_device_and_checked(cupy: Any, monkeypatch
 
     monkeypatch.setattr(parts, "sweep", failing)
     with pytest.raises(EngineError, match="cudaErrorIllegalAddress"):
+        gpu_sweep(PLAN, CEILINGS)
+
+    def missing(maps: Any, masks: Any) -> Any:
+        raise KernelError("The compiler is not found.")
+
+    monkeypatch.setattr(parts, "sweep", missing)
+    with pytest.raises(EngineError, match=r"^The compiler is not found\.$"):
         gpu_sweep(PLAN, CEILINGS)

@@ -26,6 +26,8 @@ from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.errors import ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.prompts.prompt_set import PromptSet
+from xbench_fast.metrics_gpu import nvrtc
+from xbench_fast.metrics_gpu.sweep import gpu as sweep_gpu
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.evaluation.gpu import dali_feed
 from xbench_fast.runtime.evaluation.gpu.device_sweep import mean_maps
@@ -187,6 +189,16 @@ def test_a_failing_gpu_and_a_logit_that_is_not_finite_are_one_sentence(
     device.trouble = {4: device_on_cpu.CUDARuntimeError("cudaErrorIllegalAddress: an illegal\nmemory access")}
     [(_, _, reason)] = device.run([bundle], [data]).failed
     assert reason.startswith("The GPU failed while blocks-32 ran (cudaErrorIllegalAddress: an illegal memory access)")
+    device.trouble = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(nvrtc, "_places", lambda name: [])
+        patch.setattr(nvrtc, "compile_source", lambda source, name, capability, cuda: nvrtc.find_nvrtc(cuda))
+        sweep_gpu._kernels.cache_clear()
+        [(_, _, reason)] = device.run([bundle], [data]).failed
+    assert reason == (
+        "The compiler for GPU kernels, libnvrtc.so.13, is not found; install nvidia-cuda-nvrtc, which "
+        "xbench-fast[gpu-cuda13] includes."
+    )
     model = synthetic.model
 
     def bad(pixels: Any, text: Any) -> Any:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import cupy_on_cpu
 import pytest
+from xbench_fast.metrics_gpu import nvrtc
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 from xbench_fast.metrics_gpu.sweep.sweep_options import Normalise
 from xbench_fast.metrics_gpu.sweep.thresholds import LEVELS
@@ -24,7 +25,7 @@ def test_it_compiles_for_the_target_device(tmp_path, record_property):
     if nvcc is None:
         pytest.skip("nvcc is not on this machine")
     cubin = tmp_path / "sweep.cubin"
-    options = [*sweep_cupy.OPTIONS, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-Werror", "all-warnings"]
+    options = [*nvrtc.OPTIONS, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-Werror", "all-warnings"]
     source = tmp_path / "sweep.cu"
     source.write_text(sweep_cupy.source())
     done = subprocess.run(
@@ -38,7 +39,7 @@ def test_it_compiles_for_the_target_device(tmp_path, record_property):
     assert set(re.findall(r"(\d+) bytes spill", report)) == {"0"}
     assert int(used["sweep"][1]) <= 64 and int(used["sweep"][2]) <= 48 * 1024
     ptx = subprocess.run(
-        [nvcc, *sweep_cupy.OPTIONS, "-arch=sm_90", "-ptx", "-o", "-", source],
+        [nvcc, *nvrtc.OPTIONS, "-arch=sm_90", "-ptx", "-o", "-", source],
         capture_output=True,
         text=True,
         timeout=300,
@@ -56,25 +57,80 @@ def test_the_sources_constants_are_pythons():
     assert kinds == [("MINMAX", "0"), ("MAX_ONLY", "1")] and get_args(Normalise)[:2] == ("minmax", "max")
 
 
-def test_it_compiles_at_run_time_with_the_options_cupy_passes():
-    """NVRTC for sm_90, without headers, as CuPy does it."""
-    package = importlib.util.find_spec("nvidia")
-    folders = list(package.submodule_search_locations or []) if package else []
-    found = [path for folder in folders for path in Path(folder).rglob("libnvrtc.so.*") if "alt" not in path.name]
-    if not found:
-        pytest.skip("NVRTC is not installed here")
-    nvrtc = ctypes.CDLL(str(found[0]))
-    program = ctypes.c_void_p()
-    code = sweep_cupy.source().encode()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), code, b"sweep.cu", 0, None, None) == 0
-    options = [option.encode() for option in (*sweep_cupy.OPTIONS, "--gpu-architecture=sm_90")]
-    status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-    size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    assert status == 0 and not log.value.strip(), log.value.decode()
-    assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0 and size.value > 5000
+@pytest.fixture(scope="module")
+def cuda():
+    """The CUDA of the NVRTC that is installed here."""
+    for number in (13, 12):
+        try:
+            nvrtc.find_nvrtc(number)
+        except nvrtc.KernelError:
+            continue
+        return number
+    pytest.skip("NVRTC is not installed here")
+
+
+def test_what_is_loaded_on_a_device_is_compiled_with_the_options_stated_and_no_other(cuda, monkeypatch):
+    """As in a run: the code that `load_kernels` gives to the device, its assembler text, and the compiler's options."""
+    compiled, loaded, passed = [], [], []
+    real_compile, real_find = nvrtc.compile_source, nvrtc.find_nvrtc
+
+    class Watched:
+        """NVRTC, which notes the options it gets."""
+
+        def __init__(self, library):
+            self.library = library
+
+        def __getattr__(self, name):
+            return getattr(self.library, name)
+
+        def nvrtcCompileProgram(self, program, count, options):
+            passed.append([options[at].decode() for at in range(count)])
+            return self.library.nvrtcCompileProgram(program, count, options)
+
+    monkeypatch.setattr(nvrtc, "find_nvrtc", lambda number: Watched(real_find(number)))
+    monkeypatch.setattr(nvrtc, "compile_source", lambda *a: compiled.append(real_compile(*a)) or compiled[-1])
+    fake = cupy_on_cpu.fake_cupy(None)
+    fake.cuda.function.Module = lambda: SimpleNamespace(load=loaded.append, get_function=None)
+    fake.cuda.runtime.runtimeGetVersion = lambda: 1000 * cuda + 20
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    sweep_cupy._kernels.cache_clear()
+    try:
+        sweep_cupy._kernels(0)
+    finally:
+        sweep_cupy._kernels.cache_clear()
+    assert passed == [[*nvrtc.OPTIONS, "--gpu-architecture=sm_90"]]
+    assert loaded == [compiled[0].cubin] and loaded[0].startswith(b"\x7fELF") and len(loaded[0]) > 5000
+    ptx = compiled[0].ptx
+    assert ".target sm_90" in ptx and ".entry sweep" in ptx and ".entry pack_rows" in ptx
+    assert "mul.rn.f32" in ptx and "div.rn.f32" in ptx and ".ftz" not in ptx and "approx" not in ptx
+    monkeypatch.setattr(nvrtc, "OPTIONS", (*nvrtc.OPTIONS, "-ftz=true"))  # what CuPy's own compilation appends
+    assert real_compile(sweep_cupy.source(), "sweep.cu", "90", cuda).ptx.count(".ftz") > 50
+
+
+@pytest.mark.parametrize(
+    ("source", "capability", "words"),
+    [("__global__ void f( {", "90", "sweep.cu(1): error"), ("", "91", "compute capability 91: nvrtc: error")],
+)
+def test_what_does_not_compile_is_said(cuda, source, capability, words):
+    with pytest.raises(nvrtc.KernelError, match=re.escape(words)):
+        nvrtc.compile_source(source, "sweep.cu", capability, cuda)
+
+
+def test_a_missing_compiler_is_named_with_what_to_install():
+    with pytest.raises(nvrtc.KernelError, match=r"libnvrtc\.so\.99, is not found; install nvidia-cuda-nvrtc\.$"):
+        nvrtc.find_nvrtc(99)
+
+
+def test_the_compiler_is_found_in_any_folder_of_packages(cuda, tmp_path, monkeypatch):
+    """Where packages were installed with pip's --target: a library that only such a folder holds."""
+    folder = tmp_path / "nvidia/any/lib"
+    folder.mkdir(parents=True)
+    nvrtc.find_nvrtc(cuda)
+    mapped = Path("/proc/self/maps").read_text().splitlines()
+    real = next(line.split(maxsplit=5)[5] for line in mapped if f"/libnvrtc.so.{cuda}" in line)
+    (folder / "libnvrtc.so.98").symlink_to(real)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert nvrtc.find_nvrtc(98)._name == str(folder / "libnvrtc.so.98")
 
 
 def test_no_fused_multiply_add_in_the_machine_code():

@@ -5,8 +5,6 @@ Not a run on a GPU: that is tests/gpu. What the shim cannot show is what the har
 
 from __future__ import annotations
 
-import sys
-
 import cupy_on_cpu
 import numpy as np
 import pytest
@@ -28,11 +26,8 @@ MODES = ("bilinear", "align_corners", "nearest")
 def cupy(request, sweep_library):
     """CuPy on the CPU, with the launch's own block size and with a single warp."""
     fake = cupy_on_cpu.fake_cupy(sweep_library, request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "cupy", fake)
-        sweep_cupy._kernels.cache_clear()
+    with cupy_on_cpu.installed(fake):
         yield fake
-    sweep_cupy._kernels.cache_clear()
 
 
 def gpu_sweep(cupy, grids, masks, **options):
@@ -288,11 +283,11 @@ def test_packed_masks_are_used_in_place_where_they_are_whole_words(cupy):
     rng = np.random.default_rng(2)
     grids, masks = rng.random((3, 5, 5), dtype=F), random_masks(rng, 3, 9, 64)
     whole = cupy.asarray(pack_masks(masks))
-    assert np.shares_memory(sweep_cupy._words(cupy, whole, 64), whole)
+    assert np.shares_memory(sweep_cupy._words(cupy, None, whole, 64), whole)
     shifted = np.zeros(whole.nbytes + 1, np.uint8)
     shifted[1:] = whole.ravel()
     askew = cupy.asarray(shifted)[1:].reshape(whole.shape)
-    assert askew.data.ptr % 4 and not np.shares_memory(sweep_cupy._words(cupy, askew, 64), askew)
+    assert askew.data.ptr % 4 and not np.shares_memory(sweep_cupy._words(cupy, None, askew, 64), askew)
     assert_equal(sweep(cupy.asarray(grids), askew, size=(9, 64)).on_host(), grids, masks)
 
 
