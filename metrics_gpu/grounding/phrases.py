@@ -1,0 +1,208 @@
+"""The evaluation of phrase grounding that BioViL's authors describe and AFLoc re-implements: CNR and mean IoU.
+
+A map is smoothed on its own grid, drawn over the part of the image that the network saw, and normalised to [-1, 1]
+there. What it did not see is NaN and leaves map and region alike, so a region in that border costs nothing.
+`PhraseScores` keeps such regions and constant maps apart, so that they can be counted, or count as 0
+(docs/metrics.md §16).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..sweep.sampling import axis
+from ..sweep.sweep_options import Mode
+
+__all__ = [
+    "IOU_THRESHOLDS",
+    "SIGMA",
+    "PhraseMeans",
+    "PhraseScores",
+    "boxes_on_square",
+    "on_image",
+    "phrase_means",
+    "phrase_scores",
+    "smoothed",
+    "with_border",
+]
+
+Floats = NDArray[np.float64]
+SIGMA: Final = 1.5
+"""Of the Gaussian, in cells of the map."""
+IOU_THRESHOLDS: Final = tuple(float(t) for t in np.arange(0.1, 0.6, 0.1))
+"""On the scale -1 to 1; NumPy's third one is 0.30000000000000004."""
+_SQUARE: Final = 224
+
+
+def smoothed(maps: Any, sigma: float = SIGMA) -> Any:
+    """Maps [..., h, w] after SciPy's `gaussian_filter` with its defaults (reflect, truncate 4), in their type.
+
+    NumPy or CuPy arrays: the filter is a matrix for each axis.
+    """
+    down, across = (_gaussian(side, sigma) for side in maps.shape[-2:])
+    if type(maps).__module__.partition(".")[0] == "cupy":
+        import cupy
+
+        down, across = cupy.asarray(down), cupy.asarray(across)
+    return (down @ maps.astype(np.float64) @ across.T).astype(maps.dtype)
+
+
+@lru_cache(maxsize=64)
+def _gaussian(side: int, sigma: float) -> Floats:
+    from scipy.ndimage import gaussian_filter1d
+
+    matrix: Floats = gaussian_filter1d(np.eye(side), sigma, axis=0)
+    matrix.setflags(write=False)
+    return matrix
+
+
+def on_image(
+    saliency: NDArray[Any], width: int, height: int, *, crop: int, resize: int = 512, mode: Mode = "nearest"
+) -> Floats:
+    """A map [h, w] over an image of width x height, float64 [height, width], NaN where the network saw nothing.
+
+    The network saw the shorter side resized to `resize` and a central square of `crop` of that.
+    """
+    side = int(crop * min(width, height) / resize)
+    drawn = _resized(saliency, side, mode)
+    out = np.full((height, width), np.nan)
+    top, left = (math.floor((length - side) / 2) for length in (height, width))
+    out[top : top + side, left : left + side] = drawn
+    return out
+
+
+def with_border(values: NDArray[Any], *, crop: int, resize: int = 512) -> Floats:
+    """A square map [n, n] with NaN outside the central square of crop / resize of its side."""
+    side = values.shape[0]
+    inner = int(crop * side / resize)
+    start = math.floor((side - inner) / 2)
+    out = np.full(values.shape, np.nan)
+    out[start : start + inner, start : start + inner] = values[start : start + inner, start : start + inner]
+    return out
+
+
+def _resized(saliency: NDArray[Any], side: int, mode: Mode) -> Floats:
+    """A map at side x side, in float64, as torch's `interpolate` draws it (half-pixel centres; nearest: floor)."""
+    values = saliency.astype(np.float64)
+    for _axis in (0, 1):
+        cells = values.shape[0]
+        if mode == "nearest":
+            values = values[np.arange(side) * cells // side]
+        else:
+            table = axis(cells, side, mode=mode)
+            weight = table.weight.astype(np.float64)[:, None]
+            values = values[table.lo] * (1 - weight) + values[table.hi] * weight
+        values = values.T
+    return values
+
+
+def boxes_on_square(
+    boxes: Sequence[Sequence[float]], width: int, height: int, side: int = _SQUARE
+) -> NDArray[np.uint8]:
+    """How many boxes (x, y, w, h) of an image cover each pixel of its copy padded to a square of `side`.
+
+    The longer side becomes `side`; the padding is halved and rounded down, and so are the four numbers of a box.
+    """
+    scale = side / max(width, height)
+    left, top = ((side - math.floor(length * scale)) // 2 for length in (width, height))
+    out = np.zeros((side, side), np.uint8)
+    for x, y, w, h in boxes:
+        x0, y0, across, down = math.floor(x * scale + left), math.floor(y * scale + top), int(w * scale), int(h * scale)
+        out[y0 : y0 + down, x0 : x0 + across] += 1
+    return out
+
+
+@dataclass(frozen=True)
+class PhraseScores:
+    """The scores of one pair. iou: at each of `IOU_THRESHOLDS`; NaN, as `cnr`, where the region lies in the border.
+
+    cnr: signed. constant: the map has no range, so both are 0. unseen: all of the region lies in the border.
+    """
+
+    cnr: float
+    iou: tuple[float, ...]
+    constant: bool = False
+    unseen: bool = False
+
+    @property
+    def miou(self) -> float:
+        """The mean over the thresholds, NaN for an unseen region."""
+        return float(np.mean(self.iou))
+
+
+def phrase_scores(values: NDArray[Any], region: NDArray[Any]) -> PhraseScores:
+    """The scores of a map [H, W], NaN where the network saw nothing, and a region [H, W].
+
+    region: bool, or how many boxes cover a pixel; then pixels of several boxes are left out of CNR, as AFLoc does.
+    """
+    seen = ~np.isnan(values)
+    inside, covered = region[seen] > 0, np.asarray(region[seen], np.uint8)
+    nothing = (math.nan,) * len(IOU_THRESHOLDS)
+    if not inside.any():
+        return PhraseScores(math.nan, nothing, unseen=True)
+    found = np.asarray(values[seen], np.float64)
+    low, high = found.min(), found.max()
+    if not (np.isfinite(low) and np.isfinite(high) and high > low):
+        return PhraseScores(0.0, (0.0,) * len(IOU_THRESHOLDS), constant=True)
+    scaled = 2 * (found - low) / (high - low) - 1
+    marked = [scaled > threshold for threshold in IOU_THRESHOLDS]
+    iou = tuple(float((mark & inside).sum() / (mark | inside).sum()) for mark in marked)
+    return PhraseScores(_contrast(scaled[covered == 1], scaled[covered == 0]), iou)
+
+
+def _contrast(inside: Floats, outside: Floats) -> float:
+    if not inside.size or not outside.size:
+        return math.nan
+    spread = math.sqrt(inside.var() + outside.var())
+    # On the scale -1 to 1, less is the rounding of equal values.
+    return float((inside.mean() - outside.mean()) / spread) if spread > 1e-12 else 0.0
+
+
+@dataclass(frozen=True)
+class PhraseMeans:
+    """Means over the pairs of each category, then over the categories.
+
+    cnr, cnr_absolute, iou (at each threshold) and miou leave unseen regions out, as the authors do, and count constant
+    maps as 0. miou_with_unseen counts unseen regions as 0 too. unseen, constant: how many pairs these are.
+    """
+
+    cnr: float
+    cnr_absolute: float
+    iou: tuple[float, ...]
+    miou: float
+    miou_with_unseen: float
+    pairs: int
+    unseen: int
+    constant: int
+
+
+def phrase_means(scores: Sequence[PhraseScores], categories: Sequence[str]) -> PhraseMeans:
+    """The means of pairs; `categories`: that of each pair. NaN without any pair."""
+    groups: dict[str, list[PhraseScores]] = {}
+    for category, score in zip(categories, scores, strict=True):
+        groups.setdefault(category, []).append(score)
+    mine = list(groups.values())
+    iou = tuple(_mean([_mean([s.iou[t] for s in group]) for group in mine]) for t in range(len(IOU_THRESHOLDS)))
+    return PhraseMeans(
+        cnr=_mean([_mean([s.cnr for s in group]) for group in mine]),
+        cnr_absolute=_mean([_mean([abs(s.cnr) for s in group]) for group in mine]),
+        iou=iou,
+        miou=_mean(iou),
+        miou_with_unseen=_mean([_mean([0.0 if s.unseen else s.miou for s in group]) for group in mine]),
+        pairs=len(scores),
+        unseen=sum(s.unseen for s in scores),
+        constant=sum(s.constant for s in scores),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean of the numbers that are not NaN; NaN if none is."""
+    found = [value for value in values if not math.isnan(value)]
+    return sum(found) / len(found) if found else math.nan

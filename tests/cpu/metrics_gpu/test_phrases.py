@@ -1,0 +1,139 @@
+"""CNR and mean IoU of phrase maps against the authors' code (the goldens of `boxes/phrase_maps*`), and our variants."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+from xbench_fast.metrics_gpu.grounding.phrases import (
+    IOU_THRESHOLDS,
+    PhraseScores,
+    boxes_on_square,
+    on_image,
+    phrase_means,
+    phrase_scores,
+    smoothed,
+    with_border,
+)
+
+NAN = math.nan
+Floats = NDArray[np.floating[Any]]
+
+
+@pytest.fixture(scope="module")
+def golden(shared: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((shared / "boxes/phrase_maps_expected.json").read_text())
+    with np.load(shared / "boxes/phrase_maps.npz") as stored:
+        found["arrays"] = dict(stored)
+    return found
+
+
+def grid(golden: dict[str, Any], pair: int) -> Floats:
+    arrays = golden["arrays"]
+    found: Floats = smoothed(arrays[f"{pair:02d}_patches"] @ arrays[f"{pair:02d}_text"][0])
+    return found
+
+
+def square(golden: dict[str, Any], pair: int, kind: str) -> Floats:
+    full = on_image(grid(golden, pair), 224, 224, crop=512, mode="bilinear")
+    return full if kind == "full" else with_border(full, crop=448)
+
+
+@pytest.mark.parametrize("pair", range(16))
+def test_maps_equal_those_of_the_authors(golden: dict[str, Any], pair: int) -> None:
+    arrays, told = golden["arrays"], golden["pairs"][pair]
+    smooth = grid(golden, pair)
+    np.testing.assert_allclose(smooth, arrays[f"{pair:02d}_smooth"], atol=1e-5)
+    np.testing.assert_allclose(square(golden, pair, "full")[::8, ::8], arrays[f"{pair:02d}_up224"], atol=1e-5)
+    for mode in ("nearest", "bilinear"):
+        want = told[f"film_{mode}"]
+        width, height = want["width_height"]
+        drawn = on_image(smooth, width, height, crop=want["crop"], mode=mode)  # type: ignore[arg-type]
+        assert list(drawn.shape) == want["shape"] and np.isnan(drawn).sum() == want["nan_pixels"]
+        assert np.nansum(drawn) == pytest.approx(want["sum"], rel=1e-5)
+        np.testing.assert_allclose(drawn[::7, ::7], arrays[f"{pair:02d}_film_{mode}"], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["full", "margin"])
+def test_pairs_and_totals_equal_those_of_the_authors(golden: dict[str, Any], kind: str) -> None:
+    scores, categories = [], []
+    for pair, told in enumerate(golden["pairs"]):
+        region, want = boxes_on_square(told["boxes_xywh"], *told["image"]), told[kind]
+        drawn = np.zeros((224, 224), np.uint8)
+        for x, y, w, h in told["boxes_224"]:
+            drawn[y : y + h, x : x + w] += 1
+        np.testing.assert_array_equal(region, drawn)
+        values = square(golden, pair, kind)
+        found = phrase_scores(values, region)
+        assert np.isnan(values).sum() == want["nan_pixels"]
+        assert found.iou == pytest.approx(want["iou"], abs=1e-5) and found.miou == pytest.approx(want["miou"], abs=1e-5)
+        assert found.cnr == pytest.approx(want["cnr"], abs=1e-5)
+        scores.append(found)
+        categories.append(told["category"])
+    means, total = phrase_means(scores, categories), golden["total"][kind]
+    assert means.iou == pytest.approx(total["iou_at_0.1_to_0.5"], abs=1e-5)
+    assert (means.miou, means.cnr) == pytest.approx((total["miou"], total["cnr"]), abs=1e-5)
+    assert means.miou_with_unseen == pytest.approx(means.miou) and not means.unseen and not means.constant
+    assert means.cnr_absolute > means.cnr, "two pairs lie lower inside than outside"
+
+
+@pytest.mark.parametrize("shape", [(14, 14), (15, 7), (3, 3), (1, 16)])
+def test_smoothing_is_scipys(shape: tuple[int, int]) -> None:
+    maps = np.random.default_rng(1).normal(size=(2, *shape)).astype(np.float32)
+    found = smoothed(maps)
+    assert found.dtype == np.float32 and found.shape == maps.shape
+    for one, other in zip(found, maps, strict=True):
+        np.testing.assert_allclose(one, gaussian_filter(other, 1.5), atol=1e-6)
+
+
+def test_the_border_leaves_map_and_region_alike() -> None:
+    values = np.tile(np.linspace(-1, 1, 8), (8, 1))
+    values[:, :2] = NAN
+    region = np.zeros((8, 8), bool)
+    region[:, 6:] = True
+    whole = phrase_scores(values, region)
+    region[:, 0] = True
+    assert phrase_scores(values, region) == whole and whole.cnr > 1 and not whole.unseen
+    region[:, 2:] = False
+    unseen = phrase_scores(values, region)
+    assert unseen.unseen and math.isnan(unseen.cnr) and math.isnan(unseen.miou)
+
+
+def test_a_constant_map_has_no_contrast_and_no_overlap() -> None:
+    region = np.zeros((4, 4), bool)
+    region[0, 0] = True
+    for value in (0.0, 3.0, math.inf):
+        found = phrase_scores(np.full((4, 4), value), region)
+        assert found == PhraseScores(0.0, (0.0,) * 5, constant=True)
+
+
+def test_contrast_is_signed_and_overlapping_boxes_are_one_region() -> None:
+    values = np.zeros((4, 4))
+    values[:2] = -1.0
+    boxes = np.zeros((4, 4), np.uint8)
+    boxes[:2] = 1
+    values[0, 0] = -1.5
+    found = phrase_scores(values, boxes)
+    assert found.cnr < -3 and found.iou == (0.0,) * 5
+    boxes[0, 0] = 2  # in IoU one region; left out of the contrast
+    assert phrase_scores(values, boxes).iou == found.iou and phrase_scores(values, boxes).cnr == 0.0, "no variance left"
+    assert phrase_scores(values, np.ones((4, 4), bool)).iou[0] == 0.5
+
+
+def test_means_are_of_categories_and_count_what_was_not_seen() -> None:
+    good, bad = PhraseScores(2.0, (1.0,) * 5), PhraseScores(-1.0, (0.0,) * 5)
+    unseen, flat = PhraseScores(NAN, (NAN,) * 5, unseen=True), PhraseScores(0.0, (0.0,) * 5, constant=True)
+    found = phrase_means([good, good, bad, bad, unseen, flat], ["a", "a", "a", "b", "b", "c"])
+    assert found.cnr == pytest.approx((1 - 1 + 0) / 3) and found.cnr_absolute == pytest.approx((5 / 3 + 1 + 0) / 3)
+    assert found.miou == pytest.approx((2 / 3 + 0 + 0) / 3) and found.iou == pytest.approx((2 / 9,) * 5)
+    assert (found.pairs, found.unseen, found.constant) == (6, 1, 1)
+    late = phrase_means([good, unseen], ["a", "a"])
+    assert (late.miou, late.miou_with_unseen, late.cnr) == (1.0, 0.5, 2.0)
+    assert math.isnan(phrase_means([], []).miou)
+    assert IOU_THRESHOLDS[2] == 0.30000000000000004 and len(IOU_THRESHOLDS) == 5
