@@ -21,13 +21,14 @@ __all__ = ["image_macs"]
 def image_macs(bundle: Bundle, text: NDArray[np.float32]) -> int | None:
     """The cost of one more image of a batch with text features `text`; None if the graph's profile does not give it.
 
-    Convolutions, matrix products and Gemm are counted, as limits use these; a bf16 graph, which ONNX Runtime
-    cannot run on a CPU, is not counted. Raises EngineError, MissingExtraError.
+    As `export.cost.Cost.image_macs`: convolutions and matrix products; work on the text alone, done once per batch, is
+    not in it. A bf16 graph, which ONNX Runtime cannot run on a CPU, is not counted. Raises EngineError,
+    MissingExtraError.
     """
     if bundle.manifest.precision == "bf16":
         return None
     one, two = (_macs(_profile(bundle, batch, text)) for batch in (1, 2))
-    return two - one if two > one else None
+    return None if one is None or two is None or two <= one else two - one
 
 
 def _profile(bundle: Bundle, batch: int, text: NDArray[np.float32]) -> list[dict[str, Any]]:
@@ -48,15 +49,18 @@ def _profile(bundle: Bundle, batch: int, text: NDArray[np.float32]) -> list[dict
     return [event["args"] for event in events if event.get("cat") == "Node" and "output_type_shape" in event["args"]]
 
 
-def _macs(nodes: list[dict[str, Any]]) -> int:
+def _macs(nodes: list[dict[str, Any]]) -> int | None:
+    """A profile omits packed weights: the shape of a product's follows from the others, a convolution's does not."""
     total = 0
     for node in nodes:
         kind = node.get("op_name")
         inputs = [shape for entry in node.get("input_type_shape", ()) for shape in entry.values()]
         outputs = [shape for entry in node.get("output_type_shape", ()) for shape in entry.values()]
-        if not outputs or len(inputs) < 2:
+        if not outputs or not inputs:
             continue
         size = math.prod(outputs[0])
+        if kind == "Conv" and len(inputs) < 2:
+            return None
         if kind == "Conv":
             total += size * math.prod(inputs[1][1:])
         elif kind == "MatMul":

@@ -14,11 +14,13 @@ import pytest
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+import small_models
 import synthetic
 from xbench_fast.engines.base import Engine, EngineInfo, Scores
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.select import open_engine
+from xbench_fast.export.cost import measure_cost
 from xbench_fast.runtime.benching import against, bench
 from xbench_fast.runtime.benching.bench import Bench, BenchReport, run_bench
 from xbench_fast.runtime.benching.ceilings import CeilingSizes, cpu_ceilings
@@ -69,6 +71,14 @@ def test_every_scenario_runs_on_the_cpu_and_its_results_are_right(bundle: Bundle
 def test_macs_of_an_image_are_counted_from_a_run(bundle: Bundle) -> None:
     side = synthetic.SIZE // synthetic.GRID
     assert image_macs(bundle, synthetic.prompt_set().features) == synthetic.GRID**2 * side * side
+
+
+def test_bench_and_exporter_count_the_same(small_bundles: dict[str, Bundle]) -> None:
+    for name in small_models.MODELS:
+        text = small_bundles[name].prompt_set("coco").features
+        with pytest.MonkeyPatch.context() as patch:
+            cost = measure_cost(small_models.small_adapter(name, patch), len(text))
+        assert image_macs(small_bundles[name], text) == cost.image_macs > 10**6
 
 
 class Wrong(Engine):

@@ -182,6 +182,9 @@ def test_multiply_accumulates_by_hand():
 
     assert _macs([node("Conv", [[2, 3, 8, 8], [4, 3, 3, 3], [4]], [2, 4, 4, 4])]) == 2 * 4 * 16 * 27
     assert _macs([node("MatMul", [[6, 5], [5, 7]], [6, 7])]) == 6 * 5 * 7
+    assert _macs([node("Conv", [[2, 3, 8, 8]], [2, 4, 4, 4])]) is None
+    assert _macs([node("MatMul", [[2, 6, 5]], [2, 6, 7])]) == 2 * 6 * 5 * 7  # of packed weights no shape is listed
+    assert _macs([node("Gemm", [[5, 6]], [5, 7])]) == _macs([node("Gemm", [[5, 6], [6, 7]], [5, 7])]) == 5 * 6 * 7
     assert _macs([node("Gemm", [[5, 6], [5, 7], [7]], [6, 7])]) == 6 * 5 * 7
     assert _macs([node("Relu", [[6, 5]], [6, 5]), node("Add", [[6, 5], [5]], [6, 5])]) == 0
 
