@@ -1,0 +1,1 @@
+"""Scores of boxes: counts of their union, matched boxes, average precision, kinds of errors, published protocols."""

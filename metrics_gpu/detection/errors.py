@@ -1,0 +1,201 @@
+"""Kinds of errors of boxes, and what a score would gain if one kind alone were fixed (docs/detection.md §2).
+
+In the order of score, else of the file, a box that meets a free true box with IoU >= 0.5 is a hit. Each other box is
+the first that applies: a duplicate of a hit, too large, too small, poorly placed, on the wrong side, or hallucinated. A
+true box that no hit and no such box is about is missed, or silent where the pair has no box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from ..compiled import compiled, readonly
+from .boxes import Answers, BoxLists, Float, Int
+from .overlaps import matched, overlaps
+from .unions import on_grid, pixel_rectangles, union_counts
+
+__all__ = ["KINDS", "Anatomy", "Fixed", "anatomy", "fixed", "mended"]
+
+KINDS: Final = (
+    "hit",
+    "duplicate",
+    "too_large",
+    "too_small",
+    "poorly_placed",
+    "wrong_side",
+    "hallucinated",
+    "silent",
+    "missed",
+)
+_HIT, _DUPLICATE, _LARGE, _SMALL, _PLACED, _SIDE, _INVENTED, _SILENT, _MISSED = range(len(KINDS))
+_F2, _I1 = readonly(types.float64, 2), readonly(types.int64, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Anatomy:
+    """given: the boxes in the order in which they were judged. kind: int8 [N], index into `KINDS`; about: int64 [N],
+    the true box that it is about, -1 for a hallucinated one. left: int8 [M], `silent`, `missed` or -1 for each true
+    box."""
+
+    given: BoxLists
+    kind: NDArray[np.int8]
+    about: Int
+    left: NDArray[np.int8]
+
+    def counts(self, truth: BoxLists) -> Int:
+        """int64 [kinds, P]: the boxes of each kind in each pair; true boxes for silent and missed ones."""
+        pairs = len(truth)
+        found = np.zeros((len(KINDS), pairs), np.int64)
+        for k in range(len(KINDS)):
+            found[k] = np.bincount(self.given.owner[self.kind == k], minlength=pairs)
+            found[k] += np.bincount(truth.owner[self.left == k], minlength=pairs)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """Each pair after a kind was fixed: Dice of the unions at 224, boxes, and tp at IoU 0.5; float64 and int64 [P]."""
+
+    dice: Float
+    boxes: Int
+    tp: Int
+
+    def f1(self, truth: BoxLists) -> float:
+        """2 tp / (given + true boxes) of all pairs."""
+        total = int(self.boxes.sum()) + len(truth.boxes)
+        return 2 * int(self.tp.sum()) / total if total else float("nan")
+
+
+def anatomy(answers: Answers) -> Anatomy:
+    """The kind of each box of the pairs; boxes of negatives are not among them."""
+    given = answers.given.by_score()
+    table = overlaps(given, answers.truth)
+    kind, about = np.zeros(len(given.boxes), np.int8), np.full(len(given.boxes), -1, np.int64)
+    left = np.full(len(answers.truth.boxes), -1, np.int8)
+    width = np.ascontiguousarray(answers.sizes[:, 0])
+    mine, true = np.ascontiguousarray(given.boxes), np.ascontiguousarray(answers.truth.boxes)
+    _judge(table.values, table.offsets, mine, given.offsets, true, answers.truth.offsets, width, kind, about, left)
+    return Anatomy(given, kind, about, left)
+
+
+def fixed(answers: Answers, found: Anatomy, kind: str | None) -> Fixed:
+    """The pairs with one of `KINDS` fixed; None: as they are."""
+    given = found.given if kind is None else mended(answers, found, kind)
+    tp = matched(overlaps(given, answers.truth), (0.5,))[0]
+    sizes = answers.sizes
+    mine = on_grid(pixel_rectangles(given, sizes), sizes)
+    true = on_grid(pixel_rectangles(answers.truth, sizes), sizes)
+    return Fixed(union_counts(mine, true).dice, given.lengths, tp)
+
+
+def mended(answers: Answers, found: Anatomy, kind: str) -> BoxLists:
+    """The given boxes with one of `KINDS` fixed, without scores.
+
+    A box of a kind that is about a true box becomes that box, or is deleted where the true box is a hit or was fixed
+    before; a duplicate or hallucinated box is deleted; a silent or missed true box is added.
+    """
+    given, truth, place = found.given, answers.truth, KINDS.index(kind)
+    if place in (_SILENT, _MISSED):
+        return _joined(BoxLists(given.boxes, given.offsets), truth.keep(found.left == place))
+    of_kind = found.kind == place
+    boxes, keep = given.boxes.copy(), ~of_kind
+    if place not in (_DUPLICATE, _INVENTED):
+        taken = np.zeros(len(truth.boxes), np.bool_)
+        taken[found.about[found.kind == _HIT]] = True
+        rows = np.flatnonzero(of_kind)
+        about, first = np.unique(found.about[rows], return_index=True)
+        repaired = rows[first[~taken[about]]]
+        boxes[repaired] = truth.boxes[found.about[repaired]]
+        keep[repaired] = True
+    return BoxLists(boxes, given.offsets).keep(keep)
+
+
+def _joined(left: BoxLists, right: BoxLists) -> BoxLists:
+    """Each list of `left`, then that of `right`."""
+    order = np.argsort(np.concatenate([left.owner, right.owner]), kind="stable")
+    return BoxLists(np.concatenate([left.boxes, right.boxes])[order], left.offsets + right.offsets)
+
+
+def _judge_loop(
+    ious: Any,
+    starts: Any,
+    given: Any,
+    given_offsets: Any,
+    truth: Any,
+    truth_offsets: Any,
+    width: Any,
+    kind: Any,
+    about: Any,
+    left: Any,
+) -> None:
+    for p in range(len(starts) - 1):
+        a, n = given_offsets[p], given_offsets[p + 1] - given_offsets[p]
+        c, m = truth_offsets[p], truth_offsets[p + 1] - truth_offsets[p]
+        known = np.zeros(m, np.bool_)
+        for i in range(n):  # hits
+            best, at = 0.5, -1
+            for j in range(m):
+                value = ious[starts[p] + i * m + j]
+                if not known[j] and (value > best or (at < 0 and value >= best)):
+                    best, at = value, j
+            kind[a + i] = _HIT if at >= 0 else -1
+            if at >= 0:
+                known[at] = True
+                about[a + i] = c + at
+        for i in range(n):
+            if kind[a + i] == _HIT:
+                continue
+            box = given[a + i]
+            area = (box[2] - box[0]) * (box[3] - box[1])
+            best, at = -1.0, -1
+            cover, large = 0.75, -1
+            lies, small = 0.75, -1
+            other, side = 0.1, -1
+            for j in range(m):
+                true = truth[c + j]
+                value = ious[starts[p] + i * m + j]
+                if value > best:
+                    best, at = value, j
+                true_area = (true[2] - true[0]) * (true[3] - true[1])
+                high = max(min(box[3], true[3]) - max(box[1], true[1]), 0.0)
+                both = max(min(box[2], true[2]) - max(box[0], true[0]), 0.0) * high
+                if area > true_area > 0 and (both / true_area > cover or (large < 0 and both / true_area >= cover)):
+                    cover, large = both / true_area, j
+                if 0 < area < true_area and (both / area > lies or (small < 0 and both / area >= lies)):
+                    lies, small = both / area, j
+                turned = max(min(width[p] - box[0], true[2]) - max(width[p] - box[2], true[0]), 0.0) * high
+                union = area + true_area - turned
+                value = turned / union if union > 0 else 0.0
+                if value > other or (side < 0 and value >= other):
+                    other, side = value, j
+            if best >= 0.5:
+                kind[a + i] = _DUPLICATE
+            elif large >= 0:
+                kind[a + i], at = _LARGE, large
+            elif small >= 0:
+                kind[a + i], at = _SMALL, small
+            elif best >= 0.1:
+                kind[a + i] = _PLACED
+            elif side >= 0:
+                kind[a + i], at = _SIDE, side
+            else:
+                kind[a + i], at = _INVENTED, -1
+            if at >= 0:
+                known[at] = True
+                about[a + i] = c + at
+        for j in range(m):
+            if not known[j]:
+                left[c + j] = _MISSED if n > 0 else _SILENT
+
+
+_judge = compiled(
+    _judge_loop,
+    types.void(
+        readonly(types.float64, 1), _I1, _F2, _I1, _F2, _I1, _I1, types.int8[::1], types.int64[::1], types.int8[::1]
+    ),
+)

@@ -1,0 +1,39 @@
+"""COCO's detection scores over all images and classes, as pycocotools computes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from ..average_precision import ranked
+from ..boxes import Answers
+from ..overlaps import BoxOverlaps
+from .scorer import Scorer, Values
+
+__all__ = ["COCO_SCORER"]
+
+
+def _compute(answers: Answers, _table: BoxOverlaps) -> Values:
+    """Without scores all boxes rank alike, in the order of the images."""
+    found = ranked(answers)
+    precision = found.precision
+    mean = {
+        "AP": found.mean(precision[2:]),
+        "AP50": found.mean(precision[2]),
+        "AP75": found.mean(precision[7]),
+        "AP@0.1": found.mean(precision[0]),
+        "AP@0.25": found.mean(precision[1]),
+        "AP@0.5": found.mean(precision[2]),
+        **{f"AR{most}": found.mean(found.recall[m, 2:]) for m, most in enumerate((1, 10, 100))},
+        **{f"AP@0.5_by_class.{name}": float(precision[2, c]) for c, name in enumerate(answers.names)},
+    }
+    return {name: None if math.isnan(value) else value for name, value in mean.items()}
+
+
+COCO_SCORER: Final = Scorer(
+    name="coco",
+    source="pycocotools 2.0.11 COCOeval, bbox",
+    main="AP",
+    note="Without a score for each box the order of the images decides the ranking, and the value means nothing.",
+    compute=_compute,
+)

@@ -1,0 +1,127 @@
+"""The default protocol's scores of boxes beside those of their unions: matched boxes, pointing, invented boxes.
+
+Every pair counts, answered or not (docs/detection.md §1). F1 = 2 tp / (given + true boxes), summed over pairs, where tp
+is the size of the largest matching of a pair. Row 0 is the estimate, in which every patient counts once; the others are
+bootstrap replicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..statistics.aggregate import mean_over_classes
+from ..statistics.bootstrap import Draws, drawn_or_not
+from .boxes import Answers, Float, Int, Rectangles
+from .overlaps import BoxOverlaps, matched
+
+__all__ = ["THRESHOLDS", "Hallucination", "MatchedScores", "hallucination", "matched_scores", "pointed"]
+
+THRESHOLDS: Final = (0.1, 0.25, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedScores:
+    """Scores at one threshold; float64 [1 + B] each, NaN where nothing was drawn, and [1 + B, C] by class.
+
+    f1, precision and recall are of all boxes together, f1_classes is the mean of the classes' F1, f1_with_negatives has
+    the boxes given for absent classes in its denominator. tp: of the estimate.
+    """
+
+    threshold: float
+    tp: int
+    by_class: Float
+    f1_classes: Float
+    f1: Float
+    precision: Float
+    recall: Float
+    f1_with_negatives: Float
+
+
+@dataclass(frozen=True)
+class Hallucination:
+    """asked: absent classes that were asked; with_boxes: of those answered with a box; boxes: how many in all."""
+
+    asked: int
+    with_boxes: int
+    boxes: int
+
+    @property
+    def share(self) -> float | None:
+        """Of the answers, those with a box."""
+        return self.with_boxes / self.asked if self.asked else None
+
+    @property
+    def boxes_per_answer(self) -> float | None:
+        """Boxes given for an absent class."""
+        return self.boxes / self.asked if self.asked else None
+
+
+def matched_scores(
+    answers: Answers,
+    table: BoxOverlaps,
+    draws: Draws | None = None,
+    patient_of: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None,
+    thresholds: Sequence[float] = THRESHOLDS,
+) -> list[MatchedScores]:
+    """Scores at each threshold. patient_of: the patient of each pair and of each negative; needed with `draws`.
+
+    Raises ValueError if they do not fit together.
+    """
+    pairs, asked = patient_of if patient_of is not None else (None, None)
+    draws_of, patients = drawn_or_not(draws, pairs, len(answers.truth))
+    _, negative_patients = drawn_or_not(draws, asked, len(answers.negatives))
+    tp = matched(table, thresholds)
+    columns = np.column_stack([answers.given.lengths, answers.truth.lengths, *tp]).astype(np.float64)
+    sums = np.stack(
+        [draws_of.sums(patients[own], columns[own]) for own in _members(answers.class_of, len(answers.names))]
+    )
+    extra = draws_of.sums(negative_patients, answers.negatives.lengths[:, None].astype(np.float64))[:, 0]
+    whole = sums.sum(axis=0)
+    found = []
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for t, threshold in enumerate(thresholds):
+            by_class = (2 * sums[..., 2 + t] / (sums[..., 0] + sums[..., 1])).T
+            hits, given, true = whole[:, 2 + t], whole[:, 0], whole[:, 1]
+            found.append(
+                MatchedScores(
+                    threshold=threshold,
+                    tp=int(tp[t].sum()),
+                    by_class=by_class,
+                    f1_classes=mean_over_classes(by_class),
+                    f1=2 * hits / (given + true),
+                    precision=np.where(given > 0, hits / given, 0.0),
+                    recall=hits / true,
+                    f1_with_negatives=2 * hits / (given + true + extra),
+                )
+            )
+    return found
+
+
+def pointed(answers: Answers, truth: Rectangles) -> NDArray[np.bool_]:
+    """bool [P]: the centre pixel of the best box lies in the region; the best has the highest score, or is the first.
+
+    truth: the native pixels of the regions, as `unions.pixel_rectangles` gives them.
+    """
+    best = answers.given.first
+    spoke = best >= 0
+    centre = np.full((len(best), 2), -1, np.int64)
+    boxes = answers.given.boxes[best[spoke]]
+    centre[spoke] = np.minimum(((boxes[:, :2] + boxes[:, 2:]) / 2).astype(np.int64), answers.sizes[spoke] - 1)
+    owner = np.repeat(np.arange(len(best)), np.diff(truth.offsets))
+    held = ((truth.spans[:, :2] <= centre[owner]) & (centre[owner] < truth.spans[:, 2:])).all(axis=1)
+    return np.bincount(owner, held, len(best)) > 0
+
+
+def hallucination(answers: Answers) -> Hallucination:
+    """What was given for absent classes."""
+    given = answers.negatives.lengths
+    return Hallucination(len(given), int(((given > 0) | answers.tried).sum()), int(given.sum()))
+
+
+def _members(class_of: Int, classes: int) -> list[NDArray[np.intp]]:
+    return [np.flatnonzero(class_of == c) for c in range(classes)]
