@@ -13,9 +13,9 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from xbench_fast.metrics_gpu.grounding.folds import pair_folds, patient_folds
-from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.best_thresholds import pair_folds, patient_folds
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.recognition.delong import auc_estimate
 from xbench_fast.metrics_gpu.recognition.scores import recognition

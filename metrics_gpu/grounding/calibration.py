@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from ..statistics.aggregate import macro_curve
 from ..sweep.counts import Counts
 from ..sweep.thresholds import LEVELS, level
+from .best_thresholds import FIXED, best_levels
 from .curve_shape import LEVEL_VALUES, level_histogram
 from .curves import dice_curves
-from .grounding_options import GroundingOptions
-from .search import FIXED, best_levels
+from .protocols import GroundingOptions
 
 __all__ = [
     "EMPTY",
@@ -113,8 +113,8 @@ def calibrated_levels(
 ) -> dict[Method, NDArray[np.intp]]:
     """Method -> the level that cuts each pair, intp [P] in 0..101, fitted per class on the patients of other folds.
 
-    class_of, fold_of: integers [P]; folds as one repeat of `folds.pair_folds`. `none` is tau = 0.5; `best` is the
-    best threshold on these very pairs, so in-sample; the others are cross-fitted, and `UNFITTED` where all pairs of a
+    class_of, fold_of: integers [P]; folds as one repeat of `pair_folds`. `none` is tau = 0.5; `best` is the best
+    threshold on these very pairs, so in-sample; the others are cross-fitted, and `UNFITTED` where all pairs of a
     class lie in one fold. options: of `grounding`, whose scores `best` and (with `cross_fit`) `held_out` then agree
     with: no level lies below `tau_from`, and `unit`, per_class or per_dataset, is the unit of the search for `best`.
     Raises ValueError for another method or unit, shapes that do not fit, and, for methods with a map, as

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import drawn_or_not
 from ..sweep.thresholds import LEVELS, level
-from .cross_fit import Fitted, cross_fitted
+from .best_thresholds import Fitted, at_level, cross_fitted
 from .curves import pointing_hits
-from .grounding_options import GroundingOptions
 from .pairs import Float, Pairs, with_floor
-from .search import at_level
+from .protocols import GroundingOptions
 
 __all__ = ["ClassSums", "Sums", "class_sums"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sweep.counts import Counts
-from .grounding_options import Ties
+from .protocols import Ties
 
 __all__ = ["dice_curves", "iou_curves", "pointing_hits"]
 

@@ -12,7 +12,7 @@ from ..statistics.bootstrap import Draws
 from ..sweep.counts import Counts
 from ..sweep.thresholds import LEVELS
 from .curves import dice_curves, iou_curves
-from .grounding_options import GroundingOptions
+from .protocols import GroundingOptions
 
 __all__ = ["Pairs", "Search", "with_floor"]
 

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from ..statistics.aggregate import macro_curve, mean_over_classes
 from ..statistics.bootstrap import Replicates
+from .best_thresholds import FIXED, at_level, best_levels
 from .class_sums import ClassSums, Sums, class_sums
-from .grounding_options import GroundingOptions
 from .pairs import Float, Pairs, Search
-from .search import FIXED, at_level, best_levels
+from .protocols import GroundingOptions
 
 __all__ = ["FIELDS", "Grounding", "GroundingScores", "Tau", "grounding", "groundings"]
 

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .grounding_options import GroundingOptions
 from .pairs import Pairs
+from .protocols import GroundingOptions
 from .scores import Grounding, GroundingScores, grounding
 
 __all__ = ["EDGES", "STRATA", "TERTILES", "Strata", "Stratum", "size_strata", "strata_of"]

@@ -3,23 +3,133 @@
 One method per quantity: the bootstrap over patients; Student's t on what patients add, for a mean of few patients;
 Wilson's for pointing of a class with few pairs. A number that too few patients, images of one label or models stand
 behind has none.
+
+Exact and effective-number rules for proportions, and what patients add to a mean, are here too.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .bootstrap import Interval, percentile_interval
-from .proportions import SMALL, effective_number, wilson_interval
-from .shares import Shares
 
-__all__ = ["LEAST", "MANY_PATIENTS", "mean_interval", "meaningful", "pointing_interval"]
+__all__ = [
+    "LEAST",
+    "MANY_PATIENTS",
+    "SMALL",
+    "Shares",
+    "effective_number",
+    "mean_interval",
+    "meaningful",
+    "pointing_interval",
+    "shares",
+    "wilson_interval",
+]
+
+SMALL = 30
+"""Below this number of pairs the interval of pointing is Wilson's."""
+
+
+def effective_number(values: NDArray[np.float64], group_of: NDArray[np.integer]) -> float:
+    """How many independent values N grouped ones are worth: n / (1 + (m - 1) ICC), float in 1..n.
+
+    m: the mean size of a group; ICC: the one-way estimate from the mean squares, in [0, 1]. Raises ValueError without a
+    value.
+    """
+    n, (_, group, size) = len(values), np.unique(group_of, return_inverse=True, return_counts=True)
+    groups = len(size)
+    if not n:
+        raise ValueError("a number of independent values needs a value")
+    if groups in (1, n):
+        return 1.0 if groups == 1 else float(n)
+    means = np.bincount(group, values) / size
+    between = float((size * (means - values.mean()) ** 2).sum()) / (groups - 1)
+    within = float(((values - means[group]) ** 2).sum()) / (n - groups)
+    typical = (n - float((size**2).sum()) / n) / (groups - 1)
+    spread = between + (typical - 1) * within
+    alike = min(max((between - within) / spread, 0.0), 1.0) if spread > 0 else 1.0
+    return n / (1 + (n / groups - 1) * alike)
+
+
+def wilson_interval(hits: float, n: float, level: float = 0.95) -> Interval:
+    """Wilson's score interval of hits / n (E. B. Wilson, JASA 22, 1927), without continuity correction.
+
+    hits: 0..n; fractions are allowed, for expected hits at tied maxima, and n of pairs that are not independent.
+    Raises ValueError for n < 1, hits outside 0..n or a level outside (0, 1).
+    """
+    if n < 1 or not 0 <= hits <= n:
+        raise ValueError(f"a proportion needs n >= 1 and 0 <= hits <= n, got {hits} of {n}")
+    if not 0 < level < 1:
+        raise ValueError(f"a confidence level lies between 0 and 1, got {level}")
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    share, extra = hits / n, z * z / n
+    centre = (share + extra / 2) / (1 + extra)
+    half = z * math.sqrt(share * (1 - share) / n + extra / (4 * n)) / (1 + extra)
+    low = 0.0 if hits == 0 else max(centre - half, 0.0)
+    high = 1.0 if hits == n else min(centre + half, 1.0)
+    return Interval(low, high, level, "wilson")
+
 
 Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """The parts of G patients in the mean of K means, those over the pairs of each class.
+
+    added: float64 [G, K], the sum over a patient's pairs divided by the number of all pairs of the class; part: the
+    share of these pairs that are the patient's. Both are of the same pairs where two are subtracted.
+    """
+
+    added: Float
+    part: Float
+
+    @property
+    def of_patients(self) -> Float:
+        """float64 [G]: what each patient adds; the sum is the value."""
+        found: Float = self.added.mean(axis=1)
+        return found
+
+    @property
+    def residuals(self) -> Float:
+        """float64 [G]: what each patient adds beyond the mean of each class; the sum is 0."""
+        found: Float = (self.added - self.part * self.added.sum(axis=0)).mean(axis=1)
+        return found
+
+    @property
+    def patients(self) -> int:
+        """How many patients have a pair."""
+        return int(self.part.any(axis=1).sum())
+
+    def minus(self, other: Shares) -> Shares:
+        """The shares of the difference of two values on the same pairs."""
+        return Shares(self.added - other.added, self.part)
+
+
+def shares(values: Float, class_of: NDArray[np.integer], patient_of: NDArray[np.intp], patients: int) -> Shares | None:
+    """Shares of the mean over classes of their mean over pairs; None without a pair.
+
+    values: float64 [P]; classes with a NaN are left out. class_of: integers [P]. patient_of: [P] in 0..patients-1.
+    """
+    names, column = np.unique(class_of, return_inverse=True)
+    if not len(values):
+        return None
+    known = np.flatnonzero(~np.isnan(np.bincount(column, values, len(names))))
+    if not len(known):
+        return None
+    added, part = np.zeros((2, patients, len(known)))
+    for place, k in enumerate(known):
+        own = np.flatnonzero(column == k)
+        added[:, place] = np.bincount(patient_of[own], values[own], patients) / len(own)
+        part[:, place] = np.bincount(patient_of[own], minlength=patients) / len(own)
+    return Shares(added, part)
+
 
 LEAST: Final = {"patients": 4, "positives": 3, "negatives": 3, "models": 4}
 """What an interval needs at least: patients with pairs; of AUC and the like patients with each label; models."""

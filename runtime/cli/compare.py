@@ -142,7 +142,7 @@ def _write(found: Comparison, verdicts: list[Verdict], output: Output, markdown_
     from ..comparing.layout import comparison_facts, comparison_tables
     from ..comparing.record import to_record
     from ..results.storage import write_bytes
-    from ..tables.markdown import to_markdown
+    from ..tables.markdown_csv import to_markdown
 
     output.write(to_record(found, verdicts))
     if markdown_file:

@@ -12,8 +12,7 @@ import click
 
 from ...engines.commands import Choice
 from ...engines.errors import RunError
-from ...metrics_gpu.grounding.grounding_options import GroundingOptions, IouAt, Ties, Unit
-from ...metrics_gpu.grounding.protocols import PROTOCOLS
+from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Ties, Unit
 from ..results.choices import F1, Auprc, Choices, Constant, Mean, Pairs
 from ..tables.latex import TEXT_WIDTH
 from ..tables.table import Intervals

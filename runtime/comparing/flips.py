@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...metrics_gpu.grounding.best_thresholds import FIXED
 from ...metrics_gpu.grounding.curves import dice_curves
 from ...metrics_gpu.grounding.scores import Grounding
-from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.sweep.thresholds import level
 from .align import Aligned
 

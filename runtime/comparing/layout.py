@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ..tables.metrics import METRICS
-from ..tables.printed import NONE, difference_of, p_value, value_of
+from ..tables.metrics import METRICS, NONE, difference_of, p_value, value_of
 from ..tables.table import Column, Table
 from .align import OnlyIn
 from .comparison import Comparison

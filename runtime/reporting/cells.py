@@ -9,8 +9,7 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.comparability import on_one_basis
 from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import METRICS
-from ..tables.printed import difference_of, value_of
+from ..tables.metrics import METRICS, difference_of, value_of
 from ..tables.table import BEST, SECOND, Cell, Mark
 from .paper import Printed
 

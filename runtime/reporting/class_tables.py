@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import heading
-from ..tables.printed import NONE
+from ..tables.metrics import NONE, heading
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import compared, entry, marked, number_cell

@@ -9,12 +9,11 @@ from ..comparing.model_differences import Differences
 from ..results.numbers.cell_values import COVERAGE, CellValues
 from ..results.numbers.fields import GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
-from ..tables.csv_text import to_csv
+from ..tables.markdown_csv import to_csv
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
-from .paper.grounds import why_apart
 from .paper.paper_numbers import FIELDS as PRINTED
-from .paper.paper_numbers import paper
+from .paper.paper_numbers import paper, why_apart
 
 __all__ = ["csv_files", "whole_csv_files"]
 

@@ -8,8 +8,7 @@ from itertools import combinations
 from ..comparing.difference import TESTS, disagreements
 from ..comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import heading
-from ..tables.printed import NONE, difference_of, p_value
+from ..tables.metrics import NONE, difference_of, heading, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text

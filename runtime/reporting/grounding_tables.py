@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import heading
-from ..tables.printed import NONE
+from ..tables.metrics import NONE, heading
 from ..tables.stamps import cell_stamps
 from ..tables.table import MEAN_OF_DATASETS, Cell, Column, Item, Table
 from .cells import compared, entry, marked, number_cell
@@ -27,8 +26,7 @@ from .notes import (
     ranking_notes,
     source_notes,
 )
-from .paper.grounds import mean_apart_notes, why_apart, why_mean_apart
-from .paper.paper_numbers import FIELDS, PrintedModel, paper
+from .paper.paper_numbers import FIELDS, PrintedModel, mean_apart_notes, paper, why_apart, why_mean_apart
 
 __all__ = ["shared_rows", "table_1", "thresholds", "with_printed"]
 

@@ -9,16 +9,14 @@ from typing import Any
 from ...metrics_gpu.grounding.scores import Grounding
 from ...metrics_gpu.recognition.scores import Recognition
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ..comparing.model_differences import ModelDifference
+from ..comparing.model_differences import Block, ModelDifference
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..tables.stamps import stamp
-from .block import Block
-from .paper.grounds import why_apart
 from .paper.paper_numbers import FIELDS as PRINTED
-from .paper.paper_numbers import paper
+from .paper.paper_numbers import paper, why_apart
 
 __all__ = ["to_json"]
 

@@ -13,11 +13,10 @@ from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.thresholds import LEVELS, level
-from ..results.invariants import fault_in_counts
+from ..results.integrity import fault_in_counts
 from ..results.load import StoredRun
 from ..results.storage import read_columns
-from ..tables.metrics import IN_SAMPLE
-from ..tables.printed import NONE, value_of
+from ..tables.metrics import IN_SAMPLE, NONE, value_of
 from ..tables.stamps import stamps
 from ..tables.table import Column, Item, Table
 

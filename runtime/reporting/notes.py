@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...metrics_gpu.grounding.protocols import NOT_EQUALISED, PROTOCOLS, protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
-from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS
-from ...metrics_gpu.statistics.proportions import SMALL
+from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
 from ..results.patients import unnamed_lines
-from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading
-from ..tables.printed import percent
+from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading, percent
 from ..tables.table import Cell
-from .paper.grounds import apart_notes
-from .paper.paper_numbers import MARK, PRINTED_MARK, Printed, PrintedModel
+from .paper.paper_numbers import MARK, PRINTED_MARK, Printed, PrintedModel, apart_notes
 
 __all__ = [
     "FLOOR",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..results.numbers.run_numbers import Results
-from ..tables.printed import NONE
+from ..tables.metrics import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Column, Table
 from .notes import prompt_summary, source_notes

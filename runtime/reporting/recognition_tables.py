@@ -8,8 +8,7 @@ from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import RECOGNITION
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import heading
-from ..tables.printed import NONE, percent
+from ..tables.metrics import NONE, heading, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import entry, marked

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, RunError, XBenchError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
-from ..comparing.model_differences import Differences
+from ..comparing.model_differences import Block, Differences, find_blocks
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun
 from ..results.numbers.run_numbers import Results, make_results
 from ..results.run_json import read_run
 from ..results.storage import remove_drafts, write_bytes, write_json
 from ..tables.latex import WRITTEN, latex_files, to_latex
-from ..tables.markdown import to_markdown
+from ..tables.markdown_csv import to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
-from .block import Block, find_blocks
 from .class_tables import class_auc, class_dice, class_pointing
 from .data_files import csv_files, whole_csv_files
 from .difference_tables import difference_tables

@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, get_args
 
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
-from ...metrics_gpu.grounding.grounding_options import GroundingOptions, IouAt, Ties, Unit
-from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
+from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Protocol, Ties, Unit, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 
 __all__ = ["DEFAULTS", "F1", "Auprc", "Choices", "Constant", "Mean", "Pairs"]

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
-from .invariants import fault_in_table
+from .integrity import fault_in_table
 from .run_json import read_run
 from .schema import THRESHOLD_COUNT, count_faults, stored_columns, under_new_names
-from .storage import read_columns, result_fault
-from .truth import region_digests
+from .storage import read_columns, region_digests, result_fault
 
 if TYPE_CHECKING:
     import pyarrow as pa

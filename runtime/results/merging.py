@@ -11,7 +11,7 @@ from typing import Any
 from ...engines.errors import RunError
 from ..datasets.placement import FAULTS
 from .cell_key import changed_ingredients, digest_of
-from .invariants import fault_in_rows
+from .integrity import fault_in_rows
 from .outcome import RunOutcome, kept_line
 from .read_images import same_images
 from .run_directory import RunDirectory

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.grounding.curves import pointing_hits
-from ...metrics_gpu.grounding.grounding_options import GroundingOptions
-from ...metrics_gpu.grounding.protocols import Protocol, protocol
+from ...metrics_gpu.grounding.protocols import GroundingOptions, Protocol, protocol
 from ...metrics_gpu.sweep.counts import Counts
 from .choices import Choices
 from .load import CellRows, StoredRun

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.folds import patient_folds
+from ...metrics_gpu.grounding.best_thresholds import patient_folds
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED, Draws, draw_patients
 from .load import CellRows
 

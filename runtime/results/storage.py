@@ -8,6 +8,7 @@ missing. Every page has a checksum too, which is compared when it is read.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -17,9 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...engines.errors import DataError, RunError
+from .integrity import BLANK, checksum_fault, seal
 from .schema import count_faults
-from .sealing import BLANK, checksum_fault, seal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +34,7 @@ __all__ = [
     "is_draft",
     "json_text",
     "read_columns",
+    "region_digests",
     "remove_drafts",
     "result_fault",
     "write_atomic",
@@ -239,3 +244,28 @@ def _disk_reason(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error):
         return f"the disk is full ({text}); free some space: {kept}"
     return f"{text}; {kept}"
+
+
+def region_digests(path: Path, rows: NDArray[np.bool_], sizes: NDArray[np.int32]) -> NDArray[np.uint64]:
+    """uint64 [P]: a digest of the bits and the size in pixels of the region, for each row of a result file in `rows`.
+
+    Equal regions have equal digests in every run, on every machine. Files from before regions were stored have the
+    sizes alone. Raises RunError for a file that cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        kept = "region" in pq.read_schema(path).names
+        regions: list[bytes | None] = [None] * len(sizes)
+        if kept and len(sizes):
+            regions = read_columns(path, ["region"])["region"].filter(pa.array(rows)).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(
+            f"{path} cannot be read ({error}); delete that file and run the same eval command again."
+        ) from error
+    digests = b"".join(
+        hashlib.blake2b(region or b"", digest_size=8, salt=size.to_bytes(4, "little")).digest()
+        for region, size in zip(regions, sizes.tolist(), strict=True)
+    )
+    return np.frombuffer(digests, "<u8").astype(np.uint64)

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import XBenchError
+from ...metrics_gpu.grounding.best_thresholds import FIXED
 from ...metrics_gpu.grounding.calibration import METHODS, Method, calibrated_levels, dice_at
-from ...metrics_gpu.grounding.search import FIXED
 from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.class_means import class_means
-from ...metrics_gpu.statistics.intervals import MANY_PATIENTS, mean_interval
-from ...metrics_gpu.statistics.shares import Shares
+from ...metrics_gpu.statistics.intervals import MANY_PATIENTS, Shares, mean_interval
 from ...metrics_gpu.sweep.counts import Counts
 from ..tables.table import Column, Item, Table
 from .figures.calibration import draw_calibration

@@ -13,9 +13,8 @@ from ...metrics_gpu.recognition.scores import recognition
 from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
 from ...metrics_gpu.statistics.correlation import Correlation, correlation, patients_r2, without_group_means
 from ..results.comparability import find_basis, on_one_basis
-from ..results.numbers.intervals import find_interval, grounding_interval
-from ..tables.metrics import heading
-from ..tables.printed import p_value
+from ..results.numbers.fields import find_interval, grounding_interval
+from ..tables.metrics import heading, p_value
 from ..tables.table import Column, Item, Table
 from .figures.correlation import draw_correlation
 from .material import Material

@@ -11,7 +11,7 @@ from ...engines.errors import XBenchError
 from ...metrics_gpu.grounding.curves import dice_curves
 from ..host.config import DatasetConfig
 from ..reporting.gallery.pictures import collect_pictures
-from ..results.numbers.intervals import grounding_interval
+from ..results.numbers.fields import grounding_interval
 from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .kept_maps import kept_maps

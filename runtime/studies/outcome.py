@@ -13,8 +13,7 @@ from ...engines.errors import MissingExtraError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS
 from ..reporting.figures.figure import Figure
 from ..results.storage import remove_drafts, write_bytes, write_json
-from ..tables.csv_text import to_csv
-from ..tables.markdown import to_markdown
+from ..tables.markdown_csv import to_csv, to_markdown
 from ..tables.table import Table
 from .writing import clean
 

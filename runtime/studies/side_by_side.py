@@ -7,8 +7,7 @@ from typing import Any
 
 from ..comparing.difference import TESTS
 from ..comparing.variants import Variants
-from ..tables.metrics import heading
-from ..tables.printed import NONE, p_value
+from ..tables.metrics import NONE, heading, p_value
 from ..tables.table import Column, Item, Table
 from .differences import MEASURES
 from .outcome import Rows

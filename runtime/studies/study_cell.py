@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.folds import pair_folds
-from ...metrics_gpu.grounding.grounding_options import GroundingOptions, Unit
+from ...metrics_gpu.grounding.best_thresholds import pair_folds
 from ...metrics_gpu.grounding.pairs import Pairs
+from ...metrics_gpu.grounding.protocols import GroundingOptions, Unit
 from ...metrics_gpu.grounding.scores import Grounding, grounding
 from ...metrics_gpu.statistics.bootstrap import Draws
 from ...metrics_gpu.sweep.counts import Counts
 from ..results.load import CellRows
-from ..results.numbers.sample import Sample, sample_of
+from ..results.numbers.fields import Sample, sample_of
 from ..results.pairs import ScoredPairs
 from ..results.patients import Patients
 from ..results.schema import GRID

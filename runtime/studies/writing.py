@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS
-from ...metrics_gpu.statistics.proportions import SMALL
+from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL
 from ..tables import metrics
-from ..tables.printed import NONE, percent, value_of
+from ..tables.metrics import NONE, percent, value_of
 from ..tables.table import Cell
 
 if TYPE_CHECKING:

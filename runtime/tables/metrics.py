@@ -1,4 +1,4 @@
-"""The list of all numbers in reports, comparisons and studies: their names, units and printed form.
+"""The numbers in reports, comparisons and studies: their names, units and printed form.
 
 Definitions are in docs/metrics.md §4 to §8. `results/numbers/fields.py` lists which of
 them a cell has, and where; a test compares the two lists.
@@ -6,11 +6,26 @@ them a cell has, and where; a test compares the two lists.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["CROSS_FITTED", "DIGITS", "IN_SAMPLE", "METRICS", "Metric", "heading"]
+from ...metrics_gpu.statistics.aggregate import percent as exact_percent
+
+__all__ = [
+    "CROSS_FITTED",
+    "DIGITS",
+    "IN_SAMPLE",
+    "METRICS",
+    "NONE",
+    "Metric",
+    "difference_of",
+    "heading",
+    "p_value",
+    "percent",
+    "value_of",
+]
 
 IN_SAMPLE: Final = "in-sample: threshold chosen on the same data"
 CROSS_FITTED: Final = "threshold chosen on other patients than those it is applied to"
@@ -75,3 +90,33 @@ def heading(key: str, in_sample: bool = False) -> str:
     """The heading of a number's column, with a star if its threshold was chosen `in_sample`."""
     metric = METRICS[key]
     return f"{metric.title}*" if metric.best and in_sample else metric.title
+
+
+NONE = "-"
+
+
+def percent(value: float | None, decimals: int = DIGITS) -> str:
+    """Percent, half to even of the unrounded value (docs/metrics.md §8); "-" for None."""
+    return exact_percent(value, decimals, missing=NONE)
+
+
+def value_of(key: str, value: float | None, decimals: int | None = None) -> str:
+    """A stored value of the metric `key` in its unit, with its digits or `decimals`; "-" for None."""
+    metric = METRICS[key]
+    fraction = value if value is None or metric.unit == "percent" else value / 100.0
+    return percent(fraction, metric.digits if decimals is None else decimals)
+
+
+def difference_of(key: str, value: float | None) -> str:
+    """A difference of two stored values of the metric `key`, in percentage points with its sign; "-" for None."""
+    text = value_of(key, value)
+    return text if text.startswith(NONE) or not float(text) else f"+{text}"
+
+
+def p_value(value: float | None, bound: bool = False) -> str:
+    """Three decimals, or "<0.001"; "-" for None. bound: the true value is below this one, so "<", rounded up."""
+    if value is None:
+        return NONE
+    if bound and value < 1:
+        return f"<{math.ceil(round(1000 * value, 9)) / 1000:.3f}"
+    return "<0.001" if value < 0.0005 else f"{value:.3f}"

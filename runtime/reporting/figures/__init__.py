@@ -1,8 +1,7 @@
 """Numbers of a report -> figures 2 to 4, and the AUC.
 
-figure                what a figure is, how models look, and how a drawing is written with reproducible bytes
+figure                what a figure is, the numbers that are drawn, how models look, reproducible bytes
 labels                names beside points
-points                results -> the numbers that are drawn
 figure_2_overlays     maps over radiographs, findings x models
 recognition           AUC per model and dataset
 figure_3_correlation  AUC against pointing

@@ -1,4 +1,4 @@
-"""What a figure is, how models look in it, and how a drawing becomes one: PDF, SVG and PNG with reproducible bytes."""
+"""What a figure is, the numbers that it draws, how models look, and how it is written with reproducible bytes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 from ....engines.errors import MissingExtraError
 from ...results.numbers.cell_values import CellValues
+from ...results.numbers.fields import GROUNDING
+from ...results.numbers.run_numbers import Results
+from ...tables.metrics import METRICS
 from ...tables.stamps import limit_stamps, stamps
 
 if TYPE_CHECKING:
@@ -25,9 +28,12 @@ __all__ = [
     "PALE",
     "Figure",
     "Look",
+    "Point",
+    "conditions",
     "drawing_style",
     "finish",
     "looks",
+    "point_of",
     "settle",
     "width_for",
     "worth",
@@ -201,3 +207,53 @@ def _self_contained(svg: str, name: str, title: str, caption: str) -> str:
         f' <desc id="{name}-caption">{html.escape(caption)}</desc>'
     )
     return described + body
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value in percent (points for differences), None with a `reason` if there is none; its interval if known.
+
+    datasets: how many it is a mean over.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+    datasets: int = 1
+
+    @property
+    def text(self) -> str:
+        """The value as a caption prints it."""
+        if self.value is None:
+            return self.reason
+        if self.low is None or self.high is None:
+            return f"{self.value:.2f}"
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]:
+    """The end of a caption: protocols and choices that are not the defaults, and warnings about the numbers."""
+    cells = list(cells)
+    protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
+    lines = [*(results.apart or (f"protocol {name}" for name in protocols)), *results.choices.told, *worth(cells)]
+    return tuple(f"Note: {line}." for line in lines)
+
+
+def point_of(results: Results, model: str, field: str, dataset: str = "") -> Point:
+    """A number of a cell, or (no dataset) of a model: its mean over the datasets that have one."""
+    datasets = 1
+    if not dataset:
+        number = results.mean_number(model, field)
+        datasets = sum(cell.number(field).value is not None for cell in results.row(model))
+    elif (model, dataset) in results.cells:
+        number = results.number(model, dataset, field)
+    else:
+        return Point(None, reason="no result", datasets=0)
+    if not dataset and (lacks := results.lacking(model, field)):
+        return Point(None, reason=lacks, datasets=0)
+    if number.value is None:
+        return Point(None, reason="no region" if field in GROUNDING else f"no {METRICS[field].title}", datasets=0)
+    scale, interval = METRICS[field].scale, number.interval
+    low, high = (None, None) if interval is None else (scale * interval.low, scale * interval.high)
+    return Point(scale * number.value, low, high, datasets=datasets)

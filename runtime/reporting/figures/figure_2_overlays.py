@@ -14,8 +14,7 @@ from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.sweep.thresholds import threshold_table
 from ...results.numbers.run_numbers import Results
 from ...results.schema import GRID
-from .figure import COLUMN, PAGE, Figure, drawing_style, finish
-from .points import conditions
+from .figure import COLUMN, PAGE, Figure, conditions, drawing_style, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,8 @@ import numpy as np
 from ....metrics_gpu.statistics.bootstrap import Interval
 from ...results.comparability import on_one_basis
 from ...results.numbers.run_numbers import Results
-from .figure import COLUMN, DARK, GREY, PAGE, PALE, Figure, drawing_style, finish, looks
+from .figure import COLUMN, DARK, GREY, PAGE, PALE, Figure, Point, conditions, drawing_style, finish, looks, point_of
 from .labels import name_points
-from .points import Point, conditions, point_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

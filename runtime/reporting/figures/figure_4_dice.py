@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from ...results.numbers.run_numbers import Results
 from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, search_of
-from .figure import DARK, Figure, drawing_style, finish, width_for
-from .points import Point, conditions, point_of
+from .figure import DARK, Figure, Point, conditions, drawing_style, finish, point_of, width_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

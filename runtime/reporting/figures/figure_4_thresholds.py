@@ -15,8 +15,21 @@ from ...results.numbers.run_numbers import Results
 from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, never_negative, search_of
 from ..paper import paper, why_mean_apart
-from .figure import COLUMN, DARK, GREY, PAGE, PALE, Figure, Look, drawing_style, finish, looks
-from .points import Point, conditions, point_of
+from .figure import (
+    COLUMN,
+    DARK,
+    GREY,
+    PAGE,
+    PALE,
+    Figure,
+    Look,
+    Point,
+    conditions,
+    drawing_style,
+    finish,
+    looks,
+    point_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...results.numbers.run_numbers import Results
-from .figure import DARK, GREY, PAGE, PALE, Figure, Look, drawing_style, finish, looks, width_for
-from .points import Point, conditions, point_of
+from .figure import (
+    DARK,
+    GREY,
+    PAGE,
+    PALE,
+    Figure,
+    Look,
+    Point,
+    conditions,
+    drawing_style,
+    finish,
+    looks,
+    point_of,
+    width_for,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

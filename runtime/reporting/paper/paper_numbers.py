@@ -1,15 +1,32 @@
-"""Reader of the paper's tables. Values are percent as printed; keys are model families and names of readers."""
+"""The numbers that the paper prints, and why one's own cannot be compared with them."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Final
 
-__all__ = ["FIELDS", "MARK", "NAMES", "PRINTED_MARK", "Paper", "Printed", "PrintedModel", "paper"]
+from ....engines.manifest import OFFICIAL_MAP
+from ...results.choices import DEFAULTS
+from ...results.numbers.cell_values import CellValues
+
+__all__ = [
+    "FIELDS",
+    "MARK",
+    "NAMES",
+    "PRINTED_MARK",
+    "Paper",
+    "Printed",
+    "PrintedModel",
+    "apart_notes",
+    "mean_apart_notes",
+    "paper",
+    "why_apart",
+    "why_mean_apart",
+]
 
 FIELDS: Final = {"pointing": "point", "dice_best": "dice", "iou_best": "iou"}
 """Numbers of a report that the paper also prints -> their names in its Table 1."""
@@ -118,3 +135,101 @@ def _printed(row: Mapping[str, str]) -> Printed:
 def _rows(name: str) -> list[dict[str, str]]:
     text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
+
+
+_PROTOCOLS: Final = ("default", "paper")
+_OFFICIAL: Final = ("official", "official_secondhand", "official_commented_out")
+_PAIRS: Final = {"rsna": 1218, "siim": 647, "covid_rural": 32}
+"""Pairs of the datasets of one class (docs/metrics.md §12); of SIIM rows of the list."""
+
+
+def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
+    """Why a number of a cell has no difference to the paper's; empty if it has one.
+
+    name: of a class; empty for the dataset.
+    """
+    return tuple(filter(None, (_weights(cell), _map(cell), _prompts(cell, name), *_pairs(cell, name), _scoring(cell))))
+
+
+def why_mean_apart(cells: Sequence[CellValues]) -> tuple[str, ...]:
+    """Why a model's mean over these datasets has no difference to the paper's; empty if it has one."""
+    return tuple(dict.fromkeys([*(reason for cell in cells for reason in why_apart(cell)), *_datasets(cells)]))
+
+
+def mean_apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
+    """A line for each reason why means over datasets have no difference to the paper's beside those of their cells."""
+    reasons: dict[str, list[str]] = {}
+    rows: dict[str, list[CellValues]] = {}
+    for cell in cells:
+        rows.setdefault(cell.model, []).append(cell)
+    for model, row in rows.items():
+        if any(cell.reader in paper().datasets and cell.family in paper().delta_dice for cell in row):
+            for reason in _datasets(row):
+                reasons.setdefault(reason, []).append(model)
+    return tuple(f"no difference to the paper's delta Dice, {why}: {', '.join(of)}" for why, of in reasons.items())
+
+
+def apart_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
+    """A line for each reason, with the cells whose numbers have no difference to the paper's for it."""
+    reasons: dict[str, list[str]] = {}
+    for cell in cells:
+        if any((cell.family, cell.reader) == key[:2] for key in paper().table1):
+            for reason in why_apart(cell):
+                reasons.setdefault(reason, []).append(f"{cell.model} on {cell.title}")
+    return tuple(f"no difference to the paper, {reason}: {', '.join(named)}" for reason, named in reasons.items())
+
+
+def _datasets(cells: Sequence[CellValues]) -> Iterator[str]:
+    have, wanted = [cell.reader for cell in cells if cell.n], paper().datasets
+    if missing := set(wanted).difference(have):
+        yield f"over {len(wanted) - len(missing)} of the paper's {len(wanted)} datasets"
+    if sorted(have) != sorted(set(wanted).intersection(have)):
+        yield "over datasets that the paper's mean does not have"
+    if any(cell.choices.mean_datasets != DEFAULTS.mean_datasets for cell in cells):
+        yield "as datasets are weighted by their pairs"
+
+
+def _weights(cell: CellValues) -> str:
+    if cell.weights != "published":
+        return f"as the weights are {cell.weights}"
+    return "" if cell.weights_source else "as nothing says that the weights are the published ones"
+
+
+def _map(cell: CellValues) -> str:
+    return "" if cell.saliency_map == OFFICIAL_MAP else f"as {cell.saliency_map} is not the authors' saliency map"
+
+
+def _prompts(cell: CellValues, name: str) -> str:
+    status = [cell.prompt_status.get(name)] if name else [cell.prompt_status.get(each) for each in cell.names]
+    if None in status:
+        return "as the run does not say whether its prompts are official"
+    return "" if set(status) <= set(_OFFICIAL) else "as not all prompts are official"
+
+
+def _pairs(cell: CellValues, name: str) -> Iterator[str]:
+    if cell.limit is not None or cell.shard:
+        yield "as only a part of the dataset was evaluated"
+    printed = {
+        each: number.pairs
+        for (family, reader, each), number in paper().classes.items()
+        if (family, reader) == (cell.family, cell.reader) and name in ("", each)
+    }
+    lost = [each for each in printed if not cell.count("pointing", each)]
+    if lost:
+        yield f"as {len(printed) - len(lost)} of the paper's {len(printed)} classes have a region"
+    have, wanted = cell.n, _PAIRS.get(cell.reader)
+    if printed:
+        known = {each: pairs for each, pairs in printed.items() if pairs is not None}
+        have, wanted = sum(cell.count("pointing", each) for each in known), sum(known.values())
+        if have == wanted and any(cell.count("pointing", each) != pairs for each, pairs in known.items()):
+            yield "as the classes do not have the paper's numbers of pairs"
+    if wanted is not None and have != wanted:
+        yield f"with {have:,} pairs for the paper's {wanted:,}"
+
+
+def _scoring(cell: CellValues) -> str:
+    if cell.protocol not in _PROTOCOLS:
+        return f"by protocol {cell.protocol}"
+    free = ("protocol", "tau_from", "replicates", "seed", "auprc", "f1", "mean_datasets")
+    plain = replace(cell.choices, **{name: getattr(DEFAULTS, name) for name in free})
+    return "" if plain == DEFAULTS else "with other options of the report"

@@ -13,20 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.manifest import OFFICIAL_MAP
+from ....metrics_gpu.grounding.best_thresholds import pair_folds
 from ....metrics_gpu.grounding.curves import dice_curves
-from ....metrics_gpu.grounding.folds import pair_folds
 from ....metrics_gpu.grounding.pairs import Pairs, Search
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
 from ....metrics_gpu.statistics.bootstrap import Interval
-from ....metrics_gpu.statistics.shares import Shares
+from ....metrics_gpu.statistics.intervals import Shares
 from ...datasets.placement import FAULTS
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
-from .fields import BEST, FIELDS, GROUNDING, Number, find_numbers
-from .intervals import find_interval
-from .sample import Sample, sample_of
+from .fields import BEST, FIELDS, GROUNDING, Number, Sample, find_interval, find_numbers, sample_of
 
 if TYPE_CHECKING:
     from ..patients import Patients

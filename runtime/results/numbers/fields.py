@@ -1,8 +1,11 @@
-"""The numbers of a cell: which there are, and each with its interval and its bootstrap replicates."""
+"""The numbers of a cell: which there are, what they rest on, and each with its interval and its bootstrap replicates.
+
+Intervals follow the rules of metrics_gpu/statistics/intervals.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,12 +15,32 @@ from numpy.typing import NDArray
 from ....metrics_gpu.grounding.scores import Grounding
 from ....metrics_gpu.recognition.scores import Recognition
 from ....metrics_gpu.statistics.aggregate import macro_mean
-from ....metrics_gpu.statistics.bootstrap import Interval
+from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
+from ....metrics_gpu.statistics.intervals import (
+    MANY_PATIENTS,
+    Shares,
+    mean_interval,
+    meaningful,
+    pointing_interval,
+    shares,
+)
 from ..choices import Choices
-from .intervals import find_interval
-from .sample import Sample
+from ..load import CellRows
+from ..pairs import ScoredPairs
+from ..patients import Patients
 
-__all__ = ["BEST", "FIELDS", "GROUNDING", "RECOGNITION", "Number", "find_numbers"]
+__all__ = [
+    "BEST",
+    "FIELDS",
+    "GROUNDING",
+    "RECOGNITION",
+    "Number",
+    "Sample",
+    "find_interval",
+    "find_numbers",
+    "grounding_interval",
+    "sample_of",
+]
 
 
 @dataclass(frozen=True)
@@ -100,3 +123,125 @@ def _drawn(scores: Grounding | Recognition, key: str, whole: str) -> dict[str, N
     if replicates is None or key not in replicates.classes or not any(item.n for item in scores.classes):
         return {}
     return {**dict(zip(replicates.names, replicates.classes[key].T, strict=True)), "": replicates.of(key, whole)}
+
+
+Float = NDArray[np.float64]
+
+
+def find_interval(
+    scores: Grounding | Recognition, key: str, name: str, drawn: Float | None, sample: Sample, level: float = 0.95
+) -> Interval | None:
+    """The interval of a field for a class, or (no name) for the dataset; None where it would mean nothing.
+
+    scores: with the field. drawn: its replicates, float64 [B].
+    """
+    if drawn is None:
+        return None
+    if isinstance(scores, Grounding):
+        return _of_pairs(scores, key, name, drawn, sample, level)
+    return _of_images(scores, key, name, drawn, sample, level)
+
+
+def grounding_interval(scores: Grounding, key: str, name: str, sample: Sample, level: float = 0.95) -> Interval | None:
+    """`find_interval` of a field of `scores`, with its own replicates; no name: the unweighted mean over classes."""
+    drawn = None if scores.drawn is None else scores.drawn.of(key, name or "macro")
+    return find_interval(scores, key, name, drawn, sample, level)
+
+
+def _of_pairs(scores: Grounding, key: str, name: str, drawn: Float, sample: Sample, level: float) -> Interval | None:
+    used = [item.name for item in scores.classes if item.n]
+    if key == "pointing" and (name or len(used) == 1):
+        own = sample.pairs_of(name or used[0])
+        return pointing_interval(scores.each[key][own], sample.pair_patient[own], drawn, level)
+    parts = sample.shares(scores.each[key], name)
+    return mean_interval(drawn, parts, level, None if key == "delta_dice" else (0.0, 1.0))
+
+
+def _of_images(scores: Recognition, key: str, name: str, drawn: Float, sample: Sample, level: float) -> Interval | None:
+    names = [item.name for item in scores.classes if name in ("", item.name) and getattr(item, key) is not None]
+    # F1 and accuracy are defined without a positive, and so are their means over classes.
+    ranked = key.startswith("au") or (name and key != "accuracy")
+    if sample.read < MANY_PATIENTS or (ranked and not sample.ranked(names)):
+        return None
+    return percentile_interval(drawn, level)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Pairs and images of a cell.
+
+    names: of the dataset's patients, each with the dataset, so that no two datasets share one. findings: the classes.
+    class_of, pair_patient: [P], of the pairs. image_patient: [N], of the readable images; labels: [N, C]; logits:
+    float [N, C], C = 0 where there are no scores. seed: of all resampling. pooled: whether a mean over classes is
+    weighted by their pairs.
+    """
+
+    names: tuple[str, ...]
+    findings: tuple[str, ...]
+    class_of: NDArray[np.intp]
+    pair_patient: NDArray[np.intp]
+    image_patient: NDArray[np.intp]
+    labels: NDArray[np.int8]
+    logits: NDArray[np.floating]
+    seed: int
+    pooled: bool
+
+    def pairs_of(self, name: str) -> NDArray[np.intp]:
+        """Indices of the pairs of a class, or (no name) of all."""
+        if not name:
+            return np.arange(len(self.class_of))
+        return np.flatnonzero(self.class_of == self.findings.index(name))
+
+    def shares(self, values: Float, name: str = "") -> Shares | None:
+        """What patients add to the mean of `values` [P] over the pairs of a class, or (no name) over classes."""
+        own = self.pairs_of(name)
+        columns = self.class_of[own]
+        if self.pooled and not name:
+            own = own[~np.isnan(values[own])]
+            columns = np.zeros(len(own), np.intp)
+        return shares(values[own], columns, self.pair_patient[own], len(self.names))
+
+    def ranked(self, names: Iterable[str]) -> bool:
+        """Whether intervals and tests of AUC mean something: enough patients with and without each finding."""
+        for name in names:
+            label = self.labels[:, self.findings.index(name)]
+            counts = (len(np.unique(self.image_patient[label == value])) for value in (1, 0))
+            if not meaningful(**dict(zip(("positives", "negatives"), counts, strict=True))):
+                return False
+        return True
+
+    @property
+    def read(self) -> int:
+        """The number of patients with a readable image."""
+        return len(np.unique(self.image_patient))
+
+    def auc_parts(self, names: Iterable[str]) -> Float | None:
+        """What patients add to the deviation of the mean AUC of classes; None if it has no test."""
+        from ....metrics_gpu.recognition.delong import auc_parts
+
+        names = list(names)
+        if not (names and self.logits.shape[1] and self.ranked(names)):
+            return None
+        found = np.zeros(len(self.names))
+        for name in names:
+            column = self.findings.index(name)
+            known = self.labels[:, column] >= 0
+            label, score = self.labels[known, column], self.logits[known, column]
+            found += auc_parts(score, label, self.image_patient[known], len(self.names)) / len(names)
+        return found
+
+
+def sample_of(rows: CellRows, pairs: ScoredPairs, patients: Patients, seed: int, *, pooled: bool = False) -> Sample:
+    """What the numbers of a cell rest on; `pairs`: those that count."""
+    of_image = patients.of_images(rows)
+    return Sample(
+        names=tuple(f"{patients.dataset}/{name}" for name in patients.number),
+        findings=rows.findings,
+        class_of=pairs.class_of,
+        pair_patient=of_image[pairs.image_of],
+        image_patient=of_image,
+        labels=rows.labels,
+        logits=rows.logits[:, : len(rows.findings) if rows.scored else 0],
+        seed=seed,
+        pooled=pooled,
+    )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError
-from ....metrics_gpu.grounding.search import model_levels
+from ....metrics_gpu.grounding.best_thresholds import model_levels
 from ....metrics_gpu.statistics.aggregate import macro_mean, micro_mean
 from ....metrics_gpu.statistics.bootstrap import percentile_interval
 from ...host.machine import usable_cores
 from ..choices import DEFAULTS, Choices
-from ..comparability import Basis, find_basis, other_protocols
+from ..comparability import Basis, find_basis, other_protocols, protocols_in
 from ..load import CellRows, StoredRun
 from ..pairs import ScoredPairs, scored_pairs, why_left_out
 from ..patients import Patients, dataset_patients
@@ -24,8 +24,11 @@ from .cell_values import CellValues, cell_values
 from .fields import GROUNDING, Number
 from .reference_rows import rest_on_models
 
-__all__ = ["Results", "make_results"]
-
+__all__ = [
+    "Results",
+    "make_results",
+    "split_by_protocol",
+]
 
 Key = tuple[str, str]
 """Model and dataset."""
@@ -232,3 +235,35 @@ def _levels(pairs: Mapping[Key, ScoredPairs], model: str) -> tuple[int, int] | N
             f"protocols {names}; name one with --protocol, or choose another --best."
         )
     return model_levels([(scored.counts, scored.class_of) for scored in own], own[0].options) or (0, 0)
+
+
+def split_by_protocol(results: Results) -> tuple[Results, ...]:
+    """The results of each protocol that a finished cell was scored by; the given ones if there is only one.
+
+    A model or dataset without any finished cell belongs to the first block.
+    """
+    names = protocols_in(cell.protocol for cell in results.finished)
+    return tuple(_block(results, name, names) for name in names) if len(names) > 1 else (results,)
+
+
+def _block(results: Results, name: str, names: tuple[str, ...]) -> Results:
+    mine = {key: cell for key, cell in results.cells.items() if cell.protocol == name}
+    elsewhere = {key: cell.protocol for key, cell in results.cells.items() if key not in mine}
+    reasons = {key: f"evaluated by protocol {other}, which has a table of its own" for key, other in elsewhere.items()}
+    first = name == names[0]
+
+    def shown(place: int, each: str) -> bool:
+        return any(key[place] == each for key in mine) or (first and not any(key[place] == each for key in elsewhere))
+
+    return replace(
+        results,
+        models=tuple(model for model in results.models if shown(0, model)),
+        datasets=tuple(dataset for dataset in results.datasets if shown(1, dataset)),
+        cells=mine,
+        rows={key: results.rows[key] for key in mine},
+        pairs={key: results.pairs[key] for key in mine},
+        unfinished={**results.unfinished, **reasons},
+        protocol=name,
+        protocols=names,
+        whole=results.cells,
+    )

@@ -26,7 +26,7 @@ from xbench_fast.runtime.reporting.figures.figure_4_dice import dice_figure, dra
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, draw_curves, draw_delta
 from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
 from xbench_fast.runtime.reporting.grounding_tables import table_1
-from xbench_fast.runtime.reporting.paper import grounds, paper
+from xbench_fast.runtime.reporting.paper import paper, paper_numbers
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
@@ -218,7 +218,7 @@ def test_a_diamond_stands_where_table_1_has_a_difference(
     seven: Results, monkeypatch: pytest.MonkeyPatch, without: list[str], apart: str, micro: bool, reasons: list[str]
 ) -> None:
     """Conditions of a cell (tests/none/reporting/test_report_paper.py) stand for one reason here."""
-    monkeypatch.setattr(grounds, "why_apart", lambda cell: ("as the weights are own",) * (cell.dataset == apart))
+    monkeypatch.setattr(paper_numbers, "why_apart", lambda cell: ("as the weights are own",) * (cell.dataset == apart))
     choices = replace(seven.choices, mean_datasets="micro" if micro else "macro")
     cells = {key: replace(cell, choices=choices) for key, cell in seven.cells.items() if key[1] not in without}
     names = tuple(name for name in seven.datasets if name not in without)

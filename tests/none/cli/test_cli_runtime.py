@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from pydicom.pixels import get_decoder
 from synthetic import make_bundle, make_dataset
-from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.cli.app import COMMANDS, app
 from xbench_fast.runtime.evaluation.cell_options import Options

@@ -18,8 +18,7 @@ from xbench_fast.export.cli.export_command import command as export
 from xbench_fast.export.parity.checks import LOW_TOLERANCE, TOLERANCE, ParityReport, TensorCheck
 from xbench_fast.export.prompts.builtin import builtin_sets, prompt_styles
 from xbench_fast.metrics_gpu.grounding.calibration import METHODS
-from xbench_fast.metrics_gpu.grounding.grounding_options import Ties, Unit
-from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
+from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, Ties, Unit, protocol
 from xbench_fast.metrics_gpu.grounding.strata import EDGES, STRATA
 from xbench_fast.metrics_gpu.statistics.bootstrap import SEED
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES

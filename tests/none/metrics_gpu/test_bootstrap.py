@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import auc, precision_recall_curve
 from test_grounding import random_counts
-from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs, Search
+from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding, groundings
 from xbench_fast.metrics_gpu.recognition.scores import FIELDS as RECOGNITION_FIELDS
 from xbench_fast.metrics_gpu.recognition.scores import recognition

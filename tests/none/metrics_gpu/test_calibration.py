@@ -19,8 +19,8 @@ from xbench_fast.metrics_gpu.grounding.calibration import (
     isotonic_map,
 )
 from xbench_fast.metrics_gpu.grounding.curve_shape import LEVEL_VALUES, level_histogram, map_entropy, near_best
-from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.class_means import band, class_means

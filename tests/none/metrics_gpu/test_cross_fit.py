@@ -8,10 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_grounding import random_counts
-from xbench_fast.metrics_gpu.grounding.cross_fit import cross_fitted
-from xbench_fast.metrics_gpu.grounding.folds import FOLDS, LEAVE_ONE_OUT, REPEATS, pair_folds, patient_folds
-from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.best_thresholds import (
+    FOLDS,
+    LEAVE_ONE_OUT,
+    REPEATS,
+    cross_fitted,
+    pair_folds,
+    patient_folds,
+)
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import FIELDS, grounding
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.sweep.counts import Counts

@@ -13,7 +13,7 @@ from xbench_fast.metrics_gpu.recognition.delong import auc_difference, auc_estim
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.metrics_gpu.statistics.holm import holm
-from xbench_fast.metrics_gpu.statistics.proportions import wilson_interval
+from xbench_fast.metrics_gpu.statistics.intervals import wilson_interval
 
 
 def kernel(x, y):

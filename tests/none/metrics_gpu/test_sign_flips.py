@@ -12,9 +12,14 @@ import numpy as np
 import pytest
 from scipy import stats
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
-from xbench_fast.metrics_gpu.statistics.intervals import mean_interval, meaningful, pointing_interval
-from xbench_fast.metrics_gpu.statistics.proportions import effective_number, wilson_interval
-from xbench_fast.metrics_gpu.statistics.shares import shares
+from xbench_fast.metrics_gpu.statistics.intervals import (
+    effective_number,
+    mean_interval,
+    meaningful,
+    pointing_interval,
+    shares,
+    wilson_interval,
+)
 from xbench_fast.metrics_gpu.statistics.sign_flips import draws_for, sign_flip_tests, sign_patterns
 
 

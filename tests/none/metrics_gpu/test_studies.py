@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 from test_grounding import random_counts
-from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
+from xbench_fast.metrics_gpu.grounding.best_thresholds import model_levels
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
-from xbench_fast.metrics_gpu.grounding.search import model_levels
 from xbench_fast.metrics_gpu.grounding.strata import size_strata, strata_of
 from xbench_fast.metrics_gpu.grounding.tolerance import region_distance, tolerant_hits
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients

@@ -20,7 +20,7 @@ from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
-from xbench_fast.runtime.tables.printed import percent
+from xbench_fast.runtime.tables.metrics import percent
 from xbench_fast.runtime.tables.table import Item, Table, plain
 
 

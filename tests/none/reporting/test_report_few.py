@@ -17,7 +17,7 @@ from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.printed import p_value
+from xbench_fast.runtime.tables.metrics import p_value
 from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS, Table, cell_of
 
 FEW = Choices(replicates=50, seed=4)

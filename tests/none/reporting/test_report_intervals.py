@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
-from xbench_fast.metrics_gpu.grounding.grounding_options import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
+from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.recognition.delong import auc_difference, auc_estimate, auc_parts
 from xbench_fast.metrics_gpu.recognition.scores import recognition
 from xbench_fast.metrics_gpu.statistics.holm import holm
-from xbench_fast.metrics_gpu.statistics.proportions import effective_number, wilson_interval
+from xbench_fast.metrics_gpu.statistics.intervals import effective_number, wilson_interval
 from xbench_fast.metrics_gpu.statistics.sign_flips import sign_patterns
 from xbench_fast.runtime.comparing.comparison import compare_runs
 from xbench_fast.runtime.comparing.difference import corrected, subtract

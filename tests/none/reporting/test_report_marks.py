@@ -15,7 +15,7 @@ from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.printed import difference_of
+from xbench_fast.runtime.tables.metrics import difference_of
 from xbench_fast.runtime.tables.table import Cell, Column, Table
 
 VINDR = ["Other lesion", "Pleural effusion", "Edema"]

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, r
 from stored_counts import add_cell, random_rows
 from test_report import report, rows_of, texts
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.printed import percent
+from xbench_fast.runtime.tables.metrics import percent
 from xbench_fast.runtime.tables.table import plain
 
 

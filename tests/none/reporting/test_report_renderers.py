@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from xbench_fast.runtime.tables.console import print_table
 from xbench_fast.runtime.tables.latex import to_latex
-from xbench_fast.runtime.tables.markdown import to_markdown
+from xbench_fast.runtime.tables.markdown_csv import to_markdown
 from xbench_fast.runtime.tables.table import Cell, Column, Item, Table
 
 HOSTILE = 'a&b_c%d$e#f{g}h~i^j\\k<l>m|n"o*p`q[r]s\nt'

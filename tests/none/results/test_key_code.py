@@ -29,7 +29,7 @@ PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry in
 SWEEP = (
     "compiled arguments counts sweep.cpu masks plain sampling sweep.sweep sweep_options sweep.tables sweep.thresholds"
 )
-COUNTS = f"{SWEEP} sweep.maps curves grounding_options native protocols measure"
+COUNTS = f"{SWEEP} sweep.maps curves native protocols measure"
 REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding contents images.size"
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
 DEVICE = "paths dali_feed device_cell device_sweep feeding sweep.gpu gpu_tables"

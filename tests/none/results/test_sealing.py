@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.results.sealing import checksum_fault, seal
+from xbench_fast.runtime.results.integrity import checksum_fault, seal
 from xbench_fast.runtime.results.storage import KEY_FIELD, result_fault, write_table
 
 TABLE = pa.table({"case": ["a", "b"], "area": [7, 5]})

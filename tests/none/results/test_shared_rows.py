@@ -18,7 +18,7 @@ from xbench_fast.runtime.results.comparability import check_protocols, pair_keys
 from xbench_fast.runtime.results.load import CellRows, load_run
 from xbench_fast.runtime.results.pairs import ScoredPairs, scored_pairs
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.results.truth import region_digests
+from xbench_fast.runtime.results.storage import region_digests
 
 
 @pytest.fixture

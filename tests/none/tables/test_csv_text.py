@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 
-from xbench_fast.runtime.tables.csv_text import to_csv
+from xbench_fast.runtime.tables.markdown_csv import to_csv
 
 
 def test_values_are_unrounded_and_come_back() -> None:

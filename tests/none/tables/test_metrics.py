@@ -17,8 +17,7 @@ from xbench_fast.runtime.reporting.native_tables import NativeScores, _row
 from xbench_fast.runtime.reporting.paper import Printed
 from xbench_fast.runtime.results.numbers.fields import FIELDS, Number
 from xbench_fast.runtime.studies.writing import metric_cell
-from xbench_fast.runtime.tables.metrics import METRICS, heading
-from xbench_fast.runtime.tables.printed import difference_of, value_of
+from xbench_fast.runtime.tables.metrics import METRICS, difference_of, heading, value_of
 
 PAIR = {"first": "a", "second": "b"}
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xbench_fast.runtime.tables.printed import percent
+from xbench_fast.runtime.tables.metrics import percent
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,22 @@
-"""Tables -> Markdown: the best of a column bold, the second best in italics, intervals below their value."""
+"""Tables -> Markdown, and rows -> CSV.
+
+In Markdown the best of a column is bold, the second best in italics, intervals stand below their value; CSV has one
+line for each row, values unrounded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .table import Column, Item, Table, cell_of
 
-__all__ = ["to_markdown"]
+__all__ = [
+    "to_csv",
+    "to_markdown",
+]
 
 _MARKS = {"best": "**", "second": "*", "": ""}
 
@@ -44,3 +54,15 @@ def _escape(text: str) -> str:
     for sign in "\\`|*_[]":
         text = text.replace(sign, f"\\{sign}")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+
+
+def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
+    """The rows as CSV text. columns: needed if `rows` may be empty; by default all that occur, in their order."""
+    table = list(rows)
+    columns = columns or list(dict.fromkeys(name for row in table for name in row))
+    stream = io.StringIO()
+    if columns:
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+    return stream.getvalue()

@@ -1,0 +1,217 @@
+"""Best thresholds of curves: the search, and cross-fitting on other patients (docs/metrics.md §4.3).
+
+Up to `LEAVE_ONE_OUT` patients with a finding, each is a fold of its own, which needs no random choice. More are divided
+into `FOLDS` folds, stratified by finding, `REPEATS` times in different orders. This is done once per dataset, so that
+all models share the folds.
+
+Of each fold the best threshold is that of the other folds' drawn patients, so a replicate fits anew what it scores. The
+search runs on curves that are rounded to 2^-32: their weighted sums are exact in float64, so that leaving a fold out is
+a subtraction without rounding, and levels that are equally good stay so.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..statistics.aggregate import macro_curve
+from ..statistics.bootstrap import SEED
+from ..sweep.counts import Counts
+from ..sweep.thresholds import LEVELS, level
+from .curves import dice_curves, iou_curves
+from .protocols import GroundingOptions
+
+__all__ = [
+    "FIXED",
+    "FOLDS",
+    "LEAVE_ONE_OUT",
+    "REPEATS",
+    "Fitted",
+    "at_level",
+    "best_levels",
+    "cross_fitted",
+    "model_levels",
+    "pair_folds",
+    "patient_folds",
+]
+
+FIXED: Final = level(0.5)
+
+
+def best_levels(
+    dice: NDArray[np.float64], iou: NDArray[np.float64], options: GroundingOptions
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Best level for Dice and the level at which IoU is read, intp [...]; 0.5 where a curve is not defined (NaN)."""
+    first = level(options.tau_from)
+
+    def search(curve: NDArray[np.float64]) -> NDArray[np.intp]:
+        found = first + np.argmax(curve[..., first:], axis=-1)
+        return np.where(np.isnan(curve[..., -1]), FIXED, found).astype(np.intp)
+
+    k = search(dice)
+    return k, (k if options.iou_at == "joint" else search(iou))
+
+
+def at_level(curve: NDArray[np.float64], k: NDArray[np.intp] | int) -> NDArray[np.float64]:
+    """float64 [...]: each curve of [..., 101] at its level, or all at the same."""
+    index = np.broadcast_to(np.asarray(k, np.intp), curve.shape[:-1])[..., None]
+    values: NDArray[np.float64] = np.take_along_axis(curve, index, axis=-1)[..., 0]
+    return values
+
+
+def model_levels(
+    datasets: Sequence[tuple[Counts, NDArray[np.integer]]], options: GroundingOptions | None = None
+) -> tuple[int, int] | None:
+    """One threshold for all datasets of a model, best for the mean over datasets of the mean over classes.
+
+    datasets: the counts and the class of each pair, per dataset. Returns the levels of Dice and IoU for `grounding`,
+    None if there is no pair at all. Raises ValueError if a pair has no region.
+    """
+    options = options or GroundingOptions(unit="per_model")
+    dice, iou = [], []
+    for counts, class_of in datasets:
+        if len(counts):
+            each_dice, each_iou = dice_curves(counts), iou_curves(counts)
+            members = [np.flatnonzero(class_of == c) for c in np.unique(class_of)]
+            dice.append(macro_curve([each_dice[pairs].mean(axis=0) for pairs in members]))
+            iou.append(macro_curve([each_iou[pairs].mean(axis=0) for pairs in members]))
+    if not dice:
+        return None
+    k, k_iou = best_levels(macro_curve(dice), macro_curve(iou), options)
+    return int(k), int(k_iou)
+
+
+LEAVE_ONE_OUT: Final = 500
+"""The largest number of patients of which each is left out alone."""
+FOLDS: Final = 10
+REPEATS: Final = 5
+
+
+def patient_folds(has: NDArray[np.bool_], seed: int = SEED) -> NDArray[np.intp]:
+    """Fold of each patient of a dataset, intp [R, G]; R is 1, or `REPEATS` where many patients have a finding.
+
+    has: bool [G, C], whether the truth gives a patient a finding; -1 for a patient without any, where there are folds.
+    In each repeat patients are taken in another order (PCG64). Finding by finding, the one with the fewest patients
+    first, each patient without a fold gets the one with the fewest patients of the finding; of equal ones that with the
+    fewest patients, then the first. Raises ValueError for another shape.
+    """
+    has = np.asarray(has)
+    if has.ndim != 2:
+        raise ValueError(f"has must have the shape [G, C], got {has.shape}")
+    if has.any(axis=1).sum() <= LEAVE_ONE_OUT:
+        return np.arange(len(has), dtype=np.intp)[None]
+    generator = np.random.Generator(np.random.PCG64(seed))
+    found: NDArray[np.intp] = np.stack([_divided(has, generator.permutation(len(has))) for _ in range(REPEATS)])
+    return found
+
+
+def pair_folds(
+    folds: NDArray[np.intp], class_of: NDArray[np.integer], patient_of: NDArray[np.integer]
+) -> NDArray[np.intp]:
+    """Fold of each pair within its class, intp [R, P]. folds: [R, G], of `patient_folds`; class_of, patient_of: [P].
+
+    It is the patient's, but where one fold holds more than half of the patients of a class, each of them is left out
+    alone in that repeat: too few others would be left to fit on, or none.
+    """
+    found: NDArray[np.intp] = folds[:, patient_of]
+    for c in np.unique(class_of) if len(folds) > 1 else ():
+        own = np.flatnonzero(class_of == c)
+        members = np.unique(patient_of[own])
+        for repeat, of_member in enumerate(folds[:, members]):
+            if 2 * np.bincount(of_member).max() > len(members):
+                found[repeat, own] = patient_of[own]
+    return found
+
+
+def _divided(has: NDArray[np.bool_], order: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Fold of each patient, intp [G]. has: bool [G, C], whether a patient has a finding."""
+    fold = np.full(len(has), -1, np.intp)
+    total = np.zeros(FOLDS, np.intp)
+    for c in np.argsort(has.sum(axis=0), kind="stable"):
+        placed = has[:, c] & (fold >= 0)
+        own = np.bincount(fold[placed], minlength=FOLDS)
+        heap = [(int(own[f]), int(total[f]), f) for f in range(FOLDS)]
+        heapq.heapify(heap)
+        for patient in order[(has[:, c] & (fold < 0))[order]]:
+            of_class, of_all, f = heap[0]
+            fold[patient] = f
+            heapq.heapreplace(heap, (of_class + 1, of_all + 1, f))
+        total = np.bincount(fold[fold >= 0], minlength=FOLDS)
+    return fold
+
+
+Float = NDArray[np.float64]
+
+_EXACT: Final = 2.0**32
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Dice and IoU of a class at fitted thresholds.
+
+    dice, iou: float64 [1 + B], sums over the drawn pairs, NaN where the drawn pairs are of a single fold, so that there
+    is nothing to fit on. each_dice, each_iou: float64 [P], of each pair in the estimate.
+    """
+
+    dice: Float
+    iou: Float
+    each_dice: Float
+    each_iou: Float
+
+
+def cross_fitted(
+    curves: tuple[Float, Float],
+    fold_of: NDArray[np.integer],
+    patient_of: NDArray[np.intp],
+    weights: NDArray[np.uint16],
+    options: GroundingOptions,
+    *,
+    keep: bool = False,
+) -> Fitted:
+    """The pairs of a class at thresholds fitted on the folds that they are not in; the mean over repeats.
+
+    curves: Dice and IoU, float64 [P, 101] each. fold_of: integers [R, P], one fold for a patient. patient_of: [P],
+    columns of `weights` [1 + B, G], whose first row is the estimate. keep: the replicates keep the thresholds of the
+    estimate.
+    """
+    dice = curves[0]
+    searched = np.rint((dice if options.iou_at == "joint" else np.hstack(curves)) * _EXACT)
+    counted = np.column_stack([np.ones(len(dice)), searched])
+    patients, of_patient = np.unique(patient_of, return_inverse=True)
+    drawn = weights[:, patients].astype(np.float64)
+    totals, scores = _totals(counted, of_patient), [_totals(curve, of_patient) for curve in curves]
+    whole = drawn @ totals
+    sums, each = np.zeros((2, len(fold_of), len(weights))), np.zeros((2, len(fold_of), len(dice)))
+    for repeat, folds in enumerate(fold_of):
+        for fold in np.unique(folds):
+            own = np.flatnonzero(folds == fold)
+            members = np.unique(of_patient[own])
+            weight = drawn[:, members]
+            rows = np.flatnonzero(weight.any(axis=1))  # the others add nothing
+            weight = weight[rows]
+            rest = whole[rows]
+            rest -= weight @ totals[members]
+            levels = best_levels(rest[:, 1 : 1 + LEVELS], rest[:, -LEVELS:], options)
+            alone = rest[:, 0] == 0
+            if keep:
+                levels, alone = (levels[0][:1], levels[1][:1]), alone[:1]
+            for kind, (found_level, score, curve) in enumerate(zip(levels, scores, curves, strict=True)):
+                found = np.einsum("rp,rp->r", weight, np.ascontiguousarray(score[members].T)[found_level])
+                sums[kind, repeat, rows] += np.where(alone, np.nan, found)
+                each[kind, repeat, own] = np.nan if alone[0] else curve[own, found_level[0]]
+    of_pairs, of_rows = each.mean(axis=1), sums.mean(axis=1)
+    of_rows[:, 0] = of_pairs.sum(axis=1)  # in the order of the pairs: the same with and without replicates
+    return Fitted(of_rows[0], of_rows[1], of_pairs[0], of_pairs[1])
+
+
+def _totals(values: Float, patient_of: NDArray[np.intp]) -> Float:
+    """Sums of `values` [N, K] over the items of each patient, float64 [G, K]; patients are 0..G-1, all with an item."""
+    order = np.argsort(patient_of, kind="stable")
+    starts = np.flatnonzero(np.diff(patient_of[order], prepend=-1))
+    found: Float = np.add.reduceat(values[order], starts, axis=0) if len(starts) else values
+    return found
