@@ -21,7 +21,9 @@ import numpy as np
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.comparing.model_differences import find_blocks
-from xbench_fast.runtime.evaluation.scoring import ResultRow, rows_table
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.evaluation.decoding import DecodedCase
+from xbench_fast.runtime.evaluation.scoring import DrawnPairs, Logits, Scored, rows_table
 from xbench_fast.runtime.reporting.report import Report, draw_report, report_tables, write_report
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
@@ -82,7 +84,7 @@ def maps(inside, strength, rng):
 
 
 def simulate(cases, positives, model, dataset):
-    """Rows of one cell, case by case; labels and regions depend on the dataset alone."""
+    """The cases of one cell, and what its model says of them; labels and regions depend on the dataset alone."""
     fixed, own = np.random.default_rng(len(dataset)), np.random.default_rng([MODELS.index(model), len(dataset)])
     strength, skill = 0.15 * MODELS.index(model), 0.3 + 0.25 * MODELS.index(model)
     held = {name: set(fixed.choice(cases, count, replace=False).tolist()) for name, count in positives.items()}
@@ -91,19 +93,25 @@ def simulate(cases, positives, model, dataset):
     place = {pair: number for number, pair in enumerate(pairs)}
     low, counts = maps(inside, strength, own)
     logits = own.standard_normal((cases, len(positives))).astype(np.float32)
-    rows = []
-    for case in range(cases):
-        for column, name in enumerate(positives):
-            label = int(case in held[name])
-            row = ResultRow(f"{dataset}-{case}", f"patient {int(case / 1.2)}", name, "ok", None, label)
-            row.logit = np.float32(logits[case, column] + skill * label)
-            row.region_area, row.sub_pixel = 0, False
-            if label:
-                pair = place[case, name]
-                row.take(counts, pair)
-                row.keep(packed[pair], (0.0, 0.0, 1.0, 1.0), low[pair])
-            rows.append(row)
-    return rows
+    columns = list(positives)
+    labels = np.array([[case in held[name] for name in columns] for case in range(cases)])
+    drawn = [
+        DecodedCase(
+            Case(
+                f"{dataset}-{case}",
+                Path(),
+                dict(zip(columns, row, strict=True)),
+                {},
+                "all",
+                f"patient {int(case / 1.2)}",
+            ),
+            "ok",
+            masks={name: packed[place[case, name]] for name in columns if (case, name) in place},
+        )
+        for case, row in enumerate(labels.astype(int).tolist())
+    ]
+    said = Logits((logits + skill * labels).astype(np.float32), logits, np.ones(len(columns), np.bool_))
+    return drawn, Scored(cases, DrawnPairs.of(drawn, columns), counts, said, low)
 
 
 def write_run(path, models, datasets):
@@ -114,7 +122,8 @@ def write_run(path, models, datasets):
             for name, (title, cases, positives) in datasets.items():
                 key = f"{model}{name}".ljust(64, "0")
                 files = run.files(model, name, key)
-                files.write_part(0, rows_table(simulate(cases, positives, model, name), model, name, {KEY_FIELD: key}))
+                drawn, scored = simulate(cases, positives, model, name)
+                files.write_part(0, rows_table(drawn, [scored], list(positives), model, name, {KEY_FIELD: key}))
                 files.merge(1, result_schema({KEY_FIELD: key}))
                 run.set_cell(
                     model,

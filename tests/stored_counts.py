@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xbench_fast.runtime.evaluation.scoring import ResultRow, rows_table
+from result_rows import ResultRow, table_of
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.schema import result_schema
 from xbench_fast.runtime.results.storage import KEY_FIELD
@@ -90,7 +90,7 @@ def add_cell(
     """`details`: keys of the cell's entry in run.json that differ from a plain cell's."""
     key = f"{model}{dataset}".ljust(64, "0")
     files = run.files(model, dataset, key)
-    files.write_part(0, rows_table(rows, model, dataset, {KEY_FIELD: key}))
+    files.write_part(0, table_of(rows, model, dataset, {KEY_FIELD: key}))
     files.merge(1, result_schema({KEY_FIELD: key}))
     run.set_cell(
         model,

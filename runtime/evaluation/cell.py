@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ...engines.base import Engine, Scores
+from ...engines.base import Engine
 from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.pixels import PixelSource
 from ..images.contents import Contents
@@ -21,7 +21,7 @@ from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
 from .decoding import DecodedCase, decode_case
 from .measure import Measure
-from .scoring import Queries, ResultRow, fill_rows, in_order, prompt_mean, rows_table, wanted_pairs
+from .scoring import DrawnPairs, Queries, Scored, rows_table
 
 if TYPE_CHECKING:
     from ..datasets.base import Case
@@ -81,16 +81,20 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
     sweeper = ThreadPoolExecutor(1, thread_name_prefix="sweep")
     try:
         for index in remaining:
-            rows: list[ResultRow] = []
-            pending: deque[Future[list[ResultRow]]] = deque()
+            items: list[DecodedCase] = []
+            scored: list[Scored] = []
+            pending: deque[Future[Scored]] = deque()
             for batch in batches(islice(decoded, len(_chunk(cell, index))), cell.batch):
-                pending.append(_start(sweeper, batch, engine, cell, queries, measure))
+                items += batch
+                readable = [item for item in batch if item.status == "ok"]
+                if readable:
+                    pending.append(_start(sweeper, readable, engine, cell, queries, measure))
                 if len(pending) > _SWEEPS_IN_FLIGHT:
-                    rows.extend(pending.popleft().result())
+                    scored.append(pending.popleft().result())
                 advance(len(batch))
-            for future in pending:
-                rows.extend(future.result())
-            cell.files.write_part(index, rows_table(rows, cell.model, cell.dataset, metadata))
+            scored += [future.result() for future in pending]
+            table = rows_table(items, scored, queries.findings, cell.model, cell.dataset, metadata)
+            cell.files.write_part(index, table)
     finally:
         sweeper.shutdown(wait=True, cancel_futures=True)
         decoded.close()
@@ -110,26 +114,22 @@ def batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
 
 def _start(
     sweeper: ThreadPoolExecutor,
-    batch: list[DecodedCase],
+    readable: list[DecodedCase],
     engine: Engine,
     cell: CellWork,
     queries: Queries,
     measure: Measure,
-) -> Future[list[ResultRow]]:
-    """Runs the engine on the readable cases of `batch` and submits the remaining work to the sweeper."""
-    readable = [item for item in batch if item.pixels is not None]
-    scores: Scores | None = None
-    if readable:
-        pixels = np.stack([item.pixels for item in readable if item.pixels is not None])[:, None]
-        scores = engine.run(pixels, cell.prompts.features)
+) -> Future[Scored]:
+    """Runs the engine on cases and submits the remaining work to the sweeper."""
+    pixels = np.stack([item.pixels for item in readable if item.pixels is not None])[:, None]
+    for item in readable:
+        item.pixels = None
+    scores = engine.run(pixels, cell.prompts.features)
 
-    def finish() -> list[ResultRow]:
-        if scores is None:
-            return in_order(batch, [], queries)
-        wanted = wanted_pairs(readable, queries)
-        maps = [prompt_mean(scores.saliency[case, queries.positive[at]]) for case, at in wanted]
-        rows, pairs = fill_rows(readable, scores.logits, maps, queries)
-        measure.fill(pairs)
-        return in_order(batch, rows, queries)
+    def finish() -> Scored:
+        pairs = DrawnPairs.of(readable, queries.findings)
+        maps = queries.maps(scores.saliency, pairs)
+        counts, native = measure.count(readable, pairs, maps)
+        return Scored(len(readable), pairs, counts, queries.logits(scores.logits), maps, native)
 
     return sweeper.submit(finish)

@@ -12,16 +12,19 @@ from numpy.typing import NDArray
 from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.native import native_map, segment
 from ...metrics_gpu.grounding.protocols import Protocol, protocol
+from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.sweep_options import DEFAULT, Sweeping
 from ..results.schema import GRID
-from .scoring import Pair
 
 if TYPE_CHECKING:
-    from ...metrics_gpu.sweep.counts import Counts
+    from .decoding import DecodedCase
+    from .scoring import DrawnPairs
 
 __all__ = ["Measure", "Sweep"]
 
-Sweep = Callable[..., "Counts"]
+Sweep = Callable[..., Counts]
+Maps = NDArray[np.float32] | Sequence[NDArray[np.float32]]
+"""float32 [P, h, w], or P maps of any sizes."""
 
 _DEFAULT = protocol("default")
 
@@ -52,19 +55,23 @@ class Measure:
             text += f", pointing ties: {chosen.options.ties}"
         return text + (", native size" if chosen.native_size else "")
 
-    def fill(self, pairs: Sequence[Pair]) -> None:
-        """Sweeps the maps of all pairs and stores the counts in their rows. Raises DataError for a region that
-        cannot be drawn at native size."""
-        groups: dict[tuple[int, ...], list[Pair]] = {}
-        for pair in pairs:
-            groups.setdefault(pair.saliency.shape, []).append(pair)
-        for group in groups.values():
-            swept = self.launch(
-                np.stack([pair.saliency for pair in group]),
-                np.stack([pair.decoded.masks[pair.row.finding] for pair in group]),
-                np.array([pair.decoded.frame for pair in group], np.float64),
-            )
-            self.enter(group, swept)
+    def count(
+        self, cases: Sequence[DecodedCase], pairs: DrawnPairs, maps: Maps
+    ) -> tuple[Counts, Sequence[dict[str, Any] | None] | None]:
+        """Sweeps the maps of the pairs of `cases`; returns what `counted` does."""
+        if not len(pairs):
+            return Counts.empty(), None
+        if isinstance(maps, np.ndarray) or len({saliency.shape for saliency in maps}) == 1:
+            return self.counted(cases, pairs, maps, self.launch(np.asarray(maps), pairs.masks, pairs.frames))
+        shapes = [saliency.shape for saliency in maps]
+        groups = [[place for place, other in enumerate(shapes) if other == shape] for shape in dict.fromkeys(shapes)]
+        swept = [
+            self.launch(np.stack([maps[place] for place in group]), pairs.masks[group], pairs.frames[group])
+            for group in groups
+        ]
+        order = np.argsort([place for group in groups for place in group])
+        joined = tuple(Counts.concatenate(same).take(order) for same in zip(*swept, strict=True))
+        return self.counted(cases, pairs, maps, joined)
 
     def launch(self, maps: Any, masks: Any, frames: NDArray[np.float64]) -> tuple[Counts, ...]:
         """The sweeps the protocol needs of maps float32 [P, h, w], packed masks uint8 [P, 224, 28] and frames [P, 4].
@@ -78,32 +85,40 @@ class Measure:
         # Only the counts of normalised maps show which maxima tie.
         return counts, self.sweep(maps, masks, **place, sweeping=Sweeping(chosen.upsample))
 
-    def enter(self, pairs: Sequence[Pair], swept: Sequence[Counts]) -> None:
-        """Stores the result of `launch`, copied to the host, in the rows of the pairs. Raises DataError as `fill`."""
+    def counted(
+        self,
+        cases: Sequence[DecodedCase],
+        pairs: DrawnPairs,
+        maps: Maps,
+        swept: Sequence[Counts],
+    ) -> tuple[Counts, Sequence[dict[str, Any] | None] | None]:
+        """The counts of the pairs, of the result of `launch`, copied to the host, and their entries of the column
+        `native`; None if the protocol has none. Raises DataError for a region that cannot be drawn at native size."""
         counts = swept[0]
         if len(swept) > 1:
             counts = replace(counts, hit=pointing_hits(swept[1], self.protocol.options.ties) > 0)
-        for index, pair in enumerate(pairs):
-            pair.row.take(counts, index)
-            if self.protocol.native_size:
-                pair.row.native = self._native(pair)
+        if not self.protocol.native_size:
+            return counts, None
+        findings = pairs.findings
+        return counts, [
+            self._native(cases[case], findings[at], saliency)
+            for case, at, saliency in zip(pairs.of_case.tolist(), pairs.of_finding.tolist(), maps, strict=True)
+        ]
 
     @property
     def _arguments(self) -> dict[str, Any]:
         """Additional arguments of the sweep; empty if they equal the defaults."""
         return {} if self.protocol.sweeping == DEFAULT else {"sweeping": self.protocol.sweeping}
 
-    def _native(self, pair: Pair) -> dict[str, Any] | None:
-        case, size = pair.decoded.case, pair.decoded.size
+    def _native(self, decoded: DecodedCase, finding: str, saliency: NDArray[np.float32]) -> dict[str, Any] | None:
+        size = decoded.size
         if size is None:
             return None
-        region = case.regions[pair.row.finding].mask(*size)
-        frames = np.array([pair.decoded.frame], np.float64)
-        counts = self.sweep(pair.saliency[None], region[None], size=size, frames=frames, **self._arguments)
-        if counts.degenerate[0]:
-            cut = np.zeros(size, np.bool_)
-        else:
-            cut = segment(native_map(pair.saliency, *size, pair.decoded.frame))
+        region = decoded.case.regions[finding].mask(*size)
+        frames = np.array([decoded.frame], np.float64)
+        counts = self.sweep(saliency[None], region[None], size=size, frames=frames, **self._arguments)
+        flat = bool(counts.degenerate[0])
+        cut = np.zeros(size, np.bool_) if flat else segment(native_map(saliency, *size, decoded.frame))
         return {
             "height": size[0],
             "width": size[1],

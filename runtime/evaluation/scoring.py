@@ -1,34 +1,26 @@
-"""Engine scores and regions -> rows of the result table."""
+"""Scores, counts and regions of cases, by column -> the table of their rows. No object is made for a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.prompts.prompt_set import PromptSet
-from ..results.schema import THRESHOLD_COUNT, result_schema
+from ...metrics_gpu.sweep.counts import Counts
+from ..results.schema import GRID, result_schema
 from .decoding import DecodedCase
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...metrics_gpu.sweep.counts import Counts
+__all__ = ["DrawnPairs", "Logits", "Queries", "Scored", "prompt_mean", "rows_table"]
 
-__all__ = [
-    "Pair",
-    "Queries",
-    "ResultRow",
-    "empty_rows",
-    "fill_rows",
-    "in_order",
-    "prompt_mean",
-    "rows_table",
-    "wanted_pairs",
-]
+_PACKED = GRID, -(-GRID // 8)  # shape of a packed mask
 
 
 @dataclass(frozen=True)
@@ -49,137 +41,143 @@ class Queries:
             tuple(np.flatnonzero((prompts.finding_of == i) & (prompts.polarity < 0)) for i in index),
         )
 
+    def by_prompts(self, of_finding: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """The entries of `of_finding` [P] grouped by the number n of positive prompts of their finding: for each n the
+        places of its entries, [p], and their queries, [p, n]."""
+        sizes = np.array([len(queries) for queries in self.positive], np.intp)[of_finding]
+        found = []
+        for size in np.unique(sizes).tolist():
+            places = np.flatnonzero(sizes == size)
+            found.append((places, np.stack([self.positive[at] for at in of_finding[places].tolist()])))
+        return found
 
-@dataclass
-class ResultRow:
-    """One row of the result table, see `schema`; `area` and `overlap` are int32 [101] or None, `saliency` is flat."""
+    def maps(self, saliency: NDArray[np.float32], pairs: DrawnPairs) -> NDArray[np.float32]:
+        """The map of each pair, float32 [P, h, w], of saliency [B, Q, h, w]: the mean over its positive prompts."""
+        maps = np.empty((len(pairs), *saliency.shape[2:]), np.float32)
+        for places, queries in self.by_prompts(pairs.of_finding):
+            chosen = saliency[pairs.of_case[places, None], queries]
+            maps[places] = prompt_mean(np.moveaxis(chosen, 1, 0))
+        return maps
 
-    case_id: str
-    patient_id: str | None
-    finding: str
-    status: str
-    reason: str | None = None
-    label: int | None = None
-    logit: np.float32 | None = None
-    logit_negative: np.float32 | None = None
-    region_area: int | None = None
-    argmax: int | None = None
-    hit: bool | None = None
-    degenerate: bool | None = None
-    sub_pixel: bool | None = None
-    region_fault: str | None = None
-    area: NDArray[np.int32] | None = None
-    overlap: NDArray[np.int32] | None = None
-    saliency: NDArray[np.float32] | None = None
-    region: bytes | None = None
-    frame: tuple[float, float, float, float] | None = None
-    native: dict[str, Any] | None = None
-    image_hash: bytes | None = None
-
-    def keep(
-        self,
-        mask: NDArray[np.uint8],
-        frame: tuple[float, float, float, float],
-        saliency: NDArray[np.float32] | None = None,
-    ) -> None:
-        """Stores the inputs of the counts: packed bits uint8 [224, 28], the frame, and a map float32 [h, w]."""
-        self.region, self.frame = mask.tobytes(), frame
-        self.saliency = None if saliency is None else saliency.reshape(-1)
-
-    def take(self, counts: Counts, index: int) -> None:
-        """Stores the counts of pair `index`."""
-        self.region_area = int(counts.region[index])
-        self.argmax = int(counts.argmax[index])
-        self.hit = bool(counts.hit[index])
-        self.degenerate = bool(counts.degenerate[index])
-        self.area = counts.area[index]
-        self.overlap = counts.overlap[index]
+    def logits(self, logits: NDArray[np.float32]) -> Logits:
+        """The logits of the findings, of those of all queries, float32 [B, Q]."""
+        positive, negative = (np.empty((len(logits), len(self.findings)), np.float32) for _ in range(2))
+        for at, (for_it, against) in enumerate(zip(self.positive, self.negative, strict=True)):
+            positive[:, at] = _over_prompts(logits, for_it)
+            negative[:, at] = _over_prompts(logits, against) if against.size else 0
+        return Logits(positive, negative, np.array([not queries.size for queries in self.negative], np.bool_))
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A row whose finding has a region in the case `decoded`, and its map, float32 [h, w]."""
+@dataclass(frozen=True, eq=False)
+class Logits:
+    """positive, negative: float32 [B, F], means over the prompts of a finding; `without`: bool [F], findings that have
+    no negative prompts, whose `negative` means nothing."""
 
-    row: ResultRow
-    decoded: DecodedCase
-    saliency: NDArray[np.float32]
-
-
-def empty_rows(decoded: DecodedCase, findings: Sequence[str]) -> list[ResultRow]:
-    """The rows of a case: one per finding, with the data that need no model."""
-    case = decoded.case
-    return [
-        ResultRow(
-            case_id=case.case_id,
-            patient_id=case.patient_id,
-            finding=finding,
-            status=decoded.status,
-            reason=decoded.reason,
-            label=case.labels.get(finding),
-            region_fault=decoded.faults.get(finding),
-            image_hash=decoded.image,
-        )
-        for finding in findings
-    ]
+    positive: NDArray[np.float32]
+    negative: NDArray[np.float32]
+    without: NDArray[np.bool_]
 
 
-def wanted_pairs(batch: Sequence[DecodedCase], queries: Queries) -> list[tuple[int, int]]:
-    """(index in the batch, index among the findings) of the pairs with a region, whose maps are swept."""
-    return [
-        (case, at)
-        for case, decoded in enumerate(batch)
-        for at, finding in enumerate(queries.findings)
-        if finding in decoded.masks
-    ]
+@dataclass(frozen=True, eq=False)
+class DrawnPairs:
+    """The P pairs of cases and findings that have a region, case by case, each in the order of the findings.
 
-
-def fill_rows(
-    batch: Sequence[DecodedCase], logits: NDArray[np.float32], maps: Iterable[NDArray[np.float32]], queries: Queries
-) -> tuple[list[list[ResultRow]], list[Pair]]:
-    """Rows of a batch of readable cases, one list per case, without counts, and the pairs whose counts are missing.
-
-    logits: float32 [B, Q]; maps: float32 [h, w] of each of `wanted_pairs`.
+    of_case, of_finding: intp [P], places among the cases and `findings`. masks: packed bits uint8 [P, 224, 28]. frames:
+    float64 [P, 4]. sub_pixel: bool [P].
     """
-    rows: list[list[ResultRow]] = []
-    pairs: list[Pair] = []
-    rest = iter(maps)
-    for index, decoded in enumerate(batch):
-        mine = empty_rows(decoded, queries.findings)
-        for row, positive, negative in zip(mine, queries.positive, queries.negative, strict=True):
-            row.logit = prompt_mean(logits[index, positive])
-            row.logit_negative = prompt_mean(logits[index, negative]) if negative.size else None
-            row.region_area, row.sub_pixel = 0, False
-            if row.finding in decoded.masks:
-                saliency = next(rest)
-                row.sub_pixel = row.finding in decoded.sub_pixel
-                row.keep(decoded.masks[row.finding], decoded.frame, saliency)
-                pairs.append(Pair(row, decoded, saliency))
-        rows.append(mine)
-    return rows, pairs
+
+    findings: Sequence[str]
+    of_case: NDArray[np.intp]
+    of_finding: NDArray[np.intp]
+    masks: NDArray[np.uint8]
+    frames: NDArray[np.float64]
+    sub_pixel: NDArray[np.bool_]
+
+    @staticmethod
+    def of(cases: Sequence[DecodedCase], findings: Sequence[str]) -> DrawnPairs:
+        """The pairs of these cases, which are readable, and findings."""
+        place = {finding: at for at, finding in enumerate(findings)}
+        of_case: list[int] = []
+        of_finding: list[int] = []
+        masks: list[NDArray[np.uint8]] = []
+        sub_pixel: list[bool] = []
+        for case, decoded in enumerate(cases):
+            for at in sorted([place[finding] for finding in decoded.masks if finding in place]):
+                of_case.append(case)
+                of_finding.append(at)
+                masks.append(decoded.masks[findings[at]])
+                sub_pixel.append(findings[at] in decoded.sub_pixel)
+        return DrawnPairs(
+            findings,
+            np.array(of_case, np.intp),
+            np.array(of_finding, np.intp),
+            np.stack(masks) if masks else np.zeros((0, *_PACKED), np.uint8),
+            np.array([cases[case].frame for case in of_case], np.float64).reshape(-1, 4),
+            np.array(sub_pixel, np.bool_),
+        )
+
+    def __len__(self) -> int:
+        return len(self.of_case)
 
 
-def in_order(batch: Sequence[DecodedCase], scored: Iterable[list[ResultRow]], queries: Queries) -> list[ResultRow]:
-    """The rows of all cases: those of readable cases are `scored`, the others are empty."""
-    rest = iter(scored)
-    return [
-        row for item in batch for row in (next(rest) if item.status == "ok" else empty_rows(item, queries.findings))
-    ]
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What a model says of B readable cases, by column.
+
+    count: B. pairs: those of the cases; `counts` and `native` are theirs (`native`: entries of that column, None: the
+    protocol has none), and so are maps, float32 [P, h, w]; None: they are not stored. logits: None of a model without
+    scores.
+    """
+
+    count: int
+    pairs: DrawnPairs
+    counts: Counts
+    logits: Logits | None = None
+    maps: NDArray[np.float32] | None = None
+    native: Sequence[Mapping[str, Any] | None] | None = None
 
 
-def rows_table(rows: Sequence[ResultRow], model: str, dataset: str, metadata: dict[str, str]) -> pa.Table:
-    """An Arrow table of `rows` with the result schema and `metadata` in its footer."""
+def rows_table(
+    cases: Sequence[DecodedCase],
+    scored: Sequence[Scored],
+    findings: Sequence[str],
+    model: str,
+    dataset: str,
+    metadata: dict[str, str],
+) -> pa.Table:
+    """The rows of `cases`, one per case and finding, as an Arrow table with the result schema.
+
+    scored: in parts, what a model says of those cases that are readable, in their order. `metadata`: for the footer.
+    """
     import pyarrow as pa
 
+    readable = np.array([case.status == "ok" for case in cases], np.bool_)
+    if sum(part.count for part in scored) != np.count_nonzero(readable):
+        raise ValueError("the scored cases are not the readable ones")
+    each = np.repeat(np.arange(len(cases), dtype=np.int32), len(findings))
+    kinds = {entry.name: entry.type for entry in result_schema()}
+
+    def by_case(name: str, values: Iterable[Any]) -> Any:
+        return pa.array(list(values), kinds[name]).take(pa.array(each))
+
+    columns = {
+        "model": pa.repeat(pa.scalar(model, kinds["model"]), len(each)),
+        "dataset": pa.repeat(pa.scalar(dataset, kinds["dataset"]), len(each)),
+        "case_id": by_case("case_id", (case.case.case_id for case in cases)),
+        "patient_id": by_case("patient_id", (case.case.patient_id for case in cases)),
+        "finding": pa.array(findings, kinds["finding"]).take(
+            pa.array(np.tile(np.arange(len(findings), dtype=np.int32), len(cases)))
+        ),
+        "status": by_case("status", (case.status for case in cases)),
+        "reason": by_case("reason", (case.reason for case in cases)),
+        "label": _by_row(cases, findings, lambda case: case.case.labels, kinds["label"]),
+        "region_fault": _by_row(cases, findings, lambda case: case.faults, kinds["region_fault"]),
+        "image_hash": by_case("image_hash", (case.image for case in cases)),
+        **_scores(readable, scored, len(findings)),
+        **_counts(readable, scored, len(findings)),
+    }
     schema = result_schema(metadata)
-    columns: list[Any] = []
-    for entry in schema:
-        if entry.name in ("model", "dataset"):
-            columns.append(pa.array([model if entry.name == "model" else dataset] * len(rows), entry.type))
-        elif entry.name in ("area", "overlap"):
-            columns.append(_counts_column([getattr(row, entry.name) for row in rows], entry.type))
-        else:
-            columns.append(pa.array([getattr(row, entry.name) for row in rows], entry.type))
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays([columns[entry.name].cast(entry.type) for entry in schema], schema=schema)
 
 
 def prompt_mean(values: NDArray[np.float32]) -> Any:
@@ -190,12 +188,112 @@ def prompt_mean(values: NDArray[np.float32]) -> Any:
     return values[0] if len(values) == 1 else values.mean(axis=0, dtype=np.float64).astype(np.float32)
 
 
-def _counts_column(values: Sequence[NDArray[np.int32] | None], kind: Any) -> Any:
+def _over_prompts(logits: NDArray[np.float32], queries: NDArray[np.intp]) -> NDArray[np.float32]:
+    """float32 [B]: the mean over some queries, of logits [B, Q]; the same bits as `prompt_mean` of one image."""
+    chosen = np.ascontiguousarray(logits[:, queries])
+    one: NDArray[np.float32] = chosen[:, 0]
+    return one if len(queries) == 1 else chosen.mean(axis=1, dtype=np.float64).astype(np.float32)
+
+
+def _by_row(
+    cases: Sequence[DecodedCase],
+    findings: Sequence[str],
+    facts: Callable[[DecodedCase], Mapping[str, Any]],
+    kind: Any,
+) -> Any:
+    """A column of facts that a case has for some findings; the others are null."""
     import pyarrow as pa
 
-    flat = np.zeros((len(values), THRESHOLD_COUNT), np.int32)
-    absent = np.ones(len(values), np.bool_)
-    for index, value in enumerate(values):
-        if value is not None:
-            flat[index], absent[index] = value, False
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1), pa.int32()), type=kind, mask=pa.array(absent))
+    held = [facts(case) for case in cases]
+    if not any(held):
+        return pa.nulls(len(cases) * len(findings), kind)
+    return pa.array(list(chain.from_iterable(map(fact.get, findings) for fact in held)), kind)
+
+
+def _scores(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int) -> dict[str, Any]:
+    """The columns of logits; null where the image was not read, or the model has no scores."""
+    import pyarrow as pa
+
+    found: dict[str, Any] = {}
+    for name, values in (("logit", "positive"), ("logit_negative", "negative")):
+        column = np.zeros((len(readable), findings), np.float32)
+        absent = np.ones((len(readable), findings), np.bool_)
+        rows = np.flatnonzero(readable)
+        for part in scored:
+            mine, rows = rows[: part.count], rows[part.count :]
+            if part.logits is not None:
+                column[mine] = getattr(part.logits, values)
+                absent[mine] = part.logits.without if values == "negative" else False
+        found[name] = pa.array(column.reshape(-1), mask=absent.reshape(-1))
+    return found
+
+
+def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int) -> dict[str, Any]:
+    """The columns of the pairs with a region; null in the other rows, but for the area and kind of no region."""
+    import pyarrow as pa
+
+    first, places = 0, [np.zeros(0, np.intp)]
+    row_of = np.flatnonzero(readable) * findings
+    for part in scored:
+        places.append(row_of[first + part.pairs.of_case] + part.pairs.of_finding)
+        first += part.count
+    at = np.concatenate(places)
+    slots, whole = np.zeros(len(readable) * findings, np.int32), np.repeat(readable, findings)
+    absent = np.ones(len(slots), np.bool_)
+    slots[at], absent[at] = np.arange(len(at)), False
+    place = pa.array(slots, mask=absent)
+    counts = Counts.concatenate([part.counts for part in scored])
+    region, sub_pixel = np.zeros(len(slots), np.int32), np.zeros(len(slots), np.bool_)
+    region[at] = counts.region
+    sub_pixel[at] = np.concatenate([np.zeros(0, np.bool_), *(part.pairs.sub_pixel for part in scored)])
+    masks = [part.pairs.masks for part in scored]
+    frames = [np.zeros((0, 4)), *(part.pairs.frames for part in scored)]
+    columns = {
+        "argmax": pa.array(counts.argmax),
+        "hit": pa.array(counts.hit),
+        "degenerate": pa.array(counts.degenerate),
+        "area": _fixed(counts.area),
+        "overlap": _fixed(counts.overlap),
+        "frame": _fixed(np.concatenate(frames)),
+        "region": _bytes(masks),
+        "saliency": _lists([(len(part.pairs), part.maps) for part in scored]),
+        "native": pa.array(
+            [entry for part in scored for entry in part.native or [None] * len(part.pairs)],
+            result_schema().field("native").type,
+        ),
+    }
+    return {
+        "region_area": pa.array(region, mask=~whole),
+        "sub_pixel": pa.array(sub_pixel, mask=~whole),
+        **{name: column.take(place) for name, column in columns.items()},
+    }
+
+
+def _fixed(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+
+
+def _bytes(parts: Sequence[NDArray[np.uint8]]) -> Any:
+    """Packed masks as values of bytes."""
+    import pyarrow as pa
+
+    joined = np.concatenate([np.zeros((0, *_PACKED), np.uint8), *parts])
+    ends = np.arange(len(joined) + 1, dtype=np.int32) * (_PACKED[0] * _PACKED[1])
+    return pa.Array.from_buffers(pa.binary(), len(joined), [None, pa.py_buffer(ends), pa.py_buffer(joined)])
+
+
+def _lists(parts: Sequence[tuple[int, NDArray[np.float32] | None]]) -> Any:
+    """Maps as flat lists; null where a part of that many pairs stores none."""
+    import pyarrow as pa
+
+    lengths = [np.full(count, 0 if maps is None else maps[0].size if count else 0, np.int32) for count, maps in parts]
+    absent = [np.full(count, maps is None, np.bool_) for count, maps in parts]
+    ends = np.concatenate([np.zeros(1, np.int32), *lengths]).cumsum(dtype=np.int32)
+    flat = [maps.reshape(-1) for _, maps in parts if maps is not None]
+    return pa.ListArray.from_arrays(
+        pa.array(ends),
+        pa.array(np.concatenate([np.zeros(0, np.float32), *flat])),
+        mask=pa.array(np.concatenate([np.zeros(0, np.bool_), *absent])),
+    )

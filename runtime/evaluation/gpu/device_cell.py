@@ -26,7 +26,7 @@ from ...results.storage import KEY_FIELD
 from ..cell import CellWork
 from ..decoding import DecodedCase, decode_case
 from ..measure import Measure
-from ..scoring import Queries, ResultRow, in_order, rows_table
+from ..scoring import Queries, Scored, rows_table
 from .dali_feed import DaliFeed, DaliSource
 from .device_sweep import Started, start
 from .feeding import Batch, Feed, PinnedFeed
@@ -190,7 +190,8 @@ class _Writer:
 
     def __init__(self, cell: CellWork, queries: Queries, measure: Measure, metadata: dict[str, str]) -> None:
         self._cell, self._queries, self._measure, self._metadata = cell, queries, measure, metadata
-        self._rows: list[ResultRow] = []
+        self._cases: list[DecodedCase] = []
+        self._scored: list[Scored] = []
         self._waiting: deque[Future[None]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rows")
 
@@ -212,9 +213,10 @@ class _Writer:
             self._waiting.popleft().result()
 
     def _write(self, batch: Batch, parts: Sequence[Started]) -> None:
-        scored = (rows for part in parts for rows in part.rows(self._queries, self._measure))
-        self._rows += in_order(batch.items, scored, self._queries)
+        self._cases += batch.items
+        self._scored += [part.scored(self._queries, self._measure) for part in parts]
         if batch.last:
-            table = rows_table(self._rows, self._cell.model, self._cell.dataset, self._metadata)
-            self._rows = []
-            self._cell.files.write_part(batch.chunk, table)
+            cell, findings = self._cell, self._queries.findings
+            table = rows_table(self._cases, self._scored, findings, cell.model, cell.dataset, self._metadata)
+            self._cases, self._scored = [], []
+            cell.files.write_part(batch.chunk, table)

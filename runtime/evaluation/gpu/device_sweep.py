@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....engines.backends.device import DeviceEngine, DeviceScores
 from ....metrics_gpu.sweep.counts import Counts
 from ..decoding import DecodedCase
-from ..scoring import Queries, ResultRow, fill_rows, wanted_pairs
+from ..scoring import DrawnPairs, Queries, Scored
 from .feeding import pinned
 
 if TYPE_CHECKING:
@@ -25,22 +25,22 @@ __all__ = ["Started", "mean_maps", "start"]
 class Started:
     """A running submission: host arrays that are filled once the event `done` is reached. `kept`: its inputs in use.
 
-    items: its readable cases; logits: float32 [B, Q]; maps: float32 [P, h, w]; swept: what `Measure.launch` returned.
+    items: its readable cases; pairs: theirs; logits: float32 [B, Q]; maps: float32 [P, h, w]; swept: what
+    `Measure.launch` returned.
     """
 
     items: Sequence[DecodedCase]
+    pairs: DrawnPairs
     logits: NDArray[np.float32]
     maps: NDArray[np.float32]
     swept: tuple[Counts, ...]
     done: Any
     kept: tuple[Any, ...]
 
-    def rows(self, queries: Queries, measure: Measure) -> list[list[ResultRow]]:
-        """Rows of the cases, one list per case; only after `done`."""
-        rows, pairs = fill_rows(self.items, self.logits, self.maps, queries)
-        if pairs:
-            measure.enter(pairs, self.swept)
-        return rows
+    def scored(self, queries: Queries, measure: Measure) -> Scored:
+        """What the engine says of the cases; only after `done`."""
+        counts, native = measure.counted(self.items, self.pairs, self.maps, self.swept or (Counts.empty(),))
+        return Scored(len(self.items), self.pairs, counts, queries.logits(self.logits), self.maps, native)
 
 
 def start(
@@ -52,50 +52,44 @@ def start(
     measure: Measure,
 ) -> Started:
     """Enqueues in the engine's stream all steps after `scores` of `items`; does not wait."""
-    wanted = wanted_pairs(items, queries)
+    pairs = DrawnPairs.of(items, queries.findings)
     swept: tuple[Counts, ...] = ()
     kept: list[Any] = []
     with engine.stream:
         logits = _to_host(cupy, scores.logits, engine.stream)
         maps: NDArray[np.float32] = np.empty((0, *scores.saliency.shape[2:]), np.float32)
-        if wanted:
-            masks = np.stack([items[case].masks[queries.findings[at]] for case, at in wanted])
-            frames = np.array([items[case].frame for case, _ in wanted], np.float64)
-            gathered = mean_maps(cupy, scores.saliency, wanted, queries)
-            on_device = measure.launch(gathered, cupy.asarray(masks), frames)
+        if len(pairs):
+            gathered = mean_maps(cupy, scores.saliency, pairs, queries)
+            on_device = measure.launch(gathered, cupy.asarray(pairs.masks), pairs.frames)
             maps = _to_host(cupy, gathered, engine.stream)
             swept = tuple(_counts_to_host(cupy, counts, engine.stream) for counts in on_device)
-            kept = [masks, gathered, *on_device]
+            kept = [gathered, *on_device]
         done = engine.stream.record(cupy.cuda.Event(disable_timing=True))
-    return Started(items, logits, maps, swept, done, tuple(kept))
+    return Started(items, pairs, logits, maps, swept, done, tuple(kept))
 
 
-def mean_maps(cupy: Any, saliency: Any, wanted: Sequence[tuple[int, int]], queries: Queries) -> Any:
-    """The map of each of `wanted_pairs`, cupy float32 [P, h, w], of saliency [B, Q, h, w].
+def mean_maps(cupy: Any, saliency: Any, pairs: DrawnPairs, queries: Queries) -> Any:
+    """The map of each pair, cupy float32 [P, h, w], of saliency [B, Q, h, w].
 
     A mean over several positive prompts is taken in float64, in their order, and rounded once, as `prompt_mean` does.
     """
     count = saliency.shape[1]
     flat = saliency.reshape(-1, *saliency.shape[2:])
-    by_prompts: dict[int, list[int]] = {}
-    for pair, (_, at) in enumerate(wanted):
-        by_prompts.setdefault(len(queries.positive[at]), []).append(pair)
     parts = []
-    for prompts, pairs in by_prompts.items():
-        chosen = [wanted[pair] for pair in pairs]
-        places = cupy.asarray(np.array([case * count + queries.positive[at] for case, at in chosen], np.int64).T)
+    for entries, found in queries.by_prompts(pairs.of_finding):
+        places = cupy.asarray((pairs.of_case[entries, None] * count + found).astype(np.int64).T)
         part = flat[places[0]]
-        if prompts > 1:
+        if len(places) > 1:
             total = part.astype(np.float64)
             for place in places[1:]:
                 total += flat[place]
-            part = (total / prompts).astype(np.float32)
-        parts.append((pairs, part))
+            part = (total / len(places)).astype(np.float32)
+        parts.append((entries, part))
     if len(parts) == 1:
         return parts[0][1]
-    maps = cupy.empty((len(wanted), *saliency.shape[2:]), np.float32)
-    for pairs, part in parts:
-        maps[cupy.asarray(np.array(pairs, np.int64))] = part
+    maps = cupy.empty((len(pairs), *saliency.shape[2:]), np.float32)
+    for entries, part in parts:
+        maps[cupy.asarray(entries)] = part
     return maps
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -119,7 +119,8 @@ class PinnedFeed:
             if to != place:
                 buffer.pixels[to] = buffer.pixels[place]
         # The buffer holds the pixels now; memory of a store need not stay in use.
-        items = [replace(item, pixels=None) for item in items]
+        for item in items:
+            item.pixels = None
         buffer.batch = Batch(chunk, last, items, buffer.pixels[: len(kept)])
         return buffer.batch
 

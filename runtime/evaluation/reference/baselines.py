@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError, ImageError
 from ....engines.registry import did_you_mean
+from ....metrics_gpu.sweep.counts import Counts
 from ...images.contents import ABSENT, Contents
 from ...results.schema import GRID, THRESHOLD_COUNT
 from ..decoding import DecodedCase, region_masks
 from ..measure import Measure
-from ..scoring import Pair, ResultRow, empty_rows
+from ..scoring import DrawnPairs, Scored
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
@@ -36,10 +37,9 @@ __all__ = [
     "BASELINES",
     "PREFIX",
     "baseline_grid",
-    "baseline_rows",
+    "baseline_scores",
     "describe_baseline",
     "draw_case",
-    "drawn_rows",
     "split_baselines",
 ]
 
@@ -97,48 +97,36 @@ def draw_case(case: Case, findings: Sequence[str], contents: Contents | None = N
     return DecodedCase(case, "ok", masks=masks, sub_pixel=sub_pixel, size=size, faults=faults, image=image)
 
 
-def baseline_rows(
-    name: str, batch: Sequence[DecodedCase], findings: Sequence[str], measure: Measure
-) -> list[ResultRow]:
-    """Rows of a batch of drawn cases; a baseline has no score, so their logits are null."""
-    rows: list[ResultRow] = []
-    pairs: list[Pair] = []
-    for drawn in batch:
-        mine = drawn_rows(drawn, findings)
-        rows += mine
-        for row in mine:
-            if row.region is None:
-                continue
-            if name == f"{PREFIX}ones":
-                _count_whole(row, drawn.masks[row.finding])
-                continue
-            saliency = _gaussian() if name == f"{PREFIX}center" else _random(row.case_id, row.finding)
-            if baseline_grid(name) is not None:
-                row.saliency = saliency.reshape(-1)
-            pairs.append(Pair(row, drawn, saliency))
-    measure.fill(pairs)
-    return rows
+def baseline_scores(name: str, batch: Sequence[DecodedCase], findings: Sequence[str], measure: Measure) -> Scored:
+    """The counts of those drawn cases of a batch that are readable; a baseline has no score, so logits are null."""
+    drawn = [case for case in batch if case.status == "ok"]
+    pairs = DrawnPairs.of(drawn, findings)
+    if name == f"{PREFIX}ones":
+        return Scored(len(drawn), pairs, _count_whole(pairs.masks))
+    if name == f"{PREFIX}center":
+        maps = np.repeat(_gaussian()[None], len(pairs), axis=0)
+    else:
+        ids = [drawn[case].case.case_id for case in pairs.of_case.tolist()]
+        each = [_random(case, findings[at]) for case, at in zip(ids, pairs.of_finding.tolist(), strict=True)]
+        maps = np.array(each, np.float32).reshape(-1, _CELLS, _CELLS)
+    counts, native = measure.count(drawn, pairs, maps)
+    return Scored(len(drawn), pairs, counts, maps=None if baseline_grid(name) is None else maps, native=native)
 
 
-def drawn_rows(drawn: DecodedCase, findings: Sequence[str]) -> list[ResultRow]:
-    """The rows of a drawn case without a score: the data of the case and of its regions."""
-    rows = empty_rows(drawn, findings)
-    for row in rows if drawn.status == "ok" else []:
-        row.region_area, row.sub_pixel = 0, False
-        if row.finding in drawn.masks:
-            row.sub_pixel = row.finding in drawn.sub_pixel
-            row.keep(drawn.masks[row.finding], drawn.frame)
-    return rows
-
-
-def _count_whole(row: ResultRow, packed: NDArray[np.uint8]) -> None:
+def _count_whole(packed: NDArray[np.uint8]) -> Counts:
+    """The counts of a mask of all pixels, for regions of packed bits."""
     from ....metrics_gpu.sweep.masks import unpack_masks
 
-    mask = unpack_masks(packed[None], GRID)[0]
-    row.region_area, row.argmax, row.degenerate = int(mask.sum()), 0, False
-    row.hit = bool(mask[0, 0])  # the first of the tied maxima in row-major order
-    row.area = np.full(THRESHOLD_COUNT, GRID * GRID, np.int32)
-    row.overlap = np.full(THRESHOLD_COUNT, row.region_area, np.int32)
+    masks = unpack_masks(packed, GRID)
+    region = masks.sum(axis=(1, 2), dtype=np.int32)
+    return Counts(
+        area=np.full((len(masks), THRESHOLD_COUNT), GRID * GRID, np.int32),
+        overlap=np.repeat(region[:, None], THRESHOLD_COUNT, axis=1),
+        region=region,
+        argmax=np.zeros(len(masks), np.int32),
+        hit=masks[:, 0, 0],  # the first of the tied maxima in row-major order
+        degenerate=np.zeros(len(masks), np.bool_),
+    )
 
 
 def _gaussian() -> NDArray[np.float32]:

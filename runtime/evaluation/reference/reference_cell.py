@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from ...images.decode import decode_ahead
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD, CellFiles
 from ..cell import batches
-from ..scoring import ResultRow, rows_table
+from ..decoding import DecodedCase
+from ..scoring import Scored, rows_table
 from .references import Reference
 
 if TYPE_CHECKING:
@@ -38,13 +39,17 @@ def compute_reference(
     computed = sum(len(chunks[index]) for index in remaining)
     advance(len(loaded.cases) - computed)
     metadata = {KEY_FIELD: files.key}
-    cases = (case for index in remaining for case in chunks[index])
-    with closing(decode_ahead(reference.prepare, cases, workers, window=2 * workers)) as prepared:
+    ahead = chain.from_iterable(chunks[index] for index in remaining)
+    with closing(decode_ahead(reference.prepare, ahead, workers, window=2 * workers)) as prepared:
         for index in remaining:
-            rows: list[ResultRow] = []
+            cases: list[DecodedCase] = []
+            scored: list[Scored] = []
             for batch in batches(islice(prepared, len(chunks[index])), reference.batch):
-                rows += reference.rows(batch)
+                found, said = reference.score(batch)
+                cases += found
+                scored += said
                 advance(len(batch))
-            files.write_part(index, rows_table(rows, reference.name, loaded.name, metadata))
+            table = rows_table(cases, scored, reference.findings, reference.name, loaded.name, metadata)
+            files.write_part(index, table)
     files.merge(len(chunks), result_schema(metadata))
     return computed

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ....engines.errors import ImageError
 from ..decoding import DecodedCase
 from ..measure import Measure
-from ..scoring import Pair, ResultRow
-from .baselines import baseline_grid, baseline_rows, describe_baseline, draw_case, drawn_rows
+from ..scoring import DrawnPairs, Scored
+from .baselines import baseline_grid, baseline_scores, describe_baseline, draw_case
 from .map_files import KEPT_CELLS, MapFolder
 
 if TYPE_CHECKING:
@@ -20,19 +22,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Reference", "baseline_reference", "maps_reference"]
 
+ScoredCases = tuple[Sequence[DecodedCase], Sequence[Scored]]
+"""Cases, and in parts what is said of those that are readable, as `rows_table` takes them."""
+
 
 @dataclass(frozen=True)
 class Reference:
     """How the rows of such a model are computed on one dataset.
 
-    prepare: a case -> one input of `rows`, in threads, several cases in advance. rows: `batch` such inputs -> the rows
-    of their cases. description: what the maps depend on, for the cell's key. facts: for its entry in run.json.
+    prepare: a case -> one input of `score`, in threads, several cases in advance. score: `batch` such inputs -> their
+    cases and what is said of them. description: what the maps depend on, for the cell's key. facts: for
+    its entry in run.json.
     """
 
     name: str
     findings: Sequence[str]
     prepare: Callable[[Case], Any]
-    rows: Callable[[Sequence[Any]], list[ResultRow]]
+    score: Callable[[Sequence[Any]], ScoredCases]
     batch: int
     description: str
     facts: Mapping[str, Any]
@@ -44,16 +50,16 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
         return f"the protocol {measure.protocol.name} cuts maps as they are, and this one has no scale of its own"
     findings, grid = list(loaded.dataset.classes), baseline_grid(name)
 
-    def rows(batch: Sequence[DecodedCase]) -> list[ResultRow]:
+    def score(batch: Sequence[DecodedCase]) -> ScoredCases:
         for drawn in batch:
             _note_size(drawn, loaded)
-        return baseline_rows(name, batch, findings, measure)
+        return batch, [baseline_scores(name, batch, findings, measure)]
 
     return Reference(
         name=name,
         findings=findings,
         prepare=partial(draw_case, findings=findings, contents=loaded.contents),
-        rows=rows,
+        score=score,
         batch=32,  # bounds the memory of the maps; the rows do not depend on it
         description=describe_baseline(name),
         # `ones` has no single maximum: its pointing is the expected hit, see baselines.
@@ -80,9 +86,9 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
         name=folder.name,
         findings=findings,
         prepare=partial(
-            _map_rows, loaded=loaded, folder=folder, findings=findings, keep=grid is not None, measure=measure
+            _score_maps, loaded=loaded, folder=folder, findings=findings, keep=grid is not None, measure=measure
         ),
-        rows=lambda batch: [row for rows in batch for row in rows],
+        score=lambda batch: batch[0],
         batch=1,
         description=folder.digest,
         # `grid` is the size stored in the rows; larger maps still have their size as resolution.
@@ -94,28 +100,25 @@ def maps_reference(folder: MapFolder, loaded: LoadedDataset, measure: Measure) -
     )
 
 
-def _map_rows(
+def _score_maps(
     case: Case, *, loaded: LoadedDataset, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure
-) -> list[ResultRow]:
-    drawn, pairs = draw_case(case, findings, loaded.contents), list[Pair]()
+) -> ScoredCases:
+    drawn = draw_case(case, findings, loaded.contents)
     _note_size(drawn, loaded)
-    rows = drawn_rows(drawn, findings)
-    for row in rows:
-        if row.region is None:
-            continue
-        item = folder.find(case.case_id, row.finding)
+    if drawn.status != "ok":
+        return [drawn], []
+    pairs, maps = DrawnPairs.of([drawn], findings), []
+    for at in pairs.of_finding.tolist():
+        item = folder.find(case.case_id, findings[at])
         if item is None:
-            why = f"there is no map of '{row.finding}'"
-            return drawn_rows(DecodedCase(case, "missing", why, image=drawn.image), findings)
+            why = f"there is no map of '{findings[at]}'"
+            return [DecodedCase(case, "missing", why, image=drawn.image)], []
         try:
-            saliency = item.read()
+            maps.append(item.read())
         except ImageError as error:
-            return drawn_rows(DecodedCase(case, "unreadable", str(error), image=drawn.image), findings)
-        if keep:
-            row.saliency = saliency.reshape(-1)
-        pairs.append(Pair(row, drawn, saliency))
-    measure.fill(pairs)
-    return rows
+            return [DecodedCase(case, "unreadable", str(error), image=drawn.image)], []
+    counts, native = measure.count([drawn], pairs, maps)
+    return [drawn], [Scored(1, pairs, counts, maps=np.stack(maps) if keep and maps else None, native=native)]
 
 
 def _note_size(drawn: DecodedCase, loaded: LoadedDataset) -> None:

@@ -31,7 +31,7 @@ from xbench_fast.metrics_gpu.sweep import gpu as sweep_gpu
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.evaluation.gpu import dali_feed
 from xbench_fast.runtime.evaluation.gpu.device_sweep import mean_maps
-from xbench_fast.runtime.evaluation.scoring import Queries, prompt_mean
+from xbench_fast.runtime.evaluation.scoring import DrawnPairs, Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.decode import decode_grey
 from xbench_fast.runtime.images.decoders import Decoder
@@ -248,9 +248,13 @@ def test_means_over_prompts_round_once() -> None:
     )
     queries = Queries.of(prompts, {"a": "A", "b": "B", "c": "C"})
     wanted = [(0, 1), (0, 0), (2, 2), (3, 1), (3, 2), (1, 1)]
-    maps = mean_maps(fake, fake.asarray(saliency), wanted, queries)
+    cases, findings = np.array(wanted, np.intp).T
+    nothing = np.zeros(0, np.uint8), np.zeros((0, 4)), np.zeros(0, np.bool_)
+    pairs = DrawnPairs(queries.findings, cases, findings, *nothing)
+    maps = mean_maps(fake, fake.asarray(saliency), pairs, queries)
     expected = [prompt_mean(saliency[case, queries.positive[at]]) for case, at in wanted]
     np.testing.assert_array_equal(maps.get(), np.stack(expected))
+    np.testing.assert_array_equal(queries.maps(saliency, pairs), np.stack(expected))
 
 
 class Decodes:

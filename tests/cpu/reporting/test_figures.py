@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from result_rows import ResultRow
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import MissingExtraError
-from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
 from xbench_fast.runtime.reporting.figures.figure import drawing_style, looks, settle
 from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation, spots

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from result_rows import ResultRow
 from stored_counts import PIXELS, add_cell
 from xbench_fast.runtime.cli.app import main
-from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory

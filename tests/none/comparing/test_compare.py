@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from result_rows import ResultRow
 from sklearn.metrics import average_precision_score, roc_auc_score
 from stored_counts import CLASSES, add_cell, random_rows
 from xbench_fast.engines.errors import RunError
@@ -19,7 +20,6 @@ from xbench_fast.runtime.comparing.comparison import Comparison, compare_runs
 from xbench_fast.runtime.comparing.gate import measures
 from xbench_fast.runtime.comparing.layout import comparison_facts, comparison_tables
 from xbench_fast.runtime.comparing.record import to_record
-from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory

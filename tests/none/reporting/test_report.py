@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from evaluation_world import World
+from result_rows import ResultRow
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import RunError
-from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from result_rows import ResultRow
 from stored_counts import add_cell, other_answers, random_rows
 from xbench_fast.runtime.comparing.comparison import compare_runs
-from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.presentation import Presentation
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices

@@ -9,6 +9,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from result_rows import ResultRow
 from scipy.ndimage import distance_transform_edt
 from stored_counts import CLASSES, PIXELS, add_cell, random_rows
 from test_report import rows_of
@@ -20,7 +21,6 @@ from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report import report as command
-from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, dice_curve
 from xbench_fast.runtime.reporting.gallery.choice import model_pairs
 from xbench_fast.runtime.reporting.report import make_report

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from result_rows import ResultRow
 from sklearn.metrics import roc_auc_score
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report, rows_of
 from xbench_fast.runtime.comparing.model_differences import ModelDifference, Overlaps, find_differences
-from xbench_fast.runtime.evaluation.scoring import ResultRow
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from evaluation_world import World, same
+from result_rows import table_of
 from stored_counts import add_cell, random_rows
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import DataError, RunError
-from xbench_fast.runtime.evaluation.scoring import rows_table
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.merging import merge_shards
@@ -151,7 +151,7 @@ def test_a_part_that_is_damaged_while_the_others_are_computed(tmp_path: Path) ->
     """It is deleted, so that the same command computes it again."""
     schema = result_schema({KEY_FIELD: "k" * 64})
     files = CellFiles(tmp_path, "a--b", "k" * 64)
-    rows = rows_table(random_rows(1), "a", "b", {KEY_FIELD: files.key})
+    rows = table_of(random_rows(1), "a", "b", {KEY_FIELD: files.key})
     files.write_part(0, rows)
     assert files.has_part(0)
     spoil(files.part(0), "finding")
