@@ -179,15 +179,17 @@ class Differences:
 
 def find_differences(results: Results) -> Differences:
     """Every two models (no baselines) on each dataset and in the mean over the datasets that both have."""
+    models = [model for model in results.models if any(cell.competes for cell in results.row(model))]
+    if len(models) < 2:
+        return Differences((), ())
     numbers: list[ModelDifference] = []
     classes: list[ModelDifference] = []
     overlaps = Overlaps(results)
     for dataset in results.datasets:
-        models = [cell.model for cell in results.column(dataset) if cell.competes]
-        for first, second in combinations(models, 2):
+        here = [cell.model for cell in results.column(dataset) if cell.competes]
+        for first, second in combinations(here, 2):
             numbers += _on(overlaps, dataset, first, second)
             classes += _of_classes(overlaps, dataset, first, second)
-    models = [model for model in results.models if any(cell.competes for cell in results.row(model))]
     if len(results.datasets) > 1:
         for first, second in combinations(models, 2):
             numbers += _over(results, overlaps, first, second)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, RunError, XBenchError
-from ...metrics_gpu.grounding.protocols import PROTOCOLS
+from ...metrics_gpu.grounding.protocols import PROTOCOLS, protocol
 from ..comparing.model_differences import Block, Differences, find_blocks
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun
@@ -22,10 +22,8 @@ from ..tables.stamps import cell_stamps
 from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing
 from .data_files import csv_files, whole_csv_files
-from .difference_tables import difference_tables
 from .grounding_tables import table_1, thresholds
 from .json_file import to_json
-from .native_tables import native_tables
 from .paper.paper_numbers import PrintedModel
 from .presentation import EVERYTHING, Presentation
 from .provenance import hashes, provenance, provenance_table
@@ -82,7 +80,11 @@ def report_tables(
             )
     yield coverage(results)
     yield provenance_table(results, run.data)
-    yield from native_tables(run)
+    told = {entry.get("protocol") for entry in run.data["cells"].values()}
+    if any(protocol(name).native_size for name in told.intersection(PROTOCOLS)):
+        from .native_tables import native_tables
+
+        yield from native_tables(run)
 
 
 def _block_tables(
@@ -99,7 +101,10 @@ def _block_tables(
         # With one class, the table of recognition already has these numbers.
         if any(len(cell.recognition.classes) > 1 for cell in results.column(dataset)):
             yield class_auc(results, dataset)
-    yield from difference_tables(results, differences)
+    if differences.overlaps:
+        from .difference_tables import difference_tables
+
+        yield from difference_tables(results, differences)
 
 
 def write_report(
@@ -211,7 +216,7 @@ def _gallery(report: Report, datasets: Mapping[str, DatasetConfig] | None) -> tu
 def _remove_blocks(folder: Path, keep: Iterable[str]) -> None:
     """Deletes files of an earlier report's blocks that this one does not have."""
     stems = [Path(name).stem for name in keep if name.endswith(".csv")]
-    for name in {f"{stem}-{protocol}.csv" for stem in stems for protocol in PROTOCOLS}.difference(keep):
+    for name in {f"{stem}-{kind}.csv" for stem in stems for kind in PROTOCOLS}.difference(keep):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from ...engines.errors import ConfigError, DataError, ImageError
 from ...engines.registry import did_you_mean, is_file
 from ..datasets.base import Case, Dataset
-from ..datasets.checking.box_statistics import box_warnings
 from ..datasets.registry import DATASETS
 from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
@@ -71,6 +70,8 @@ class LoadedDataset:
     @property
     def warnings(self) -> dict[str, str]:
         """What looks wrong with the boxes, kind -> sentence, by the annotation and the images' sizes read so far."""
+        from ..datasets.checking.box_statistics import box_warnings
+
         return box_warnings(self.dataset, self.all_cases, self.file_sizes)
 
     @cached_property

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from ...results.numbers.run_numbers import Results
 from .figure import Figure
-from .figure_3_correlation import correlation_figure
 from .figure_4_dice import dice_figure
 from .figure_4_thresholds import curves_figure, delta_figure
 from .recognition import recognition_figure
@@ -23,12 +22,11 @@ __all__ = ["Figure", "all_figures"]
 
 def all_figures(results: Results) -> list[Figure]:
     """The figures of numbers, without those for which no number exists. Raises MissingExtraError without matplotlib."""
-    figures = [
-        recognition_figure(results),
-        correlation_figure(results, "model"),
-        correlation_figure(results, "cell") if len(results.datasets) > 1 else None,
-        dice_figure(results),
-        delta_figure(results),
-        curves_figure(results),
-    ]
+    figures = [recognition_figure(results)]
+    if len(results.cells) > 1:  # a line needs two points
+        from .figure_3_correlation import correlation_figure
+
+        figures.append(correlation_figure(results, "model"))
+        figures.append(correlation_figure(results, "cell") if len(results.datasets) > 1 else None)
+    figures += [dice_figure(results), delta_figure(results), curves_figure(results)]
     return [figure for figure in figures if figure is not None]

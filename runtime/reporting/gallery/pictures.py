@@ -17,7 +17,6 @@ from ....engines.errors import BundleError, DataError, ImageError, XBenchError
 from ....engines.geometry import Geometry
 from ...cache.layout import read_meaning, store_folder
 from ...cache.store import PreparedStore
-from ...datasets.pixels import direct_source
 from ...datasets.registry import DATASETS
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
@@ -139,7 +138,6 @@ def stored_dataset(config: Mapping[str, Any], name: str) -> DatasetConfig:
 def read_pictures(loaded: LoadedDataset, wanted: Collection[str], cache: Path | None) -> dict[str, bytes]:
     """Case id -> JPEG, 8-bit grey, 224 x 224, the native frame squashed. A picture that cannot be read is left out."""
     cases = [case for case in loaded.cases if case.case_id in wanted]
-    decode = direct_source(_WHOLE_FRAME, loaded.contents)
     try:
         store = _open_store(loaded, cache)
     except XBenchError:
@@ -149,7 +147,7 @@ def read_pictures(loaded: LoadedDataset, wanted: Collection[str], cache: Path | 
         def read(case: Case) -> tuple[str, bytes | None]:
             pixels = None if store is None else store.get(store.index(case))
             try:
-                return case.case_id, _jpeg(decode(case)[0] if pixels is None else pixels)
+                return case.case_id, _jpeg(_decoded(loaded, case) if pixels is None else pixels)
             except (FileNotFoundError, ImageError):
                 return case.case_id, None
 
@@ -184,6 +182,12 @@ def _whole_frame(key: str) -> Geometry | None:
         return None
     suits = geometry.mode == "squash" and geometry.size >= GRID and geometry.intensity == "unchanged"
     return geometry if suits else None
+
+
+def _decoded(loaded: LoadedDataset, case: Case) -> Pixels:
+    from ...datasets.pixels import direct_source
+
+    return direct_source(_WHOLE_FRAME, loaded.contents)(case)[0]
 
 
 def _jpeg(pixels: Pixels) -> bytes:

@@ -22,7 +22,6 @@ from ..pairs import ScoredPairs, scored_pairs, why_left_out
 from ..patients import Patients, dataset_patients
 from .cell_values import CellValues, cell_values
 from .fields import GROUNDING, Number
-from .reference_rows import rest_on_models
 
 __all__ = [
     "Results",
@@ -182,10 +181,16 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     pairs = {key: scored_pairs(run, cell, choices) for key, cell in rows.items()}
     with ThreadPoolExecutor(usable_cores()) as pool:  # hashing releases the interpreter lock
         bases = dict(zip(rows, pool.map(find_basis, rows.values(), pairs.values()), strict=True))
-    found = rest_on_models(rows, pairs, bases)
-    left_out |= found.left_out
-    rows = {key: cell for key, cell in rows.items() if key not in left_out}
-    pairs = {key: found.pairs[key] for key in rows}
+    cut: Sequence[str] = ()
+    apart: set[str] = set()
+    if any(cell.entry["weights"] == "baseline" for cell in rows.values()):
+        from .reference_rows import rest_on_models
+
+        found = rest_on_models(rows, pairs, bases)
+        left_out |= found.left_out
+        rows = {key: cell for key, cell in rows.items() if key not in left_out}
+        pairs, bases, cut = {key: found.pairs[key] for key in rows}, found.bases, found.notes
+        apart = {model for model, _ in found.left_out} - {model for model, _ in rows}
     patients = {}
     for dataset in run.datasets:
         column = [cell for (_, name), cell in rows.items() if name == dataset]
@@ -202,7 +207,6 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
     # The walks and matrix products release the interpreter lock.
     with ThreadPoolExecutor(usable_cores()) as pool:
         cells = dict(zip(rows, pool.map(compute, rows), strict=True))
-    apart = {model for model, _ in found.left_out} - {model for model, _ in rows}
     return Results(
         models=tuple(model for model in run.models if model not in apart),
         datasets=tuple(run.datasets),
@@ -212,8 +216,8 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         left_out=left_out,
         rows=rows,
         pairs=pairs,
-        bases=found.bases,
-        cut=tuple(found.notes),
+        bases=bases,
+        cut=tuple(cut),
         levels=levels,
         patients=patients,
     )

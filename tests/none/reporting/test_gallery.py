@@ -220,7 +220,7 @@ def test_prepared_images_are_used_where_they_hold_the_whole_frame(
     document["config"]["cache"] = str(cache)
     store_run(world.out, document)
     plain = built(world)
-    monkeypatch.setattr(pictures, "direct_source", lambda geometry, contents: lambda case: pytest.fail("decoded again"))
+    monkeypatch.setattr(pictures, "_decoded", lambda loaded, case: pytest.fail("decoded again"))
     gallery = built(world)
     assert len(gallery.images) == len(plain.images) and gallery.notes == ()
 
