@@ -1,4 +1,11 @@
-"""Predicted boxes from files: what a model answered for the pairs of a dataset.
+"""Predicted boxes from files (docs/boxes.md): what a model answered for the pairs of a dataset.
 
+read            a file -> the answers; reading: what is known while it is read
 answered        the result: boxes, states and counters per pair, in the dataset's order
+questions       what a dataset asks: its cases, findings and image sizes
+json_lines      the format, by lines (bounded JSON), line_keys (one key at a time) and entry (one answer)
+frames          coordinates -> pixels of the original image
+dialects/       texts of multimodal models -> boxes
+fitting         boxes -> what is kept of them in their image
+collecting      answers -> columns
 """

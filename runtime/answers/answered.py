@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ANSWER_COUNTERS", "BOX_COUNTERS", "AskedPair", "BoxAnswers", "BoxFile", "State"]
+__all__ = ["ANSWER_COUNTERS", "BOX_COUNTERS", "AskedPair", "BoxAnswers", "BoxFile", "State", "Written"]
 
 ANSWER_COUNTERS: Final = ("silent", "no_box_in_text", "unparsable", "missing", "truncated", "over_limit")
 """Counters of answers. `silent` counts `no_box_in_text` too."""
@@ -21,7 +21,7 @@ BOX_COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates")
 
 
 class AskedPair(NamedTuple):
-    """What one line answers: a case, and a finding of the dataset or a phrase (stripped, in lower case)."""
+    """What a line answers: a case and a finding of the dataset, also where the line asks the phrase of that finding."""
 
     case_id: str
     asked: str
@@ -97,6 +97,21 @@ class BoxAnswers:
 
 
 @dataclass(frozen=True)
+class Written:
+    """Boxes of positive pairs as they were written, of the first answers that have any; for the check of the frame.
+
+    pairs: int64 [n], positions of pairs; offsets: int64 [n + 1]; boxes: float64 [m, 4], x1, y1, x2, y2; axes: float64
+    [n, 4], scale and offset of x, then of y, that make them pixels; sizes: int64 [n, 2], width and height.
+    """
+
+    pairs: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    boxes: NDArray[np.float64]
+    axes: NDArray[np.float64]
+    sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class BoxFile:
     """A file of predicted boxes, read for one dataset.
 
@@ -117,6 +132,7 @@ class BoxFile:
     positives: BoxAnswers
     negatives: BoxAnswers
     not_asked: int
+    written: Written
     unknown_label: int = 0
     no_region: int = 0
     rejected: int = 0

@@ -1,0 +1,34 @@
+"""What is wrong with one line of a file of boxes, before it is known where the line stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...engines.registry import did_you_mean
+
+__all__ = ["BadLine"]
+
+_LISTED = 40  # longer lists are not worth reading, only the nearest name
+
+
+class BadLine(Exception):
+    """A line that its writer must correct. key: the key it is about, empty for the whole line; text: what is wrong.
+
+    name, known: a name that is none of those that are known, for a suggestion, which is searched only when it is shown.
+    """
+
+    def __init__(self, key: str, text: str, name: str = "", known: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.key, self.text = key, text
+        self._name, self._known = name, known
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, with the nearest known name."""
+        known = list(self._known)
+        if not known:
+            return self.text
+        hint = did_you_mean(self._name, known)
+        if len(known) > _LISTED:
+            hint = hint.partition("known are")[0].strip() or f"none of the {len(known)} known ones is similar"
+        return f"{self.text}: {hint}"

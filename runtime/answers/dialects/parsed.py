@@ -1,0 +1,57 @@
+"""What a dialect finds in a text (docs/boxes.md §4), and what all dialects share: thoughts, numbers, traces."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..frames import Corners
+
+__all__ = ["GAP", "NUMBER", "Parsed", "has_numbers_in_bracket", "without_thoughts"]
+
+GAP: Final = r"\s*+"
+"""White space inside brackets; possessive, so that a long run of it is read once."""
+
+NUMBER: Final = r"[-+]?(?:\d{1,40}+(?:\.\d{0,40}+)?|\.\d{1,40}+)"
+"""A decimal number with or without a sign."""
+
+_ENDS: Final = ("</think>", "<unused95>")
+_STARTS: Final = ("<think>", "<unused94>")
+_BRACKET: Final = re.compile(r"[\[({]([^\[\](){}]{2,400}+)(?=[\[\](){}]|\Z)")
+_IN_BRACKET: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)")
+
+
+@dataclass
+class Parsed:
+    """The boxes of a text in the dialect's own units, x1, y1, x2, y2, in the order of the text.
+
+    illegal: boxes outside the dialect's range or that end before they begin; they are not in `boxes`. truncated: the
+    text ends inside a box or a list. meant: there is a trace of a box. empty: the text holds an empty list.
+    """
+
+    boxes: list[Corners] = field(default_factory=list)
+    illegal: int = 0
+    truncated: bool = False
+    meant: bool = False
+    empty: bool = False
+
+    def add(self, box: Corners, *, legal: bool) -> None:
+        """Adds a box, or counts it as illegal."""
+        if legal and box[0] < box[2] and box[1] < box[3]:
+            self.boxes.append(box)
+        else:
+            self.illegal += 1
+
+
+def without_thoughts(text: str) -> tuple[str, bool]:
+    """The text after its last closing thought tag, and whether it ends inside a thought, which is left out too."""
+    end = max(text.rfind(tag) + len(tag) if tag in text else 0 for tag in _ENDS)
+    rest = text[end:]
+    starts = [place for tag in _STARTS if (place := rest.find(tag)) >= 0]
+    return (rest[: min(starts)], True) if starts else (rest, False)
+
+
+def has_numbers_in_bracket(text: str) -> bool:
+    """Whether the text has a bracket with two or more numbers."""
+    return any(len(_IN_BRACKET.findall(found[1])) > 1 for found in _BRACKET.finditer(text))

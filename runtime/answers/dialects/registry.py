@@ -1,0 +1,60 @@
+"""The dialects by name (docs/boxes.md §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from . import bins, brackets, json_lists
+from .parsed import Parsed, without_thoughts
+
+__all__ = ["DIALECTS", "JSON", "Dialect", "parse"]
+
+JSON: Final = "json"
+"""The dialect whose frame, order and key the line states."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a family of models writes boxes.
+
+    read: text -> boxes in the dialect's units; None for `JSON`. frame: of `frames.FRAMES`, empty for `JSON`. view: what
+    a viewed frame is divided by; None: the line's `view`, which is then required. whole: pixels are truncated to whole
+    numbers, as the model's own code does.
+    """
+
+    title: str
+    read: Callable[[str], Parsed] | None
+    frame: str
+    view: tuple[int, int] | None = None
+    whole: bool = False
+
+
+_UNIT: Final = (1, 1)
+DIALECTS: Final = MappingProxyType(
+    {
+        "maira2": Dialect("MAIRA-2", bins.maira2, "crop", _UNIT, whole=True),
+        "radvlm": Dialect("RadVLM", brackets.radvlm, "unit"),
+        "chexagent2": Dialect("CheXagent-2", brackets.chexagent2, "percent"),
+        "qwen2vl": Dialect("Qwen2-VL", brackets.qwen2vl, "permille"),
+        "qwen25vl": Dialect("Qwen2.5-VL", json_lists.qwen25vl, "resized"),
+        "qwen3vl": Dialect("Qwen3-VL", json_lists.qwen3vl, "permille"),
+        "florence2": Dialect("Florence-2", bins.florence2, "unit"),
+        "paligemma": Dialect("PaliGemma", bins.paligemma, "unit"),
+        "paligemma1024": Dialect("PaliGemma, divided by 1024", bins.paligemma1024, "unit"),
+        "medgemma15": Dialect("MedGemma 1.5", json_lists.medgemma15, "pad", (1000, 1000)),
+        "kosmos2": Dialect("Kosmos-2", bins.kosmos2, "unit"),
+        JSON: Dialect("JSON of any model", None, ""),
+    }
+)
+
+
+def parse(dialect: str, text: str, *, key: str = "bbox_2d", order: str = "xyxy") -> Parsed:
+    """The boxes of an answer, x1, y1, x2, y2 in the units of its frame; `key` and `order` count for `JSON` only."""
+    answer, cut = without_thoughts(text)
+    read = DIALECTS[dialect].read
+    found = json_lists.any_json(answer, key, order) if read is None else read(answer)
+    found.truncated |= cut
+    return found

@@ -1,0 +1,58 @@
+"""JSON Lines of boxes: a header and one answer a line (docs/boxes.md §1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .bad_line import BadLine
+from .dialects.registry import JSON
+from .entry import asked_by, convention, read_answer
+from .line_keys import HEADER, Settings, header_settings, line_settings
+from .lines import HashedFile, json_object
+from .reading import FileReading
+
+__all__ = ["read_json_lines"]
+
+
+def read_json_lines(reading: FileReading, file: HashedFile) -> None:
+    """Adds every line of the file. Raises DataError."""
+    header = Settings()
+    first = True
+    for number, content in file.lines():
+        try:
+            line = json_object(content)
+        except BadLine as error:
+            reading.lines += 1
+            reading.bad(error, number)
+        else:
+            if first and HEADER in line:
+                header = _header(reading, line, number)
+            else:
+                reading.lines += 1
+                try:
+                    _answer(reading, line, header, number)
+                except BadLine as error:
+                    reading.bad(error, number)
+        first = False
+
+
+def _header(reading: FileReading, line: dict[str, Any], number: int) -> Settings:
+    try:
+        header = header_settings(line)
+        reading.check_dataset(header.provenance)
+    except BadLine as error:
+        raise reading.error(error, number) from None
+    reading.provenance = header.provenance
+    return header
+
+
+def _answer(reading: FileReading, line: dict[str, Any], header: Settings, number: int) -> None:
+    settings = line_settings(line, header)
+    reading.check_dataset(settings.provenance)
+    place = asked_by(line, reading.questions)
+    answer = read_answer(line, settings, place[0], reading.questions)
+    text = "text" in line
+    if not text or settings.dialect == JSON:
+        reading.sense(settings.frame, answer.written, number, text=text)
+    reading.add(place, number, answer, scores="scores" in line)
+    reading.note(convention(line, settings), settings.provenance)

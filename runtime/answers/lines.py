@@ -1,0 +1,87 @@
+"""Reads a file of boxes line by line: bounded lines of UTF-8, strict JSON objects, and a hash of the bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from ...engines.errors import DataError
+from ...engines.strict_json import distinct_keys
+from .bad_line import BadLine
+
+__all__ = ["MAX_LINE", "HashedFile", "json_object", "unreadable"]
+
+MAX_LINE: Final = 8 << 20
+"""Bytes of a line; an answer is a few thousand."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_PIECE: Final = 1 << 20
+
+
+class HashedFile:
+    """The lines of a file that are not blank; after the last one, `sha256` is that of the whole file.
+
+    Raises DataError when the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._sha = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        return self._sha.hexdigest()
+
+    def lines(self) -> Iterator[tuple[int, bytes | None]]:
+        """(1-based number, bytes without white space around them); None instead of a line above `MAX_LINE`."""
+        try:
+            with self.path.open("rb") as stream:
+                for number, line in enumerate(self._raw(stream), 1):
+                    if number == 1 and line is not None:
+                        line = line.removeprefix(_BOM)
+                    if line is None or (line := line.strip()):
+                        yield number, line
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    def _raw(self, stream: BinaryIO) -> Iterator[bytes | None]:
+        while line := stream.readline(MAX_LINE + 1):
+            self._sha.update(line)
+            if len(line) <= MAX_LINE or line.endswith(b"\n"):
+                yield line
+                continue
+            while (rest := stream.readline(_PIECE)) and not rest.endswith(b"\n"):
+                self._sha.update(rest)
+            self._sha.update(rest)
+            yield None
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    """The error for a file of boxes that cannot be opened or read."""
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"The file of boxes {path} does not exist; correct its path.")
+    if isinstance(error, IsADirectoryError):
+        return DataError(f"{path} is a folder; name the file of boxes in it.")
+    return DataError(f"The file of boxes {path} cannot be read: {error.strerror or error}.")
+
+
+def json_object(line: bytes | None) -> dict[str, Any]:
+    """A line as a JSON object. Raises BadLine."""
+    if line is None:
+        raise BadLine("", f"it is longer than {MAX_LINE >> 20} MiB; write one answer a line")
+    try:
+        # NaN and Infinity pass here, so that the message can name their key.
+        found = json.loads(line.decode(), object_pairs_hook=distinct_keys)
+    except UnicodeDecodeError:
+        raise BadLine("", "it is not UTF-8; write the file in UTF-8") from None
+    except RecursionError:
+        raise BadLine("", "it is nested too deeply; write one object without nesting") from None
+    except ValueError as error:  # also a key twice, and a number of thousands of digits
+        told = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise BadLine("", f"it is not valid JSON ({told}); write one object a line") from None
+    if not isinstance(found, dict):
+        raise BadLine("", "it is no JSON object; write one object a line")
+    return found

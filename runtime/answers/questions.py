@@ -1,0 +1,109 @@
+"""What a dataset asks: its cases and findings, by the names that a file of boxes may use for them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+
+from ...engines.errors import ImageError
+from ..datasets.base import Case
+from ..images.size import image_size
+from .answered import AskedPair
+from .bad_line import BadLine
+
+__all__ = ["Questions"]
+
+Place = tuple[int, int]
+"""A position among the cases, and one among the classes."""
+
+
+class Questions:
+    """The pairs of a dataset, in its order: cases as given, in a case the classes in their order.
+
+    names: what the header of a file may call the dataset. `sizes`: case id -> (height, width), of image files that were
+    read already.
+    """
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        classes: Sequence[str],
+        names: Sequence[str] = (),
+        sizes: dict[str, tuple[int, int]] | None = None,
+    ) -> None:
+        self.cases, self.classes, self.names = cases, tuple(classes), tuple(names)
+        self._sizes = {} if sizes is None else sizes
+        self._class_of = {name: place for place, name in enumerate(self.classes)}
+        self._case_of = {case.case_id: place for place, case in enumerate(cases)}
+
+    @cached_property
+    def positives(self) -> list[Place]:
+        """Every pair with a region."""
+        return [
+            (row, column)
+            for row, case in enumerate(self.cases)
+            for column, name in enumerate(self.classes)
+            if name in case.regions
+        ]
+
+    @cached_property
+    def negatives(self) -> int:
+        """The number of pairs whose finding is annotated absent."""
+        return sum(1 for case in self.cases for name in self.classes if case.labels.get(name) == 0)
+
+    def pair(self, place: Place) -> AskedPair:
+        """The names of a pair."""
+        return AskedPair(self.cases[place[0]].case_id, self.classes[place[1]])
+
+    def label(self, place: Place) -> int | None:
+        """1, 0, or None where the dataset does not say."""
+        return self.cases[place[0]].labels.get(self.classes[place[1]])
+
+    def case(self, name: str) -> int:
+        """The position of the case called `name`, which is its id, or the name of its image file alone.
+
+        Raises BadLine for an unknown name, or that of several images.
+        """
+        if name in self._case_of:
+            return self._case_of[name]
+        named = self._files.get(name, [])
+        if len(named) == 1:
+            return named[0]
+        if named:
+            text = f"'{_short(name)}' is the file of {len(named)} cases, such as '{self.cases[named[0]].case_id}'"
+            raise BadLine("case", f"{text}; write the id of the case")
+        raise BadLine("case", f"the dataset has no case '{_short(name)}'", name, self._case_of)
+
+    def finding(self, name: str) -> int:
+        """The position of a class. Raises BadLine for an unknown one."""
+        if name not in self._class_of:
+            raise BadLine("finding", f"the dataset has no finding '{_short(name)}'", name, self.classes)
+        return self._class_of[name]
+
+    def size(self, row: int) -> tuple[int, int] | None:
+        """(width, height) of the original image of a case; None if neither the dataset nor the image's file says it."""
+        case = self.cases[row]
+        found = case.size or self._sizes.get(case.case_id)
+        if found is None:
+            try:
+                found = image_size(case.image)
+            except ImageError:
+                return None
+            self._sizes[case.case_id] = found
+        return found[1], found[0]
+
+    def is_named(self, name: str) -> bool:
+        """Whether a file may call the dataset `name`; upper and lower case do not count."""
+        return not self.names or name.strip().casefold() in {each.casefold() for each in self.names}
+
+    @cached_property
+    def _files(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for place, case in enumerate(self.cases):
+            found[case.image.name].append(place)
+        return dict(found)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 80 else f"{name[:80]}..."
