@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .backends.device import gpu_seen
+from .backends.gpu import gpu_seen
 from .base import Engine, EngineOptions
 from .bundle import Bundle
 from .errors import EngineError

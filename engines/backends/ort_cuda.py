@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
-from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit, gpu_reason
+from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit
+from .gpu import gpu_reason
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 
 __all__ = ["HostCudaEngine", "OrtCudaEngine", "cuda_engine", "cuda_reason"]

@@ -11,7 +11,8 @@ from ..errors import EngineError, MissingExtraError
 from ..plans.family import Family, load_family
 from ..plans.key import Profile
 from ..plans.provide import plan_key, provide_plan
-from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory, current_gpu, gpu_reason
+from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory
+from .gpu import current_gpu, gpu_reason
 
 __all__ = ["TensorRtEngine", "TensorRtRtxEngine", "tensorrt_reason", "tensorrt_rtx_doubt", "tensorrt_rtx_reason"]
 

@@ -7,18 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ..backends.gpu import Gpu
 from ..bundle import Bundle
 from ..errors import EngineError
 
-__all__ = ["Gpu", "PlanKey", "Profile"]
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """The device a plan is for: marketing name and compute capability ("9.0")."""
-
-    name: str
-    capability: str
+__all__ = ["PlanKey", "Profile"]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..backends.gpu import Gpu
 from ..base import chosen_precision
 from ..bundle import Bundle
 from ..errors import EngineError
 from .build import build_plan
 from .family import Family
-from .key import Gpu, PlanKey, Profile
+from .key import PlanKey, Profile
 from .store import PlanStore
 
 __all__ = ["plan_key", "provide_plan"]

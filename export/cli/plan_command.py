@@ -28,7 +28,7 @@ def build_plans(
     bundles: Sequence[Bundle], backend: str, batch: int, *, tf32: bool = False, say: Callable[[str], None]
 ) -> None:
     """Builds and keeps the plan of each bundle that has none that fits. Raises EngineError or MissingExtraError."""
-    from ...engines.backends.device import current_gpu
+    from ...engines.backends.gpu import current_gpu
     from ...engines.plans.key import Profile
     from ...engines.plans.provide import plan_key, provide_plan
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...engines.backends.device import gpu_reason
+from ...engines.backends.gpu import gpu_reason
 from ...engines.base import Engine
 from ...engines.bundle import Bundle
 from ...engines.errors import XBenchError

@@ -49,7 +49,7 @@ def host_sweep(plan: Plan, ceilings: Ceilings) -> Measurement:
 
 def gpu_sweep(plan: Plan, ceilings: Ceilings, device: int = 0) -> Measurement:
     """The kernel on maps and packed masks that are on the GPU; counts stay there."""
-    from ...engines.backends.device import load_cupy
+    from ...engines.backends.gpu import load_cupy
 
     cupy = load_cupy()
     with gpu_errors(cupy, "The sweep on the GPU"):

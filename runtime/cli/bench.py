@@ -145,7 +145,7 @@ def bench(
 
 def _engine(name: str) -> tuple[str, bool]:
     """The engine's name, and whether the run is about a GPU."""
-    from ...engines.backends.device import gpu_reason
+    from ...engines.backends.gpu import gpu_reason
     from ...engines.select import ENGINES, choose
 
     chosen, line = choose(name)

@@ -69,7 +69,7 @@ def _engines() -> Iterator[MachineCheck]:
 
 def _gpu() -> Iterator[MachineCheck]:
     """Checks of group "gpu": what the engines and the sweep on a GPU need."""
-    from ...engines.backends.device import gpu_reason
+    from ...engines.backends.gpu import gpu_reason
     from . import packages as packages
 
     installed = packages.installed_packages()

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.backends.device import SLOTS, DeviceEngine, load_cupy
+from ....engines.backends.device import SLOTS, DeviceEngine
+from ....engines.backends.gpu import load_cupy
 from ....engines.errors import EngineError
 from ....metrics_gpu.nvrtc import KernelError
 from ...datasets.pixels import direct_source

@@ -9,11 +9,12 @@ import json
 from pathlib import Path
 
 import pytest
+from xbench_fast.engines.backends.gpu import Gpu
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError
 from xbench_fast.engines.plans.build import build_plan
 from xbench_fast.engines.plans.family import load_family
-from xbench_fast.engines.plans.key import Gpu, Profile
+from xbench_fast.engines.plans.key import Profile
 from xbench_fast.engines.plans.provide import plan_key, provide_plan
 from xbench_fast.engines.plans.store import PlanStore
 
