@@ -4,8 +4,9 @@
 
 Parts: the kernel (compiled, compared with a loop over pixels, timed, watched by compute-sanitizer), tests marked gpu,
 PyTorch eager and compiled, each engine that is installed, and DALI. Every part runs in its own process with its own
-time budget: a part that fails, hangs or lacks a package becomes a row with its reason, and the others still run.
-The kernel's parts need this repository, NumPy and CuPy; nothing has to be installed for the repository itself.
+time budget: a part that fails, hangs or lacks a package becomes a row with its reason, and the others still run. The
+file is written after every part. The kernel's parts need this repository, NumPy and CuPy; nothing has to be installed
+for the repository itself. Bundles are exported once, and only for an engine that runs here.
 
 Exit status 0 if no row failed (rows that could not run have not failed), else 1.
 """
@@ -19,6 +20,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -73,8 +75,8 @@ def gpu_count() -> int:
     return count.value
 
 
-def rows_of(name: str, bundles: Path | None, seconds: float) -> Iterator[dict[str, Any]]:
-    """The rows of a part, one by one."""
+def rows_of(name: str, bundles: Path | None, scratch: Path | None, seconds: float) -> Iterator[dict[str, Any]]:
+    """The rows of a part, one by one. Engines run `bundles`, or what is exported to `scratch` for all of them."""
     import gpu_parts
 
     functions: dict[str, Callable[[float], Iterator[dict[str, Any]]]] = {
@@ -87,20 +89,23 @@ def rows_of(name: str, bundles: Path | None, seconds: float) -> Iterator[dict[st
         "dali": gpu_parts.dali,
     }
     if name.startswith("engine-"):
-        yield from gpu_parts.engine(name.removeprefix("engine-"), bundles, seconds)
+        yield from gpu_parts.engine(name.removeprefix("engine-"), bundles, scratch, seconds)
     else:
         yield from functions[name](seconds)
 
 
-def child(name: str, bundles: Path | None, seconds: float) -> int:
+def child(name: str, bundles: Path | None, scratch: Path | None, seconds: float) -> int:
     """Runs one part in this process; writes each row to standard output as a JSON object after a marker."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     use_checkout()
     failed = False
     try:
-        for found in rows_of(name, bundles, seconds):
+        for found in rows_of(name, bundles, scratch, seconds):
             failed = failed or found["status"] == "failed"
             print("ROW " + json.dumps(found), flush=True)
+    except ModuleNotFoundError as error:
+        note = f"not installed: {error.name}"
+        print("ROW " + json.dumps({"name": name, "status": "not run", "note": note}), flush=True)
     except Exception as error:  # any error of a part is its result
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:400]
         print("ROW " + json.dumps({"name": name, "status": "failed", "note": reason}), flush=True)
@@ -108,10 +113,11 @@ def child(name: str, bundles: Path | None, seconds: float) -> int:
     return int(failed)
 
 
-def run_part(part: Part, bundles: Path | None, seconds: float) -> list[dict[str, Any]]:
+def run_part(part: Part, bundles: Path | None, scratch: Path | None, seconds: float) -> list[dict[str, Any]]:
     """The part's rows, from a process that is ended when its time is over."""
     command = [sys.executable, str(Path(__file__).resolve()), "--part", part.name, "--seconds", str(seconds)]
     command += ["--bundles", str(bundles.resolve())] if bundles else []
+    command += ["--scratch", str(scratch)] if scratch else []
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )
@@ -130,12 +136,28 @@ def run_part(part: Part, bundles: Path | None, seconds: float) -> list[dict[str,
     return [{"part": part.name, **found} for found in rows]
 
 
-def check(parts: tuple[Part, ...], bundles: Path | None, seconds: float) -> list[dict[str, Any]]:
-    """The rows of all parts."""
+def check(
+    parts: tuple[Part, ...],
+    bundles: Path | None,
+    seconds: float,
+    keep: Callable[[list[dict[str, Any]]], None] = lambda rows: None,
+) -> list[dict[str, Any]]:
+    """The rows of all parts; `keep` gets those so far after every part."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as scratch:
+        for found in _parts(parts, bundles, Path(scratch), seconds):
+            rows += found
+            keep(rows)
+    return rows
+
+
+def _parts(
+    parts: tuple[Part, ...], bundles: Path | None, scratch: Path, seconds: float
+) -> Iterator[list[dict[str, Any]]]:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     import gpu_parts
 
-    begun, gpus, rows = time.monotonic(), gpu_count(), []
+    begun, gpus = time.monotonic(), gpu_count()
     for number, part in enumerate(parts):
         lacking = gpu_parts.missing(*part.modules)
         if part.gpu and not gpus:
@@ -148,11 +170,10 @@ def check(parts: tuple[Part, ...], bundles: Path | None, seconds: float) -> list
         if reason is None and share < 1:
             reason = "no time was left"
         if reason is not None:
-            rows.append({"part": part.name, "name": part.name, "status": "not run", "note": reason})
+            yield [{"part": part.name, "name": part.name, "status": "not run", "note": reason}]
             continue
         print(f"{part.name} ..", file=sys.stderr, flush=True)
-        rows += run_part(part, bundles, share)
-    return rows
+        yield run_part(part, bundles, scratch, share)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -174,6 +195,18 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def record(out: Path, rows: list[dict[str, Any]], begun: float) -> None:
+    """Writes what is known so far; a file that cannot be written is said and does not end the check."""
+    use_checkout()
+    try:
+        from xbench_fast.runtime.benching.gpu_state import gpu_state
+        from xbench_fast.runtime.benching.record import write_record
+
+        write_record(out, {"rows": rows, "seconds": round(time.monotonic() - begun, 1), "gpu_state": gpu_state()})
+    except (OSError, ImportError) as error:
+        print(f"{out} cannot be written: {error}", file=sys.stderr, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="where the JSON goes [with a GPU benchmarks/results/gpu.json]")
@@ -181,19 +214,27 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=480.0, help="time for everything [480]")
     parser.add_argument("--only", action="append", choices=[part.name for part in PARTS], help="only this part")
     parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part:
-        return child(options.part, options.bundles, options.seconds)
+        return child(options.part, options.bundles, options.scratch, options.seconds)
     begun = time.monotonic()
     chosen = tuple(part for part in PARTS if not options.only or part.name in options.only)
-    rows = check(chosen, options.bundles, options.seconds)
-    use_checkout()
-    from xbench_fast.runtime.benching.gpu_state import gpu_state
-    from xbench_fast.runtime.benching.record import write_record
-
     out = options.out or (DEFAULT_OUT if gpu_count() else None)  # without a GPU nothing was measured
-    if out is not None:
-        write_record(out, {"rows": rows, "seconds": round(time.monotonic() - begun, 1), "gpu_state": gpu_state()})
+    rows: list[dict[str, Any]] = []
+
+    def keep(so_far: list[dict[str, Any]]) -> None:
+        rows[:] = so_far
+        if out is not None:
+            record(out, rows, begun)
+
+    try:
+        check(chosen, options.bundles, options.seconds, keep)
+    except KeyboardInterrupt:
+        keep([*rows, {"part": "all", "name": "interrupted", "status": "failed", "note": "ended by the user"}])
+    except Exception as error:  # an error of this file must not cost the rows that there are
+        note = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        keep([*rows, {"part": "all", "name": "gpu_check", "status": "failed", "note": note}])
     print(table(rows))
     print(f"{sum(found['status'] == 'failed' for found in rows)} of {len(rows)} rows failed")
     return int(any(found["status"] == "failed" for found in rows))

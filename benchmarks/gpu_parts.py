@@ -5,7 +5,9 @@ The kernel's parts need only the repository, NumPy and CuPy; the others need the
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import re
 import shutil
@@ -19,6 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
 
+_USED = {"registers": "registers", "shared_bytes": "bytes smem", "spill_bytes": "bytes spill stores"}
 MODEL, BATCHES = "kad", (8, 256)
 
 
@@ -29,15 +32,34 @@ def row(name: str, status: str, note: str = "", **values: Any) -> Row:
 
 def missing(*modules: str) -> str | None:
     """Why a part cannot run, if one of `modules` is not installed."""
-    absent = [name for name in modules if importlib.util.find_spec(name) is None]
+    absent = [name for name in modules if not _installed(name)]
     return f"not installed: {', '.join(absent)}" if absent else None
 
 
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the package around it
+        return False
+
+
 def compiler(seconds: float) -> Iterator[Row]:
-    """The kernel's registers and spills, as nvcc reports them."""
-    from xbench_fast.metrics_gpu.nvrtc import OPTIONS
+    """What NVRTC makes of the kernels for a run, and their registers and spills, as nvcc reports them."""
+    from xbench_fast.metrics_gpu.nvrtc import OPTIONS, KernelError, compile_source
     from xbench_fast.metrics_gpu.sweep.gpu import source
 
+    reasons = []
+    for cuda in (13, 12):
+        try:
+            made = compile_source(source(), "sweep.cu", "90", cuda)
+        except KernelError as error:
+            reasons.append(str(error))
+            continue
+        flushed = made.ptx.count(".ftz")
+        status = "failed" if flushed else "ok"
+        yield row(f"NVRTC {cuda} sm_90", status, f"{flushed} instructions flush subnormals", bytes=len(made.cubin))
+    if len(reasons) == 2:
+        yield row("NVRTC sm_90", "not run", reasons[0])
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         yield row("nvcc sm_90", "not run", "there is no nvcc")
@@ -47,13 +69,14 @@ def compiler(seconds: float) -> Iterator[Row]:
         code.write_text(source())
         command = [nvcc, *OPTIONS, "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o", f"{folder}/sweep.cubin", str(code)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    found = re.search(r"'sweep' for.*?(\d+) bytes spill stores.*?Used (\d+) registers.*?(\d+) bytes smem",
-                      done.stdout + done.stderr, re.S)  # fmt: skip
-    if done.returncode or not found:
+    said = done.stdout + done.stderr
+    kernels = re.split(r"Compiling entry function '", said)[1:]
+    if done.returncode or not kernels:
         yield row("nvcc sm_90", "failed", done.stderr)
-        return
-    spills, registers, shared = map(int, found.groups())
-    yield row("nvcc sm_90", "ok", registers=registers, shared_bytes=shared, spill_bytes=spills)
+    for text in kernels:
+        numbers = {name: re.search(rf"(\d+) {words}", text) for name, words in _USED.items()}
+        used = {name: int(found[1]) if found else 0 for name, found in numbers.items()}
+        yield row(f"nvcc sm_90, {text.partition(chr(39))[0]}", "failed" if used["spill_bytes"] else "ok", **used)
 
 
 def kernel(seconds: float) -> Iterator[Row]:
@@ -104,12 +127,12 @@ def sweep_is_right(seed: int, sizes: tuple[int, ...] = (224, 97)) -> Row:
         grids[5] *= np.float32(1e-40)
         grids[6] += np.float32(1000)
         masks = rng.random((len(grids), size, size)) < rng.random((len(grids), 1, 1))
-        packed = cupy.asarray(pack_masks(masks))
-        counts = sweep(cupy.asarray(grids), packed, size=(size, size)).on_host()
-        with np.errstate(all="ignore"):
-            reason = check_counts(counts, grids, masks)
-        if reason:
-            return row("sweep equals a loop", "failed", f"{size} x {size}: {reason}")
+        for regions in (pack_masks(masks), masks):  # bytes of 8 pixels, and bools that the device packs
+            counts = sweep(cupy.asarray(grids), cupy.asarray(regions), size=(size, size)).on_host()
+            with np.errstate(all="ignore"):
+                reason = check_counts(counts, grids, masks)
+            if reason:
+                return row("sweep equals a loop", "failed", f"{size} x {size}, {regions.dtype}: {reason}")
     return row("sweep equals a loop", "ok", f"14 maps on {' and '.join(map(str, sizes))}")
 
 
@@ -120,14 +143,14 @@ def sanitizer(seconds: float) -> Iterator[Row]:
         if program is None:
             yield row(tool, "not run", "there is no compute-sanitizer")
             continue
-        command = [program, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "regex=sweep|pack_rows"]
+        command = [program, "--tool", tool, "--error-exitcode", "9"]
         command += [sys.executable, str(ROOT / "benchmarks/gpu_check.py"), "--part", "small-sweep"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=seconds / 4, check=False)
         except subprocess.TimeoutExpired:
             yield row(tool, "failed", f"not done in {seconds / 4:.0f} s")
             continue
-        said = [line for line in done.stdout.splitlines() if line.startswith("=========")]
+        said = [line for line in done.stdout.splitlines() if line.startswith(("=========", "ROW "))]
         if "not supported" in done.stdout.lower():
             yield row(tool, "not run", " ".join(said[-3:]))
         else:
@@ -136,17 +159,17 @@ def sanitizer(seconds: float) -> Iterator[Row]:
 
 def small_sweep(seconds: float) -> Iterator[Row]:
     """The sweep that the sanitizer checks."""
-    yield sweep_is_right(2, (40,))
+    yield sweep_is_right(2, (64,))  # whole words, so that no kernel but ours runs
 
 
 def marked_tests(seconds: float) -> Iterator[Row]:
-    """Runs the tests marked gpu."""
+    """Runs the tests marked gpu, each folder of them apart: one may need packages that another does not."""
     import pytest
 
     class Tally:
         def __init__(self) -> None:
             self.counts = {"passed": 0, "failed": 0, "skipped": 0}
-            self.first = ""
+            self.first = self.lacking = ""
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.when == "call" or report.outcome != "passed":
@@ -156,12 +179,23 @@ def marked_tests(seconds: float) -> Iterator[Row]:
             if report.skipped and not self.first and isinstance(report.longrepr, tuple):
                 self.first = str(report.longrepr[2])
 
-    tally = Tally()
-    code = pytest.main(["-q", "-m", "gpu", "-p", "no:cacheprovider", str(ROOT / "tests/gpu")], plugins=[tally])
-    counts = ", ".join(f"{number} {name}" for name, number in tally.counts.items())
-    failed = tally.counts["failed"] or code not in (0, 5)
-    status = "failed" if failed else "ok" if tally.counts["passed"] else "not run"
-    yield row("tests marked gpu", status, f"{counts} {tally.first}")
+        def pytest_collectreport(self, report: Any) -> None:
+            if report.failed:
+                self.first = self.first or f"{report.nodeid}: {report.longreprtext[-300:]}"
+                absent = re.search(r"ModuleNotFoundError: No module named '([^']+)'", report.longreprtext)
+                self.lacking = absent[1] if absent else self.lacking
+
+    for folder in sorted(path for path in (ROOT / "tests/gpu").iterdir() if any(path.glob("test_*.py"))):
+        tally = Tally()
+        code = pytest.main(["-q", "-m", "gpu", "-p", "no:cacheprovider", str(folder)], plugins=[tally])
+        name = f"tests marked gpu, {folder.name}"
+        if tally.lacking and not tally.lacking.startswith("xbench_fast"):
+            yield row(name, "not run", f"not installed: {tally.lacking}")
+            continue
+        counts = ", ".join(f"{number} {kind}" for kind, number in tally.counts.items())
+        failed = tally.counts["failed"] or code not in (0, 5)
+        status = "failed" if failed else "ok" if tally.counts["passed"] else "not run"
+        yield row(name, status, f"{counts} {tally.first}")
 
 
 def torch_models(seconds: float) -> Iterator[Row]:
@@ -183,23 +217,27 @@ def torch_models(seconds: float) -> Iterator[Row]:
                       least=rate.least, greatest=rate.greatest, unit="images/s")  # fmt: skip
 
 
-def engine(name: str, bundles: Path | None, seconds: float) -> Iterator[Row]:
-    """`xbench-fast bench` of the bundles, or of a model with stand-in weights exported here."""
+def engine(name: str, bundles: Path | None, scratch: Path | None, seconds: float) -> Iterator[Row]:
+    """`xbench-fast bench` of the bundles, or of a model with stand-in weights, which the first engine exports."""
+    from xbench_fast.engines.select import backend_status
     from xbench_fast.runtime.cli import main
 
-    with tempfile.TemporaryDirectory() as scratch:
+    reason = next(found.reason for found in backend_status() if found.name == name)
+    if reason:
+        yield row(name, "not run", reason)
+        return
+    with tempfile.TemporaryDirectory() as folder:
         if bundles is None:
-            bundles = Path(scratch) / "bundles"
-            from xbench_fast.export.cli import main as export
-
-            command = ["--model", MODEL, "--weights", "stand-in", "--precision", "fp16", "--out", str(bundles)]
-            _leaves(export, command)
-        out = Path(scratch) / "bench.json"
+            bundles = _exported((scratch or Path(folder)) / "bundles")
+        out = Path(folder) / "bench.json"
         command = ["bench", "offline", "single-stream", "prepared", "--engine", name, "--bundles", str(bundles)]
         command += ["--seconds", str(seconds / 12), "--images", "2048", "--side", "512", "--json", str(out)]
         for batch in BATCHES:
             command += ["--batch", str(batch)]
-        _leaves(main, command)
+        status, words = _leaves(main, command)
+        if not out.is_file():
+            yield row(name, "failed", f"bench ended with status {status} and without figures: {words[-300:]}")
+            return
         record = json.loads(out.read_text(encoding="utf-8"))
     for one in record["measurements"]:
         unit, rate = next(iter(one["per_second"].items()))
@@ -218,11 +256,27 @@ def dali(seconds: float) -> Iterator[Row]:
     yield row("DALI decoder", "ok", str(dali_difference()))
 
 
-def _leaves(command: Any, arguments: list[str]) -> None:
-    """Runs a command line that exits the process."""
+def _exported(bundles: Path) -> Path:
+    """The folder, with a bundle of stand-in weights in it."""
+    if not any(bundles.glob("*/bundle.json")):
+        from xbench_fast.export.cli import main
+
+        status, words = _leaves(
+            main, ["--model", MODEL, "--weights", "stand-in", "--precision", "fp16", "--out", str(bundles)]
+        )
+        if status:
+            raise RuntimeError(f"the export ended with status {status}: {words[-300:]}")
+    return bundles
+
+
+def _leaves(command: Any, arguments: list[str]) -> tuple[int, str]:
+    """The status of a command line that exits the process, and what it said on standard error."""
     sys.argv = ["xbench", *arguments]
+    said = io.StringIO()
+    status: object = 0
     try:
-        command()
+        with contextlib.redirect_stderr(said):
+            command()
     except SystemExit as stop:
-        if stop.code not in (0, None, 1):
-            raise RuntimeError(f"the command ended with status {stop.code}: {' '.join(arguments)}") from stop
+        status = stop.code
+    return status if isinstance(status, int) else int(status is not None), " ".join(said.getvalue().split())

@@ -16,7 +16,6 @@ from typing import Any
 
 from torch import Tensor
 
-from ...engines.bundle import sha256_of
 from ...engines.errors import CheckpointError
 from ..adapter import CheckpointRecord
 from .file_kinds import is_safetensors, what_it_is
@@ -52,6 +51,8 @@ class Checkpoint:
     @cached_property
     def record(self) -> CheckpointRecord:
         """File name and sha256, for the bundle; of shards, that of the list `sha256sum` would print of the files."""
+        from ...engines.bundle import sha256_of  # so that a model is built without what bundles need
+
         try:
             digests = {path.name: sha256_of(path) for path in self.files or (self.path,)}
         except OSError as error:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.bundle import Bundle
 from ...engines.errors import ConfigError
-from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.base import Case
 from ..datasets.region_shapes import Boxes
+
+if TYPE_CHECKING:
+    from ...engines.bundle import Bundle
+    from ...engines.prompts.prompt_set import PromptSet
 
 __all__ = ["film_files", "films_as_cases", "found_files", "make_pairs", "prompts_of", "random_pixels", "random_text"]
 

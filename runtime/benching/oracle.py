@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.backends.ort_session import CPU_PROVIDER, open_session
-from ...engines.base import Scores
-from ...engines.bundle import Bundle
+if TYPE_CHECKING:
+    from ...engines.base import Scores
+    from ...engines.bundle import Bundle
 
 __all__ = ["TOLERANCES", "check_counts", "check_decode", "check_scores", "naive_counts", "oracle_scores"]
 
@@ -22,6 +22,9 @@ _LEVELS = 101
 
 def oracle_scores(bundle: Bundle, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
     """Scores by ONNX Runtime on the CPU, image by image and without its graph optimisations."""
+    from ...engines.backends.ort_session import CPU_PROVIDER, open_session
+    from ...engines.base import Scores
+
     graph: Path | bytes = bundle.file("image")
     if bundle.manifest.precision == "bf16":
         from ...engines.rounding import with_rounding

@@ -16,4 +16,6 @@ def write_record(path: Path, figures: Mapping[str, Any]) -> None:
     """Writes `figures`, the version of the code and the machine to `path`, and creates its folders. Raises OSError."""
     record = {**figures, "code_version": code_version(), "machine": describe_machine()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    draft = path.with_name(f".{path.name}.part")  # whole or not at all: a long benchmark writes it again and again
+    draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
