@@ -7,5 +7,6 @@ json_lines      the format, by lines (bounded JSON), line_keys (one key at a tim
 frames          coordinates -> pixels of the original image
 dialects/       texts of multimodal models -> boxes
 fitting         boxes -> what is kept of them in their image
+frame_check     does another frame fit the truth much better?
 collecting      answers -> columns
 """
