@@ -10,7 +10,8 @@ import numpy as np
 from ...engines.errors import XBenchError
 from ...metrics_gpu.grounding.curves import dice_curves
 from ..host.config import DatasetConfig
-from ..reporting.gallery.pictures import collect_pictures
+from ..reporting.gallery.pictures import open_originals
+from ..reporting.gallery.small_pictures import small_pictures
 from ..results.numbers.fields import grounding_interval
 from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
@@ -152,8 +153,9 @@ def _overlays(
     wanted: dict[str, set[str]] = {}
     for row in rows:
         wanted.setdefault(row["dataset"], set()).add(row["case"])
-    pictures, notes, _ = collect_pictures(material.run, wanted, datasets)
-    remarks += [f"{note} Overlays without a picture have a black ground." for note in notes]
+    originals, changed = open_originals(material.run, wanted, datasets)
+    pictures, lacking = small_pictures(material.run, originals, wanted)
+    remarks += [f"{note} Overlays without a picture have a black ground." for note in (*lacking, *changed)]
     files: dict[str, bytes] = {}
     for cell in cells:
         own = [row for row in rows if (row["model"], row["dataset"]) == (cell.model, cell.dataset)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from ...results.numbers.run_numbers import Results
 from ...results.schema import GRID
 from .choice import MOST, ModelPairs, choose, in_rounds, model_pairs, pair_scores
 from .model import Gallery, GalleryCase, Overlay, overlay_size, picture_size, truth_size
-from .pictures import Originals, collect_pictures
+from .pictures import Originals, open_originals
 
 __all__ = ["BUDGET", "make_gallery", "run_lengths"]
 
@@ -54,10 +54,17 @@ def make_gallery(
     wanted: dict[str, set[str]] = defaultdict(set)
     for case in cases:
         wanted[case.dataset].add(case.case_id)
-    pictures, notes, originals = collect_pictures(run, wanted, datasets or {})
-    coarse = int((1 - _FINE) * budget)
-    kept, spent = _within(cases, overlays, pictures, coarse if pictures else budget)
-    fine = _native(kept, pictures, originals, budget - spent)
+    originals, notes = open_originals(run, wanted, datasets or {})
+    kept, spent = _within(cases, overlays, {}, budget)
+    keys = dict.fromkeys((case.dataset, case.case_id) for case in kept if case.dataset in originals.loaded)
+    fine = pictures = _native(keys, originals, budget - spent)
+    if len(fine) < len(keys):
+        from .small_pictures import small_pictures
+
+        pictures, lacking = small_pictures(run, originals, wanted)
+        notes = [*lacking, *notes]
+        kept, spent = _within(cases, overlays, pictures, int((1 - _FINE) * budget) if pictures else budget)
+        fine = _in_place(kept, pictures, fine, budget - spent)
     models = tuple(name for name in results.models if any(overlay.model == name for overlay in overlays))
     titles = {name: results.title(name) for name in dict.fromkeys(case.dataset for case in kept)}
     images, native, kept = _numbered(kept, pictures, fine)
@@ -154,17 +161,31 @@ def _within(
     return list(cases), spent
 
 
-def _native(
-    cases: Sequence[GalleryCase], pictures: Mapping[tuple[str, str], bytes], originals: Originals, budget: int
-) -> dict[tuple[str, str], bytes]:
-    """The pictures of the first cases in their native size, as many as fit instead of the small ones."""
-    keys = dict.fromkeys((case.dataset, case.case_id) for case in cases)
+def _native(keys: Iterable[tuple[str, str]], originals: Originals, budget: int) -> dict[tuple[str, str], bytes]:
+    """The first pictures in their native size, as many as fit, or all that can be read."""
     found = {}
-    for key, picture in originals.pictures([key for key in keys if key in pictures]):
-        budget -= picture_size(picture) - picture_size(pictures[key])
+    for key, picture in originals.pictures(list(keys)):
+        budget -= picture_size(picture)
         if budget < 0:
             break
         found[key] = picture
+    return found
+
+
+def _in_place(
+    cases: Sequence[GalleryCase],
+    pictures: Mapping[tuple[str, str], bytes],
+    fine: Mapping[tuple[str, str], bytes],
+    budget: int,
+) -> dict[tuple[str, str], bytes]:
+    """Those of the `fine` pictures that fit instead of the small ones, of the first cases."""
+    found = {}
+    for key in dict.fromkeys((case.dataset, case.case_id) for case in cases):
+        if key in fine and key in pictures:
+            budget -= picture_size(fine[key]) - picture_size(pictures[key])
+            if budget < 0:
+                break
+            found[key] = fine[key]
     return found
 
 

@@ -20,7 +20,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.reporting.gallery import assembly, pictures
+from xbench_fast.runtime.reporting.gallery import assembly, pictures, small_pictures
 from xbench_fast.runtime.reporting.gallery.assembly import make_gallery, run_lengths
 from xbench_fast.runtime.reporting.gallery.choice import PairScore, choose, in_rounds
 from xbench_fast.runtime.reporting.gallery.model import Gallery, gallery_payload
@@ -219,10 +219,32 @@ def test_prepared_images_are_used_where_they_hold_the_whole_frame(
     document = json.loads((world.out / "run.json").read_text())
     document["config"]["cache"] = str(cache)
     store_run(world.out, document)
+    monkeypatch.setattr(assembly, "_native", lambda *_: {})
     plain = built(world)
-    monkeypatch.setattr(pictures, "_decoded", lambda loaded, case: pytest.fail("decoded again"))
+    monkeypatch.setattr(
+        small_pictures, "direct_source", lambda geometry, contents: lambda case: pytest.fail("decoded again")
+    )
     gallery = built(world)
     assert len(gallery.images) == len(plain.images) and gallery.notes == ()
+
+
+def test_small_pictures_are_read_only_where_native_ones_do_not_fit(
+    world: World, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = small_pictures._read
+    asked: list[int] = []
+    monkeypatch.setattr(small_pictures, "_read", lambda *told: asked.append(1) or read(*told))
+    whole = built(world)
+    assert all(whole.native) and not asked
+    size = len(json.dumps(gallery_payload(whole)))
+    with monkeypatch.context() as patch:
+        patch.setattr(assembly, "picture_size", lambda image: size)
+        assert built(world, budget=size).images and asked
+    asked.clear()
+    case = whole.cases[0]
+    (data.root / "images" / f"{case.case_id}.png").write_bytes(b"no image")
+    left = built(world)
+    assert asked and left.cases[0].image is None and all(left.native)
 
 
 def test_the_budget_bounds_the_gallery(world: World) -> None:
