@@ -118,10 +118,12 @@ class BoxFile:
     positives: every pair of the dataset with a region, answered or not. negatives: only the pairs whose finding is
     annotated absent and for which the file has a line. not_asked: negative pairs without a line. unknown_label: lines
     for pairs that the dataset says nothing about; no_region: lines for findings that are present without a region; both
-    are counted and not scored. rejected: lines that `--bad-lines count` left out; lines: all lines with an answer.
+    are counted and not scored. unmatched: phrases of a grounded report that are none of the dataset's. rejected: lines
+    that `--bad-lines count` left out; lines: all lines with an answer.
     provenance: the header's model, prompt, commit, dataset, created, seed, attempts, temperature and note, where given;
     line_provenance: the same keys where lines have values of their own: the first 20 distinct ones, in file order.
-    frames: the coordinate conventions in the file -> number of lines, such as "pixels", "permille yxyx" or a dialect.
+    kind: "jsonl", "coco" or "radfact". frames: the coordinate conventions in the file -> number of lines, such as
+    "pixels", "permille yxyx" or a dialect. written: for the check of the frame.
     silence: what an absent answer means: "line" (JSON Lines: a missing line is `missing`), or "absent" (COCO results
     and grounded phrases cannot say more, so it is `silent`).
     """
@@ -136,6 +138,7 @@ class BoxFile:
     unknown_label: int = 0
     no_region: int = 0
     rejected: int = 0
+    unmatched: int = 0
     lines: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
     line_provenance: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)

@@ -16,10 +16,14 @@ from .questions import Place, Questions
 __all__ = ["asked_by", "convention", "read_answer"]
 
 
-def asked_by(line: Mapping[str, Any], questions: Questions) -> Place:
-    """The pair that a line answers. Raises BadLine."""
-    case, finding = _text(line, "case"), _text(line, "finding")
-    return questions.case(case), questions.finding(finding)
+def asked_by(line: Mapping[str, Any], questions: Questions) -> list[Place]:
+    """The pairs that a line answers; several if one phrase stands for several findings. Raises BadLine."""
+    case = _text(line, "case")
+    if "phrase" in line:
+        finding = _text(line, "finding") if "finding" in line else None
+        return questions.places_of_phrase(case, _text(line, "phrase"), finding)
+    finding = _text(line, "finding")
+    return [(questions.case(case), questions.finding(finding))]
 
 
 def convention(line: Mapping[str, Any], settings: Settings) -> str:
@@ -125,5 +129,6 @@ def _text(line: Mapping[str, Any], key: str) -> str:
     if isinstance(value, str) and value:
         return value
     if key not in line:
-        raise BadLine(key, f"the line has no {key}; write it as the dataset spells it")
+        other = ", or a phrase" if key == "finding" else ""
+        raise BadLine(key, f"the line has no {key}; write it as the dataset spells it{other}")
     raise BadLine(key, f"{key} is not a text; write it as the dataset spells it, in quotes")

@@ -49,10 +49,10 @@ def _header(reading: FileReading, line: dict[str, Any], number: int) -> Settings
 def _answer(reading: FileReading, line: dict[str, Any], header: Settings, number: int) -> None:
     settings = line_settings(line, header)
     reading.check_dataset(settings.provenance)
-    place = asked_by(line, reading.questions)
-    answer = read_answer(line, settings, place[0], reading.questions)
+    places = asked_by(line, reading.questions)
+    answer = read_answer(line, settings, places[0][0], reading.questions)
     text = "text" in line
     if not text or settings.dialect == JSON:
         reading.sense(settings.frame, answer.written, number, text=text)
-    reading.add(place, number, answer, scores="scores" in line)
+    reading.add(places, number, answer, scores="scores" in line)
     reading.note(convention(line, settings), settings.provenance)

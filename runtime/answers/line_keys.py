@@ -12,7 +12,16 @@ from .bad_line import BadLine
 from .dialects.registry import DIALECTS
 from .frames import FRAMES, ORDERS, Corners, Size, View, read_size, read_view
 
-__all__ = ["HEADER", "PROVENANCE", "Settings", "four_numbers", "header_settings", "line_settings", "score_list"]
+__all__ = [
+    "HEADER",
+    "LINE_KEYS",
+    "PROVENANCE",
+    "Settings",
+    "four_numbers",
+    "header_settings",
+    "line_settings",
+    "score_list",
+]
 
 HEADER: Final = "xbench_boxes"
 VERSION: Final = 1
@@ -20,8 +29,8 @@ PROVENANCE: Final = (
     "model", "prompt", "commit", "dataset", "created", "seed", "attempts", "temperature", "note",
 )  # fmt: skip
 _SETTINGS: Final = ("dialect", "frame", "order", "size", "view", "key")
-_LINE: Final = ("case", "finding", "phrase", "boxes", "text", "scores", *_SETTINGS, *PROVENANCE)
 _HEADER: Final = (HEADER, *_SETTINGS, *PROVENANCE)
+LINE_KEYS: Final = ("case", "finding", "phrase", "boxes", "text", "scores", *_SETTINGS, *PROVENANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ def line_settings(line: Mapping[str, Any], header: Settings) -> Settings:
     """Raises BadLine."""
     if HEADER in line:
         raise BadLine(HEADER, "a header stands here; it must be the first line, and the only one")
-    return _settings(line, _LINE, header)
+    return _settings(line, LINE_KEYS, header)
 
 
 def _settings(line: Mapping[str, Any], known: tuple[str, ...], above: Settings) -> Settings:

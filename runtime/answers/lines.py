@@ -12,10 +12,13 @@ from ...engines.errors import DataError
 from ...engines.strict_json import distinct_keys
 from .bad_line import BadLine
 
-__all__ = ["MAX_LINE", "HashedFile", "json_object", "unreadable"]
+__all__ = ["MAX_LINE", "HashedFile", "json_document", "json_object"]
 
 MAX_LINE: Final = 8 << 20
 """Bytes of a line; an answer is a few thousand."""
+
+MAX_DOCUMENT: Final = 256 << 20
+"""Bytes of a JSON file that is read as a whole."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _PIECE: Final = 1 << 20
@@ -45,7 +48,7 @@ class HashedFile:
                     if line is None or (line := line.strip()):
                         yield number, line
         except OSError as error:
-            raise unreadable(self.path, error) from error
+            raise _unreadable(self.path, error) from error
 
     def _raw(self, stream: BinaryIO) -> Iterator[bytes | None]:
         while line := stream.readline(MAX_LINE + 1):
@@ -59,13 +62,30 @@ class HashedFile:
             yield None
 
 
-def unreadable(path: Path, error: OSError) -> DataError:
+def _unreadable(path: Path, error: OSError) -> DataError:
     """The error for a file of boxes that cannot be opened or read."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"The file of boxes {path} does not exist; correct its path.")
     if isinstance(error, IsADirectoryError):
         return DataError(f"{path} is a folder; name the file of boxes in it.")
     return DataError(f"The file of boxes {path} cannot be read: {error.strerror or error}.")
+
+
+def json_document(path: Path) -> tuple[Any, str]:
+    """The value of a JSON file, and the SHA-256 of its bytes. Raises DataError."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_DOCUMENT + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if len(content) > MAX_DOCUMENT:
+        raise DataError(f"{path} is larger than {MAX_DOCUMENT >> 20} MiB; write it as JSON Lines (docs/boxes.md §1).")
+    try:
+        found = json.loads(content.removeprefix(_BOM).decode(), object_pairs_hook=distinct_keys)
+    except (ValueError, RecursionError) as error:
+        told = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).rstrip(".")
+        raise DataError(f"{path} is not a JSON file: {told}; correct it.") from error
+    return found, hashlib.sha256(content).hexdigest()
 
 
 def json_object(line: bytes | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ...engines.errors import ImageError
 from ..datasets.base import Case
+from ..datasets.phrases.pairs import asked, image_id, phrase_key
 from ..images.size import image_size
 from .answered import AskedPair
 from .bad_line import BadLine
@@ -75,6 +76,31 @@ class Questions:
             raise BadLine("case", f"{text}; write the id of the case")
         raise BadLine("case", f"the dataset has no case '{_short(name)}'", name, self._case_of)
 
+    def places_of_phrase(self, name: str, phrase: str, finding: str | None) -> list[Place]:
+        """The pairs that ask a phrase in an image, which `name` is the id, a case or the file of; of `finding`.
+
+        Raises BadLine. Phrases are texts of reports, so no message holds one.
+        """
+        if not self._asked:
+            raise BadLine("phrase", "this dataset asks findings and no phrases; write finding, and leave phrase out")
+        image = image_id(name)
+        if image not in self._case_of:
+            images = {image_id(self.cases[row].case_id) for row in self._files.get(name, [])}
+            image = images.pop() if len(images) == 1 else image_id(self.cases[self.case(name)].case_id)
+        pairs = self._asked.get((image, phrase_key(phrase)), [])
+        if not pairs:
+            told = f"the image '{_short(image)}' is not asked this phrase"
+            raise BadLine("phrase", f"{told}; write one of its phrases, upper and lower case do not count")
+        chosen = [pair for pair in pairs if finding in (None, pair[1])]
+        if not chosen:
+            told = f"the image '{_short(image)}' is asked this phrase for another finding than '{_short(str(finding))}'"
+            raise BadLine("finding", f"{told}; correct it, or leave it out", str(finding), [pair[1] for pair in pairs])
+        return [(self._case_of[case_id], self._class_of[own]) for case_id, own in chosen]
+
+    def of_image(self, row: int) -> list[int]:
+        """The positions of the cases that have the image of a case: itself, and where phrases are asked its others."""
+        return self._rounds.get(image_id(self.cases[row].case_id), [row]) if self._asked else [row]
+
     def finding(self, name: str) -> int:
         """The position of a class. Raises BadLine for an unknown one."""
         if name not in self._class_of:
@@ -96,6 +122,17 @@ class Questions:
     def is_named(self, name: str) -> bool:
         """Whether a file may call the dataset `name`; upper and lower case do not count."""
         return not self.names or name.strip().casefold() in {each.casefold() for each in self.names}
+
+    @cached_property
+    def _asked(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
+        return asked(self.cases)
+
+    @cached_property
+    def _rounds(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for place, case in enumerate(self.cases):
+            found[image_id(case.case_id)].append(place)
+        return dict(found)
 
     @cached_property
     def _files(self) -> dict[str, list[int]]:

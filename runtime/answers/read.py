@@ -5,21 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 
 from .answered import BoxFile
+from .bad_line import BadLine
+from .coco_results import COCO, read_coco_results
+from .grounded_phrases import RADFACT, read_grounded_phrases
 from .json_lines import read_json_lines
-from .lines import HashedFile
+from .line_keys import LINE_KEYS
+from .lines import HashedFile, json_object
 from .questions import Questions
-from .reading import FileReading, ReadOptions
+from .reading import JSON_LINES, FileReading, ReadOptions
 
 __all__ = ["read_boxes"]
 
 
 def read_boxes(path: Path, questions: Questions, options: ReadOptions | None = None) -> BoxFile:
-    """The answers of a file for the pairs of a dataset.
+    """The answers of a file for the pairs of a dataset: JSON Lines, COCO results, or grounded phrases.
 
     Raises DataError, which names the file, the line, the key and what to do, for what the writer of the file must
     correct. What a model did wrong is counted.
     """
     reading = FileReading(path, questions, options or ReadOptions())
+    kind = _kind(path)
+    if kind == COCO:
+        return reading.finished(read_coco_results(reading))
+    if kind == RADFACT:
+        return reading.finished(read_grounded_phrases(reading))
     file = HashedFile(path)
     read_json_lines(reading, file)
     return reading.finished(file.sha256)
+
+
+def _kind(path: Path) -> str:
+    """The format of a file by its first line that is not blank, and where that says nothing, by its name."""
+    _, line = next(HashedFile(path).lines(), (0, b""))
+    if line is not None and line.startswith(b"["):
+        return COCO
+    try:
+        first = json_object(line)
+    except BadLine:
+        # A document over several lines; or JSON Lines with an error in the first one.
+        return RADFACT if path.suffix.lower() == ".json" else JSON_LINES
+    studies = bool(first) and first.keys().isdisjoint(LINE_KEYS) and all(isinstance(v, list) for v in first.values())
+    return RADFACT if studies else JSON_LINES

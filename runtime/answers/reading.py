@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +17,9 @@ from .fitting import FittedAnswer
 from .frames import Corners
 from .questions import Place, Questions
 
-__all__ = ["FileReading", "ReadOptions"]
+__all__ = ["JSON_LINES", "FileReading", "ReadOptions"]
 
+JSON_LINES: Final = "jsonl"
 _SHOWN: Final = 20
 _UNIT_MOST: Final = 1.5
 
@@ -57,12 +58,13 @@ class FileReading:
     path: Path
     questions: Questions
     options: ReadOptions
-    kind: str = "jsonl"
+    kind: str = JSON_LINES
     word: str = "line"
     lines: int = 0
     rejected: int = 0
     unknown_label: int = 0
     no_region: int = 0
+    unmatched: int = 0
     positives: Columns = field(default_factory=Columns)
     negatives: Columns = field(default_factory=Columns)
     conventions: Counter[str] = field(default_factory=Counter)
@@ -86,18 +88,21 @@ class FileReading:
             raise self.error(error, number) from None
         self.rejected += 1
 
-    def add(self, place: Place, number: int, answer: FittedAnswer, *, scores: bool = False) -> None:
-        """Adds the answer for a pair; `scores`: its boxes have scores. Raises BadLine."""
-        pair = self.questions.pair(place)
-        if place in self._seen:
-            raise BadLine("case", f"'{pair.asked}' of '{pair.case_id}' was answered before; keep one of the two")
+    def add(self, places: Sequence[Place], number: int, answer: FittedAnswer, *, scores: bool = False) -> None:
+        """Adds the answer for these pairs; `scores`: its boxes have scores. Raises BadLine."""
+        for place in places:
+            if place in self._seen:
+                pair = self.questions.pair(place)
+                raise BadLine("case", f"'{pair.asked}' of '{pair.case_id}' was answered before; keep one of the two")
         if answer.written:
             if self._scored not in (None, scores):
-                told = (
-                    "has no scores, and lines before it do" if self._scored else "has scores, and lines before do not"
-                )
+                told = "has no scores, and lines before do" if self._scored else "has scores, and lines before do not"
                 raise BadLine("scores", f"this {self.word} {told}; write them in all or in none")
             self._scored = scores
+        for place in places:
+            self._add(place, number, answer)
+
+    def _add(self, place: Place, number: int, answer: FittedAnswer) -> None:
         self._seen.add(place)
         if place in self._regions:
             self.positives.add(place, number, answer, checked=True)
@@ -107,6 +112,15 @@ class FileReading:
             self.unknown_label += 1
         else:
             self.no_region += 1
+
+    def silence(self, rows: Iterable[int], columns: Iterable[int]) -> None:
+        """Makes the positive and negative pairs of these cases and classes silent that were not answered."""
+        wanted = list(columns)
+        for row in rows:
+            for place in ((row, column) for column in wanted):
+                if place not in self._seen and (place in self._regions or self.questions.label(place) == 0):
+                    size = self.questions.cases[row].size
+                    self._add(place, 0, FittedAnswer(State.SILENT, (size[1], size[0]) if size else (0, 0)))
 
     def sense(self, frame: str | None, boxes: Sequence[Corners], number: int, *, text: bool) -> None:
         """Notes the written boxes of a line in one of the frames whose numbers can be impossible. Raises BadLine."""
@@ -142,7 +156,7 @@ class FileReading:
     def finished(self, sha256: str) -> BoxFile:
         """The result. Raises DataError for a frame that is impossible for the whole file, and without any line."""
         seen = self._sense
-        if not self.lines:
+        if not self.lines and self.kind == JSON_LINES:
             raise self.error(BadLine("", f"it has no {self.word} with an answer; write one a pair"), 0)
         if seen.pixels and not seen.above:
             told = "no coordinate of the file is above 1, and the frame is pixels"
@@ -150,7 +164,7 @@ class FileReading:
         if seen.wide and not seen.narrow:
             told = f"every box of the file has a coordinate above {_UNIT_MOST}, and the frame is unit"
             raise self.error(BadLine("frame", f"{told}; correct the frame"), seen.wide)
-        places, silent = self.questions.positives, self.kind != "jsonl"
+        places = self.questions.positives
         scored = bool(self._scored)
         negatives = self.negatives.answers(self.questions, None, State.MISSING, scored=scored)
         return BoxFile(
@@ -167,6 +181,7 @@ class FileReading:
             provenance=self.provenance,
             line_provenance={key: tuple(values.values()) for key, values in self._values.items()},
             frames=dict(self.conventions),
-            silence="absent" if silent else "line",
+            silence="line" if self.kind == JSON_LINES else "absent",
+            unmatched=self.unmatched,
             written=self.positives.written(places),
         )
