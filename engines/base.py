@@ -37,12 +37,14 @@ class EngineOptions:
     """Options of the GPU backends; the CPU backend ignores them.
 
     max_batch: largest number of images in one submission, for which buffers are allocated. build: whether a TensorRT
-    plan may be built. tf32: let float32 products round their inputs to TF32. device: number of the GPU. say: receives
-    messages about slow steps and fallbacks.
+    plan may be built. pad: compute every batch at the largest size, with unused images that are cut off the scores: one
+    shape for all, so that nothing is chosen or planned anew for the last batch. tf32: let float32 products round their
+    inputs to TF32. device: number of the GPU. say: receives messages about slow steps and fallbacks.
     """
 
     max_batch: int = 64
     build: bool = True
+    pad: bool = False
     tf32: bool = False
     device: int = 0
     say: Callable[[str], None] = _silent

@@ -20,12 +20,12 @@ class EPFail(Exception):
 def make(streams: list[Any], **behaviour: Any) -> Any:
     """A module. behaviour: providers (those that start), left (operations that stay on the CPU), create_errors and
     run_errors (words that the next sessions with CUDA, and the next runs, fail with; None for one that does not),
-    keyword (False: a version that does not know enable_fallback), version.
+    keyword (False: a version that does not know enable_fallback), version, cuda_version.
 
     As the library does, a session falls back to the CPU with a banner on standard output, once, unless told not to:
     when it cannot be made, and when `run` fails with EP_FAIL.
     """
-    log: dict[str, Any] = {"sessions": [], "runs": 0, "bound": 0, "host_runs": []}
+    log: dict[str, Any] = {"sessions": [], "runs": 0, "shapes": [], "bound": 0, "host_runs": []}
     providers = behaviour.get("providers", ["CUDAExecutionProvider", "CPUExecutionProvider"])
     errors: list[str | None] = list(behaviour.get("run_errors", []))
     refusals: list[str | None] = list(behaviour.get("create_errors", []))
@@ -118,6 +118,7 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
             addresses, shapes = dict(iobinding.addresses), dict(iobinding.shapes)
             stream.enqueue(lambda: run(addresses, shapes))
             log["runs"] += 1
+            log["shapes"].append(shapes)
 
         def run(self, output_names, input_feed, run_options=None):
             assert output_names == ["logits", "saliency"]
@@ -136,6 +137,8 @@ def make(streams: list[Any], **behaviour: Any) -> Any:
     started = set(providers)
     return SimpleNamespace(
         __version__=behaviour.get("version", "1.31.1"),
+        cuda_version=behaviour.get("cuda_version", ""),
+        set_default_logger_severity=lambda severity: log.setdefault("severities", []).append(severity),
         SessionOptions=SessionOptions,
         RunOptions=RunOptions,
         IOBinding=IOBinding,

@@ -77,6 +77,7 @@ class DeviceEngine(Engine):
         self._buffers: list[tuple[Any, Any, Any]] = []
         self._queries = 0
         with self._entered():
+            cupy.get_default_memory_pool().free_all_blocks()  # kept by earlier work; the engine allocates elsewhere
             self.stream = cupy.cuda.Stream(non_blocking=True)
             return self.within_memory(self._load)
 
@@ -138,24 +139,27 @@ class DeviceEngine(Engine):
             return self.within_memory(lambda: self._submit(pixels[: self.max_batch], text, slot))
 
     def _submit(self, pixels: Any, text: NDArray[np.float32], slot: int) -> DeviceScores:
-        batch, queries = len(pixels), len(text)
+        given, queries = len(pixels), len(text)
+        batch = self.max_batch if self.options.pad else given
         self._reserve(queries)
         buffer, logits, saliency = self._buffers[slot]
         features = self._features(text)
         grid = self.bundle.manifest.grid
         cells = grid[0] * grid[1]
         with self.stream:
-            if isinstance(pixels, self._cupy.ndarray):
+            source = buffer[:batch]
+            if not isinstance(pixels, self._cupy.ndarray):
+                source[:given].set(np.ascontiguousarray(pixels), stream=self.stream)
+            elif batch == given:
                 source = self._cupy.ascontiguousarray(pixels)
-            else:
-                source = buffer[:batch]
-                source.set(np.ascontiguousarray(pixels), stream=self.stream)
+            elif pixels.data.ptr != buffer.data.ptr:
+                source[:given] = pixels
             scores = DeviceScores(
                 logits[: batch * queries].reshape(batch, queries),
                 saliency[: batch * queries * cells].reshape(batch, queries, *grid),
             )
             self._enqueue(source, features, scores, slot)
-        return scores
+        return DeviceScores(scores.logits[:given], scores.saliency[:given])
 
     def _reserve(self, queries: int) -> None:
         """Buffers for `max_batch` images and at least `queries` queries."""
@@ -173,6 +177,11 @@ class DeviceEngine(Engine):
             )
             for _ in range(SLOTS)
         )
+        if self.options.pad:
+            with self.stream:
+                for pixels, _, _ in self._buffers:
+                    pixels.fill(0)
+            self.stream.synchronize()  # the caller may fill them in another stream
         self._queries = queries
         self._moved()
 

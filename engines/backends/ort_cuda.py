@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from ..base import Engine, EngineInfo, EngineOptions, Scores, chosen_precision
 from ..bundle import Bundle
 from ..errors import EngineError, MissingExtraError
+from ..rounding import LOW_TYPES
 from .device import DeviceEngine, DeviceScores, OutOfMemory, does_not_fit
-from .gpu import gpu_reason
+from .gpu import gpu_reason, gpu_seen, lacking_libraries
 from .ort_session import CPU_PROVIDER, IDENTITY, check_interface, load_onnxruntime, open_session
 
 __all__ = ["HostCudaEngine", "OrtCudaEngine", "cuda_engine", "cuda_reason"]
 
 _CUDA = "CUDAExecutionProvider"
+_WARNING = 2  # the library's own default
 _OUT_OF_MEMORY = re.compile(
     r"failed to allocate memory|out of memory|smaller than requested bytes|_ALLOC_FAILED|cudaErrorMemoryAllocation",
     re.I,
@@ -54,15 +56,21 @@ def cuda_reason() -> str | None:
         return str(error)
     if _CUDA not in ort.get_available_providers():
         return "the installed onnxruntime is the CPU build; install xbench-fast[gpu] instead of xbench-fast[cpu]"
+    # Not onnxruntime.preload_dlls(): it looks only beside its own package, and prints to standard output.
+    built_for = str(getattr(ort, "cuda_version", "")).partition(".")[0]
+    lacking = lacking_libraries(int(built_for)) if built_for.isdigit() else None
+    ort.set_default_logger_severity(4)  # what it would print about libraries is said below, in a line
     try:
-        if hasattr(ort, "preload_dlls"):
-            ort.preload_dlls()
         session = open_session(IDENTITY, [_CUDA, CPU_PROVIDER], 1)
     except EngineError as error:
-        return str(error)
-    if _CUDA not in session.get_providers():
-        return "its CUDA provider does not start: no NVIDIA driver, or CUDA or cuDNN missing or of another version"
-    return None
+        return f"{lacking} ({error})" if lacking else str(error)
+    finally:
+        ort.set_default_logger_severity(_WARNING)
+    if _CUDA in session.get_providers():
+        return None
+    if not gpu_seen():
+        return "its CUDA provider does not start: there is no NVIDIA driver"
+    return f"its CUDA provider does not start: {lacking or 'the NVIDIA driver, CUDA or cuDNN is of another version'}"
 
 
 class OrtCudaEngine(DeviceEngine):
@@ -146,8 +154,10 @@ class HostCudaEngine(Engine):
         start = 0
         while start < len(pixels):
             chunk = pixels[start : start + self._batch]
+            unused = self._batch - len(chunk) if self.options.pad else 0
+            whole = np.concatenate([chunk, np.zeros((unused, *chunk.shape[1:]), chunk.dtype)]) if unused else chunk
             try:
-                logits, saliency = self._session.run(["logits", "saliency"], {"pixels": chunk, "text": text})
+                logits, saliency = self._session.run(["logits", "saliency"], {"pixels": whole, "text": text})
             except Exception as error:  # see open_session
                 failure = _failure(self.bundle, self.backend, error)
                 if not isinstance(failure, OutOfMemory) or self._batch == 1:
@@ -155,7 +165,7 @@ class HostCudaEngine(Engine):
                 self._batch //= 2
                 self.options.say(f"{self.bundle.name}: out of GPU memory, going on with batches of {self._batch}")
                 continue
-            parts.append((logits, saliency))
+            parts.append((logits[: len(chunk)], saliency[: len(chunk)]))
             start += len(chunk)
         return Scores(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -179,6 +189,11 @@ def _cuda_session(engine: Engine, **more: str) -> Any:
     settings = {
         "device_id": str(options.device),
         "use_tf32": "1" if options.tf32 else "0",
+        # By default algorithms are timed, for every new shape: slow at first, and another run may choose others, whose
+        # sums have other last bits.
+        "cudnn_conv_algo_search": "HEURISTIC",
+        # Tensor cores take half-precision images with the channels last.
+        "prefer_nhwc": "1" if bundle.manifest.precision in LOW_TYPES else "0",
         # An arena that grows by powers of two would take memory that CuPy needs.
         "arena_extend_strategy": "kSameAsRequested",
         **more,

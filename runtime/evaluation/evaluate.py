@@ -152,7 +152,11 @@ class Evaluation:
                 outcome = workers.evaluate(run, progress, self.bundles, self.datasets, self.baselines, self.maps)
             else:
                 how = EngineOptions(
-                    max_batch=self.options.batch, build=config.eval.build, tf32=config.eval.tf32, say=progress.say
+                    max_batch=self.options.batch,
+                    build=config.eval.build,
+                    pad=True,
+                    tf32=config.eval.tf32,
+                    say=progress.say,
                 )
                 runner = Runner(
                     run,

@@ -183,5 +183,5 @@ def _engine(plan: WorkPlan, model: str) -> Engine:
         bundle = Bundle.load(plan.bundles[model])
     except BundleError as error:
         raise BundleError(f"On a worker: {error} {_SAME[0].upper()}{_SAME[1:]}.") from error
-    how = EngineOptions(max_batch=plan.options.batch, build=plan.build, tf32=plan.tf32)
+    how = EngineOptions(max_batch=plan.options.batch, build=plan.build, pad=True, tf32=plan.tf32)
     return open_engine(bundle, plan.options.engine, threads=plan.options.threads, options=how)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import device_on_cpu
 import fake_onnxruntime
 import numpy as np
 import pytest
 import synthetic
+from xbench_fast.engines.backends import gpu, ort_cuda
 from xbench_fast.engines.backends.device import DeviceEngine
+from xbench_fast.engines.backends.gpu import gpu_reason, lacking_libraries
+from xbench_fast.engines.backends.ort_cuda import cuda_reason
 from xbench_fast.engines.backends.ort_session import IDENTITY, open_session
 from xbench_fast.engines.base import EngineOptions
 from xbench_fast.engines.errors import EngineError
@@ -66,6 +71,7 @@ def test_scores_are_the_models_and_nothing_is_copied(world):
     settings = world.ort.log["sessions"][-1].settings
     assert settings["use_tf32"] == "0" and settings["device_id"] == "0"
     assert settings["user_compute_stream"] == str(engine.stream.ptr)
+    assert (settings["cudnn_conv_algo_search"], settings["prefer_nhwc"]) == ("HEURISTIC", "0")
     with world.open(tf32=True) as engine:
         assert engine.info.precision == "tf32" and world.ort.log["sessions"][-1].settings["use_tf32"] == "1"
 
@@ -84,6 +90,102 @@ def test_pointers_are_bound_once_per_slot_and_shape(world):
             scores = engine.submit(buffer[:3], TEXT, slot)
             engine.submit(world.cupy.asarray(pixels[:2]), TEXT, 1 - slot)
             np.testing.assert_array_equal(scores.saliency.get(), synthetic.model(pixels, TEXT)[1])
+
+
+def test_half_precision_prefers_the_channels_last(world):
+    world.bundle.manifest = dataclasses.replace(world.bundle.manifest, precision="fp16")
+    with world.open():
+        assert world.ort.log["sessions"][-1].settings["prefer_nhwc"] == "1"
+
+
+def test_padded_batches_have_one_shape_and_the_scores_of_what_was_given(world, monkeypatch):
+    """From the host, from the engine's own buffer and from elsewhere on the device; also where CuPy is absent."""
+    with world.open(max_batch=4, pad=True) as engine:
+        for count in (4, 3, 1, 4, 6):
+            check(engine, count, seed=count)
+        assert world.ort.log["bound"] == 4, "one shape, so the pointers are bound once"
+        assert all(shapes["pixels"][0] == 4 for shapes in world.ort.log["shapes"])
+        pixels = np.full((3, 1, 32, 32), 7, np.uint8)
+        buffer = engine.input(1, len(TEXT))
+        buffer[:3].set(pixels, stream=engine.stream)
+        own, other = engine.submit(buffer[:3], TEXT, 1), engine.submit(world.cupy.asarray(pixels[:2]), TEXT, 0)
+        for scores, count in ((own, 3), (other, 2)):
+            logits, saliency = synthetic.model(pixels[:count], TEXT)
+            np.testing.assert_array_equal(scores.logits.get(), logits)
+            np.testing.assert_array_equal(scores.saliency.get(), saliency)
+        assert all(shapes["pixels"][0] == 4 for shapes in world.ort.log["shapes"])
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    world.install()
+    with world.open(max_batch=4, pad=True) as engine:
+        check(engine, 6)
+    assert world.ort.log["host_runs"] == [4, 4]
+
+
+def test_memory_that_cupy_keeps_is_given_back_before_a_model_is_loaded(world, monkeypatch):
+    events = []
+    pool = SimpleNamespace(free_all_blocks=lambda: events.append(("free", len(world.ort.log["sessions"]))))
+    monkeypatch.setattr(world.cupy, "get_default_memory_pool", lambda: pool)
+    with world.open():
+        assert events == [("free", 0)] and len(world.ort.log["sessions"]) == 2  # the probe, the model
+
+
+class DynamicLibNotFoundError(RuntimeError):
+    """As cuda-pathfinder raises through CuPy."""
+
+
+def test_a_library_that_is_missing_is_named_and_auto_goes_on(world, monkeypatch, capsys):
+    for seen, words in (
+        (False, "there is no NVIDIA driver"),
+        (True, "libcurand.so.10 and libcudnn.so.9 are not found; install xbench-fast[gpu-cuda13]"),
+    ):
+        monkeypatch.setattr(ort_cuda, "gpu_seen", lambda seen=seen: seen)
+        monkeypatch.setattr(gpu, "_loaded", lambda name: name not in ("libcurand.so.10", "libcudnn.so.9"))
+        world.install(providers=["CPUExecutionProvider"], cuda_version="13.0")
+        assert cuda_reason() == f"its CUDA provider does not start: {words}"
+        assert world.ort.log["severities"] == [4, 2], "quiet while it is tried, and then as before"
+    world.install(providers=["CPUExecutionProvider"], cuda_version="12.9")
+    assert str(cuda_reason()).endswith("install xbench-fast[gpu]")
+    assert choose("auto")[0] == "onnxruntime-cpu"
+
+    def absent():
+        raise DynamicLibNotFoundError('Failure finding "libnvrtc.so.13":\n  No such file')
+
+    monkeypatch.setattr(world.cupy.cuda.nvrtc, "getVersion", absent)
+    words = "CuPy finds no compiler for its kernels, libnvrtc.so.13; install xbench-fast[gpu-cuda13]"
+    assert gpu_reason() == words
+    world.install()
+    with world.open() as engine:  # without CuPy, and it says why
+        assert not isinstance(engine, DeviceEngine)
+    assert world.said[-1].endswith(f"CuPy cannot be used: {words}")
+
+    def broken():
+        raise world.cupy.cuda.runtime.CUDARuntimeError("cudaErrorInitializationError:\ninitialization error")
+
+    monkeypatch.setattr(world.cupy.cuda.runtime, "getDeviceCount", broken)
+    assert gpu_reason() == "CUDA does not start (cudaErrorInitializationError: initialization error)"
+    assert not capsys.readouterr().out
+
+
+def test_a_cupy_that_does_not_load_is_named(monkeypatch, tmp_path):
+    (tmp_path / "cupy.py").write_text("raise ImportError('libcublas.so.13: cannot open shared object file')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert gpu_reason() == (
+        "CuPy is installed but does not load (libcublas.so.13: cannot open shared object file); install it again."
+    )
+
+
+def test_libraries_are_found_in_any_folder_of_packages(monkeypatch, tmp_path):
+    """Where packages were installed with pip's --target. Any library does for the test."""
+    real = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line)
+    folder = tmp_path / "nvidia/cu99/lib"
+    folder.mkdir(parents=True)
+    names = [f"lib{name}" for name in ("cudart.so.99", "nvrtc.so.99", "cublasLt.so.99", "cublas.so.99", "cufft.so.98")]
+    for name in (*names, "libcurand.so.10", "libcudnn.so.9"):
+        (folder / name).symlink_to(real)
+    assert str(lacking_libraries(99)).startswith("libcudart.so.99, libnvrtc.so.99, ")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert lacking_libraries(99) is None
 
 
 @pytest.mark.parametrize("words", [FULL, "CUDA failure 2: out of memory ; GPU=0", "CUBLAS_STATUS_ALLOC_FAILED"])
