@@ -46,7 +46,8 @@ def evaluate(
 
     A callable is a live model: (pixels uint8 [B, 1, S, S], list of Q findings) -> (logits [B, Q], saliency
     [B, Q, h, w]), floating point, NumPy arrays or tensors on any device; the maps on the model's own grid, not
-    normalised. It is called in this thread, first with one black image. It needs `geometry`, a `Geometry`: how pixels
+    normalised. It is called in this thread, first with one black image; of a dataset that asks phrases it gets the
+    phrases of a batch. It needs `geometry`, a `Geometry`: how pixels
     are prepared. `name`: its name in tables, by default that of the callable. `version`: names the state of the model,
     such as "epoch-3"; results are reused only if it is given and unchanged.
 

@@ -7,6 +7,7 @@ NumPy, ONNX Runtime and a test's own loop must agree to the last bit.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
 from xbench_fast.engines.prompts.prompt_set import PromptSet
+from xbench_fast.engines.tokenizing.hashed import HashTokenizer
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 
 SIZE, GRID = 32, 4
@@ -25,6 +27,13 @@ CLASSES = ("Mass", "Effusion")
 RAMP = np.arange(GRID * GRID, dtype=np.float32).reshape(1, 1, GRID, GRID)
 LOGIT_DIVISOR = np.float32(65536)
 TAUS = (np.arange(101) / 100).astype(np.float32)
+TOKENIZER = HashTokenizer(64, 8)
+WORDS = np.random.default_rng(3).integers(-3, 4, (64, 2)).astype(np.float32)
+TEXT = GraphSpec(
+    "text.onnx",
+    (TensorSpec("input_ids", "int64", ("texts", "tokens")),),
+    (TensorSpec("features", "float32", ("texts", 2)),),
+)
 
 
 def make_dataset(root: Path, count: int = 20, *, seed: int = 1, missing: tuple[int, ...] = ()) -> Path:
@@ -101,8 +110,10 @@ def make_bundle(
     geometry: Geometry | None = None,
     graph: Path | None = None,
     findings: tuple[str, ...] = CLASSES,
+    text: bool = False,
 ) -> Bundle:
-    """A bundle at `path`; `graph` is its image graph, by default a file only the engine below pretends to run."""
+    """A bundle at `path`; `graph` is its image graph, by default a file only the engine below pretends to run. `text`:
+    with the text graph of `save_text_graph` and a tokenizer without a vocabulary."""
     source = path.parent / f".source-{path.name}"
     source.mkdir(parents=True)
     (source / "image.onnx").write_bytes(graph.read_bytes() if graph else b"run by NumPy in this test")
@@ -111,6 +122,8 @@ def make_bundle(
     for name, item in prompts.items():
         item.save(source / f"{name}.npz")
         files[item.file] = source / f"{name}.npz"
+    if text:
+        files["text.onnx"] = save_text_graph(source / "text.onnx")
     image = GraphSpec(
         "image.onnx",
         (TensorSpec("pixels", "uint8", ("batch", 1, SIZE, SIZE)), TensorSpec("text", "float32", ("findings", 2))),
@@ -128,8 +141,8 @@ def make_bundle(
         grid=(GRID, GRID),
         saliency={"kind": "attention", "description": "sums of pixel blocks"},
         logit_scale=1.0,
-        text={"context": 8},
-        graphs={"image": image},
+        text={"context": 8, **({"tokenizer": TOKENIZER.record} if text else {})},
+        graphs={"image": image, **({"text": TEXT} if text else {})},
         prompt_sets={name: item.record() for name, item in prompts.items()},
         opset=18,
         exporter={"test": "1"},
@@ -222,6 +235,51 @@ def save_graph(path: Path) -> Path:
     made = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
     path.write_bytes(made.SerializeToString())
     return path
+
+
+def phrase_features(phrases: Sequence[str]) -> NDArray[np.float32]:
+    """The features float32 [Q, 2] that the text graph gives."""
+    return np.stack([WORDS[TOKENIZER([phrase]).ids[0]].sum(0) for phrase in phrases])
+
+
+def save_text_graph(path: Path) -> Path:
+    """Features of a text: the sum of two small numbers per token, as an ONNX file."""
+    import onnx
+
+    h, t = onnx.helper, onnx.TensorProto
+    nodes = [
+        h.make_node("Gather", ["words", "input_ids"], ["found"]),
+        h.make_node("ReduceSum", ["found", "axes"], ["features"], keepdims=0),
+    ]
+    graph = h.make_graph(
+        nodes,
+        "text",
+        [h.make_tensor_value_info("input_ids", t.INT64, ["texts", "tokens"])],
+        [h.make_tensor_value_info("features", t.FLOAT, ["texts", 2])],
+        [onnx.numpy_helper.from_array(WORDS, "words"), onnx.numpy_helper.from_array(np.array([1]), "axes")],
+    )
+    made = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def make_ms_cxr(root: Path, count: int = 12) -> Path:
+    """MS-CXR's CSV beside the images of `make_dataset`: every image has a phrase, every third two of one category, and
+    the last one only a box without area."""
+    rng = np.random.default_rng(7)
+    lines = ["dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split"]
+    for index in range(count):
+        name = f"case{index:04d}"
+        place = f"files/p10/p1000{index // 2:04d}/s1/{name}.jpg"
+        asked = [("Edema", ("Mild edema", "dense opacity, left")[index % 2])]
+        asked += [("Edema", "Another edema")] if index % 3 == 0 else []
+        asked += [("Pneumonia", "Dense opacity, left")] if index % 4 == 0 else []
+        for category, phrase in asked:
+            x, y, w, h = (int(v) for v in rng.integers(4, 20, 4))
+            size = f"{0 if index == count - 1 else w},{h}"
+            lines.append(f'{name},{category},"{phrase}",{place},{x},{y},{size},56,40,{("train", "test")[index % 2]}')
+    (root / "MS_CXR_Local_Alignment_v1.1.0.csv").write_text("\n".join(lines) + "\n")
+    return root
 
 
 def reference_sweep(

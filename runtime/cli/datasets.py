@@ -84,11 +84,12 @@ def _describe(item: DatasetConfig) -> dict[str, Any]:
         loaded = load_dataset(item)
     except XBenchError as error:
         return {**row, "error": str(error)}
-    pairs = sum(len(case.regions) for case in loaded.cases)
+    cases = loaded.dataset.cases()
+    pairs = sum(len(case.regions) for case in cases)
     return {
         **row,
         "title": loaded.dataset.title,
-        "cases": len(loaded.cases),
+        "cases": len(cases),
         "classes": len(loaded.dataset.classes),
         "pairs": pairs,
     }

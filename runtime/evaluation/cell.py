@@ -21,6 +21,7 @@ from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
 from .decoding import DecodedCase, decode_case
 from .measure import Measure
+from .phrases import PhraseQueries
 from .scoring import DrawnPairs, Queries, Scored, rows_table
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class CellWork:
     """The inputs and options of one cell.
 
     `findings`: class of the dataset -> finding of the prompt set; `contents`: those in which `source` enters what it
-    reads.
+    reads. `phrases`: how cases are asked their own phrases; then the features of `prompts`, one per finding, are not
+    used.
     """
 
     model: str
@@ -52,6 +54,7 @@ class CellWork:
     workers: int
     contents: Contents = field(default_factory=Contents)
     metadata: dict[str, str] = field(default_factory=dict)
+    phrases: PhraseQueries | None = None
 
     @property
     def chunks(self) -> int:
@@ -124,7 +127,10 @@ def _start(
     pixels = np.stack([item.pixels for item in readable if item.pixels is not None])[:, None]
     for item in readable:
         item.pixels = None
-    scores = engine.run(pixels, cell.prompts.features)
+    if cell.phrases is None:
+        scores = engine.run(pixels, cell.prompts.features)
+    else:
+        scores = cell.phrases.run(pixels, [item.case for item in readable])
 
     def finish() -> Scored:
         pairs = DrawnPairs.of(readable, queries.findings)

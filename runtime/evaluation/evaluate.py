@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ...engines.base import EngineOptions
 from ...engines.errors import ConfigError
+from ...engines.prompts.phrase_features import PHRASE_FEATURES
 from ...engines.select import ENGINES, choose, open_engine
 from ...metrics_gpu.sweep.sweep import sweep
 from ..host.config import Config, DatasetConfig
@@ -176,6 +177,7 @@ class Evaluation:
                         ),
                         sweep=sweep,
                         decoder=decoder,
+                        phrase_features=config.cache / PHRASE_FEATURES if config.cache else None,
                     ),
                 )
                 if self.live is not None:

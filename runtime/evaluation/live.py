@@ -18,7 +18,7 @@ from ...engines.geometry import Geometry
 from ...engines.manifest import GraphSpec, Manifest, TensorSpec
 from ...engines.prompts.prompt_set import PromptSet
 
-__all__ = ["LiveEngine", "LiveFunction", "LiveModel", "live_prompts"]
+__all__ = ["LiveEngine", "LiveFunction", "LiveModel", "one_query_each"]
 
 LiveFunction = Callable[[NDArray[np.uint8], list[str]], tuple[Any, Any]]
 
@@ -28,9 +28,10 @@ class LiveModel:
     """A model that is called, not exported.
 
     function: (pixels uint8 [B, 1, S, S], the names of Q findings) -> (logits [B, Q], saliency [B, Q, h, w]), floating
-    point, NumPy arrays or tensors on any device; saliency on the model's grid, not normalised. It is called in the
-    thread that runs the evaluation. geometry: how pixels are prepared; S is its size. name: in tables. version: names
-    the state of the model; results are reused only if it is given and equal. Raises ConfigError.
+    point, NumPy arrays or tensors on any device; saliency on the model's grid, not normalised. Of a dataset that asks
+    phrases it gets Q phrases, others for each batch. It is called in the thread that runs the evaluation. geometry: how
+    pixels are prepared; S is its size. name: in tables. version: names the state of the model; results are reused only
+    if it is given and equal. Raises ConfigError.
     """
 
     function: LiveFunction
@@ -51,19 +52,20 @@ class LiveModel:
 
 
 class LiveEngine(Engine):
-    """Calls a live model for one list of findings, and checks what it returns. It has no real bundle: its `bundle`
-    holds the geometry and the grid, and no file.
+    """Calls a live model for one list of findings, or for phrases (`ask`), and checks what it returns. It has no real
+    bundle: its `bundle` holds the geometry and the grid, and no file. `secret`: no message repeats the texts.
 
     The model is first called with one black image: this gives its grid, and shows errors before images are decoded.
     Raises EngineError.
     """
 
-    def __init__(self, model: LiveModel, findings: Sequence[str]) -> None:
+    def __init__(self, model: LiveModel, findings: Sequence[str], *, secret: bool = False) -> None:
         self._model = model
         self._findings = list(findings)
+        self._secret = secret
         self._grid: tuple[int, int] | None = None
         side = model.geometry.size
-        first = self._run(np.zeros((1, 1, side, side), np.uint8), None).saliency
+        first = self.ask(np.zeros((1, 1, side, side), np.uint8), self._findings).saliency
         grid = self._grid = first.shape[2], first.shape[3]
         super().__init__(Bundle(Path(model.name), _manifest(model, grid), digest=""))
 
@@ -74,9 +76,13 @@ class LiveEngine(Engine):
         """
         return self._run(pixels, text)
 
-    def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32] | None) -> Scores:
-        name, wanted = self._model.name, (len(pixels), len(self._findings))
-        returned: object = self._model.function(pixels, list(self._findings))
+    def _run(self, pixels: NDArray[np.uint8], text: NDArray[np.float32]) -> Scores:
+        return self.ask(pixels, self._findings)
+
+    def ask(self, pixels: NDArray[np.uint8], texts: Sequence[str]) -> Scores:
+        """Scores of a batch and these findings or phrases. Raises EngineError as `run`."""
+        name, wanted = self._model.name, (len(pixels), len(texts))
+        returned: object = self._model.function(pixels, list(texts))
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             raise EngineError(f"{name} returned {_kind(returned)}; it must return two arrays, logits and saliency.")
         logits, saliency = (_floats(name, what, item) for what, item in zip(_OUTPUTS, returned, strict=True))
@@ -95,7 +101,7 @@ class LiveEngine(Engine):
             image, finding = (int(n) for n in np.argwhere(~np.isfinite(logits))[0])
             raise EngineError(
                 f"{name} returned a logit that is not finite (image {image} of the batch, "
-                f"'{self._findings[finding]}'); check its weights."
+                f"{'a phrase' if self._secret else repr(texts[finding])}); check its weights."
             )
         return Scores(logits, saliency)
 
@@ -106,17 +112,18 @@ class LiveEngine(Engine):
         """Does nothing: the model belongs to the caller."""
 
 
-def live_prompts(findings: Sequence[str]) -> PromptSet:
-    """One query for each finding; a live model gets the names and makes its own texts from them."""
+def one_query_each(findings: Sequence[str], name: str = "live") -> PromptSet:
+    """One query for each finding: a live model gets the names and makes its own texts from them, and a case that is
+    asked phrases has one for a finding."""
     count = len(findings)
     return PromptSet(
-        name="live",
+        name=name,
         findings=tuple(findings),
         texts=tuple(findings),
         finding_of=np.arange(count, dtype=np.int32),
         polarity=np.ones(count, np.int8),
         features=np.zeros((count, 1), np.float32),
-        status=("live",) * count,
+        status=(name,) * count,
     )
 
 

@@ -102,7 +102,7 @@ def needed_geometries(bundles: Sequence[Path], rules: Protocol, loaded: LoadedDa
     for path in bundles:
         with suppress(BundleError):
             bundle = Bundle.load(path, check_hashes=False)
-            if prompt_set_name(bundle, loaded.config, loaded.dataset) is not None:
+            if loaded.dataset.asks_phrases or prompt_set_name(bundle, loaded.config, loaded.dataset) is not None:
                 geometry = input_geometry(bundle.manifest.geometry, loaded.config, rules)
                 found.setdefault(geometry.key, geometry)
     return list(found.values())

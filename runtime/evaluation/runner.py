@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...engines.backends.device import DeviceEngine
-from ...engines.base import Engine
+from ...engines.base import Engine, Scores
 from ...engines.bundle import Bundle
-from ...engines.errors import DataError, RunError, XBenchError
-from ...engines.geometry import Geometry
-from ...engines.parity import parity_summary
+from ...engines.errors import ConfigError, RunError, XBenchError
+from ...engines.prompts.phrase_features import PhraseFeatures
 from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.grounding.protocols import protocol
 from ..datasets.pixels import noting_sizes
 from ..host.config import DatasetConfig
-from ..host.paths import has_file, has_folder
+from ..host.paths import has_folder
 from ..images.decoders import CPU, Decoder
-from ..results.cell_key import cell_ingredients, reference_ingredients
+from ..results.cell_key import reference_ingredients
 from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.outcome import RunOutcome
 from ..results.run_directory import RunDirectory
@@ -31,15 +30,21 @@ from .cell_options import Options
 from .finishing import Finisher, PlannedCell
 from .gpu.dali_feed import DaliSource
 from .gpu.device_cell import compute_on_device
-from .live import LiveEngine, LiveModel, live_prompts
+from .live import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
-from .pairing import input_geometry, prompt_set_name, shared_findings
+from .pairing import prompt_set_name, shared_findings
+from .phrases import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
+from .planning import Planning, extent
 from .progress import Progress, not_asked_line, some_names
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference
 from .reference.references import baseline_reference, maps_reference
 from .row_code import RowsOf, made_by
 from .sources import OpenSource
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["LoopParts", "OpenEngine", "Runner", "compute_anywhere"]
 
@@ -48,29 +53,26 @@ OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
 @dataclass(frozen=True)
 class LoopParts:
-    """The parts of the loop: functions that open an engine and a source of pixels, the sweep, and the decoder."""
+    """The parts of the loop: functions that open an engine and a source of pixels, the sweep, the decoder, and the file
+    that keeps the features of phrases."""
 
     open_engine: OpenEngine
     open_source: OpenSource
     sweep: Sweep
     decoder: Decoder = CPU
+    phrase_features: Path | None = None
 
 
 class Runner:
     """Evaluates bundles x datasets into the run directory `run`, with the given `parts`."""
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        options: Options,
-        progress: Progress,
-        parts: LoopParts,
-    ) -> None:
+    def __init__(self, run: RunDirectory, options: Options, progress: Progress, parts: LoopParts) -> None:
         self._options = options
         self._open_engine = parts.open_engine
         self._open_source = parts.open_source
         self._measure = Measure(protocol(options.protocol), parts.sweep)
-        self._decoder = parts.decoder
+        self._planning = Planning(options, self._measure, parts.decoder)
+        self._phrase_features = parts.phrase_features
         self._loaded: dict[str, LoadedDataset | XBenchError] = {}
         self._cells = Finisher(run, progress, options.protocol)
 
@@ -136,14 +138,45 @@ class Runner:
     def _cell(
         self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
     ) -> None:
-        planned = self._plan(bundle, engine, loaded, prompts, findings)
-        self._compute_here(planned, engine, prompts, findings)
+        if not loaded.dataset.asks_phrases:
+            planned = self._planning.of_bundle(bundle, engine, loaded, prompts, findings)
+            self._compute_here(planned, engine, prompts, findings)
+            return
+        features = PhraseFeatures(bundle, self._phrase_features, threads=self._options.threads)
+        with closing(features):
+
+            def ask(pixels: NDArray[np.uint8], texts: list[str]) -> Scores:
+                return engine.run(pixels, features(texts))
+
+            side, precision = bundle.manifest.geometry.size, engine.info.precision
+            phrases = self._phrases(bundle.name, loaded, ask, side, precision)
+            phrases = replace(phrases, most=most_queries(bundle))
+            planned = self._planning.of_bundle(bundle, engine, loaded, prompts, findings, phrases)
+            self._compute_here(planned, engine, prompts, findings, phrases)
+
+    def _phrases(self, model: str, loaded: LoadedDataset, ask: Ask, side: int, precision: str) -> PhraseQueries:
+        """How a model is asked the phrases of a dataset, with a remark where that is not as usual."""
+        alone = see_one_another(ask, side, first_phrases(loaded.asked), precision)
+        if alone:
+            self._cells.remark(model, loaded.name, "its queries see one another, so each phrase is asked alone")
+        if left := len(loaded.dataset.cases()) - len(loaded.asked):
+            self._cells.remark(model, loaded.name, f"cases without a phrase that has a region: {left}, not evaluated")
+        return PhraseQueries(tuple(loaded.dataset.classes), ask, alone)
 
     def _pair(self, bundle: Bundle, config: DatasetConfig) -> tuple[LoadedDataset, PromptSet, dict[str, str]] | str:
         """The inputs of a cell, or the reason why it is skipped."""
         if self._options.skip_absent and not has_folder(config.root):
             return f"its folder {config.root} does not exist"
         loaded = self._load(config)
+        if loaded.dataset.asks_phrases:
+            if config.prompts is not None:
+                raise ConfigError(
+                    f"The dataset '{config.name}' asks each image its own phrases, so it takes no prompt set; leave "
+                    f"prompts={config.prompts} out."
+                )
+            bundle.graph("text")  # raises
+            classes = loaded.dataset.classes
+            return loaded, one_query_each(classes, "report"), {name: name for name in classes}
         name = prompt_set_name(bundle, config, loaded.dataset)
         if name is None:
             have = some_names(sorted(bundle.manifest.prompt_sets))
@@ -183,16 +216,33 @@ class Runner:
             return
         loaded = self._load(config)
         classes = loaded.dataset.classes
-        with LiveEngine(model, classes) as engine:
-            cell = self._plan_live(model, engine, loaded)
-            self._compute_here(cell, engine, live_prompts(classes), {name: name for name in classes})
+        own = loaded.dataset.asks_phrases
+        texts = first_phrases(loaded.asked) if own else classes
+        with LiveEngine(model, texts, secret=own) as engine:
+            side = model.geometry.size
+            phrases = self._phrases(model.name, loaded, engine.ask, side, "fp32") if own else None
+            cell = self._planning.of_live(model, engine, loaded, phrases)
+            prompts = one_query_each(classes)
+            self._compute_here(cell, engine, prompts, {name: name for name in classes}, phrases)
 
-    def _compute_here(self, planned: PlannedCell, engine: Engine, prompts: PromptSet, findings: dict[str, str]) -> None:
+    def _compute_here(
+        self,
+        planned: PlannedCell,
+        engine: Engine,
+        prompts: PromptSet,
+        findings: dict[str, str],
+        phrases: PhraseQueries | None = None,
+    ) -> None:
         loaded = planned.loaded
-        geometry = self._geometry(engine.bundle.manifest.geometry, loaded)
+        geometry = self._planning.geometry(engine.bundle.manifest.geometry, loaded)
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
             with self._open_source(loaded, geometry) as source:
+                if phrases is not None and isinstance(source, DaliSource):
+                    raise ConfigError(
+                        f"The phrases of '{loaded.name}' are not asked with --decoder dali and no cache; leave "
+                        "--no-cache out, or use --decoder cpu."
+                    )
                 if not isinstance(source, DaliSource):
                     source = noting_sizes(source, loaded.file_sizes)
                 cell = CellWork(
@@ -207,60 +257,11 @@ class Runner:
                     chunk=self._options.chunk,
                     workers=self._options.threads,
                     contents=loaded.contents,
+                    phrases=phrases,
                 )
                 return compute_anywhere(cell, engine, self._measure, advance)
 
         self._cells.compute(planned, compute)
-
-    def _geometry(self, geometry: Geometry, loaded: LoadedDataset) -> Geometry:
-        return input_geometry(geometry, loaded.config, self._measure.protocol)
-
-    def _how(self, loaded: LoadedDataset, geometry: Geometry, rows_of: RowsOf) -> dict[str, Any]:
-        """What rows depend on besides model, prompts and dataset. Raises DataError when the dataset has no images."""
-        if not any(has_file(case.image) for case in loaded.all_cases):
-            raise DataError(
-                f"None of the {len(loaded.all_cases)} images of dataset '{loaded.name}' exists (the first would be "
-                f"{loaded.all_cases[0].image}); correct its root or its options."
-            )
-        how = self._options.ingredients(batch=True) | made_by(self._measure, loaded.dataset, rows_of)
-        if loaded.config.reader in self._measure.protocol.equalises:
-            how["intensity"] = "equalised"
-        return {**how, "decoder": self._decoder.describe(geometry)}
-
-    def _plan_live(self, model: LiveModel, engine: Engine, loaded: LoadedDataset) -> PlannedCell:
-        geometry = self._geometry(model.geometry, loaded)
-        how = self._how(loaded, geometry, "live")
-        ingredients = reference_ingredients(model.name, model.description, (loaded.name, loaded.digest), how)
-        ingredients |= {"engine": "live", "geometry": geometry.key}
-        grid = list(engine.bundle.manifest.grid)
-        facts = {"weights": "live", "version": model.version, "grid": grid, **_extent(loaded)}
-        return PlannedCell(model.name, loaded, list(loaded.dataset.classes), ingredients, facts)
-
-    def _plan(
-        self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
-    ) -> PlannedCell:
-        """What the rows of a cell depend on. Raises DataError when the dataset has no images at all."""
-        geometry = self._geometry(bundle.manifest.geometry, loaded)
-        how = self._how(loaded, geometry, "cpu" if engine.info.device == "cpu" else "gpu")
-        ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
-        facts = {
-            "weights": bundle.manifest.weights,
-            "weights_source": bundle.manifest.weights_source,
-            "saliency_map": bundle.manifest.saliency_map,
-            "parity": parity_summary(bundle.manifest.parity),
-            "model_family": bundle.manifest.model,
-            "logit_scale": bundle.manifest.logit_scale,
-            "engine": asdict(engine.info),
-            "grid": list(bundle.manifest.grid),
-            "prompts": {
-                "set": prompts.name,
-                "queries": len(prompts.texts),
-                "status": {name: prompts.status_of(finding) for name, finding in findings.items()},
-            },
-            **_extent(loaded),
-        }
-        threads = self._options.threads if engine.info.device == "cpu" else None
-        return PlannedCell(bundle.name, loaded, list(findings), ingredients, facts, threads)
 
     def _reference(self, model: str | MapFolder, config: DatasetConfig) -> None:
         name = model.name if isinstance(model, MapFolder) else model
@@ -284,17 +285,13 @@ class Runner:
                 found, loaded, files, chunk=options.chunk, workers=options.threads, advance=advance
             )
 
-        facts = {**found.facts, **_extent(loaded)}
+        facts = {**found.facts, **extent(loaded)}
         self._cells.compute(PlannedCell(name, loaded, found.findings, ingredients, facts), compute)
 
 
-def _extent(loaded: LoadedDataset) -> dict[str, int]:
-    """The number of cases of the dataset; it shows a report whether a limit excluded any."""
-    return {"dataset_cases": len(loaded.dataset.cases())}
-
-
 def compute_anywhere(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
-    """`compute_cell`, or `compute_on_device` for an engine that keeps its scores on the GPU."""
-    if isinstance(engine, DeviceEngine):
+    """`compute_cell`, or `compute_on_device` for an engine that keeps its scores on the GPU, but not for phrases, which
+    differ from batch to batch."""
+    if isinstance(engine, DeviceEngine) and cell.phrases is None:
         return compute_on_device(cell, engine, measure, advance)
     return compute_cell(cell, engine, measure, advance)

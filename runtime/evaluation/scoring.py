@@ -223,7 +223,8 @@ def _scores(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
             mine, rows = rows[: part.count], rows[part.count :]
             if part.logits is not None:
                 column[mine] = getattr(part.logits, values)
-                absent[mine] = part.logits.without if values == "negative" else False
+                # NaN: a case asks no phrase of this finding.
+                absent[mine] = part.logits.without if values == "negative" else np.isnan(part.logits.positive)
         found[name] = pa.array(column.reshape(-1), mask=absent.reshape(-1))
     return found
 

@@ -142,7 +142,8 @@ def _relative(path: Path, root: Path) -> str:
 def _facts(case: Case, root: Path) -> list[object]:
     """The annotations of a case, then the path of its image."""
     said = [case.case_id, case.patient_id, sorted(case.labels.items()), sorted(case.regions)]
-    return [*said, _relative(case.image, root)]
+    phrases = [sorted(case.phrases.items())] if case.phrases else []
+    return [*said, *phrases, _relative(case.image, root)]
 
 
 def _size(path: Path) -> int | None:

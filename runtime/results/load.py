@@ -89,7 +89,9 @@ class CellRows:
 
     @property
     def scored(self) -> bool:
-        """Whether the model gives scores; baselines and maps from files have none."""
+        """Whether the model gives scores of labels; baselines and maps from files have none, nor have phrases."""
+        if "phrases" in self.entry.get("ingredients", {}):
+            return False
         return self.entry["weights"] not in ("baseline", "maps") and self.logits.shape[1] > 0
 
     @property

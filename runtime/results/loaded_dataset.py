@@ -47,8 +47,14 @@ class LoadedDataset:
         return self.config.name
 
     @cached_property
-    def all_cases(self) -> Sequence[Case]:
+    def asked(self) -> Sequence[Case]:
+        """The cases of the dataset without those that have no phrase, if it asks phrases."""
         cases = self.dataset.cases()
+        return [case for case in cases if case.phrases] if self.dataset.asks_phrases else cases
+
+    @cached_property
+    def all_cases(self) -> Sequence[Case]:
+        cases = self.asked
         return cases if self.limit is None else cases[: self.limit]
 
     @cached_property
@@ -123,7 +129,8 @@ def load_dataset(
     dataset.configured = config.name
     loaded = LoadedDataset(config, dataset, limit, shard, chunk, Contents(verify=verify))
     if not loaded.all_cases:
-        raise DataError(f"The dataset '{config.name}' in {config.root} has no cases; check its root and its options.")
+        what = "asks no phrase" if dataset.asks_phrases and dataset.cases() else "has no cases"
+        raise DataError(f"The dataset '{config.name}' in {config.root} {what}; check its root and its options.")
     return loaded
 
 

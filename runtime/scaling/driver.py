@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...engines.base import Engine, EngineInfo, Scores
 from ...engines.bundle import Bundle
-from ...engines.errors import EngineError, RunError, XBenchError
+from ...engines.errors import ConfigError, EngineError, RunError, XBenchError
 from ...engines.geometry import Geometry
 from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.sweep.sweep import sweep
@@ -134,7 +134,12 @@ class ClusterRunner(Runner):
     def _cell(
         self, bundle: Bundle, engine: Engine, loaded: LoadedDataset, prompts: PromptSet, findings: dict[str, str]
     ) -> None:
-        planned = self._plan(bundle, engine, loaded, prompts, findings)
+        if loaded.dataset.asks_phrases:
+            raise ConfigError(
+                f"The phrases of '{loaded.name}' are not asked by the workers of a cluster; leave --cluster out, or "
+                "divide the evaluation with --shard."
+            )
+        planned = self._planning.of_bundle(bundle, engine, loaded, prompts, findings)
         if self._cells.taken_over(planned):
             return
         self._cells.begin(planned)

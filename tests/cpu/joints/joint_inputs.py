@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from synthetic import BlockEngine, make_bundle, make_dataset, prompt_set, save_graph
+from synthetic import BlockEngine, make_bundle, make_dataset, make_ms_cxr, prompt_set, save_graph, save_text_graph
 from xbench_fast.engines.base import EngineInfo
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.prompts.prompt_set import PromptSet
@@ -73,7 +73,8 @@ class Originals:
 
 
 def make_originals(folder: Path) -> Originals:
-    """Bundles blocks-32 (sets coco, mass, other, rsna) and blocks-32-fp16 (coco); data/, maps/, films.py, rsna/."""
+    """Bundles blocks-32 (sets coco, mass, other, rsna) and blocks-32-fp16 (coco); data/ (of coco and of mscxr), maps/,
+    films.py, rsna/."""
     found = Originals(folder)
     _save_lowered(save_graph(found.graphs["fp32"]), found.graphs["fp16"])
     (folder / "models").mkdir()
@@ -82,7 +83,7 @@ def make_originals(folder: Path) -> Originals:
     sets = [prompt_set(), mass, prompt_set("other", several=True), rsna]
     put_bundle(found, folder / "models" / FP32, "fp32", sets)
     put_bundle(found, folder / "models" / FP16, "fp16", [prompt_set()])
-    make_dataset(folder / "data", CASES)
+    make_ms_cxr(make_dataset(folder / "data", CASES))
     for path in sorted((folder / "data" / "images").iterdir()):
         # Not compressed and of one time: two images can be exchanged without a change of size or time.
         Image.open(path).save(path, compress_level=0)
@@ -109,8 +110,8 @@ def put_bundle(originals: Originals, path: Path, precision: str, sets: list[Prom
     work = originals.folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     shutil.rmtree(path, ignore_errors=True)
-    plain = make_bundle(work / path.name, graph=originals.graphs[precision])
-    files = {"image.onnx": originals.graphs[precision]}
+    plain = make_bundle(work / path.name, graph=originals.graphs[precision], text=True)
+    files = {"image.onnx": originals.graphs[precision], "text.onnx": save_text_graph(work / "text.onnx")}
     for item in sets:
         item.save(work / f"{item.name}.npz")
         files[item.file] = work / f"{item.name}.npz"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pairs_of_baselines
 import pairs_of_limit
 import pairs_of_patients
+import pairs_of_phrases
 import pairs_of_protocol
 import pairs_of_shards
 import pairs_of_twin
@@ -30,6 +31,7 @@ FILES = (
     pairs_of_baselines,
     pairs_of_twin,
     pairs_of_patients,
+    pairs_of_phrases,
 )
 OPEN: dict[str, str] = {}
 

@@ -95,7 +95,7 @@ def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
     keys = {key for entry in run["cells"].values() for key in entry}
     assert keys <= entries and entries - keys == {"reason", "map_size", "shard", "last_attempt", "version", "warnings"}
     made = {key for entry in run["cells"].values() for key in entry["ingredients"]}
-    assert set(first_column(page["3"], "ingredient")) == {*made, "shard", "geometry", "intensity"}
+    assert set(first_column(page["3"], "ingredient")) == {*made, "shard", "geometry", "intensity", "phrases"}
 
 
 @pytest.mark.parametrize("name", DATASETS.names())

@@ -38,15 +38,15 @@ DECIDE = {
     "reader": f"chestxdet10 {READER}",
     "prepared": PIXELS,
     "dali": f"dali {PIXELS}",
-    "cpu": f"evaluation.cell pixels {ROWS} {PIXELS}",
-    "live": f"evaluation.cell evaluation.live pixels {ROWS} {PIXELS}",
-    "gpu": f"evaluation.cell pixels {DEVICE} dali {ROWS} {PIXELS}",
+    "cpu": f"evaluation.cell evaluation.phrases pixels {ROWS} {PIXELS}",
+    "live": f"evaluation.cell evaluation.live evaluation.phrases pixels {ROWS} {PIXELS}",
+    "gpu": f"evaluation.cell evaluation.phrases pixels {DEVICE} dali {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",
 }
 OTHERS = (
-    "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry errors engines.registry machine "
-    "config storage results.merging run_directory comparability results.load reporting.report reporting.notes "
+    "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry engines.errors engines.registry "
+    "machine config storage results.merging run_directory comparability results.load reporting.report reporting.notes "
     "figure_4_thresholds gallery.pictures tables.table bootstrap delong grounding.calibration grounding.scores "
     "evaluation.progress finishing cache.store cache.layout decoders runtime.cli.evaluate host.doctor server"
 )
@@ -216,7 +216,7 @@ def test_a_reader_in_a_file_of_the_user_is_covered_with_its_own_modules(
     second = code()
     file.write_text(file.read_text().replace("shift():", "shift() : 5"))
     third = code()
-    mutate(module("coco"), lambda text: text + "\nmutant = 1\n")
+    mutate(module("formats.coco"), lambda text: text + "\nmutant = 1\n")
     assert len({first, second, third, code()}) == 4
 
 

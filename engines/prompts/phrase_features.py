@@ -1,0 +1,118 @@
+"""Text features of single phrases, by content: each phrase is encoded once, on its own or beside phrases of its length.
+
+The features of a phrase do not depend on what else is encoded: texts of one batch have equally many tokens, so none is
+padded, and a batch has at least two texts, since products with a single row are computed in another order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bundle import Bundle
+from ..tokenizing import TOKENIZER_FILE, bundle_tokenizer
+from .prompt_encoding import TextEncoder, texts_per_query
+
+__all__ = ["PHRASE_FEATURES", "PhraseFeatures"]
+
+PHRASE_FEATURES: Final = "phrase-features.sqlite"
+"""The file in a cache folder that keeps the features of phrases."""
+
+Floats = NDArray[np.float32]
+_CHUNK: Final = 32
+_TABLE: Final = "CREATE TABLE IF NOT EXISTS features (phrase BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID"
+
+
+class PhraseFeatures:
+    """The features of phrases for one bundle, kept in the database `file`, or without one in a temporary file.
+
+    A phrase is found by a hash of the text graph, the tokenizer and its own text, so bundles with the same text tower
+    share it, and no file holds a phrase. A database that cannot be used is replaced by a temporary one. Raises
+    BundleError for a bundle without text graph or tokenizer, ConfigError, EngineError and MissingExtraError.
+    """
+
+    def __init__(self, bundle: Bundle, file: Path | None = None, *, threads: int | None = None) -> None:
+        self._copies = texts_per_query(bundle.graph("image"), bundle.graph("text"))
+        self._tokenizer = bundle_tokenizer(bundle)
+        self._encoder = TextEncoder.of(bundle, threads=threads)
+        self._shape = tuple(size for size in bundle.graph("text").outputs[0].shape[1:] if isinstance(size, int))
+        self._key = _text_tower(bundle)
+        self._store = _opened(file)
+
+    def __call__(self, phrases: Sequence[str]) -> Floats:
+        """float32 [Q, D...], as the image graph takes the features of a query."""
+        keys = [hashlib.sha256(self._key + phrase.encode(errors="surrogatepass")).digest() for phrase in phrases]
+        found = {key: features for key in keys if (features := self._read(key)) is not None}
+        lacking = {key: phrase for key, phrase in zip(keys, phrases, strict=True) if key not in found}
+        for key, features in zip(lacking, self._encode(list(lacking.values())), strict=True):
+            found[key] = features
+            self._write(key, features)
+        rows = np.stack([found[key] for key in keys])
+        return rows if self._copies == 1 else np.repeat(rows[:, None], self._copies, axis=1)
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._store.close()
+
+    def _encode(self, phrases: Sequence[str]) -> list[Floats]:
+        """Features [D...] of each phrase."""
+        tokens = [self._tokenizer([phrase]) for phrase in phrases]
+        found: dict[int, Floats] = {}
+        for width in sorted({batch.ids.shape[1] for batch in tokens}):
+            places = [place for place, batch in enumerate(tokens) if batch.ids.shape[1] == width]
+            for start in range(0, len(places), _CHUNK):
+                mine = places[start : start + _CHUNK]
+                twice = mine if len(mine) > 1 else mine * 2
+                masks = [tokens[place].mask_for(self._encoder.inputs) for place in twice]
+                mask = None if masks[0] is None else np.concatenate([mask for mask in masks if mask is not None])
+                features = self._encoder.run(np.concatenate([tokens[place].ids for place in twice]), mask)
+                found.update(zip(mine, np.asarray(features, np.float32), strict=False))
+        return [found[place] for place in range(len(phrases))]
+
+    def _read(self, key: bytes) -> Floats | None:
+        row = None
+        with suppress(sqlite3.Error):
+            row = self._store.execute("SELECT content FROM features WHERE phrase = ?", (key,)).fetchone()
+        if row is None or len(row[0]) != 4 * int(np.prod(self._shape)):
+            return None
+        features = np.frombuffer(row[0], np.float32).reshape(self._shape)
+        return features if np.isfinite(features).all() else None
+
+    def _write(self, key: bytes, features: Floats) -> None:
+        with suppress(sqlite3.Error), self._store:  # a full disk or another process: the phrase is encoded again
+            self._store.execute("INSERT OR REPLACE INTO features VALUES (?, ?)", (key, features.tobytes()))
+
+
+def _text_tower(bundle: Bundle) -> bytes:
+    """A hash of everything that the features of a text depend on besides the text."""
+    import onnxruntime
+
+    files = bundle.manifest.files
+    names = sorted(name for name in files if name == TOKENIZER_FILE or name.startswith(bundle.graph("text").file))
+    facts = [
+        {name: files[name].sha256 for name in names},
+        bundle.manifest.text,
+        bundle.manifest.precision,
+        onnxruntime.__version__,
+    ]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).digest()
+
+
+def _opened(file: Path | None) -> sqlite3.Connection:
+    for place in (file, None):
+        with suppress(sqlite3.Error, OSError):
+            if place is not None:
+                place.parent.mkdir(parents=True, exist_ok=True)
+            # An empty name is a temporary file, which SQLite deletes.
+            store = sqlite3.connect(place or "", timeout=30)
+            store.execute(_TABLE)
+            return store
+    return sqlite3.connect(":memory:")

@@ -1,0 +1,106 @@
+"""What the rows of a cell depend on: the ingredients of its key, and the facts about it in run.json."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...engines.base import Engine
+from ...engines.bundle import Bundle
+from ...engines.errors import DataError
+from ...engines.geometry import Geometry
+from ...engines.parity import parity_summary
+from ...engines.prompts.prompt_set import PromptSet
+from ..host.paths import has_file
+from ..images.decoders import Decoder
+from ..results.cell_key import cell_ingredients, reference_ingredients
+from ..results.loaded_dataset import LoadedDataset
+from .cell_options import Options
+from .finishing import PlannedCell
+from .live import LiveModel
+from .measure import Measure
+from .pairing import input_geometry
+from .phrases import PhraseQueries
+from .row_code import RowsOf, made_by
+
+__all__ = ["Planning", "extent"]
+
+
+@dataclass(frozen=True)
+class Planning:
+    """Plans cells with these options, this protocol and this decoder."""
+
+    options: Options
+    measure: Measure
+    decoder: Decoder
+
+    def geometry(self, geometry: Geometry, loaded: LoadedDataset) -> Geometry:
+        """A model's geometry for the images of a dataset."""
+        return input_geometry(geometry, loaded.config, self.measure.protocol)
+
+    def of_bundle(
+        self,
+        bundle: Bundle,
+        engine: Engine,
+        loaded: LoadedDataset,
+        prompts: PromptSet,
+        findings: dict[str, str],
+        phrases: PhraseQueries | None = None,
+    ) -> PlannedCell:
+        """The cell of a bundle. Raises DataError when the dataset has no images at all."""
+        geometry = self.geometry(bundle.manifest.geometry, loaded)
+        how = self._how(loaded, geometry, "cpu" if engine.info.device == "cpu" else "gpu") | _how_asked(phrases)
+        ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
+        asked = {phrase for case in loaded.asked for phrase in case.phrases.values()}
+        facts = {
+            "weights": bundle.manifest.weights,
+            "weights_source": bundle.manifest.weights_source,
+            "saliency_map": bundle.manifest.saliency_map,
+            "parity": parity_summary(bundle.manifest.parity),
+            "model_family": bundle.manifest.model,
+            "logit_scale": bundle.manifest.logit_scale,
+            "engine": asdict(engine.info),
+            "grid": list(bundle.manifest.grid),
+            "prompts": {
+                "set": prompts.name,
+                "queries": len(prompts.texts) if phrases is None else len(asked),
+                "status": {name: prompts.status_of(finding) for name, finding in findings.items()},
+            },
+            **extent(loaded),
+        }
+        threads = self.options.threads if engine.info.device == "cpu" else None
+        return PlannedCell(bundle.name, loaded, list(findings), ingredients, facts, threads)
+
+    def of_live(
+        self, model: LiveModel, engine: Engine, loaded: LoadedDataset, phrases: PhraseQueries | None = None
+    ) -> PlannedCell:
+        """The cell of a live model. Raises DataError when the dataset has no images at all."""
+        geometry = self.geometry(model.geometry, loaded)
+        how = self._how(loaded, geometry, "live")
+        ingredients = reference_ingredients(model.name, model.description, (loaded.name, loaded.digest), how)
+        ingredients |= {"engine": "live", "geometry": geometry.key, **_how_asked(phrases)}
+        grid = list(engine.bundle.manifest.grid)
+        facts = {"weights": "live", "version": model.version, "grid": grid, **extent(loaded)}
+        return PlannedCell(model.name, loaded, list(loaded.dataset.classes), ingredients, facts)
+
+    def _how(self, loaded: LoadedDataset, geometry: Geometry, rows_of: RowsOf) -> dict[str, Any]:
+        """What rows depend on besides model, prompts and dataset. Raises DataError when the dataset has no images."""
+        if not any(has_file(case.image) for case in loaded.all_cases):
+            raise DataError(
+                f"None of the {len(loaded.all_cases)} images of dataset '{loaded.name}' exists (the first would be "
+                f"{loaded.all_cases[0].image}); correct its root or its options."
+            )
+        how = self.options.ingredients(batch=True) | made_by(self.measure, loaded.dataset, rows_of)
+        if loaded.config.reader in self.measure.protocol.equalises:
+            how["intensity"] = "equalised"
+        return {**how, "decoder": self.decoder.describe(geometry)}
+
+
+def extent(loaded: LoadedDataset) -> dict[str, int]:
+    """The number of cases of the dataset; it shows a report whether a limit excluded any."""
+    return {"dataset_cases": len(loaded.asked)}
+
+
+def _how_asked(phrases: PhraseQueries | None) -> dict[str, str]:
+    """The ingredient of cells whose cases are asked their own phrases."""
+    return {} if phrases is None else {"phrases": "alone" if phrases.alone else "together"}
