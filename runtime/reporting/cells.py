@@ -16,11 +16,14 @@ from .paper import Printed
 __all__ = [
     "compared",
     "entry",
-    "interval_note",
     "interval_text",
     "marked",
     "number_cell",
 ]
+
+
+_METHODS = {"wilson": "Wilson", "t": "t"}
+"""How an interval was made that is not the bootstrap's, as it is printed."""
 
 
 def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
@@ -28,7 +31,7 @@ def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
     return Cell(
         value_of(key, number.value),
         interval_text(number.interval, key),
-        note=interval_note(number.interval),
+        note=_METHODS.get(number.interval.method, "") if number.interval else "",
         rank=number.value if METRICS[key].better else None,
         basis=basis,
     )
@@ -49,11 +52,6 @@ def entry(results: Results, model: str, field: str, dataset: str = "", name: str
     else:
         found = number_cell(results.mean_number(model, field), field, results.mean_basis(model, field))
     return found if any(cell.competes for cell in results.row(model)) else replace(found, rank=None)
-
-
-def interval_note(interval: Interval | None) -> str:
-    """The method of an interval that is not the bootstrap's."""
-    return "" if interval is None else {"wilson": "Wilson", "t": "t"}.get(interval.method, "")
 
 
 def interval_text(interval: Interval | None, key: str) -> str:

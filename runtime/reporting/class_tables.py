@@ -95,7 +95,12 @@ def class_dice(results: Results, dataset: str) -> Table:
             lambda cell: (*blank, *(item for name in names for item in (str(cell.count("pointing", name)), *blank))),
         )
     )
-    rows += shared_rows(FLOOR, cells, lambda cell: _floor_row(cell, names, len(titles)))
+
+    def floors(cell: CellValues) -> tuple[Item, ...]:
+        mean, *others = _numbers(cell, names, "floor_dice")
+        return (*[mean] * len(titles), *(item for floor in others for item in (*[floor] * len(titles), "")))
+
+    rows += shared_rows(FLOOR, cells, floors)
     entries = []
     for model in results.models:
         row = [entry(results, model, field, dataset) for field in fields]
@@ -204,11 +209,6 @@ def _tau(cell: CellValues | None, name: str) -> str:
 
 def _numbers(cell: CellValues, names: Sequence[str], field: str) -> tuple[Item, ...]:
     return tuple(number_cell(cell.number(field, name), field) for name in ("", *names))
-
-
-def _floor_row(cell: CellValues, names: Sequence[str], width: int) -> tuple[Item, ...]:
-    floors = _numbers(cell, names, "floor_dice")
-    return (*floors[:1] * width, *(item for floor in floors[1:] for item in (*[floor] * width, "")))
 
 
 def _stem(dataset: str) -> str:

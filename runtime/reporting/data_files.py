@@ -58,6 +58,7 @@ def _table_1(results: Results) -> Iterator[dict[str, Any]]:
 def _classes(results: Results) -> Iterator[dict[str, Any]]:
     for cell in results.finished:
         for scores, sub_pixel in zip(cell.grounding.classes, cell.sub_pixel, strict=True):
+            interval = cell.number("pointing", scores.name).interval
             yield {
                 "model": cell.model,
                 "dataset": cell.dataset,
@@ -65,7 +66,7 @@ def _classes(results: Results) -> Iterator[dict[str, Any]]:
                 "n": scores.n,
                 "best_threshold": None if scores.best_tau is None else scores.best_tau * cell.tau_scale,
                 **_numbers(cell, GROUNDING, scores.name),
-                "pointing_interval": _method(cell, scores.name),
+                "pointing_interval": interval.method if interval else None,
                 "degenerate": scores.degenerate,
                 "sub_pixel": sub_pixel,
                 "note": _best_note(cell),
@@ -199,12 +200,6 @@ def _numbers(cell: CellValues | None, fields: Iterable[str], name: str = "") -> 
         columns[f"{field}_low"] = scale * interval.low if interval else None
         columns[f"{field}_high"] = scale * interval.high if interval else None
     return columns
-
-
-def _method(cell: CellValues, name: str) -> str | None:
-    """How the interval of pointing of a class was made: `bootstrap` or `wilson`."""
-    interval = cell.number("pointing", name).interval
-    return interval.method if interval else None
 
 
 def _percent(value: float | None) -> float | None:

@@ -8,11 +8,12 @@ from itertools import combinations
 from ..comparing.difference import TESTS, disagreements
 from ..comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
 from ..results.numbers.run_numbers import Results
+from ..results.patients import unnamed_lines
 from ..tables.metrics import NONE, difference_of, heading, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text
-from .notes import caption, in_sample, unnamed_notes
+from .notes import caption, in_sample
 
 __all__ = ["difference_tables"]
 
@@ -53,10 +54,10 @@ def _table(results: Results, differences: Differences, dataset: str, title: str,
             row.append(_cell(item))
             row += [Cell(p_value(p, item.p_bound)) for p in (item.p, item.p_holm)] if item else [Cell(NONE), Cell(NONE)]
         rows.append(tuple(row))
-    notes = (*notes, *unnamed_notes(results.column(dataset) if dataset else results.finished))
+    shown = results.column(dataset) if dataset else results.finished
+    notes = (*notes, *unnamed_lines((cell.title, cell.unnamed) for cell in shown))
     mine = [item for item in differences.numbers if item.dataset == dataset and item.field in fields]
     notes = (*notes, *_families(mine, titles), *disagreements(mine), *_overlap_notes(results, met))
-    shown = results.column(dataset) if dataset else results.finished
     stamps = cell_stamps([cell for cell in shown if cell.competes])
     name = f"differences-{dataset}" if dataset else "differences"
     where = f"on {results.title(dataset)}" if dataset else "in the mean over datasets"

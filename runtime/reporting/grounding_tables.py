@@ -53,7 +53,11 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     body, left = marked([_row(results, model, tuple(titles), beside) for model in results.models])
     quoted = {row: _printed_row(results, row.family, tuple(titles)) for row in printed}
     printed = [row for row, items in quoted.items() if set(items) != {NONE}]
-    own = [(_label(results, model), *cells) for model, cells in zip(results.models, body, strict=True)]
+    own: list[tuple[Item, ...]] = []
+    for model, row in zip(results.models, body, strict=True):
+        count, total = sum(1 for cell in results.row(model) if cell.n), len(results.datasets)
+        lacks = results.lacking(model, "pointing") or (f"{count} of {total} datasets" if 0 < count < total else "")
+        own.append((Cell(model, note=lacks) if lacks else model, *row))
     rows = [*lead, *with_printed(own, printed, lambda row: quoted[row])]
     cells, of_paper = results.finished, paper()
     shown = [
@@ -74,6 +78,8 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         cell.family in of_paper.delta_dice and cell.reader in of_paper.datasets for cell in cells
     ):
         shown.append(("delta Dice", next(iter(of_paper.delta_dice.values()))))
+    over = "unweighted mean over" if results.choices.mean == "macro" else "mean weighted by pairs over"
+    then = "datasets" if results.choices.mean_datasets == "macro" else "datasets weighted by their pairs"
     notes = (
         *best_notes(cells),
         floor_note(results, cells),
@@ -83,7 +89,8 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         *(mean_apart_notes(cells) if beside else ()),
         *printed_notes(printed),
         *flags(shown),
-        f"percent; {_weighting(results)}; {NONE} means no result; best value of a column bold, second best underlined "
+        f"percent; {over} the classes of a dataset that have pairs, then over {then}; {NONE} means no result; "
+        "best value of a column bold, second best underlined "
         "(italic in Markdown)",
         *ranking_notes(results.models, left),
         *left_out_notes(results),
@@ -239,15 +246,3 @@ def _row(results: Results, model: str, names: Sequence[str], beside: bool) -> li
     last = number_cell(delta, "delta_dice")
     found.append(compared(last, delta, "delta_dice", quoted if of_paper else None, not why_mean_apart(cells)))
     return found
-
-
-def _label(results: Results, model: str) -> Item:
-    count, total = sum(1 for cell in results.row(model) if cell.n), len(results.datasets)
-    lacks = results.lacking(model, "pointing") or (f"{count} of {total} datasets" if 0 < count < total else "")
-    return Cell(model, note=lacks) if lacks else model
-
-
-def _weighting(results: Results) -> str:
-    classes = "unweighted mean over" if results.choices.mean == "macro" else "mean weighted by pairs over"
-    datasets = "datasets" if results.choices.mean_datasets == "macro" else "datasets weighted by their pairs"
-    return f"{classes} the classes of a dataset that have pairs, then over {datasets}"

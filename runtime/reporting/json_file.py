@@ -36,7 +36,7 @@ def to_json(results: Results, blocks: Sequence[Block], run: Mapping[str, Any]) -
         "run": {key: run.get(key) for key in ("code_version", "created", "updated", "machine")},
         "best_threshold": IN_SAMPLE,
         "cross_fitted_threshold": CROSS_FITTED,
-        "choices": results.choices.to_json(),
+        "choices": asdict(results.choices),
         **_block(blocks[0]),
         "other_protocols": [{"protocol": block.results.protocol, **_block(block)} for block in blocks[1:]],
         "cells": [_cell(results, cell) for cell in results.finished],
@@ -92,11 +92,13 @@ def _model(results: Results, model: str) -> dict[str, Any]:
 
 
 def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
+    basis = results.bases[cell.model, cell.dataset]
     return {
         **{name: getattr(cell, name) for name in _OF_CELL},
         "n": cell.n,
         "left_out": cell.skipped,
-        "basis": _basis(results, cell),
+        # Equal, in any run, for cells with the same pairs and regions, and with the same known labels.
+        "basis": {"pairs": basis.pairs[""].hex()[:16], "labels": basis.labels[""].hex()[:16]},
         "stamp": stamp(cell.weights),
         "grounding": _estimates(cell.grounding),
         "cross_fitted": _estimates(cell.cross_fitted),
@@ -108,13 +110,6 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         "methods": {name: _methods(cell, name) for name in ("", *cell.names)} if cell.resampled else {},
         "paper": _printed(cell),
     }
-
-
-def _basis(results: Results, cell: CellValues) -> dict[str, str]:
-    """Keys that are equal, in any run, for cells with the same pairs and regions, and with the same known labels."""
-    basis = results.bases[cell.model, cell.dataset]
-    keys = {"pairs": basis.pairs, "labels": basis.labels}
-    return {name: key[""].hex()[:16] for name, key in keys.items()}
 
 
 def _intervals(cell: CellValues, name: str) -> dict[str, list[float]]:

@@ -33,7 +33,6 @@ __all__ = [
     "ranking_notes",
     "search_of",
     "source_notes",
-    "unnamed_notes",
 ]
 
 FLOOR = "all-ones"
@@ -186,7 +185,7 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
         least = " and ".join(f"{LEAST[label]} patients {word} it" for label, word in _LABELS.items())
         return (
             f"{drawn}of AUC and AUPRC from {least}, in all from {MANY_PATIENTS} patients",
-            *unnamed_notes(cells),
+            *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
             *lines,
         )
     chosen = "thresholds are chosen anew in each"
@@ -195,14 +194,9 @@ def interval_notes(results: Results, cells: Sequence[CellValues], *, pairs: bool
     return (
         f"{drawn}{chosen}; t: Student's, of {LEAST['patients']} to {MANY_PATIENTS - 1} patients, none of fewer; "
         f"Wilson: pointing of a class with fewer than {SMALL} pairs or {MANY_PATIENTS} patients, none of one patient",
-        *unnamed_notes(cells),
+        *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
         *lines,
     )
-
-
-def unnamed_notes(cells: Iterable[CellValues]) -> tuple[str, ...]:
-    """The datasets of which images stand for patients, as their files name none."""
-    return unnamed_lines((cell.title, cell.unnamed) for cell in cells)
 
 
 def paper_notes(cells: Sequence[CellValues], rows: Sequence[Sequence[Cell]]) -> tuple[str, ...]:

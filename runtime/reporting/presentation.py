@@ -11,7 +11,7 @@ from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..tables.latex import TEXT_WIDTH
 from ..tables.metrics import METRICS
-from ..tables.table import Intervals, Table
+from ..tables.table import Intervals
 from .paper.paper_numbers import NAMES, PrintedModel
 
 __all__ = ["EVERYTHING", "Presentation", "parse_columns", "parse_list", "parse_names"]
@@ -51,11 +51,6 @@ class Presentation:
                 families = [f"{_PAPER}{family}" for family in NAMES]
                 raise ConfigError(f"--models: the paper has no model '{name}': {did_you_mean(name, families)}.")
 
-    @property
-    def with_paper(self) -> bool:
-        """Whether the paper's numbers stand beside one's own."""
-        return not self.columns or "paper" in self.columns
-
     def printed(self, data: Mapping[str, Any]) -> tuple[PrintedModel, ...]:
         """The rows of the paper among the models, for a run whose models are chosen already (`of`)."""
         own = {str(entry.get("model_family", "")) for entry in data["cells"].values()}
@@ -69,11 +64,6 @@ class Presentation:
             above += not families and name != "paper"
             found += [PrintedModel(f, self.names.get(f"{_PAPER}{f}", NAMES[f]), above) for f in families]
         return tuple(found)
-
-    def laid_out(self, table: Table) -> Table:
-        """A table with the chosen numbers, and with its intervals where they are wanted."""
-        chosen = table.chosen(self.columns) if self.columns else table
-        return chosen.with_intervals(self.intervals)
 
     def of(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The content of run.json with these models and datasets alone, under their printed names.
@@ -105,10 +95,14 @@ class Presentation:
         if self.datasets:
             kept.sort(key=lambda entry: datasets.index(entry["dataset"]))
             told = {name: told[name] for name in dict.fromkeys([*datasets, *told]) if name in told}
+        renamed = [{**entry, "model": self.names.get(entry["model"], entry["model"])} for entry in kept]
+        for entry in renamed:
+            if entry["dataset"] in self.names:
+                entry["title"] = self.names[entry["dataset"]]
         return {
             **data,
             "config": {**config, "bundles": named, "datasets": told},
-            "cells": {f"{shown['model']}--{shown['dataset']}": shown for shown in map(self._renamed, kept)},
+            "cells": {f"{shown['model']}--{shown['dataset']}": shown for shown in renamed},
         }
 
     @property
@@ -119,11 +113,6 @@ class Presentation:
         named = "; ".join(f"{printed} is {name}" for name, printed in self.names.items())
         found |= {"columns": ", ".join(self.columns)} if self.columns else {}
         return {**found, "printed names": named} if named else found
-
-    def _renamed(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        model, dataset = entry["model"], entry["dataset"]
-        title = {"title": self.names[dataset]} if dataset in self.names else {}
-        return {**entry, "model": self.names.get(model, model), **title}
 
 
 EVERYTHING = Presentation()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..results.numbers.run_numbers import Results
@@ -54,12 +54,35 @@ def provenance(results: Results, run: Mapping[str, Any]) -> dict[str, str]:
 
 def hashes(results: Results, run: Mapping[str, Any]) -> list[dict[str, str]]:
     """The origin of each finished cell, with complete hashes."""
-    return [dict(zip(_COLUMNS, row, strict=True)) for row in _rows(results, run)]
+    entries = {(entry["model"], entry["dataset"]): entry for entry in run["cells"].values()}
+    rows = []
+    for cell in results.finished:
+        entry = entries[cell.model, cell.dataset]
+        made = entry.get("ingredients", {})
+        data = made.get("dataset") or [None]
+        told = (
+            f"{cell.weights} ({cell.weights_source})" if cell.weights_source else cell.weights,
+            made.get("bundle"),
+            made.get("prompt_set"),
+            prompt_summary(cell.prompt_status.values()),
+            data[-1],
+            cell.engine,
+            made.get("decoder"),
+            entry.get("parity"),
+            cell.protocol,
+            entry.get("code_version"),
+            entry.get("key"),
+        )
+        row = (cell.model, cell.title, *(NONE if item in (None, "") else str(item) for item in told))
+        rows.append(dict(zip(_COLUMNS, row, strict=True)))
+    return rows
 
 
 def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
     """The origin of each finished cell; hashes are shortened, run.json and report.json hold the complete ones."""
-    rows = [tuple(text[:_SHORT] if _HASH.fullmatch(text) else text for text in row) for row in _rows(results, run)]
+    rows = [
+        tuple(text[:_SHORT] if _HASH.fullmatch(text) else text for text in row.values()) for row in hashes(results, run)
+    ]
     notes = (
         "bundle, prompts, data, result: the first signs of their sha256; data covers annotations, labels and the "
         "names of the images; result is the hash of everything that decides a cell's rows",
@@ -83,25 +106,3 @@ def _thread_notes(results: Results, run: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     told = "; ".join(f"{count}: {', '.join(names)}" for count, names in sorted(found.items()))
     return (f"threads of the engine differ, so that equal inputs can give other last bits: {told}",)
-
-
-def _rows(results: Results, run: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    entries = {(entry["model"], entry["dataset"]): entry for entry in run["cells"].values()}
-    for cell in results.finished:
-        entry = entries[cell.model, cell.dataset]
-        made = entry.get("ingredients", {})
-        data = made.get("dataset") or [None]
-        told = (
-            f"{cell.weights} ({cell.weights_source})" if cell.weights_source else cell.weights,
-            made.get("bundle"),
-            made.get("prompt_set"),
-            prompt_summary(cell.prompt_status.values()),
-            data[-1],
-            cell.engine,
-            made.get("decoder"),
-            entry.get("parity"),
-            cell.protocol,
-            entry.get("code_version"),
-            entry.get("key"),
-        )
-        yield (cell.model, cell.title, *(NONE if item in (None, "") else str(item) for item in told))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...metrics_gpu.statistics.aggregate import macro_mean
-from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import RECOGNITION
 from ..results.numbers.run_numbers import Results
+from ..results.patients import unnamed_lines
 from ..tables.metrics import NONE, heading, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import entry, marked
-from .notes import caption, interval_notes, ranking_notes, source_notes, unnamed_notes
+from .notes import caption, interval_notes, ranking_notes, source_notes
 
 __all__ = ["coverage", "recognition"]
 
@@ -52,9 +52,9 @@ def recognition(results: Results) -> Table:
         left += other
         for cell, numbers in zip(cells, body, strict=True):
             without = (", ".join(cell.recognition.excluded[name]) or NONE for name in ("auc", "auprc"))
-            rows.append(
-                (cell.model, cell.title, str(len(cell.recognition.classes)), _prevalence(cell), *numbers, *without)
-            )
+            classes = cell.recognition.classes
+            prevalence = Cell(percent(macro_mean(item.prevalence for item in classes if item.auprc is not None)))
+            rows.append((cell.model, cell.title, str(len(classes)), prevalence, *numbers, *without))
     shown = [cell for cell in results.finished if cell.recognition.classes]
     best = () if choices.f1 == "fixed" else ("* in-sample: the threshold is the best for these very images",)
     notes = (
@@ -100,7 +100,7 @@ def coverage(results: Results) -> Table:
         "vanished on the 224 grid and is one pixel there; outside: regions outside their image, which are no pairs; "
         "clipped: regions partly outside, which count with the part inside; empty: regions without a pixel, which are "
         "no pairs",
-        *unnamed_notes(results.finished),
+        *unnamed_lines((cell.title, cell.unnamed) for cell in results.finished),
         *dict.fromkeys(
             f"{results.title(dataset)}: warning: {text}"
             for (_, dataset), row in results.rows.items()
@@ -123,8 +123,3 @@ def _not_asked(results: Results) -> Iterator[tuple[str, str]]:
         left = [name for name in row.entry.get("classes", ()) if name not in row.findings]
         if left:
             yield f"{cell.title} of {cell.model}", ", ".join(left)
-
-
-def _prevalence(cell: CellValues) -> Cell:
-    ranked = [item.prevalence for item in cell.recognition.classes if item.auprc is not None]
-    return Cell(percent(macro_mean(ranked)))

@@ -63,7 +63,10 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
     run = StoredRun(path, data)
     results = make_results(run, choices)
     blocks = find_blocks(results)
-    tables = tuple(map(presentation.laid_out, report_tables(run, results, blocks, presentation)))
+    tables = tuple(
+        (table.chosen(presentation.columns) if presentation.columns else table).with_intervals(presentation.intervals)
+        for table in report_tables(run, results, blocks, presentation)
+    )
     return Report(run, results, blocks, tables, presentation)
 
 
@@ -72,9 +75,10 @@ def report_tables(
 ) -> Iterator[Table]:
     """Every table, in reading order: those of each block, then those of the whole run. Raises RunError."""
     printed = presentation.printed(run.data)
+    beside = not presentation.columns or "paper" in presentation.columns
     for block in blocks:
         found = block.results
-        for table in _block_tables(found, block.differences, presentation.with_paper, printed):
+        for table in _block_tables(found, block.differences, beside, printed):
             yield replace(
                 table, title=found.titled(table.title), name=found.named(table.name), notes=(*found.apart, *table.notes)
             )
@@ -144,8 +148,7 @@ def write_report(
     )
     for name in _EARLIER if out is None else ():
         (folder / name).unlink(missing_ok=True)
-    _remove_blocks(folder, keep=texts)
-    _remove_latex(folder / "latex", keep=latex)
+    _remove_tables(folder, keep=texts)
     written = [folder / name for name in (*texts, "report.json")]
     if page:
         return [*draw_report(report, folder, say, datasets), *written]
@@ -180,7 +183,9 @@ def draw_report(
         for name, data in figure.files.items():
             written.append(folder / "figures" / name)
             write_bytes(written[-1], data)
-    _remove_figures(folder / "figures", keep=written)
+    for path in (folder / "figures").glob("*.*"):  # of an earlier report
+        if path.suffix in (".pdf", ".svg", ".png") and path not in written:
+            path.unlink(missing_ok=True)
     content = PageContent(
         title=_TITLE,
         stamps=cell_stamps(results.finished),
@@ -213,22 +218,12 @@ def _gallery(report: Report, datasets: Mapping[str, DatasetConfig] | None) -> tu
         return None, f"There are no overlays: {error}"
 
 
-def _remove_blocks(folder: Path, keep: Iterable[str]) -> None:
-    """Deletes files of an earlier report's blocks that this one does not have."""
+def _remove_tables(folder: Path, keep: Iterable[str]) -> None:
+    """Deletes tables of an earlier report that this one does not have, but no LaTeX that was not written by it."""
     stems = [Path(name).stem for name in keep if name.endswith(".csv")]
     for name in {f"{stem}-{kind}.csv" for stem in stems for kind in PROTOCOLS}.difference(keep):
         (folder / name).unlink(missing_ok=True)
-
-
-def _remove_latex(folder: Path, keep: Iterable[str]) -> None:
-    """Deletes tables of an earlier report that this one does not have, but no file that was not written by it."""
-    for path in folder.glob("*.tex"):
-        if path.name not in keep and WRITTEN in path.read_text(encoding="utf-8", errors="replace")[:5000]:
-            path.unlink(missing_ok=True)
-
-
-def _remove_figures(folder: Path, keep: Sequence[Path]) -> None:
-    """Deletes figures of an earlier report of this run that this one does not have."""
-    for path in [path for kind in ("pdf", "svg", "png") for path in folder.glob(f"*.{kind}")]:
-        if path not in keep:
+    for path in (folder / "latex").glob("*.tex"):
+        own = WRITTEN in path.read_text(encoding="utf-8", errors="replace")[:5000]
+        if own and f"latex/{path.name}" not in keep:
             path.unlink(missing_ok=True)

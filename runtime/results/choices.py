@@ -8,7 +8,7 @@ stores the maps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, get_args
 
 from ...engines.errors import ConfigError
@@ -115,10 +115,6 @@ class Choices:
             if field.name not in ("replicates", "seed") and getattr(self, field.name) != getattr(default, field.name)
         ]
         return (f"made with {', '.join(found)}",) if found else ()
-
-    def to_json(self) -> dict[str, Any]:
-        """All choices by name."""
-        return asdict(self)
 
 
 def _flag(name: str) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLANK",
+    "at_levels",
     "checksum_fault",
     "fault_in_counts",
     "fault_in_rows",
@@ -169,10 +170,11 @@ def fault_in_rows(table: pa.Table, findings: int) -> str:
     argmax = pairs["argmax"].to_numpy()
     if ((argmax < 0) | (argmax >= GRID * GRID)).any():
         return "an 'argmax' is no pixel of the grid"
-    area, overlap = (_levels(pairs[name]) for name in ("area", "overlap"))
+    area, overlap = (at_levels(pairs[name]) for name in ("area", "overlap"))
     return fault_in_counts(area, overlap, pairs["region_area"].to_numpy(), GRID * GRID)
 
 
-def _levels(column: Any) -> NDArray[np.int32]:
+def at_levels(column: Any) -> NDArray[np.int32]:
+    """int32 [P, 101]: a column of counts at all thresholds."""
     flat: NDArray[np.int32] = column.combine_chunks().flatten().to_numpy()
     return flat.reshape(-1, THRESHOLD_COUNT)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
-from .integrity import fault_in_table
+from .integrity import at_levels, fault_in_table
 from .run_json import read_run
-from .schema import THRESHOLD_COUNT, count_faults, stored_columns, under_new_names
+from .schema import count_faults, stored_columns, under_new_names
 from .storage import read_columns, region_digests, result_fault
 
 if TYPE_CHECKING:
@@ -262,8 +262,8 @@ def _rows_of(path: Path, table: Any, entry: Mapping[str, Any]) -> CellRows:
         logits=rows["logit"].to_numpy().reshape(shape),
         negatives=rows["logit_negative"].fill_null(float("nan")).to_numpy().reshape(shape),
         counts=Counts(
-            area=_counts(pairs["area"]),
-            overlap=_counts(pairs["overlap"]),
+            area=at_levels(pairs["area"]),
+            overlap=at_levels(pairs["overlap"]),
             region=pairs["region_area"].to_numpy(),
             argmax=pairs["argmax"].to_numpy(),
             hit=pairs["hit"].to_numpy(),
@@ -276,8 +276,3 @@ def _rows_of(path: Path, table: Any, entry: Mapping[str, Any]) -> CellRows:
         faults=count_faults(table["region_fault"]),
         unnamed=first["patient_id"].null_count,
     )
-
-
-def _counts(column: Any) -> NDArray[np.int32]:
-    flat: NDArray[np.int32] = column.combine_chunks().flatten().to_numpy()
-    return flat.reshape(-1, THRESHOLD_COUNT)

@@ -125,17 +125,13 @@ def load_dataset(
             f"The folder {config.root} of dataset '{config.name}' does not exist or may not be entered; correct its "
             "root."
         )
-    dataset = reader(config.root, **_named_options(reader, config))
+    options = dict(config.options)
+    if "title" in reader.option_help and not options.keys() & {"name", "title"}:
+        options["title"] = config.name  # a run can have several datasets of a common format
+    dataset = reader(config.root, **options)
     dataset.configured = config.name
     loaded = LoadedDataset(config, dataset, limit, shard, chunk, Contents(verify=verify))
     if not loaded.all_cases:
         what = "asks no phrase" if dataset.asks_phrases and dataset.cases() else "has no cases"
         raise DataError(f"The dataset '{config.name}' in {config.root} {what}; check its root and its options.")
     return loaded
-
-
-def _named_options(reader: type[Dataset], config: DatasetConfig) -> dict[str, Any]:
-    """The options, with the dataset's name as title for a reader of a common format: a run can have several."""
-    if "title" in reader.option_help and not config.options.keys() & {"name", "title"}:
-        return {**config.options, "title": config.name}
-    return dict(config.options)

@@ -46,14 +46,9 @@ class Patients:
     draws: Draws | None
     folds: NDArray[np.intp]
 
-    def of_cases(self, cell: CellRows) -> NDArray[np.intp]:
-        """intp [cases]: the patient of each case of a cell of this dataset."""
-        return np.array([self.number[name] for name in cell.patients], np.intp)
-
     def of_images(self, cell: CellRows) -> NDArray[np.intp]:
         """intp [N]: the patient of each readable image."""
-        images: NDArray[np.intp] = self.of_cases(cell)[cell.case_of]
-        return images
+        return np.array([self.number[cell.patients[case]] for case in cell.case_of], np.intp)
 
 
 def unnamed_lines(datasets: Iterable[tuple[str, int]]) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ _COMPRESSION: Final[Mapping[str, Any]] = {
 }
 
 
-def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomic(path: Path, write: Callable[[Path], object]) -> None:
     """Calls `write` with a temporary path beside `path`, then renames it to `path`.
 
     Raises RunError when writing fails; the temporary file is removed and `path` is not changed.
@@ -95,7 +95,7 @@ def remove_drafts(folder: Path) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Writes a file atomically. Raises RunError when writing fails."""
-    write_atomic(path, lambda draft: _write_bytes(draft, data))
+    write_atomic(path, lambda draft: draft.write_bytes(data))
 
 
 def write_json(path: Path, data: object) -> None:
@@ -232,10 +232,6 @@ class CellFiles:
         with suppress(OSError):
             path.unlink(missing_ok=True)
         raise DataError(f"{path} was damaged ({fault}) and is deleted; run the same command again.")
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _disk_reason(error: OSError) -> str:

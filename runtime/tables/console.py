@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
@@ -64,7 +64,7 @@ def _drawn(table: Table, width: int) -> list[list[Text]]:
     found = []
     for form in [table, table.turned()] if table.turns else [table]:
         grid = _Grid(form)
-        parts = [_Grid(part) for part in form.parts(grid.fitting(width))]
+        parts = [_Grid(part) for part in form.parts(grid.total, width)]
         fits = all(part.total(range(len(part.table.columns))) <= width for part in parts)
         found.append([list(part.lines()) for part in parts] if fits else [list(_listed(form, width))])
     return min(found, key=len)
@@ -94,10 +94,6 @@ class _Grid:
             own = [self.widths[index] for index in members]
             total += max(sum(own) + len(_GAP) * (len(own) - 1), _size(group)) + len(_GAP)
         return total - len(_GAP)
-
-    def fitting(self, width: int) -> Callable[[Sequence[int]], bool]:
-        """Whether columns fit into a width."""
-        return lambda indices: self.total(indices) <= width
 
     def lines(self) -> Iterator[Text]:
         """The drawing, line by line."""

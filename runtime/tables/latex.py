@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -94,7 +94,7 @@ def _floats(table: Table, width: float) -> Iterator[_Float]:
     for form in forms:
         for size, gap in _SIZES:
             grid = _Grid(form, size, gap)
-            parts = [_Grid(part, size, gap) for wide in form.parts(grid.fitting(width)) for part in _short(wide)]
+            parts = [_Grid(part, size, gap) for wide in form.parts(grid.total, width) for part in _short(wide)]
             found.append(parts)
     parts = min(found, key=len)
     for number, part in enumerate(parts, 1):
@@ -122,7 +122,8 @@ def _float(grid: _Grid, number: int, count: int, width: float) -> str:
     label = f"\\label{{tab:{file_stem(table.name)}}}" if table.name else ""
     title = escaped(_TITLE.sub("", table.title).capitalize() if _TITLE.match(table.title) else table.title)
     if number == 1:
-        caption = f"\\caption[{{{title}}}]{{{escaped(_caption(table))}}}{label}"
+        told = " ".join(map(_sentence, (table.caption or table.title, *table.stamps)))
+        caption = f"\\caption[{{{title}}}]{{{escaped(told)}}}{label}"
     else:
         caption = f"\\addtocounter{{table}}{{-1}}\n\\caption[]{{{title} (continued)}}"
     notes = _notes(table)[0] if number == count else []
@@ -141,11 +142,6 @@ def _float(grid: _Grid, number: int, count: int, width: float) -> str:
             "",
         ]
     )
-
-
-def _caption(table: Table) -> str:
-    """What the table shows and what is known against it, in sentences."""
-    return " ".join(_sentence(text) for text in (table.caption or table.title, *table.stamps))
 
 
 def _sentence(text: str) -> str:
@@ -186,10 +182,6 @@ class _Grid:
             own = [self.widths[index] for index in members]
             total += max(sum(own) + 2 * self.gap * len(own), text_width(group, self.size) + 2 * self.gap)
         return total
-
-    def fitting(self, width: float) -> Callable[[Sequence[int]], bool]:
-        """Whether columns fit into a width."""
-        return lambda indices: self.total(indices) <= width
 
     def tabular(self) -> str:
         """The tabular environment."""

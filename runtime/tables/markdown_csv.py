@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .table import Column, Item, Table, cell_of
+from .table import Item, Table, cell_of
 
 __all__ = [
     "to_csv",
@@ -29,16 +29,12 @@ def to_markdown(title: str, lines: Sequence[str], tables: Sequence[Table]) -> st
 
 
 def _table(table: Table) -> str:
-    heads = [_heading(column) for column in table.columns]
+    heads = [_escape(f"{column.group}: {column.title}" if column.group else column.title) for column in table.columns]
     rows = [heads, ["---"] + ["---:"] * (len(heads) - 1), *([_item(item) for item in row] for row in table.rows)]
     grid = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     stamps = "\n".join(f"> **{_escape(line)}**  " for line in table.stamps)
     notes = "\n".join(f"{_escape(line)}  " for line in table.notes)
     return "\n\n".join(block for block in (f"## {_escape(table.title)}", stamps, grid, notes) if block)
-
-
-def _heading(column: Column) -> str:
-    return _escape(f"{column.group}: {column.title}" if column.group else column.title)
 
 
 def _item(item: Item) -> str:

@@ -147,15 +147,15 @@ class Table:
         rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
         return replace(self, columns=columns, rows=rows, lead=sum(index < self.leading for index in indices))
 
-    def parts(self, fits: Callable[[Sequence[int]], bool]) -> Iterator[Table]:
-        """The table split at its groups, or columns, with the leading columns in each part and as many others as
-        `fits` allows. A group that is too wide by itself is split at its columns."""
+    def parts(self, size: Callable[[Sequence[int]], float], most: float) -> Iterator[Table]:
+        """The table split at its groups, or columns, with the leading columns in each part and as many others as have
+        together at most this `size`. A group that is too wide by itself is split at its columns."""
         lead = list(range(self.leading))
         taken: list[int] = []
         for block in self._blocks():
-            whole = fits([*lead, *block])
+            whole = size([*lead, *block]) <= most
             for members in [block] if whole else [[index] for index in block]:
-                if taken and not fits([*lead, *taken, *members]):
+                if taken and size([*lead, *taken, *members]) > most:
                     yield self.only([*lead, *taken])
                     taken = []
                 taken += members

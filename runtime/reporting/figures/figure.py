@@ -36,7 +36,6 @@ __all__ = [
     "point_of",
     "settle",
     "width_for",
-    "worth",
 ]
 
 DARK, GREY, PALE = "#222222", "#6b6b6b", "#d4d4d4"
@@ -112,12 +111,6 @@ def looks(models: Sequence[str]) -> dict[str, Look]:
     return {
         model: Look(_COLOURS[index % len(_COLOURS)], _MARKS[index % len(_MARKS)]) for index, model in enumerate(models)
     }
-
-
-def worth(cells: Iterable[CellValues]) -> tuple[str, ...]:
-    """Warnings to show with the numbers everywhere: weights without meaning, cases left out by a limit."""
-    cells = list(cells)
-    return stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
 
 
 def width_for(names: Iterable[str], most: int) -> float:
@@ -236,7 +229,8 @@ def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]
     """The end of a caption: protocols and choices that are not the defaults, and warnings about the numbers."""
     cells = list(cells)
     protocols = sorted({cell.protocol for cell in cells if cell.protocol != "default"})
-    lines = [*(results.apart or (f"protocol {name}" for name in protocols)), *results.choices.told, *worth(cells)]
+    lines = [*(results.apart or (f"protocol {name}" for name in protocols)), *results.choices.told]
+    lines += [*stamps((cell.model, cell.weights) for cell in cells), *limit_stamps(cells)]
     return tuple(f"Note: {line}." for line in lines)
 
 

@@ -54,7 +54,9 @@ def draw_recognition(results: Results) -> Drawing:
     height = lines * (0.45 + 0.19 * len(models)) + 0.3
     drawing = Drawing(figsize=(width_for(models, 99) if columns == 1 else PAGE, height), layout="constrained")
     axes = drawing.subplots(lines, columns, sharey=True, sharex=True, squeeze=False)
-    least = _least([point for _, points in panels for point in points])
+    ends = [end for _, points in panels for point in points for end in (point.value, point.low) if end is not None]
+    lowest = min(ends, default=45.0)
+    least = min(45.0, 5 * math.floor(lowest / 5) - 5 * (lowest < 45))  # of the axis: 45, or below the lowest end
     for place, (title, points) in enumerate(panels):
         _panel(axes[place // columns][place % columns], title, models, points, least, looks(results.models))
     for place in range(len(panels), lines * columns):
@@ -83,12 +85,6 @@ def _panels(results: Results, models: Sequence[str]) -> list[tuple[str, list[Poi
     if len(panels) > 1:
         panels.append((_MEAN, [point_of(results, model, "auc") for model in models]))
     return panels
-
-
-def _least(points: Sequence[Point]) -> float:
-    """Left end of the axis: 45, lower where a value or an interval is lower."""
-    ends = [end for point in points for end in (point.value, point.low) if end is not None]
-    return min(45.0, 5 * math.floor(min(ends, default=45.0) / 5) - (5 if min(ends, default=45.0) < 45 else 0))
 
 
 def _panel(

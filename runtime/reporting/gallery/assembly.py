@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +95,11 @@ def _pick(
         for finding, scores in pair_scores(models).items():
             choices[dataset, finding] = choose(scores, most)
     cost = {
-        dataset: sum(overlay_size(_cells(run, item)) for item in models) + truth_size(600)
+        dataset: truth_size(600)
+        + sum(
+            overlay_size(prod(run.data["cells"][f"{item.model}--{item.dataset}"].get("grid") or (0,)))
+            for item in models
+        )
         for dataset, models in pairs.items()
     }
     picked: list[tuple[str, str, str, str]] = []
@@ -107,11 +112,6 @@ def _pick(
         seen.add((dataset, case_id))
         picked.append(item)
     return picked
-
-
-def _cells(run: StoredRun, pairs: ModelPairs) -> int:
-    height, width = run.data["cells"][f"{pairs.model}--{pairs.dataset}"].get("grid") or (0, 0)
-    return int(height * width)
 
 
 def _collect(

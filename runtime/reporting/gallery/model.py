@@ -93,7 +93,17 @@ def gallery_payload(gallery: Gallery) -> dict[str, Any]:
         "arithmetic": {name: _arithmetic(name) for name in protocols},
         "images": [_base64(image) for image in gallery.images],
         "native": list(gallery.native),
-        "cases": [_case(case, datasets) for case in gallery.cases],
+        "cases": [
+            {
+                "dataset": datasets.index(case.dataset),
+                "id": case.case_id,
+                "finding": case.finding,
+                "why": case.why,
+                "image": case.image,
+                "truth": list(case.truth),
+            }
+            for case in gallery.cases
+        ],
         "overlays": [_overlay(overlay, gallery.models) for overlay in gallery.overlays],
     }
 
@@ -121,17 +131,6 @@ def _arithmetic(name: str) -> dict[str, Any]:
         "normalise": how.normalise,
         "scale": how.tau_scale,
         "thresholds": _base64(thresholds.tobytes()),
-    }
-
-
-def _case(case: GalleryCase, datasets: list[str]) -> dict[str, Any]:
-    return {
-        "dataset": datasets.index(case.dataset),
-        "id": case.case_id,
-        "finding": case.finding,
-        "why": case.why,
-        "image": case.image,
-        "truth": list(case.truth),
     }
 
 

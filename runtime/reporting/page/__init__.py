@@ -1,7 +1,7 @@
 """The report as one self-contained web page, which opens offline and makes no network request.
 
-headings   tables -> what the template draws: headings, sort keys, and narrower parts for paper
-html       contents of the page -> HTML, with its style and scripts inside and a policy that allows nothing else
+html       contents of the page -> HTML, with its style and scripts inside and a policy that allows nothing else;
+           tables -> what the template draws: headings, sort keys, and narrower parts for paper
 *.html.j2  the templates: page, table, gallery, provenance
 page.css   the style, after runtime/viewing's: narrow, paper
 *.js       the scripts, after those of runtime/viewing: contents, tables, columns (of tables),

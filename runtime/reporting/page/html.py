@@ -1,4 +1,4 @@
-"""The contents of a page -> one HTML file with its style, scripts, figures and pictures inside."""
+"""The contents of a page -> one HTML file with its style, scripts, tables, figures and pictures inside."""
 
 from __future__ import annotations
 
@@ -13,16 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
 from ...results.storage import write_bytes
+from ...tables.table import Cell, Item, Table, cell_of, plain
 from ...viewing.assets import content_policy, one_script, shared_asset
 from ..gallery.model import gallery_payload
-from .headings import TableView, sort_key, table_view
 
 if TYPE_CHECKING:
     from ...tables.table import Table
     from ..figures.figure import Figure
     from ..gallery.model import Gallery
 
-__all__ = ["PageContent", "page_text", "write_page"]
+__all__ = [
+    "WIDEST",
+    "Grid",
+    "Group",
+    "Head",
+    "PageContent",
+    "Row",
+    "TableView",
+    "page_text",
+    "sort_key",
+    "table_view",
+    "write_page",
+]
 
 _ASSETS = Path(__file__).parent
 _SHARED = ("elements", "theme", "saliency", "drawing")
@@ -51,22 +63,6 @@ class PageContent:
     facts: Sequence[str] = ()
     coverage: Sequence[Table] = ()
     models: Sequence[str] = field(default=())
-
-
-@dataclass(frozen=True)
-class _Link:
-    """An entry of the table of contents."""
-
-    id: str
-    title: str
-
-
-@dataclass(frozen=True)
-class _Links:
-    """Entries of the table of contents under a title."""
-
-    title: str
-    entries: tuple[_Link, ...]
 
 
 @dataclass(frozen=True)
@@ -108,13 +104,16 @@ def page_text(content: PageContent) -> str:
     style = shared_asset("base.css") + _asset("page.css")
     tables, coverage = _views(content)
     figures = tuple(_drawings(content))
+    # JSON that can neither close the element that contains it nor open another.
+    gallery = gallery_payload(content.gallery) if content.gallery else None
+    payload = json.dumps(gallery, separators=(",", ":"), allow_nan=False) if gallery else ""
     template = environment.get_template("page.html.j2")
     return template.render(
         content=content,
         policy=content_policy(style, script),
         style=Markup(style),
         script=Markup(script),
-        payload=Markup(_json(gallery_payload(content.gallery))) if content.gallery else "",
+        payload=Markup(payload.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")),
         tables=tables,
         coverage=coverage,
         figures=figures,
@@ -124,12 +123,6 @@ def page_text(content: PageContent) -> str:
 
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-def _json(data: Mapping[str, Any]) -> str:
-    """JSON that can neither close the element that contains it nor open another."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _views(content: PageContent) -> tuple[list[TableView], list[TableView]]:
@@ -165,13 +158,138 @@ def _source(figure: Figure) -> tuple[str, int]:
 
 def _contents(
     content: PageContent, tables: Sequence[TableView], coverage: Sequence[TableView], figures: Sequence[_Drawing]
-) -> Iterator[_Links]:
+) -> Iterator[dict[str, Any]]:
+    """The table of contents: the title of each part, and its entries."""
     if tables:
-        yield _Links("Results", tuple(_Link(view.id, view.title) for view in tables))
+        yield {"title": "Results", "entries": tables}
     if figures:
-        yield _Links("Figures", tuple(_Link(figure.id, figure.title) for figure in figures))
-    last = [_Link("overlays", "Overlays")]
-    last += [_Link(view.id, view.title) for view in coverage]
-    if content.provenance:
-        last.append(_Link("provenance", "Provenance"))
-    yield _Links("More", tuple(last))
+        yield {"title": "Figures", "entries": figures}
+    last = [{"id": "provenance", "title": "Provenance"}] if content.provenance else []
+    yield {"title": "More", "entries": [{"id": "overlays", "title": "Overlays"}, *coverage, *last]}
+
+
+WIDEST = 12
+"""Maximum columns of a table on paper; wider tables are split into parts."""
+
+_NUMBER = re.compile(r"[+−-]?\d[\d,]*(\.\d+)?(?=$|[\s%†*(\[])")
+
+
+@dataclass(frozen=True)
+class Head:
+    """A column's heading. index: its place in a row; kind: "number" or "text"; name: with its group."""
+
+    index: int
+    title: str
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A heading above `span` columns, or with title None the heading of one column, two rows high."""
+
+    title: str | None
+    span: int
+    head: Head
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row; a pinned one stays on top when the table is sorted."""
+
+    cells: tuple[Cell, ...]
+    pinned: bool
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A drawn table; `heads` are the headings of the last row of headings, `kinds` those of all columns."""
+
+    title: str
+    groups: tuple[Group, ...]
+    heads: tuple[Head, ...]
+    kinds: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table with its place in the page. parts: the same on paper, empty where the whole fits."""
+
+    id: str
+    title: str
+    stamps: tuple[str, ...]
+    notes: tuple[str, ...]
+    whole: Grid
+    parts: tuple[Grid, ...]
+
+
+def table_view(table: Table, number: int, models: Sequence[str]) -> TableView:
+    """The view of a table, the `number`-th of the page."""
+    every = list(range(len(table.columns)))
+    parts = tuple(_grid(table, columns, models) for columns in _parts(table)) if len(every) > WIDEST else ()
+    return TableView(f"table-{number}", table.title, table.stamps, table.notes, _grid(table, every, models), parts)
+
+
+def sort_key(text: str) -> float | None:
+    """The number a text begins with, None for another text."""
+    found = _NUMBER.match(text.strip())
+    return float(found[0].replace("−", "-").replace(",", "")) if found else None
+
+
+def _grid(table: Table, columns: Sequence[int], models: Sequence[str]) -> Grid:
+    kinds = ["number" if _numeric([row[index] for row in table.rows]) else "text" for index in columns]
+    heads = [_head(table, index, place, kind) for place, (index, kind) in enumerate(zip(columns, kinds, strict=True))]
+    groups = tuple(_groups(table, columns, heads)) if table.groups else ()
+    # The leading rows, which do not belong to a model.
+    own = [any(f"{plain(row[0])} ".startswith(f"{name} ") for name in models) for row in table.rows]
+    pinned = own.index(True) if True in own else 0
+    rows = tuple(
+        Row(tuple(cell_of(row[index]) for index in columns), number < pinned) for number, row in enumerate(table.rows)
+    )
+    lower = tuple(head for head, index in zip(heads, columns, strict=True) if not groups or table.columns[index].group)
+    return Grid(table.title, groups, lower, tuple(kinds), rows)
+
+
+def _head(table: Table, index: int, place: int, kind: str) -> Head:
+    column = table.columns[index]
+    return Head(place, column.title, f"{column.group} {column.title}".strip(), kind if place else "text")
+
+
+def _groups(table: Table, columns: Sequence[int], heads: Sequence[Head]) -> Iterator[Group]:
+    at = 0
+    while at < len(columns):
+        title, head = table.columns[columns[at]].group, heads[at]
+        span = 1
+        if title:
+            while at + span < len(columns) and table.columns[columns[at + span]].group == title:
+                span += 1
+        yield Group(title or None, span, head)
+        at += span
+
+
+def _numeric(items: Sequence[Item]) -> bool:
+    """Whether at least half of the texts that are not empty begin with a number."""
+    texts = [text for text in map(plain, items) if text.strip() not in ("", "-", "–")]
+    return not texts or 2 * sum(sort_key(text) is not None for text in texts) >= len(texts)
+
+
+def _parts(table: Table) -> Iterator[list[int]]:
+    """Columns of each part: the leading ones (without groups the first), then as many others as fit."""
+    leading = list(range(table.leading)) if table.groups else [0]
+    blocks: list[list[int]] = []
+    for index in range(len(table.columns)):
+        if index in leading:
+            continue
+        group = table.columns[index].group
+        if group and blocks and table.columns[blocks[-1][0]].group == group:
+            blocks[-1].append(index)
+        else:
+            blocks.append([index])
+    taken: list[int] = []
+    for block in blocks:
+        if taken and len(leading) + len(taken) + len(block) > WIDEST:
+            yield leading + taken
+            taken = []
+        taken += block
+    yield leading + taken

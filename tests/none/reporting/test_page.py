@@ -21,7 +21,7 @@ from xbench_fast.runtime.reporting import page
 from xbench_fast.runtime.reporting.figures.figure import Figure
 from xbench_fast.runtime.reporting.gallery.model import Gallery, GalleryCase, Overlay
 from xbench_fast.runtime.reporting.page import PageContent, page_text, write_page
-from xbench_fast.runtime.reporting.page.headings import WIDEST, sort_key, table_view
+from xbench_fast.runtime.reporting.page.html import WIDEST, sort_key, table_view
 from xbench_fast.runtime.tables.table import Cell, Column, Table
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)> \" ' & </style></script>"

@@ -78,19 +78,15 @@ def test_a_mark_is_one_of_three() -> None:
 def test_a_table_is_broken_at_its_groups() -> None:
     columns = (Column("model"), *(Column(t, g) for g in "abc" for t in ("x", "y")))
     table = Table("t", columns, (tuple(str(i) for i in range(7)),), ("s",), ("n",), "name", True)
-    parts = list(table.parts(lambda indices: len(indices) <= 5))
+    parts = list(table.parts(len, 5))
     assert [[c.title + c.group for c in part.columns] for part in parts] == [
         ["model", "xa", "ya", "xb", "yb"], ["model", "xc", "yc"],
     ]  # fmt: skip
     assert parts[1].rows == (("0", "5", "6"),) and parts[1].notes == ("n",) and parts[1].detail
-    assert [part.columns for part in table.parts(lambda indices: len(indices) <= 3)] == [
-        (columns[0], *columns[i : i + 2]) for i in (1, 3, 5)
-    ]
-    assert [part.columns for part in table.parts(lambda indices: False)] == [
-        (columns[0], column) for column in columns[1:]
-    ]
+    assert [part.columns for part in table.parts(len, 3)] == [(columns[0], *columns[i : i + 2]) for i in (1, 3, 5)]
+    assert [part.columns for part in table.parts(len, 0)] == [(columns[0], column) for column in columns[1:]]
     plain = Table("p", (Column("a"),), (("1",),))
-    assert [(part.columns, part.rows) for part in plain.parts(lambda indices: False)] == [(plain.columns, plain.rows)]
+    assert [(part.columns, part.rows) for part in plain.parts(len, 0)] == [(plain.columns, plain.rows)]
 
 
 @pytest.fixture
