@@ -101,7 +101,7 @@ class Written:
     """Boxes of positive pairs as they were written, of the first answers that have any; for the check of the frame.
 
     pairs: int64 [n], positions of pairs; offsets: int64 [n + 1]; boxes: float64 [m, 4], x1, y1, x2, y2; axes: float64
-    [n, 4], scale and offset of x, then of y, that make them pixels; sizes: int64 [n, 2], width and height.
+    [n, 6], factor, divisor and offset of x, then of y, that make them pixels; sizes: int64 [n, 2], width and height.
     """
 
     pairs: NDArray[np.int64]

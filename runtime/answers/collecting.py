@@ -20,6 +20,7 @@ CHECKED: Final = 4096
 
 _OF_ANSWER: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", "over_limit", "cropped")
 _BOX: Final = 4
+_AXES: Final = 6
 
 
 class Columns:
@@ -98,7 +99,7 @@ class Columns:
             pairs=np.array([position[self._places[row]] for row in kept], np.int64),
             offsets=np.concatenate([[0], np.cumsum(np.asarray(self._written_counts, np.int64))]).astype(np.int64),
             boxes=np.asarray(self._written["boxes"], np.float64).reshape(-1, _BOX),
-            axes=np.asarray(self._written["axes"], np.float64).reshape(-1, _BOX),
+            axes=np.asarray(self._written["axes"], np.float64).reshape(-1, _AXES),
             sizes=sizes,
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .answered import State
-from .frames import Axes, Corners, in_pixels
+from .frames import AS_THEY_ARE, Axes, Corners, in_pixels
 
 __all__ = ["MOST_BOXES", "FittedAnswer", "fit"]
 
@@ -37,7 +37,7 @@ class FittedAnswer:
     over_limit: bool = False
     cropped: bool = False
     written: Sequence[Corners] = ()
-    axes: Axes = (1.0, 0.0, 1.0, 0.0)
+    axes: Axes = AS_THEY_ARE
 
 
 def fit(answer: FittedAnswer, boxes: Sequence[Corners], scores: Sequence[float] | None, *, whole: bool = False) -> None:

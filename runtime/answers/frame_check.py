@@ -68,7 +68,7 @@ def out_of_view(answers: BoxAnswers, truths: Sequence[Float]) -> NDArray[np.bool
 
 
 Read = Callable[[Float, Float, Float], Float]
-"""(boxes as written [m, 4], axes [m, 4], width and height [m, 2]) -> pixels [m, 4]."""
+"""(boxes as written [m, 4], axes [m, 6], width and height [m, 2]) -> pixels [m, 4]."""
 
 
 class _Table:
@@ -152,7 +152,8 @@ def _sums(boxes: Float, sign: int) -> Float:
 
 
 def _placed(boxes: Float, axes: Float) -> Float:
-    return np.asarray(boxes * axes[:, [0, 2, 0, 2]] + axes[:, [1, 3, 1, 3]])
+    factor, divisor, offset = (axes[:, [place, place + 3] * 2] for place in range(3))
+    return np.asarray(boxes * factor / divisor + offset)
 
 
 def _area(boxes: Float) -> Float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 __all__ = [
+    "AS_THEY_ARE",
     "FRAMES",
     "ORDERS",
     "VIEWED",
@@ -28,15 +29,16 @@ Corners = tuple[float, float, float, float]
 Size = tuple[int, int]
 """(width, height) in pixels."""
 
-Axes = tuple[float, float, float, float]
-"""Scale and offset of x, scale and offset of y: pixel = value * scale + offset."""
+Axes = tuple[float, float, float, float, float, float]
+"""Factor, divisor and offset of x, then of y: pixel = value * factor / divisor + offset; whole pixels stay whole."""
 
+AS_THEY_ARE: Final[Axes] = (1.0, 1.0, 0.0, 1.0, 1.0, 0.0)
 FRAMES: Final = ("pixels", "unit", "percent", "permille", "resized", "crop", "pad")
 VIEWED: Final = ("resized", "crop", "pad")
 """Frames that are pixels of what the model saw, and so need its size."""
 
 ORDERS: Final = ("xyxy", "yxyx", "xywh", "cxcywh")
-_PARTS: Final = {"pixels": None, "unit": 1.0, "percent": 100.0, "permille": 1000.0}
+_PARTS: Final = {"unit": 1.0, "percent": 100.0, "permille": 1000.0}
 _MAX_SIDE: Final = 1 << 20
 _MAX_ASPECT: Final = 200
 
@@ -68,27 +70,27 @@ def ordered(values: Corners, order: str) -> Corners:
 
 def in_pixels(box: Corners, axes: Axes) -> Corners:
     """x1, y1, x2, y2 in a frame -> pixels of the original image; not clipped."""
-    sx, ox, sy, oy = axes
-    return box[0] * sx + ox, box[1] * sy + oy, box[2] * sx + ox, box[3] * sy + oy
+    fx, dx, ox, fy, dy, oy = axes
+    return box[0] * fx / dx + ox, box[1] * fy / dy + oy, box[2] * fx / dx + ox, box[3] * fy / dy + oy
 
 
 def placed_axes(frame: str, size: Size, view: Size | None) -> Axes:
     """The axes of a frame in an image of `size`; `view` is needed for `VIEWED`."""
     width, height = size
     if frame == "pixels":
-        return 1.0, 0.0, 1.0, 0.0
+        return AS_THEY_ARE
     part = _PARTS.get(frame)
     if part is not None:
-        return width / part, 0.0, height / part, 0.0
+        return width, part, 0.0, height, part, 0.0
     assert view is not None  # every line is checked for it before
     wide, high = view
     if frame == "resized":
-        return width / wide, 0.0, height / high, 0.0
+        return width, wide, 0.0, height, high, 0.0
     if frame == "crop":
         side = min(width, height)
-        return side / wide, float((width - side) // 2), side / high, float((height - side) // 2)
+        return side, wide, (width - side) // 2, side, high, (height - side) // 2
     side = max(width, height)
-    return side / wide, -float((side - width) // 2), side / high, -float((side - height) // 2)
+    return side, wide, -((side - width) // 2), side, high, -((side - height) // 2)
 
 
 def view_of(view: View, size: Size) -> Size:

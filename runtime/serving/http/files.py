@@ -1,8 +1,9 @@
-"""An image file as the body of a request, and a picture as the body of an answer."""
+"""An image file as the body of a request; a picture, or lines of boxes, as the body of an answer."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
@@ -10,12 +11,16 @@ from urllib.parse import quote
 import numpy as np
 
 from ....engines.registry import did_you_mean
+from ...results.schema import GRID
 from ..protocol.request_errors import BadRequest
 from ..protocol.requests import Answer, Parameter, Request, to_request
 from ..protocol.tensors import Tensor
 from .codec import DecodedRequest
 
-__all__ = ["QUERY", "as_picture", "decode_file", "picture_of", "prefers_picture"]
+__all__ = ["LINES", "PICTURE", "QUERY", "as_lines", "as_picture", "decode_file", "lines_of", "picture_of", "preferred"]
+
+PICTURE: Final = "image/png"
+LINES: Final = "application/jsonl"
 
 QUERY: Final = {
     "finding": "a finding to answer for; can be repeated",
@@ -25,7 +30,7 @@ QUERY: Final = {
     "tau": "threshold of mask, boxes and overlay, 0 to 1",
     "prompt_set": "a prompt set of the bundle",
     "timeout": "microseconds, 0 for none",
-    "id": "is returned in the answer",
+    "id": "is returned in the answer; the case in lines of boxes",
 }
 """Query parameters of a request whose body is an image file; they mean what they mean in JSON."""
 
@@ -51,16 +56,16 @@ def decode_file(model: str, body: bytes, query: Iterable[tuple[str, str]]) -> De
     return DecodedRequest(request, frozenset())
 
 
-def prefers_picture(accept: str) -> bool:
-    """Whether an Accept header asks for image/png rather than for JSON."""
+def preferred(accept: str) -> str:
+    """`PICTURE` or `LINES` if an Accept header asks for it rather than for JSON, else empty."""
     best, kind = 0.0, ""
     for part in accept.split(","):
         name, *options = (text.strip().lower() for text in part.split(";"))
         weight = next((option[2:] for option in options if option.startswith("q=")), "1")
         found = _number(weight)
-        if name in ("image/png", "application/json") and isinstance(found, float) and found > best:
+        if name in (PICTURE, LINES, "application/json") and isinstance(found, float) and found > best:
             best, kind = found, name
-    return kind == "image/png"
+    return kind if kind in (PICTURE, LINES) else ""
 
 
 def as_picture(request: Request) -> Request:
@@ -77,6 +82,39 @@ def picture_of(answer: Answer) -> tuple[bytes, dict[str, str]]:
         "xbench-probability": f"{answer.outputs['probabilities'][0, 0]:.6g}",
         "vary": "accept",
     }
+
+
+def as_lines(request: Request) -> Request:
+    """The request for the boxes of one image, whose case is the request's id. Raises BadRequest."""
+    if request.count > 1:
+        raise BadRequest(f"Lines of boxes are of one image, the request has {request.count}; ask for application/json.")
+    if not request.id.strip():
+        raise BadRequest("Lines of boxes name their case; give it as the request's id.")
+    return dataclasses.replace(request, outputs=frozenset({"findings", "boxes"}))
+
+
+def lines_of(answer: Answer) -> bytes:
+    """The answer to a request of `as_lines`: for each finding a line of a file of boxes (docs/boxes.md §1).
+
+    Boxes are on the image squashed to `GRID` x `GRID`, where their corners are whole numbers.
+    """
+    rows = answer.outputs["boxes"]
+    lines = []
+    for place, finding in enumerate(answer.findings):
+        mine = rows[rows[:, 1] == place]
+        line = {
+            "case": answer.id,
+            "finding": finding,
+            "boxes": np.rint(mine[:, 2:6].astype(np.float64) * GRID).astype(int).tolist(),
+            "scores": mine[:, 6].tolist(),
+            "frame": "resized",
+            "view": [GRID, GRID],
+            "model": answer.model,
+            "prompt": answer.prompt_set,
+            "note": f"tau {answer.tau:g}",
+        }
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    return "".join(lines).encode()
 
 
 def _texts(name: str, items: list[bytes]) -> Tensor:

@@ -11,7 +11,7 @@ from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
 from .body import BodyReader
 from .codec import HEADER_LENGTH, DecodedRequest, check_content_type, decode_infer, encode_infer, json_length
-from .files import as_picture, decode_file, picture_of, prefers_picture
+from .files import LINES, PICTURE, as_lines, as_picture, decode_file, lines_of, picture_of, preferred
 from .middleware import LOG_FIELDS
 
 if TYPE_CHECKING:
@@ -55,16 +55,19 @@ class Infer:
                     short = json_length(length, len(body)) < _SHORT and len(body) < _SMALL
                     decoded = await service.work(partial(decode_infer, name, body, length), short=short)
                 accept = request.headers.get("accept", "")
-                shown = "image/png" in accept and prefers_picture(accept)
-                if shown:
-                    decoded = DecodedRequest(as_picture(decoded.request), frozenset())
+                form = preferred(accept) if PICTURE in accept or LINES in accept else ""
+                if form:
+                    other = as_picture if form == PICTURE else as_lines
+                    decoded = DecodedRequest(other(decoded.request), frozenset())
             noted |= {"images": decoded.request.count, "outputs": sorted(decoded.request.outputs & OUTPUTS.keys())}
             answer = await _while_connected(request, service.infer(decoded.request))
         finally:
             self._bodies.release(body)
-        if shown:
+        if form == PICTURE:
             picture, headers = picture_of(answer)
-            return Response(picture, headers=headers, media_type="image/png")
+            return Response(picture, headers=headers, media_type=PICTURE)
+        if form == LINES:
+            return Response(lines_of(answer), headers={"vary": "accept"}, media_type=LINES)
         in_json = sum(array.size for key, array in answer.outputs.items() if key not in decoded.binary)
         data, head = await service.work(partial(encode_infer, answer, decoded.binary), short=in_json < _SHORT)
         if head is None:

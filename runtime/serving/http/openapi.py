@@ -11,7 +11,7 @@ from ..protocol.requests import TEXT_LIMIT
 from ..protocol.tensors import DATATYPES
 from ..settings import HEALTH_PATHS
 from .codec import FILE_TYPES, HEADER_LENGTH
-from .files import QUERY
+from .files import LINES, PICTURE, QUERY
 
 __all__ = ["openapi"]
 
@@ -103,11 +103,13 @@ def _infer() -> Json:
         "responses": {
             "200": {
                 "description": "The outputs; with Accept: image/png the overlay of one finding, which the headers "
-                "xbench-finding and xbench-probability name.",
+                "xbench-finding and xbench-probability name; with Accept: application/jsonl the boxes of one image, a "
+                "line for each finding, with the request's id as the case.",
                 "content": {
                     "application/json": {"schema": _reference("Answer")},
                     "application/octet-stream": {"schema": {"description": "an Answer, then raw tensors"}},
-                    "image/png": {"schema": {"description": "the overlay"}},
+                    PICTURE: {"schema": {"description": "the overlay"}},
+                    LINES: {"schema": {"description": "a JSON object a line, as files of boxes have them"}},
                 },
             },
             **{status: _answer(text, "Error") for status, text in _ERRORS.items()},

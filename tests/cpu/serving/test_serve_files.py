@@ -13,6 +13,9 @@ import pytest
 from PIL import Image
 from serving_process import ServerProcess, image_request
 from synthetic import make_served
+from xbench_fast.runtime.answers.questions import Questions
+from xbench_fast.runtime.answers.read import read_boxes
+from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.images.samples import dicom_sample
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
@@ -92,6 +95,39 @@ def test_a_picture_is_the_overlay(client: Any, film: bytes) -> None:
     assert Image.open(io.BytesIO(shown.content)).mode == "RGB"
 
 
+def test_lines_of_boxes_are_read_as_they_are(client: Any, folder: Path, tmp_path: Path) -> None:
+    """The served boxes of every image, read from the collected lines, are the boxes of the JSON form in pixels."""
+    dataset = Coco(folder / "data")
+    questions = Questions(dataset.cases(), dataset.classes, ("coco",))
+    findings = {item: place for place, item in enumerate(dataset.classes)}
+    path, expected = tmp_path / "answers.jsonl", {}
+    with path.open("wb") as stream:
+        for case in dataset.cases():
+            asked = {"findings": ",".join(findings), "tau": "0.6", "id": case.case_id}
+            headers = {**PNG, "Accept": "application/jsonl"}
+            answer = client.post(INFER, content=case.image.read_bytes(), headers=headers, params=asked)
+            assert answer.status_code == 200 and answer.headers["content-type"] == "application/jsonl"
+            stream.write(answer.content)
+            content, headers = image_request(case.image.read_bytes(), outputs=("boxes",), parameters={"tau": 0.6})
+            (boxes,) = client.post(INFER, content=content, headers=headers).json()["outputs"]
+            names = client.get("/v2/models").json()["models"][0]["findings"]
+            for _, finding, *box in np.reshape(boxes["data"], (-1, 7)):
+                expected.setdefault((case.case_id, names[int(finding)]), []).append(box)
+    file = read_boxes(path, questions)
+    height, width = np.array(Image.open(dataset.cases()[0].image)).shape[:2]
+    assert file.lines == len(dataset.cases()) * len(findings) and file.positives.counts()["missing"] == 0
+    assert file.not_asked == 0 and len(file.positives) and file.positives.sizes[0].tolist() == [width, height]
+    answered = 0
+    for answers in (file.positives, file.negatives):
+        for place, pair in enumerate(answers.pairs):
+            wanted = np.reshape(expected.get(pair, []), (-1, 5))
+            sides = np.tile(answers.sizes[place], 2)
+            np.testing.assert_allclose(answers.boxes_of(place), wanted[:, :4] * sides, rtol=1e-6, atol=1e-5)
+            np.testing.assert_array_equal(answers.scores_of(place), wanted[:, 4])
+            answered += len(wanted)
+    assert answered == len(file.positives.boxes) + len(file.negatives.boxes) > 5
+
+
 @pytest.mark.parametrize(
     ("headers", "query", "data", "status", "words"),
     [
@@ -110,6 +146,7 @@ def test_a_picture_is_the_overlay(client: Any, film: bytes) -> None:
         (PNG, "tau=2", None, 400, "tau is 2"),
         ({**PNG, "Accept": "image/png"}, "", b"GIF89a", 400, "neither PNG"),
         ({**PNG, "Content-Encoding": "gzip"}, "", None, 415, "without Content-Encoding"),
+        ({**PNG, "Accept": "application/jsonl"}, "", None, 400, "give it as the request's id"),
         (PNG, "", bytes(2 << 20), 413, "--max-body"),
         ({}, "", None, 400, "send it with the header 'Content-Type: image/png'"),
     ],

@@ -173,6 +173,8 @@ def test_files_pictures_and_refusals(client: Any, folder: Path) -> None:
     raw, length = image_request(film, parameters={"binary_data_output": True})
     late, of_late = image_request(film, parameters={"timeout": 1})
     seen = set()
+    lines = {"Content-Type": "image/png", "Accept": "application/jsonl"}
+    assert client.post(INFER, content=film, headers={**lines, **TOKEN}).status_code == 400
     for body, headers, status in (
         (film, {"Content-Type": "image/png"}, 200),
         (film, {"Content-Type": "image/png", "Accept": "image/png"}, 200),
@@ -189,6 +191,8 @@ def test_files_pictures_and_refusals(client: Any, folder: Path) -> None:
         schema = operation["responses"][str(status)]["content"][kind]["schema"]
         if kind == "application/json":
             check(answer.json(), schema)
+    answer = client.post(f"{INFER}?id=case0000", content=film, headers={**lines, **TOKEN})
+    seen.add((answer.status_code, answer.headers["content-type"]))
     assert {kind for status, kind in seen if status == 200} == set(operation["responses"]["200"]["content"])
     named = {item["name"] for item in operation["parameters"] if item["in"] == "header"}
     assert named == {key.lower() for key in length}

@@ -5,12 +5,22 @@ from __future__ import annotations
 import base64
 import json
 
+import numpy as np
 import pytest
 from xbench_fast.runtime.serving.http.codec import FILE_TYPES, JSON_TYPES, check_content_type, decode_infer
-from xbench_fast.runtime.serving.http.files import QUERY, as_picture, decode_file, prefers_picture
+from xbench_fast.runtime.serving.http.files import (
+    LINES,
+    PICTURE,
+    QUERY,
+    as_lines,
+    as_picture,
+    decode_file,
+    lines_of,
+    preferred,
+)
 from xbench_fast.runtime.serving.protocol.interface import DEFAULT_OUTPUTS
 from xbench_fast.runtime.serving.protocol.request_errors import BadRequest
-from xbench_fast.runtime.serving.protocol.requests import check_request
+from xbench_fast.runtime.serving.protocol.requests import Answer, check_request
 
 FILE = b"\x89PNG\x00\xff"
 
@@ -74,22 +84,26 @@ def test_content_types_that_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accept", "picture"),
+    ("accept", "form"),
     [
-        ("image/png", True),
-        ("IMAGE/PNG; charset=x", True),
-        ("image/png, application/json", True),
-        ("application/json, image/png", False),
-        ("application/json;q=0.5, image/png;q=0.8", True),
-        ("image/png;q=0", False),
-        ("image/png;q=no", False),
-        ("image/png;q=nan", False),
-        ("*/*", False),
-        ("", False),
+        ("image/png", PICTURE),
+        ("IMAGE/PNG; charset=x", PICTURE),
+        ("image/png, application/json", PICTURE),
+        ("application/json, image/png", ""),
+        ("application/json;q=0.5, image/png;q=0.8", PICTURE),
+        ("image/png;q=0", ""),
+        ("image/png;q=no", ""),
+        ("image/png;q=nan", ""),
+        ("application/jsonl", LINES),
+        ("image/png;q=0.5, application/jsonl", LINES),
+        ("application/jsonl, application/json", LINES),
+        ("application/json, application/jsonl", ""),
+        ("*/*", ""),
+        ("", ""),
     ],
 )
-def test_what_the_client_prefers(accept: str, picture: bool) -> None:
-    assert prefers_picture(accept) == picture
+def test_what_the_client_prefers(accept: str, form: str) -> None:
+    assert preferred(accept) == form
 
 
 def test_a_picture_shows_one_image() -> None:
@@ -97,6 +111,27 @@ def test_a_picture_shows_one_image() -> None:
     assert request.findings == ("Mass",) and request.tau == 0.3 and "overlay" in request.outputs
     with pytest.raises(BadRequest, match="shows one image, the request has 2"):
         as_picture(type(request)("kad", images=(FILE, FILE)))
+
+
+def test_lines_of_boxes_are_of_one_case() -> None:
+    request = as_lines(decode_file("kad", FILE, [("id", "36302"), ("tau", "0.3"), ("output", "saliency")]).request)
+    assert request.outputs == {"findings", "boxes"} and (request.tau, request.id) == (0.3, "36302")
+    with pytest.raises(BadRequest, match="name their case; give it as the request's id"):
+        as_lines(decode_file("kad", FILE, [("id", " ")]).request)
+    with pytest.raises(BadRequest, match="are of one image, the request has 2"):
+        as_lines(type(request)("kad", images=(FILE, FILE), id="a"))
+
+
+def test_boxes_become_lines() -> None:
+    """The corners of connected regions are whole numbers of the 224 x 224 grid, stored as float32 fractions."""
+    rows = [[0, 1, 3 / 224, 0, 1, 223 / 224, 0.75], [0, 1, 7 / 224, 1 / 224, 11 / 224, 13 / 224, 1]]
+    outputs = {"findings": np.array([b"M", b"E"], object), "boxes": np.array(rows, np.float32)}
+    text = lines_of(Answer("kad", "1", "main", ("M", "E"), 0.5, outputs, "36302")).decode()
+    assert text.endswith("}\n")
+    empty, two = map(json.loads, text.splitlines())
+    assert (empty["case"], empty["finding"], empty["boxes"], empty["scores"]) == ("36302", "M", [], [])
+    assert two["boxes"] == [[3, 0, 224, 223], [7, 1, 11, 13]] and two["scores"] == [0.75, 1]
+    assert (two["frame"], two["view"], two["model"], two["note"]) == ("resized", [224, 224], "kad", "tau 0.5")
 
 
 @pytest.mark.parametrize(
