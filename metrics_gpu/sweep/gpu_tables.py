@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 from .sweep_options import Mode
 from .tables import Tables
 
-__all__ = ["DeviceTables"]
+__all__ = ["BAND", "EQUAL", "RUN", "DeviceTables", "row_runs"]
+
+RUN: Final = 16
+"""Rows of a run, at most."""
+
+EQUAL: Final = 1
+"""A run whose rows all have the same weight."""
+
+BAND: Final = 2
+"""A run of RUN rows with the weights 1/32, 3/32, .., 31/32, as between the rows of a 14 x 14 grid on 224 x 224."""
+
+_MOST_CELLS: Final = 2**31 - 1
+_WIDEST: Final = 32 * (65535 // RUN)  # a lane's counter takes a run of every word of the row
 
 Int = NDArray[np.int32]
 
@@ -30,8 +42,14 @@ class DeviceTables:
         """The kernel's arguments for fields of view [P, 4] or [1, 4] for all, for work in the current stream.
 
         In the kernel's order: int32 used [P, 2] or [2] and its step (2 or 0); then for each axis cells int32
-        [T, 3, length], shares float32 [T, length, 2] and seen int32 [T, 2].
+        [T, 2, length], shares float32 [T, length, 2] and seen int32 [T, 2], and of the vertical one, before the other,
+        the runs of rows int32 [T, R, 4] and their number R. Raises ValueError for sizes that the kernel cannot count.
         """
+        if cells[0] * cells[1] > _MOST_CELLS or size[1] > _WIDEST:
+            raise ValueError(
+                f"the kernel takes maps of at most {_MOST_CELLS} cells and masks at most {_WIDEST} pixels wide, got "
+                f"{cells[0]} x {cells[1]} cells and {size[1]} pixels"
+            )
         if (spans == spans[0]).all():
             y0, x0, y1, x1 = (float(value) for value in spans[0])
             return self._shared(self._device(), (y0, x0, y1, x1), cells, size, upsample)
@@ -59,20 +77,43 @@ class DeviceTables:
         return int(self._cupy.cuda.Device().id)
 
     def _upload(self, tables: Tables, step: int) -> tuple[Any, ...]:
-        y = (_with_ends(tables.y_cells), _shares(tables.y_weights), tables.y_seen)
-        x = (_with_ends(tables.x_cells), _shares(tables.x_weights), tables.x_seen)
-        asarray = self._cupy.asarray
-        return (asarray(tables.used), np.int32(step), *(asarray(part) for part in (*y, *x)))
+        runs = row_runs(tables.y_cells, tables.y_weights)
+        y = (tables.y_cells, _shares(tables.y_weights), tables.y_seen, runs)
+        x = (tables.x_cells, _shares(tables.x_weights), tables.x_seen)
+        used, *parts = (self._cupy.asarray(part) for part in (tables.used, *y, *x))
+        return (used, np.int32(step), *parts[: len(y)], np.int32(runs.shape[1]), *parts[len(y) :])
 
 
-def _with_ends(cells: Int) -> Int:
-    """Cells [T, 2, length], and below them for each pixel the next one that reads another pair of cells."""
+def row_runs(cells: Int, weights: NDArray[np.float32]) -> Int:
+    """Seen rows between the same two grid rows, at most RUN at a time, for axis tables [T, 2, length] and [T, length].
+
+    Returns int32 [T, R, 4]: first row, number of rows and, in the upper half, EQUAL or BAND or 0, lower cell, upper
+    cell; as many for each table, empty ones at the end.
+    """
     count, _, length = cells.shape
-    ends = np.full((count, length), length, np.int32)
-    table, pixel = np.nonzero((cells[:, :, 1:] != cells[:, :, :-1]).any(axis=1))
-    ends[table, pixel] = pixel + 1
-    ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
-    return np.concatenate([cells, ends[:, None]], axis=1)
+    row = np.arange(length)
+    same = np.zeros((count, length), bool)  # as the row before
+    same[:, 1:] = (cells[:, :, 1:] == cells[:, :, :-1]).all(axis=1)
+    even = same.copy()
+    even[:, 1:] &= weights[:, 1:] == weights[:, :-1]
+    equal = even | np.concatenate([even[:, 1:], np.zeros((count, 1), bool)], axis=1)
+    starts = ~np.where(equal, even, same)
+    starts[:, 1:] |= equal[:, 1:] != equal[:, :-1]
+    place = row - np.maximum.accumulate(np.where(starts, row, 0), axis=1)
+    starts |= place % RUN == 0
+    odd = ~equal & (weights == ((2 * (place % RUN) + 1) / np.float32(2 * RUN)).astype(np.float32))
+
+    firsts = np.flatnonzero(starts)
+    rows = np.diff(firsts, append=count * length)
+    band = np.logical_and.reduceat(odd.ravel(), firsts) & (rows == RUN)
+    kind = np.where(equal.ravel()[firsts], EQUAL, np.where(band, BAND, 0))
+    table, first = np.divmod(firsts, length)
+    seen = cells[table, 0, first] >= 0
+    table, first, rows, kind = (values[seen] for values in (table, first, rows, kind))
+    turn = np.arange(len(table)) - np.searchsorted(table, table)
+    runs = np.zeros((count, int(turn.max(initial=-1)) + 1, 4), np.int32)
+    runs[table, turn] = np.stack([first, rows + (kind << 16), cells[table, 0, first], cells[table, 1, first]], axis=1)
+    return runs
 
 
 def _shares(weights: NDArray[np.float32]) -> NDArray[np.float32]:

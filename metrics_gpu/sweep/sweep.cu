@@ -11,10 +11,12 @@
 // 4. Edges: for each threshold the smallest float32 that passes it. The normalised value rises with the pixel's value,
 //    rounding included, so a search over the floats with the canonical subtraction, division and comparison finds it
 //    once per pair, and no pixel needs a division.
-// 5. Counts. A product estimates a pixel's value in steps of the thresholds, good to 1e-4 of a step: all thresholds
-//    below the nearest one are passed, all above are not, and the nearest one's edge decides. Every lane has counters
-//    of its own, one per bin and all in one memory bank, so that neighbouring pixels, which mostly share a bin, never
-//    queue. A counter holds the pixels in its lower and those inside the region in its upper 16 bits.
+// 5. Counts. A product estimates a pixel's value in steps of the thresholds, good to a hundredth of a step: all
+//    thresholds below the nearest one are passed, all above are not, and the nearest one's edge decides. Every lane has
+//    counters of its own, one per bin and all in one memory bank, so that neighbouring pixels, which mostly share a
+//    bin, never queue. A counter holds the pixels in its lower and those inside the region in its upper 16 bits. Rows
+//    come in runs between the same two grid rows: those that are equal are counted once, and a band, 16 rows whose
+//    weights are the odd 32nds as between the rows of a 14 x 14 grid on 224 x 224, needs no table of weights.
 // 6. Sums of the counters from above.
 //
 // Compiled at run time; needs no header. Threads per block: a multiple of 32, at most THREADS.
@@ -22,6 +24,9 @@
 #include "sweep_map.cu"   // put in its place by gpu.source, as run-time compilation has no folder to look in
 
 #define BINS (LEVELS + 1)   // bin b: the pixel passes b of the thresholds
+#define RUN 16              // rows of a run, at most
+#define EQUAL 1             // of a run: all rows have the same weight
+#define BAND 2              // of a run: RUN rows, the weights are 1/32, 3/32, .., 31/32
 #define INSIDE 65536u       // one pixel in a counter's upper half
 #define MOST 65535          // what a half holds
 
@@ -34,15 +39,34 @@ struct Banks {
 #define ROW (sizeof(word) * LANES)   // bytes from one bin's counters to the next one's
 #define EDGES (ROW * BINS)           // bytes from a counter to the edge of its threshold
 
-// How many thresholds a value passes, by their edges alone.
-static __device__ int passed_by_search(const float* edges, float value)
+// Rows between the same two grid rows.
+struct alignas(16) Run {
+    int first;
+    short rows, kind;   // at most RUN; 0, EQUAL or BAND
+    int lo, hi;         // the grid rows
+};
+
+// Counts pixels of one value, by an estimate of its place among the thresholds.
+static __device__ void estimate(Banks& bank, int lane, float value, float offset, float inverse, word pixels)
+{
+    const float place = __saturatef(__fmul_rn(__fsub_rn(value, offset), inverse));
+    // In [2^16, 2^17) a float's last bit is worth 1/128: the last seven bits are the fraction behind the number of the
+    // nearest threshold, which without them is a distance in bytes.
+    const word sum = __float_as_int(__fmaf_rn(place, LEVELS - 1, 65536.5f));
+    byte* counter = (byte*)&bank + ((sum & 0x3f80u) | (word)(sizeof(word) * lane));
+    if (value >= *(const float*)(counter + EDGES)) counter += ROW;
+    atomicAdd((word*)counter, pixels);
+}
+
+// The same by the edges alone.
+static __device__ void search(Banks& bank, int lane, float value, word pixels)
 {
     int low = 0, high = LEVELS;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (value >= edges[middle * LANES]) low = middle + 1; else high = middle;
+        if (value >= bank.edges[middle * LANES + lane]) low = middle + 1; else high = middle;
     }
-    return low;
+    atomicAdd(&bank.counters[low * LANES + lane], pixels);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
@@ -50,10 +74,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
     const word* __restrict__ masks,         // [P, height, stride], lowest bit first
     const int* __restrict__ tables,         // the axis tables of a pair (vertical, horizontal): [P, 2], or [2] for all
     int step,                               // accordingly 2 or 0
-    const int* __restrict__ y_cells,        // [T, 3, height], see Axis
+    const int* __restrict__ y_cells,        // [T, 2, height], see Axis
     const float* __restrict__ y_shares,     // [T, height, 2], see Share
     const int* __restrict__ y_seen,         // [T, 2]: first seen pixel, and the one behind the last
-    const int* __restrict__ x_cells,        // likewise over the width
+    const int* __restrict__ y_runs,         // [T, runs, 4], see Run
+    int runs,
+    const int* __restrict__ x_cells,        // cells, shares and seen pixels likewise over the width
     const float* __restrict__ x_shares,
     const int* __restrict__ x_seen,
     const float* __restrict__ thresholds,   // [101], rising
@@ -67,11 +93,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
     __shared__ int totals[2][BINS];   // all pixels, those inside the region
     __shared__ int marked, found;
 
-    const size_t pair = blockIdx.x;
+    const size_t pair = blockIdx.x;   // below, 32-bit products: 64-bit ones cost several instructions each
     const int thread = threadIdx.x, threads = blockDim.x, lane = thread % LANES;
     const int warp = thread / LANES, warps = threads / LANES;
-    const float* grid = saliency + pair * h * w;
-    const word* mask = masks + pair * height * stride;
+    const float* grid = saliency + pair * (word)(h * w);
+    const word* mask = masks + pair * (word)(height * stride);
     const Axis rows = pick(y_cells, y_shares, y_seen, tables[step * pair], height);
     const Axis columns = pick(x_cells, x_shares, x_seen, tables[step * pair + 1], width);
     const bool nothing = rows.first >= rows.end || columns.first >= columns.end;
@@ -96,18 +122,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
     count = sum_of_warp(count);
     if (lane == 0) atomicAdd(&marked, count);
     if (nothing) __syncthreads(); else find_extremes(&known, grid, h, w, rows, columns);
-    const float minimum = known.bad ? 0.0f : value_of(known.least);
-    const float maximum = known.bad ? 0.0f : value_of(known.greatest);
-    const float span = __fsub_rn(maximum, minimum);
-    const bool flat = known.bad || !(span > 0.0f) || !finite(span) || (normalise == MAX_ONLY && !(maximum > 0.0f));
-    const float offset = normalise == MINMAX ? minimum : 0.0f;
-    const float scale = normalise == MINMAX ? span : normalise == MAX_ONLY ? maximum : 1.0f;
 
-    if (!flat) {
-        find_maximum(known, maximum, grid, h, w, width, rows, columns, &found);
-        const int last = key_of(maximum);
+    if (const Scaling map = Scaling::of(known, normalise); !map.flat) {
+        const float offset = map.offset, scale = map.scale;
+        find_maximum(known, map.maximum, grid, h, w, width, rows, columns, &found);
+        const int last = key_of(map.maximum);
         ROLLED for (int k = thread; k < LEVELS; k += threads) {
-            const int key = edge_of(key_of(minimum), last, offset, scale, thresholds[k]);
+            const int key = edge_of(key_of(map.minimum), last, offset, scale, thresholds[k]);
             const float edge = key > last ? __int_as_float(0x7f800000) : value_of(key);
             ROLLED for (int i = 0; i < LANES; i++) bank.edges[k * LANES + (i + k) % LANES] = edge;
         }
@@ -117,41 +138,45 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
         const float reach = __fmul_rn(scale, thresholds[LEVELS - 1]), inverse = __fdiv_rn(1.0f, reach);
         const bool quick = finite(reach) && finite(inverse) && thresholds[LEVELS - 1] >= 1.17549435e-38f;
         const int first_group = columns.first / LANES, groups = (columns.end + LANES - 1) / LANES - first_group;
-        const int at_once = max(1, MOST / groups);   // rows until a counter could be full
-        const word bit = 1u << lane;
-        byte* own = (byte*)&bank + sizeof(word) * lane;
-        ROLLED for (int from = rows.first; from < rows.end; from += at_once) {
-            const int to = min(from + at_once, rows.end), length = (to - from + warps - 1) / warps;
+        const int at_once = max(1, MOST / RUN / groups);   // runs until a counter could be full
+        const auto count = [&](float value, word pixels) { estimate(bank, lane, value, offset, inverse, pixels); };
+        const Run* run_table = (const Run*)y_runs + (word)(tables[step * pair] * runs);
+        ROLLED for (int from = 0; from < runs; from += at_once) {
+            const int to = min(from + at_once, runs), length = (to - from + warps - 1) / warps;
             const int top = from + warp * length, bottom = min(top + length, to);
             ROLLED for (int group = first_group; group < first_group + groups; group++) {
-                const int x = LANES * group + lane;
-                if (x < columns.first || x >= columns.end) continue;
-                int at = -1;
-                float upper = 0.0f, lower = 0.0f;
-                ROLLED for (int y = top; y < bottom;) {
-                    upper = rows.lo(y) == at ? lower : across(grid + (size_t)rows.lo(y) * w, columns, x);
-                    at = rows.hi(y);
-                    lower = across(grid + (size_t)at * w, columns, x);
-                    const int stop = min(rows.until(y), bottom);
-                    const Share* share = rows.share + y;
-                    const word* line = mask + (size_t)y * stride + group;
-                    if (quick) {
+                const int x = min(max(LANES * group + lane, columns.first), columns.end - 1);
+                const word one = x == LANES * group + lane;   // the other lanes count nothing
+                const word left = columns.lo(x), right = columns.hi(x);
+                const Share share = columns.share[x];
+                ROLLED for (int i = top; i < bottom; i++) {
+                    const Run run = run_table[i];
+                    const word top_row = run.lo * w, next_row = run.hi * w;
+                    const float upper = blend(grid[top_row + left], grid[top_row + right], share);
+                    const float lower = blend(grid[next_row + left], grid[next_row + right], share);
+                    // Lane r has the mask of row r. Most bands lie outside the region and need none.
+                    const word own_row = lane < run.rows ? mask[(word)((run.first + lane) * stride + group)] : 0;
+                    const auto pixel = [=](int r) {
+                        return __shfl_sync(ALL, own_row, r) >> lane & 1 ? one * (INSIDE + 1) : one;
+                    };
+                    if (run.kind == BAND && quick && !__ballot_sync(ALL, own_row)) {
+                        #pragma unroll
+                        for (int r = 0; r < RUN; r++) {
+                            const float weight = (2 * r + 1) / (2.0f * RUN);
+                            count(blend(upper, lower, {1.0f - weight, weight}), one);
+                        }
+                    } else if (run.kind == EQUAL) {
+                        word pixels = 0;
+                        ROLLED for (int r = 0; r < run.rows; r++) pixels += pixel(r);
+                        const float value = blend(upper, lower, rows.share[run.first]);
+                        if (quick) count(value, pixels); else search(bank, lane, value, pixels);
+                    } else if (quick) {
                         #pragma unroll 4
-                        for (; y < stop; y++, share++, line += stride) {
-                            const float value = blend(upper, lower, *share);
-                            const float place = __saturatef(__fmul_rn(__fsub_rn(value, offset), inverse));
-                            // In [2^17, 2^18) a float's last bit is worth 1/64: the last bits of the sum are the number
-                            // of the nearest threshold. The shift makes it a distance in bytes, and drops the others.
-                            const float sum = __fmaf_rn(place, (LEVELS - 1) / 64.0f, 131072.0f);
-                            byte* counter = own + ((word)__float_as_int(sum) << 7);
-                            if (value >= *(const float*)(counter + EDGES)) counter += ROW;
-                            atomicAdd((word*)counter, *line & bit ? INSIDE + 1 : 1);
-                        }
+                        for (int r = 0; r < run.rows; r++)
+                            count(blend(upper, lower, rows.share[run.first + r]), pixel(r));
                     } else {
-                        ROLLED for (; y < stop; y++, share++, line += stride) {
-                            const int bin = passed_by_search(bank.edges + lane, blend(upper, lower, *share));
-                            atomicAdd(&bank.counters[bin * LANES + lane], *line & bit ? INSIDE + 1 : 1);
-                        }
+                        ROLLED for (int r = 0; r < run.rows; r++)
+                            search(bank, lane, blend(upper, lower, rows.share[run.first + r]), pixel(r));
                     }
                 }
             }
@@ -172,7 +197,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
     }
 
     // Unseen pixels have the smallest value's bin, all pixels of a degenerate map the bin of 0.
-    const float rest_value = flat ? 0.0f : __fdiv_rn(__fsub_rn(minimum, offset), scale);
+    const Scaling map = Scaling::of(known, normalise);   // again, as step 5 needs the registers
+    const float rest_value = map.flat ? 0.0f : __fdiv_rn(__fsub_rn(map.minimum, map.offset), map.scale);
     for (int which = warp; which < 2; which += warps) {
         int* counts = (which ? overlap : area) + pair * LEVELS;
         int seen = 0;
@@ -192,12 +218,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) sweep(
         }
     }
     if (thread == 0) {
-        const int first = flat ? 0 : found;
+        const int first = map.flat ? 0 : found;
         region[pair] = marked;
         argmax[pair] = first;
         const int y = first / width, x = first % width;
-        hit[pair] = !flat && ((mask[(size_t)y * stride + x / 32] >> (x % 32)) & 1u);
-        degenerate[pair] = flat;
+        hit[pair] = !map.flat && ((mask[(size_t)y * stride + x / 32] >> (x % 32)) & 1u);
+        degenerate[pair] = map.flat;
     }
 }
 

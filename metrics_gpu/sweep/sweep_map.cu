@@ -18,17 +18,16 @@ typedef unsigned char byte;
 struct alignas(8) Share { float rest, weight; };   // 1 - weight and weight
 
 struct Axis {
-    const int* cells;     // [3, length]: lower cell, upper cell, where another pair of cells begins
+    const int* cells;     // [2, length]: lower cell, upper cell
     const Share* share;   // [length]
     int length, first, end;
     __device__ int lo(int i) const { return cells[i]; }
     __device__ int hi(int i) const { return cells[length + i]; }
-    __device__ int until(int i) const { return cells[2 * length + i]; }
 };
 
 static __device__ Axis pick(const int* cells, const float* shares, const int* seen, int table, int length)
 {
-    return {cells + (size_t)table * 3 * length, (const Share*)shares + (size_t)table * length, length,
+    return {cells + (size_t)table * 2 * length, (const Share*)shares + (size_t)table * length, length,
             seen[2 * table], seen[2 * table + 1]};
 }
 
@@ -119,6 +118,21 @@ struct Known {
     int least, greatest, bad;
     int lowest_bound, highest_bound, lowest_row, highest_row;
     int row_least[ROWS], row_greatest[ROWS];
+};
+
+// A map's normalisation: (value - offset) / scale; flat where there is none.
+struct Scaling {
+    float minimum, maximum, offset, scale;
+    bool flat;
+    static __device__ Scaling of(const Known& known, int normalise)
+    {
+        const float minimum = known.bad ? 0.0f : value_of(known.least);
+        const float maximum = known.bad ? 0.0f : value_of(known.greatest);
+        const float span = __fsub_rn(maximum, minimum);
+        const bool flat = known.bad || !(span > 0.0f) || !finite(span) || (normalise == MAX_ONLY && !(maximum > 0.0f));
+        if (normalise == MINMAX) return {minimum, maximum, minimum, span, flat};
+        return {minimum, maximum, 0.0f, normalise == MAX_ONLY ? maximum : 1.0f, flat};
+    }
 };
 
 // Bounds of an output row; false where they are not finite, which says nothing about its pixels.

@@ -167,8 +167,12 @@ inline void launch(unsigned blocks, unsigned threads, const std::function<void()
             fibre->started = fibre->done = false;
             makecontext(&fibre->context, enter, 0);
         }
+        // Every second block runs its threads backwards, since no order is promised between two barriers.
+        static bool backwards = false;
+        backwards = !backwards;
         for (unsigned left = threads; left > 0;) {
-            for (unsigned t = 0; t < threads; t++) {
+            for (unsigned i = 0; i < threads; i++) {
+                const unsigned t = backwards ? threads - 1 - i : i;
                 if (fibres[t]->done) continue;
                 resume(*fibres[t]);
                 if (fibres[t]->done) --left;

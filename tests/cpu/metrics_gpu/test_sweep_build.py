@@ -15,6 +15,7 @@ import cupy_on_cpu
 import pytest
 from xbench_fast.metrics_gpu import nvrtc
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
+from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN
 from xbench_fast.metrics_gpu.sweep.sweep_options import Normalise
 from xbench_fast.metrics_gpu.sweep.thresholds import LEVELS
 
@@ -51,7 +52,13 @@ def test_it_compiles_for_the_target_device(tmp_path, record_property):
 
 def test_the_sources_constants_are_pythons():
     code = sweep_cupy.source()
-    for name, value in (("LEVELS", LEVELS), ("THREADS", sweep_cupy.THREADS)):
+    for name, value in (
+        ("LEVELS", LEVELS),
+        ("THREADS", sweep_cupy.THREADS),
+        ("RUN", RUN),
+        ("EQUAL", EQUAL),
+        ("BAND", BAND),
+    ):
         assert re.findall(rf"#define {name} +(\d+)", code) == [str(value)]
     kinds = re.findall(r"#define (MINMAX|MAX_ONLY) +(\d+)", code)
     assert kinds == [("MINMAX", "0"), ("MAX_ONLY", "1")] and get_args(Normalise)[:2] == ("minmax", "max")

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from naive_sweep import F, any_case, assert_equal, extreme_grids, frames_of, naive_map, random_masks
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN, row_runs
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.metrics_gpu.sweep.sampling import axis
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
@@ -63,6 +65,58 @@ def test_other_grids_packed_or_not(cupy, size):
             masks,
             mode=mode,
         )
+
+
+def box_masks(pairs, side):
+    """A box in every mask, so that most bands of rows lie outside the region; the first mask is empty."""
+    masks = np.zeros((pairs, side, side), bool)
+    for p in range(1, pairs):
+        masks[p, 7 * p : 7 * p + 5 + side // 6, side - 9 * p - side // 8 : side - 9 * p] = True
+    return masks
+
+
+@pytest.mark.parametrize("frame", [(0, 0, 1, 1), (0, 0.125, 1, 0.875), (0.1, 0.1, 0.9, 0.6)])
+def test_bands_of_rows_inside_and_outside_the_region(cupy, frame):
+    """14 x 14 cells on 224 x 224: the rows of the first and third frame are bands, those of the second columns too."""
+    grids, masks = shapes()[0][:18], box_masks(18, 224)
+    frames = np.tile(np.float64(frame), (18, 1))
+    assert_equal(gpu_sweep(cupy, grids, masks, frames=frames), grids, masks, frames)
+
+
+@pytest.mark.parametrize(
+    ("cells", "pixels", "mode", "kinds"),
+    [
+        (14, 224, "bilinear", [(8, EQUAL), *[(16, BAND)] * 13, (8, EQUAL)]),
+        (14, 224, "nearest", [(16, EQUAL)] * 14),
+        (14, 112, "bilinear", [(4, EQUAL), *[(8, 0)] * 13, (4, EQUAL)]),
+        (7, 224, "bilinear", [(16, EQUAL), *[(16, 0)] * 12, (16, EQUAL)]),
+        (1, 40, "bilinear", [(16, EQUAL), (16, EQUAL), (8, EQUAL)]),
+        (2, 3, "align_corners", [(2, 0), (1, 0)]),
+    ],
+)
+def test_runs_of_rows(cells, pixels, mode, kinds):
+    found = axis(cells, pixels, mode=mode)
+    (runs,) = row_runs(np.stack([found.lo, found.hi])[None], found.weight[None])
+    assert [(rows & 0xFFFF, rows >> 16) for rows in runs[:, 1].tolist()] == kinds
+
+
+@given(data=st.data())
+def test_every_seen_row_is_in_one_run(data):
+    """Of several tables; all rows of a run have its cells, and the weights that its kind says."""
+    cells, pixels = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 70))
+    spans = data.draw(st.lists(st.tuples(st.floats(-0.3, 0.4), st.floats(0.5, 1.3)), min_size=1, max_size=3))
+    tables = [axis(cells, pixels, *span, data.draw(st.sampled_from(MODES))) for span in spans]
+    runs = row_runs(np.stack([np.stack([t.lo, t.hi]) for t in tables]), np.stack([t.weight for t in tables]))
+    for table, own in zip(tables, runs.tolist(), strict=True):
+        taken = []
+        for first, packed, lo, hi in own:
+            rows = range(first, first + (packed & 0xFFFF))
+            taken += rows
+            assert len(rows) <= RUN and {(int(table.lo[y]), int(table.hi[y])) for y in rows} <= {(lo, hi)}
+            weights = [float(table.weight[y]) for y in rows]
+            assert packed >> 16 != EQUAL or len(set(weights)) == 1
+            assert packed >> 16 != BAND or weights == [(2 * r + 1) / 32 for r in range(RUN)]
+        assert taken == np.flatnonzero(table.seen).tolist()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -257,6 +311,7 @@ def test_misuse_on_the_gpu(cupy):
         ({"saliency": cupy.asarray(np.zeros((2, 2), F))}, ValueError, r"\[P, h, w\]"),
         ({"saliency": cupy.asarray(np.zeros((3, 2, 2), F))}, ValueError, "do not fit"),
         ({"frames": np.zeros((2, 4))}, ValueError, r"shape \(1, 4\)"),
+        ({"masks": cupy.asarray(np.zeros((1, 1, 16384), np.uint8)), "size": (1, 131072)}, ValueError, "131040 pixels"),
     ]:
         with pytest.raises(error, match=words):
             sweep(**{"saliency": grid, "masks": mask, **arguments})
@@ -276,7 +331,7 @@ def test_tables_are_uploaded_once_for_frames_that_are_the_same(cupy, monkeypatch
         before = len(made)
         assert_equal(sweep(maps, packed, size=(30, 64), frames=frames).on_host(), grids, masks, frames)
         counts.append(len(made) - before)
-    assert counts == [8, 0, 7, 0, 7, 7]
+    assert counts == [9, 0, 8, 0, 8, 8]
 
 
 def test_packed_masks_are_used_in_place_where_they_are_whole_words(cupy):
