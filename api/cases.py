@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .engines.errors import DataError
 from .engines.registry import did_you_mean
 from .runtime.datasets.base import Case
-from .runtime.evaluation.decoding import region_masks
+from .runtime.datasets.region_grid import region_masks
 from .runtime.host.config import DatasetConfig
 from .runtime.results.loaded_dataset import LoadedDataset
 from .runtime.results.loaded_dataset import load_dataset as open_dataset

@@ -13,7 +13,7 @@ from xbench_fast.runtime.evaluation.measure import Sweep
 from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.evaluation.runner import LoopParts, Runner
-from xbench_fast.runtime.evaluation.sources import source_opener
+from xbench_fast.runtime.evaluation.sources import masks_opener, source_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.decoders import CPU, Decoder
 from xbench_fast.runtime.results.outcome import RunOutcome
@@ -62,6 +62,7 @@ class World:
                     open_source=source_opener(cache, self.lines.append, decoder=decoder),
                     sweep=sweep,
                     decoder=decoder,
+                    open_masks=masks_opener(cache, self.lines.append),
                 ),
             )
             return runner.evaluate(bundles, datasets, baselines or [], maps or [])

@@ -21,10 +21,12 @@ from ..images.dali import dali_reader
 from ..images.decode import reader_version
 from .layout import READY, RECORD, read_meaning
 from .locks import GRAVE, STORE_FILES, in_use, remove_store
+from .masks import MASK_ROW, mask_rules
 
 __all__ = ["StoreInfo", "clear", "list_stores", "make_room"]
 
-_NAME = re.compile(r".+-[a-z_]+-(?P<side>[0-9]{1,6})-[0-9]{1,6}-[a-z]+-(?P<key>[0-9a-f]{16})")  # as `store_folder`
+# As `store_folder` and `mask_folder` make them.
+_NAME = re.compile(r".+-(?:[a-z_]+-(?P<side>[0-9]{1,6})-[0-9]{1,6}-[a-z]+|masks)-(?P<key>[0-9a-f]{16})")
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ def _is_store(folder: Path) -> bool:
         return str(meaning.get("key")).startswith(named["key"])
     pixels, records = ((folder / name).stat().st_size for name in ("pixels.bin", "records.bin"))
     cases, rest = divmod(records, RECORD.itemsize)
+    if named["side"] is None:
+        return rest == 0 and pixels % MASK_ROW == 0
     return rest == 0 and pixels == cases * int(named["side"]) ** 2
 
 
@@ -136,7 +140,7 @@ def _describe(folder: Path) -> StoreInfo:
         bytes=size,
         used=used,
         in_use=in_use(folder),
-        outdated=meaning.get("reader") not in (reader_version(), dali_reader()),
+        outdated=meaning.get("reader") not in (reader_version(), dali_reader(), mask_rules()),
     )
 
 

@@ -1,8 +1,8 @@
-"""The files of a store of prepared images: names and content, and how they are opened, closed and rebuilt.
+"""The files of a store of prepared images or masks: names and content, and how they are opened, closed and rebuilt.
 
-A store is one directory per (dataset, geometry, decoder) with
+A store is one directory per (dataset, geometry, decoder), or for the masks of a dataset (`masks`), with
 
-    pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space
+    pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space; of masks uint8 [P, 6273]
     records.bin   one 64-byte record per case: state, native size, checksum, and the state and hash of the image file
     reasons.jsonl why an image could not be read
     index.json    the meaning of pixels.bin and records.bin
@@ -19,6 +19,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,7 @@ __all__ = [
     "disk_error",
     "is_whole",
     "read_meaning",
+    "safe_name",
     "store_bytes",
     "store_folder",
 ]
@@ -96,7 +98,7 @@ def store_folder(
         digest.update(part.encode(errors="surrogatepass") + b"\n")
     key = digest.hexdigest()
     about: dict[str, object] = {"key": key, "dataset": dataset_name, "geometry": geometry.key, "reader": reader}
-    return Path(cache_root) / f"{_safe(dataset_name)}-{geometry.key}-{key[:16]}", about
+    return Path(cache_root) / f"{safe_name(dataset_name)}-{geometry.key}-{key[:16]}", about
 
 
 def store_bytes(count: int, geometry: Geometry) -> int:
@@ -106,7 +108,7 @@ def store_bytes(count: int, geometry: Geometry) -> int:
 
 @dataclass
 class StoreFiles:
-    """Open files of a store; `pixels` uint8 [N, S, S] and `records` [N] are read-only maps of them.
+    """Open files of a store; `pixels` uint8 [N, S, S], or [P, 6273], and `records` [N] are read-only maps of them.
 
     Data are written through `pixel_file` and `record_file`, not through the maps: a full disk then raises an error
     instead of killing the process. `writes`: whether this process may write.
@@ -121,29 +123,33 @@ class StoreFiles:
     writes: bool
 
     @staticmethod
-    def open(folder: Path, about: Mapping[str, object], count: int, side: int, hold: Hold) -> StoreFiles | None:
+    def open(
+        folder: Path, about: Mapping[str, object], count: int, row: tuple[int, ...], hold: Hold, rows: int | None = None
+    ) -> StoreFiles | None:
         """Opens the files; creates them again when they are damaged or their index differs from `about`.
 
-        A hold that only reads creates nothing: None when there is nothing to read. Raises OSError.
+        count: records; row: shape of a row of pixels.bin, of which there are `rows`, default one for each record. A
+        hold that only reads creates nothing: None when there is nothing to read. Raises OSError.
         """
-        meaning = {"format": _FORMAT, **about, "cases": count, "side": side}
-        sizes = {"pixels.bin": count * side * side, "records.bin": count * RECORD.itemsize}
+        meaning = {"format": _FORMAT, **about, "cases": count, "side": row[0]}
+        shape = (count if rows is None else rows, *row)
+        sizes = {"pixels.bin": math.prod(shape), "records.bin": count * RECORD.itemsize}
         boot = _boot_id()
         last = _last_opened(folder, meaning, sizes)
         if not hold.writes:
             if last not in ("", boot):
                 return None
             with contextlib.suppress(FileNotFoundError):  # the writer may be rebuilding the store now
-                return StoreFiles._map(folder, count, side, hold)
+                return StoreFiles._map(folder, count, shape, hold)
             return None
         if last not in ("", boot):
             _begin(folder, sizes)
         if last != boot:
             _write_index(folder, meaning, boot)
-        return StoreFiles._map(folder, count, side, hold)
+        return StoreFiles._map(folder, count, shape, hold)
 
     @staticmethod
-    def _map(folder: Path, count: int, side: int, hold: Hold) -> StoreFiles:
+    def _map(folder: Path, count: int, shape: tuple[int, ...], hold: Hold) -> StoreFiles:
         how = (os.O_RDWR if hold.writes else os.O_RDONLY) | os.O_CLOEXEC
         pixel_file = os.open(folder / "pixels.bin", how)
         try:
@@ -151,38 +157,43 @@ class StoreFiles:
         except OSError:
             os.close(pixel_file)
             raise
-        pixels, records = np.zeros((0, side, side), np.uint8), np.zeros(0, RECORD)
+        pixels, records = np.zeros((0, *shape[1:]), np.uint8), np.zeros(0, RECORD)
+        if 0 not in shape:
+            pixels = np.memmap(folder / "pixels.bin", np.uint8, "r", shape=shape).view(np.ndarray)
         if count:
-            pixels = np.memmap(folder / "pixels.bin", np.uint8, "r", shape=(count, side, side)).view(np.ndarray)
             records = np.memmap(folder / "records.bin", RECORD, "r", shape=(count,)).view(np.ndarray)
         return StoreFiles(folder, pixels, records, pixel_file, record_file, hold, hold.writes)
 
     def write(
-        self, index: int, record: bytes, content: NDArray[np.uint8] | str | None, *, record_only: bool = False
+        self,
+        index: int,
+        record: bytes,
+        content: NDArray[np.uint8] | str | None,
+        *,
+        record_only: bool = False,
+        row: int | None = None,
     ) -> None:
-        """Writes a record, with its checksum, after its `content`: pixels, or a reason. Raises RunError.
+        """Writes a record, with its checksum, after its `content`: pixels, from row `index` or `row` on, or a reason.
 
-        record_only: the content is there.
+        record_only: the content is there. Raises RunError.
         """
         place = index * RECORD.itemsize
         try:
-            if record_only:
-                pass
-            elif isinstance(content, str):
+            if isinstance(content, str) and not record_only:
                 self._add_reason(index, content)
-            elif content is not None:
+            elif content is not None and not record_only:
                 if self.records[index]["state"] != EMPTY:
                     _write_all(self.record_file, bytes(RECORD.itemsize), place)
-                _write_all(self.pixel_file, np.ascontiguousarray(content).data.cast("B"), index * content.size)
+                begin = (index if row is None else row) * math.prod(self.pixels.shape[1:])
+                _write_all(self.pixel_file, np.ascontiguousarray(content).data.cast("B"), begin)
             _write_all(self.record_file, _checked(record, content), place)
         except OSError as error:
             raise disk_error(self.folder, error) from error
 
     def _add_reason(self, index: int, reason: str) -> None:
         line = json.dumps({"case": index, "reason": reason}, ensure_ascii=True) + "\n"
-        descriptor = os.open(
-            self.folder / "reasons.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-        )
+        how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(self.folder / "reasons.jsonl", how, 0o644)
         try:
             os.write(descriptor, line.encode())
         finally:
@@ -268,7 +279,8 @@ def _write_index(folder: Path, meaning: Mapping[str, object], boot: str | None) 
     temporary.replace(folder / "index.json")
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
+    """The name of a dataset as the first part of a folder's name."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name).lstrip(".") or "dataset"
 
 

@@ -79,7 +79,7 @@ class PreparedStore:
                 raise disk_error(folder, error) from error
             return cls(cases, geometry, None, f"{folder} cannot be made ({error.strerror}): images are not kept.")
         try:
-            files = StoreFiles.open(folder, about, len(cases), geometry.size, hold)
+            files = StoreFiles.open(folder, about, len(cases), (geometry.size, geometry.size), hold)
         except BaseException as error:
             hold.release()
             if isinstance(error, OSError):

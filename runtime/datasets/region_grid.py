@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Region
+from ...engines.errors import DataError
+from .base import Case, Region
+from .placement import region_fault
 from .region_shapes import Boxes
 
-__all__ = ["region_grid"]
+__all__ = ["DrawRegions", "DrawnRegions", "region_grid", "region_masks"]
+
+DrawnRegions = tuple[dict[str, NDArray[np.uint8]], frozenset[str], dict[str, str]]
+"""Class -> packed bits uint8 [224, 28] of a region that is not empty, which of them are sub-pixel, and class -> fault,
+one of `placement.FAULTS`."""
+DrawRegions = Callable[[Case, tuple[int, int], Collection[str]], DrawnRegions]
 
 
 def region_grid(region: Region, height: int, width: int, grid: int = 224) -> tuple[NDArray[np.bool_], bool]:
@@ -32,6 +41,31 @@ def region_grid(region: Region, height: int, width: int, grid: int = 224) -> tup
     rows, columns = np.nonzero(mask)
     drawn[_holder(rows, height, grid), _holder(columns, width, grid)] = True
     return drawn, True
+
+
+def region_masks(case: Case, size: tuple[int, int], findings: Collection[str]) -> DrawnRegions:
+    """The regions of `findings`, drawn on a native grid of `size`. Raises DataError when a region cannot be drawn."""
+    from ...metrics_gpu.sweep.masks import pack_masks
+
+    masks: dict[str, NDArray[np.uint8]] = {}
+    sub_pixel: set[str] = set()
+    faults: dict[str, str] = {}
+    for finding in findings:
+        region = case.regions.get(finding)
+        if region is None:
+            continue
+        try:
+            mask, vanished = region_grid(region, *size)
+        except DataError as error:
+            raise DataError(f"The region of '{finding}' in {case.image} cannot be drawn: {error}") from error
+        fault = region_fault(region, *size, drawn=bool(mask.any()))
+        if fault is not None:
+            faults[finding] = fault
+        if mask.any():
+            masks[finding] = pack_masks(mask[None])[0]
+            if vanished:
+                sub_pixel.add(finding)
+    return masks, frozenset(sub_pixel), faults
 
 
 def _boxes(region: Boxes, height: int, width: int, grid: int) -> NDArray[np.bool_]:

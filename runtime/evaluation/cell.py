@@ -15,6 +15,7 @@ import numpy as np
 from ...engines.base import Engine
 from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.pixels import PixelSource
+from ..datasets.region_grid import DrawRegions, region_masks
 from ..images.contents import Contents
 from ..images.decode import decode_ahead
 from ..results.schema import result_schema
@@ -38,8 +39,8 @@ class CellWork:
     """The inputs and options of one cell.
 
     `findings`: class of the dataset -> finding of the prompt set; `contents`: those in which `source` enters what it
-    reads. `phrases`: how cases are asked their own phrases; then the features of `prompts`, one per finding, are not
-    used.
+    reads; `draw`: as `region_masks`. `phrases`: how cases are asked their own phrases; then
+    the features of `prompts`, one per finding, are not used.
     """
 
     model: str
@@ -53,6 +54,7 @@ class CellWork:
     chunk: int
     workers: int
     contents: Contents = field(default_factory=Contents)
+    draw: DrawRegions = region_masks
     metadata: dict[str, str] = field(default_factory=dict)
     phrases: PhraseQueries | None = None
 
@@ -75,7 +77,14 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
     advance(len(cell.cases) - cases)
     geometry = engine.bundle.manifest.geometry
     decoded = decode_ahead(
-        partial(decode_case, source=cell.source, geometry=geometry, findings=cell.findings, contents=cell.contents),
+        partial(
+            decode_case,
+            source=cell.source,
+            geometry=geometry,
+            findings=cell.findings,
+            contents=cell.contents,
+            draw=cell.draw,
+        ),
         chain.from_iterable(_chunk(cell, index) for index in remaining),
         cell.workers,
         window=max(2 * cell.batch, 2 * cell.workers),

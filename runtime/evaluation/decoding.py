@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import DataError, ImageAccessError, ImageError
-from ..results.schema import GRID
+from ...engines.errors import ImageAccessError, ImageError
+from ..datasets.region_grid import DrawRegions, region_masks
 
 if TYPE_CHECKING:
     from ...engines.geometry import Geometry
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..datasets.pixels import PixelSource
     from ..images.contents import Contents
 
-__all__ = ["DecodedCase", "decode_case", "region_masks"]
+__all__ = ["DecodedCase", "decode_case"]
 
 
 @dataclass(slots=True)
@@ -46,11 +46,16 @@ class DecodedCase:
 
 
 def decode_case(
-    case: Case, source: PixelSource, geometry: Geometry, findings: Iterable[str], contents: Contents | None = None
+    case: Case,
+    source: PixelSource,
+    geometry: Geometry,
+    findings: Collection[str],
+    contents: Contents | None = None,
+    draw: DrawRegions = region_masks,
 ) -> DecodedCase:
     """Pixels and the regions of `findings` of one case; a missing or unreadable image becomes a status, not an error.
 
-    `contents`: those in which `source` enters what it reads.
+    `contents`: those in which `source` enters what it reads. `draw`: as `region_masks`.
 
     Raises DataError when a region cannot be drawn, because the annotation is then wrong.
     """
@@ -65,37 +70,7 @@ def decode_case(
         image = ABSENT if contents is None or isinstance(error, ImageAccessError) else contents.hash_of(case.image)
         return DecodedCase(case, "unreadable", str(error), image=image)
     size = case.size or (height, width)
-    masks, sub_pixel, faults = region_masks(case, size, findings)
+    masks, sub_pixel, faults = draw(case, size, findings)
     frame = field_of_view(geometry, height, width)
     read = None if contents is None else contents.hash_of(case.image)
     return DecodedCase(case, "ok", None, pixels, frame, masks, sub_pixel, size, faults, read)
-
-
-def region_masks(
-    case: Case, size: tuple[int, int], findings: Iterable[str]
-) -> tuple[dict[str, NDArray[np.uint8]], frozenset[str], dict[str, str]]:
-    """The non-empty regions of `findings`, drawn on a native grid of `size`, as packed bits uint8 [224, 28], which of
-    them are sub-pixel, and the faults of all regions. Raises DataError when a region cannot be drawn."""
-    from ...metrics_gpu.sweep.masks import pack_masks
-    from ..datasets.placement import region_fault
-    from ..datasets.region_grid import region_grid
-
-    masks: dict[str, NDArray[np.uint8]] = {}
-    sub_pixel: set[str] = set()
-    faults: dict[str, str] = {}
-    for finding in findings:
-        region = case.regions.get(finding)
-        if region is None:
-            continue
-        try:
-            mask, vanished = region_grid(region, *size, GRID)
-        except DataError as error:
-            raise DataError(f"The region of '{finding}' in {case.image} cannot be drawn: {error}") from error
-        fault = region_fault(region, *size, drawn=bool(mask.any()))
-        if fault is not None:
-            faults[finding] = fault
-        if mask.any():
-            masks[finding] = pack_masks(mask[None])[0]
-            if vanished:
-                sub_pixel.add(finding)
-    return masks, frozenset(sub_pixel), faults

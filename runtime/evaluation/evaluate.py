@@ -30,7 +30,7 @@ from .progress import Progress
 from .reference.baselines import split_baselines
 from .reference.map_files import MapFolder, split_maps
 from .runner import LoopParts, Runner
-from .sources import source_opener
+from .sources import masks_opener, source_opener
 
 __all__ = ["Asked", "Evaluation", "Workers"]
 
@@ -178,6 +178,7 @@ class Evaluation:
                         sweep=sweep,
                         decoder=decoder,
                         phrase_features=config.cache / PHRASE_FEATURES if config.cache else None,
+                        open_masks=masks_opener(config.cache, progress.say, config.cache_limit),
                     ),
                 )
                 if self.live is not None:

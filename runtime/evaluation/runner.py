@@ -40,7 +40,7 @@ from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference
 from .reference.references import baseline_reference, maps_reference
 from .row_code import RowsOf, made_by
-from .sources import OpenSource
+from .sources import OpenMasks, OpenSource, drawn_each_time
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,14 +53,15 @@ OpenEngine = Callable[..., AbstractContextManager[Engine]]
 
 @dataclass(frozen=True)
 class LoopParts:
-    """The parts of the loop: functions that open an engine and a source of pixels, the sweep, the decoder, and the file
-    that keeps the features of phrases."""
+    """The parts of the loop: functions that open an engine, a source of pixels and one of regions, the sweep, the
+    decoder, and the file that keeps the features of phrases."""
 
     open_engine: OpenEngine
     open_source: OpenSource
     sweep: Sweep
     decoder: Decoder = CPU
     phrase_features: Path | None = None
+    open_masks: OpenMasks = drawn_each_time
 
 
 class Runner:
@@ -69,7 +70,7 @@ class Runner:
     def __init__(self, run: RunDirectory, options: Options, progress: Progress, parts: LoopParts) -> None:
         self._options = options
         self._open_engine = parts.open_engine
-        self._open_source = parts.open_source
+        self._open_source, self._open_masks = parts.open_source, parts.open_masks
         self._measure = Measure(protocol(options.protocol), parts.sweep)
         self._planning = Planning(options, self._measure, parts.decoder)
         self._phrase_features = parts.phrase_features
@@ -237,7 +238,7 @@ class Runner:
         geometry = self._planning.geometry(engine.bundle.manifest.geometry, loaded)
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
-            with self._open_source(loaded, geometry) as source:
+            with self._open_source(loaded, geometry) as source, self._open_masks(loaded) as draw:
                 if phrases is not None and isinstance(source, DaliSource):
                     raise ConfigError(
                         f"The phrases of '{loaded.name}' are not asked with --decoder dali and no cache; leave "
@@ -258,6 +259,7 @@ class Runner:
                     workers=self._options.threads,
                     contents=loaded.contents,
                     phrases=phrases,
+                    draw=draw,
                 )
                 return compute_anywhere(cell, engine, self._measure, advance)
 

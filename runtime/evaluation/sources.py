@@ -1,4 +1,4 @@
-"""Opens the source of a cell's pixels: prepared images, or the image files on every read."""
+"""Opens the sources of a cell: its pixels, prepared or from the image files on every read, and its regions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...engines.geometry import Geometry
 from ..cache.preparing import prepare
 from ..datasets.pixels import PixelSource, direct_source
+from ..datasets.region_grid import DrawRegions, region_masks
 from ..images.decoders import CPU, Decoder
 from ..results.loaded_dataset import LoadedDataset
 from .gpu.dali_feed import DaliSource
@@ -18,8 +19,17 @@ from .gpu.dali_feed import DaliSource
 if TYPE_CHECKING:
     from ..cache.preparing import PreparedSet
 
-__all__ = ["CacheFolder", "OpenSource", "open_prepared", "source_opener"]
+__all__ = [
+    "CacheFolder",
+    "OpenMasks",
+    "OpenSource",
+    "drawn_each_time",
+    "masks_opener",
+    "open_prepared",
+    "source_opener",
+]
 
+OpenMasks = Callable[[LoadedDataset], AbstractContextManager[DrawRegions]]
 OpenSource = Callable[[LoadedDataset, Geometry], AbstractContextManager[PixelSource]]
 Say = Callable[[str], None]
 
@@ -74,6 +84,37 @@ def source_opener(
             yield prepared.source(geometry)
             if prepared.damaged:
                 say(f"{loaded.name}: {prepared.damaged} prepared images were damaged, and were decoded again")
+
+    return opened
+
+
+@contextmanager
+def drawn_each_time(loaded: LoadedDataset) -> Iterator[DrawRegions]:
+    """Draws every region when it is needed, and keeps nothing."""
+    yield region_masks
+
+
+def masks_opener(cache: Path | None, say: Say, limit: int | None = None) -> OpenMasks:
+    """A function that opens the regions of a dataset on the evaluation grid: drawn once and kept in `cache`, unless
+    there is none or they do not fit its `limit`. Opening raises RunError when the cache cannot be written."""
+    if cache is None:
+        return drawn_each_time
+
+    @contextmanager
+    def opened(loaded: LoadedDataset) -> Iterator[DrawRegions]:
+        from ..cache.eviction import make_room
+        from ..cache.masks import MaskStore, mask_bytes, mask_folder
+
+        cases, digest = loaded.dataset.cases(), loaded.regions_digest
+        if limit is not None:
+            need, folder = mask_bytes(cases), mask_folder(cache, loaded.name, digest)[0]
+            if need > limit or not make_room(cache, limit, need, {folder})[1]:
+                yield region_masks
+                return
+        with MaskStore.open(cache, loaded.name, cases, digest, verify=loaded.contents.verify) as store:
+            yield store
+            if store.damaged:
+                say(f"{loaded.name}: the masks of {len(store.damaged)} images were damaged, and were drawn again")
 
     return opened
 

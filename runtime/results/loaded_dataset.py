@@ -18,7 +18,7 @@ from ..host.config import DatasetConfig
 from ..host.paths import has_file, has_folder
 from ..images.contents import Contents
 from ..images.size import image_size
-from .cell_key import dataset_digest
+from .cell_key import dataset_digest, digest_of, reader_code
 
 if TYPE_CHECKING:
     from .shards import Shard
@@ -83,6 +83,13 @@ class LoadedDataset:
     @cached_property
     def digest(self) -> str:
         return dataset_digest(self.dataset, self.all_cases, self.config)
+
+    @cached_property
+    def regions_digest(self) -> str:
+        """A hash of all regions of the dataset: of its content without a limit, and of the code that reads it."""
+        cases = self.dataset.cases()
+        whole = self.digest if len(cases) == len(self.all_cases) else dataset_digest(self.dataset, cases, self.config)
+        return digest_of([whole, reader_code(self.dataset)])
 
 
 def check_reader(config: DatasetConfig) -> None:

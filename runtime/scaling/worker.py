@@ -16,11 +16,12 @@ from ...engines.select import choose, open_engine
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.sweep import sweep
 from ..datasets.pixels import PixelSource
+from ..datasets.region_grid import DrawRegions
 from ..evaluation.cell import CellWork
 from ..evaluation.measure import Measure
 from ..evaluation.pairing import input_geometry, needed_geometries
 from ..evaluation.runner import compute_anywhere
-from ..evaluation.sources import source_opener
+from ..evaluation.sources import masks_opener, source_opener
 from ..host.machine import code_version
 from ..images.decoders import choose_decoder
 from ..results.cell_key import annotation_digest, cases_digest
@@ -43,7 +44,7 @@ class ChunkWorker:
         self._annotations: dict[str, str] = {}
         self._engine: Engine | None = None
         self._engines = ExitStack()
-        self._source: tuple[str, str, PixelSource] | None = None
+        self._source: tuple[str, str, PixelSource, DrawRegions] | None = None
         self._sources = ExitStack()
 
     def __call__(self, number: int, job: ChunkJob) -> Part:
@@ -72,6 +73,7 @@ class ChunkWorker:
                 f"{job.start + 1} and {job.stop} of '{job.dataset}'; {_SAME}."
             )
         engine = self._open(job)
+        source, draw = self._pixels(loaded, engine, job.decoder)
         options = self._plan.options
         with TemporaryDirectory(prefix="xbench-chunk-") as folder:
             files = CellFiles(Path(folder), "chunk", job.key)
@@ -82,11 +84,12 @@ class ChunkWorker:
                 findings=job.findings,
                 cases=cases,
                 files=files,
-                source=self._pixels(loaded, engine, job.decoder),
+                source=source,
                 batch=options.batch,
                 chunk=len(cases),
                 workers=options.threads,
                 contents=loaded.contents,
+                draw=draw,
             )
             compute_anywhere(cell, engine, self._measure, lambda count: None)
             return files.final.read_bytes()
@@ -129,7 +132,7 @@ class ChunkWorker:
             )
         return engine
 
-    def _pixels(self, loaded: LoadedDataset, engine: Engine, wanted: str) -> PixelSource:
+    def _pixels(self, loaded: LoadedDataset, engine: Engine, wanted: str) -> tuple[PixelSource, DrawRegions]:
         plan, rules = self._plan, self._measure.protocol
         geometry = input_geometry(engine.bundle.manifest.geometry, loaded.config, rules)
         if self._source is None or self._source[:2] != (loaded.name, geometry.key):
@@ -148,8 +151,10 @@ class ChunkWorker:
                 decoder=decoder,
                 threads=plan.options.threads,
             )(loaded, geometry)
-            self._source = loaded.name, geometry.key, self._sources.enter_context(opened)
-        return self._source[2]
+            source = self._sources.enter_context(opened)
+            masks = masks_opener(plan.cache, lambda line: None, plan.cache_limit)(loaded)
+            self._source = loaded.name, geometry.key, source, self._sources.enter_context(masks)
+        return self._source[2:]
 
 
 def describe(plan: WorkPlan) -> Described:

@@ -14,7 +14,7 @@ from ....engines.geometry import Geometry
 from ...host.paths import has_file
 from ...images.contents import ABSENT
 from ...images.dali import DaliDecoder
-from ..decoding import DecodedCase, region_masks
+from ..decoding import DecodedCase
 from .feeding import Batch
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class DaliFeed:
         device: int | None,
     ) -> None:
         self._cupy, self._batches, self._geometry, self._findings = cupy, batches, geometry, tuple(cell.findings)
-        self._contents = cell.contents
+        self._contents, self._draw = cell.contents, cell.draw
         largest = max((len(cases) for _, _, cases in batches), default=1)
         read = cell.contents.read
         self._decoder = DaliDecoder([geometry], batch=largest, threads=cell.workers, device=device, read=read)
@@ -112,6 +112,6 @@ class DaliFeed:
         if size is None:
             return DecodedCase(case, "missing", "the image file does not exist", image=ABSENT)
         grid = case.size or size
-        masks, sub_pixel, faults = region_masks(case, grid, self._findings)
+        masks, sub_pixel, faults = self._draw(case, grid, self._findings)
         frame, image = field_of_view(self._geometry, *size), self._contents.hash_of(case.image)
         return DecodedCase(case, "ok", None, None, frame, masks, sub_pixel, grid, faults, image)

@@ -87,7 +87,7 @@ def _feed(cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tup
         return DaliFeed(cupy, batches, cell, geometry, device=engine.options.device)
 
     def decode(case: Case) -> DecodedCase:
-        return decode_case(case, cell.source, geometry, cell.findings, cell.contents)
+        return decode_case(case, cell.source, geometry, cell.findings, cell.contents, cell.draw)
 
     return PinnedFeed(cupy, batches, decode, geometry.size, cell.workers)
 

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from ....engines.errors import ConfigError, ImageError
 from ....engines.registry import did_you_mean
 from ....metrics_gpu.sweep.counts import Counts
+from ...datasets.region_grid import region_masks
 from ...images.contents import ABSENT, Contents
 from ...results.schema import GRID, THRESHOLD_COUNT
-from ..decoding import DecodedCase, region_masks
+from ..decoding import DecodedCase
 from ..measure import Measure
 from ..scoring import DrawnPairs, Scored
 

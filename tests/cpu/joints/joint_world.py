@@ -163,7 +163,9 @@ class World:
         return count
 
     def stores(self, out: str = "run") -> list[Path]:
-        return sorted(path.parent for path in (self.folder / out).rglob("pixels.bin"))
+        """The stores of prepared images."""
+        found = (path.parent for path in (self.folder / out).rglob("pixels.bin"))
+        return sorted(path for path in found if "-masks-" not in path.name)
 
 
 def _rows(run: Path, cell: str) -> pa.Table:

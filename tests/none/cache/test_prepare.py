@@ -100,7 +100,7 @@ def test_models_of_one_geometry_share_the_file_and_one_decoding(
     paths = bundles(tmp_path / "models", SQUASH, SQUASH)
     world = World(tmp_path)
     outcome = world.run(paths, [data], cache=tmp_path / "cache")
-    assert outcome.computed == 2 and len(list((tmp_path / "cache").iterdir())) == 1
+    assert outcome.computed == 2 and len(list((tmp_path / "cache").glob("*-squash-*"))) == 1
     assert set(decodes.values()) == {1} and len(decodes) == 11
 
 
@@ -134,7 +134,7 @@ def test_prepare_then_eval_decodes_nothing_more(
     assert status == 0 and (row["decoded"], row["ready"], row["missing"], row["unreadable"]) == (0, 10, 1, 1)
     outcome = World(tmp_path).run(paths, [data], cache=tmp_path / "kept")
     assert outcome.computed == 2 and set(decodes.values()) == {1}
-    assert {path.name.split("-")[1] for path in (tmp_path / "kept").iterdir()} == {"squash", "crop"}
+    assert {path.name.split("-")[1] for path in (tmp_path / "kept").iterdir()} == {"squash", "crop", "masks"}
 
 
 def test_prepare_for_a_geometry_needs_no_bundle(

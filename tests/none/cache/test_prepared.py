@@ -11,10 +11,10 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from locked import refuse_writes
 from make_images import encode
 from xbench_fast.engines.errors import ImageAccessError, ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
@@ -469,31 +469,6 @@ def test_a_damaged_image_is_decoded_again_and_counted(tmp_path: Path) -> None:
         np.testing.assert_array_equal(images.source(SQUASH)(cases[1])[0], first[1])
     with PreparedSet.open(tmp_path / "cache", "demo", cases, [SQUASH]) as images:
         assert images.fill(1) == "ready" and images.damaged == 0
-
-
-def refuse_writes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets every file and folder below `folder` be read only, as on a disk mounted so; for root as well."""
-    real_open, real_mkdir, real_time = os.open, os.mkdir, os.utime
-
-    def refuse(path: object, writes: bool) -> None:
-        if writes and isinstance(path, str | os.PathLike) and Path(path).is_relative_to(folder):
-            raise OSError(errno.EROFS, "Read-only file system", os.fspath(path))
-
-    def opened(path: Any, flags: int, *rest: Any, **more: Any) -> int:
-        refuse(path, bool(flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT)))
-        return real_open(path, flags, *rest, **more)
-
-    def made(path: Any, *rest: Any, **more: Any) -> None:
-        refuse(path, not os.path.lexists(path))
-        real_mkdir(path, *rest, **more)
-
-    def touched(path: Any, *rest: Any, **more: Any) -> None:
-        refuse(path, True)
-        real_time(path, *rest, **more)
-
-    monkeypatch.setattr(os, "open", opened)
-    monkeypatch.setattr(os, "mkdir", made)
-    monkeypatch.setattr(os, "utime", touched)
 
 
 def test_a_read_only_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

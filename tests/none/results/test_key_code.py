@@ -12,6 +12,7 @@ import pytest
 from evaluation_world import World
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.runtime.cache.masks import mask_rules
 from xbench_fast.runtime.datasets.chestxdet10 import ChestXDet10
 from xbench_fast.runtime.datasets.siim import Siim
 from xbench_fast.runtime.evaluation.row_code import row_code
@@ -27,7 +28,8 @@ SHAPES = "mask_run_lengths region_shapes centre_shapes"
 READER = f"strict_json datasets.base datasets.files datasets.notes datasets.patients paths {SHAPES}"
 PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity png_jpeg voi"
 SWEEP = (
-    "compiled arguments counts sweep.cpu masks plain sampling sweep.sweep sweep_options sweep.tables sweep.thresholds"
+    "compiled arguments counts sweep.cpu sweep.masks plain sampling sweep.sweep sweep_options sweep.tables "
+    "sweep.thresholds"
 )
 COUNTS = f"{SWEEP} sweep.maps curves native protocols measure"
 REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding contents images.size"
@@ -42,13 +44,15 @@ DECIDE = {
     "live": f"evaluation.cell evaluation.live evaluation.phrases pixels {ROWS} {PIXELS}",
     "gpu": f"evaluation.cell evaluation.phrases pixels {DEVICE} dali {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
+    "masks": f"arguments sweep.masks datasets.placement region_grid {READER}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",
 }
 OTHERS = (
     "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry engines.errors engines.registry "
     "machine config storage results.merging run_directory comparability results.load reporting.report reporting.notes "
     "figure_4_thresholds gallery.pictures tables.table bootstrap delong grounding.calibration grounding.scores "
-    "evaluation.progress finishing cache.store cache.layout decoders runtime.cli.evaluate host.doctor server"
+    "evaluation.progress finishing cache.store cache.layout cache.masks decoders runtime.cli.evaluate host.doctor "
+    "server"
 )
 
 Mutate = Callable[..., None]
@@ -57,7 +61,7 @@ Mutate = Callable[..., None]
 def digests() -> dict[str, str]:
     """What the keys say of code, by the part of `DECIDE`."""
     reader = object.__new__(ChestXDet10)
-    found = {"reader": reader_code(reader), "prepared": reader_version(), "dali": dali_reader()}
+    found = {"reader": reader_code(reader), "prepared": reader_version(), "dali": dali_reader(), "masks": mask_rules()}
     return {**found, **{kind: row_code(kind) for kind in ("cpu", "live", "gpu", "baseline", "maps")}}  # type: ignore[arg-type]
 
 

@@ -1,0 +1,180 @@
+"""The regions of a dataset on the evaluation grid, drawn once for all models, and kept beside the prepared images.
+
+The files are those of `layout`. A record is of a case: its native size, and the checksum of its masks. A row of
+pixels.bin is of a region, 6272 bytes of packed bits and one byte that says what else was found. The key covers the
+annotations, the code that reads them and the code that draws: a change of one of them makes another store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import DataError
+from ..datasets.base import Case
+from ..datasets.placement import FAULTS
+from ..datasets.region_grid import DrawnRegions, region_masks
+from ..host.paths import has_folder
+from ..host.source_code import PROJECT, code_digest
+from .layout import READY, RECORD, StoreFiles, disk_error, is_whole, safe_name
+from .locks import FOREIGN, Hold
+
+__all__ = ["MASK_ROW", "MaskStore", "mask_bytes", "mask_folder", "mask_rules"]
+
+_BITS: Final = (224, 28)
+MASK_ROW: Final = _BITS[0] * _BITS[1] + 1
+_DRAWN, _SUB_PIXEL, _FAULT = 1, 2, 4  # bits of the last byte of a row; a fault is its place in FAULTS from 1 on
+
+Rows = NDArray[np.uint8]
+
+
+def mask_rules() -> str:
+    """Names the code that draws regions; the code of a reader is not in it."""
+    return f"masks-{code_digest([f'{PROJECT}.runtime.datasets.region_grid'])[:16]}"
+
+
+def mask_folder(cache_root: Path, dataset_name: str, digest: str) -> tuple[Path, dict[str, object]]:
+    """As `layout.store_folder`, for the masks of a dataset whose annotations and reader have this digest."""
+    rules = mask_rules()
+    key = hashlib.sha256(f"{rules}\n{digest}".encode()).hexdigest()
+    about: dict[str, object] = {"key": key, "dataset": dataset_name, "geometry": "masks", "reader": rules}
+    return Path(cache_root) / f"{safe_name(dataset_name)}-masks-{key[:16]}", about
+
+
+def mask_bytes(cases: Sequence[Case]) -> int:
+    """Size in bytes of a store of these cases when all masks are drawn."""
+    return sum(len(case.regions) for case in cases) * MASK_ROW + len(cases) * RECORD.itemsize
+
+
+class MaskStore:
+    """Draws regions as `region_masks` does, and keeps what it drew on disk. Use as a context manager.
+
+    Thread-safe, unless two threads draw the same case at the same time. One process writes; others read what is drawn,
+    as from a read-only disk. `verify`: regions are drawn again and compared with the store. `damaged`: cases whose
+    masks did not match their checksum, or what was drawn again.
+    """
+
+    def __init__(self, cases: Sequence[Case], files: StoreFiles | None, *, verify: bool = False) -> None:
+        self._files, self._verify = files, verify
+        self._index = {case.case_id: number for number, case in enumerate(cases)}
+        self._names = [tuple(sorted(case.regions)) for case in cases]
+        self._first = np.concatenate([[0], np.cumsum([len(names) for names in self._names])]).tolist()
+        self.damaged: set[int] = set()
+
+    @classmethod
+    def open(
+        cls, cache_root: Path, dataset_name: str, cases: Sequence[Case], digest: str, *, verify: bool = False
+    ) -> MaskStore:
+        """Opens the store of these cases under `cache_root`, or creates it; a damaged one is begun again.
+
+        digest: of the annotations and the code that reads them. Raises RunError when the folder cannot be written.
+        """
+        folder, about = mask_folder(cache_root, dataset_name, digest)
+        pairs = sum(len(case.regions) for case in cases)
+        try:
+            hold = Hold.take(folder)
+        except OSError as error:
+            if error.errno not in FOREIGN or not has_folder(cache_root):
+                raise disk_error(folder, error) from error
+            return cls(cases, None)
+        try:
+            files = StoreFiles.open(folder, {**about, "pairs": pairs}, len(cases), (MASK_ROW,), hold, pairs)
+        except BaseException as error:
+            hold.release()
+            if isinstance(error, OSError):
+                raise disk_error(folder, error) from error
+            raise
+        if files is None:
+            hold.release()
+        return cls(cases, files, verify=verify)
+
+    def __enter__(self) -> MaskStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        files, self._files = self._files, None
+        if files is not None:
+            files.close()
+
+    def __call__(self, case: Case, size: tuple[int, int], findings: Collection[str]) -> DrawnRegions:
+        """As `region_masks`."""
+        if not case.regions:
+            return {}, frozenset(), {}
+        number = self._index[case.case_id]
+        rows = self._stored(number, size)
+        if rows is None or self._verify:
+            try:
+                drawn = _rows(region_masks(case, size, self._names[number]), self._names[number])
+            except DataError:
+                return region_masks(case, size, findings)  # raises, unless it is about a class that nobody asks
+            if rows is None or not np.array_equal(rows, drawn):
+                if rows is not None:
+                    self.damaged.add(number)
+                self._keep(number, size, drawn)
+            rows = drawn
+        return _regions(rows, self._names[number], findings)
+
+    def _stored(self, number: int, size: tuple[int, int]) -> Rows | None:
+        """The rows of a case as they are on disk, drawn on a grid of this size; None: they must be drawn."""
+        files = self._files
+        if files is None:
+            return None
+        record = files.records[number].tobytes()
+        rows: Rows = files.pixels[self._first[number] : self._first[number + 1]]
+        if record[:12] != _facts(size):
+            return None
+        if not files.writes:
+            rows = rows.copy()  # the process that writes may change them
+        if is_whole(record, rows):
+            return rows
+        self.damaged.add(number)
+        return None
+
+    def _keep(self, number: int, size: tuple[int, int], rows: Rows) -> None:
+        files = self._files
+        if files is not None and files.writes:
+            files.write(number, _facts(size).ljust(RECORD.itemsize, b"\0"), rows, row=self._first[number])
+
+
+def _facts(size: tuple[int, int]) -> bytes:
+    """The first fields of a record: its state, and the native size."""
+    return b"".join(value.to_bytes(4, "little") for value in (READY, *size))
+
+
+def _rows(drawn: DrawnRegions, names: Sequence[str]) -> Rows:
+    masks, sub_pixel, faults = drawn
+    rows = np.zeros((len(names), MASK_ROW), np.uint8)
+    for row, name in zip(rows, names, strict=True):
+        if name in masks:
+            row[:-1] = masks[name].reshape(-1)
+            row[-1] |= _DRAWN
+        if name in sub_pixel:
+            row[-1] |= _SUB_PIXEL
+        if name in faults:
+            row[-1] |= _FAULT * (1 + FAULTS.index(faults[name]))
+    return rows
+
+
+def _regions(rows: Rows, names: Sequence[str], findings: Collection[str]) -> DrawnRegions:
+    masks: dict[str, NDArray[np.uint8]] = {}
+    sub_pixel: list[str] = []
+    faults: dict[str, str] = {}
+    bits = rows[:, :-1].reshape(-1, *_BITS)
+    for mask, name, found in zip(bits, names, rows[:, -1].tolist(), strict=True):
+        if name not in findings:
+            continue
+        if found & _DRAWN:
+            masks[name] = mask
+        if found & _SUB_PIXEL:
+            sub_pixel.append(name)
+        if found >= _FAULT:
+            faults[name] = FAULTS[found // _FAULT - 1]
+    return masks, frozenset(sub_pixel), faults
