@@ -28,6 +28,7 @@ COMMANDS = {
     "models": (".models:models", "List the bundles found."),
     "prompts": (".prompts:prompts", "Add prompt sets to a bundle."),
     "datasets": (".datasets:datasets", "List datasets, or audit one."),
+    "boxes": (".boxes:boxes", "Check files of predicted boxes."),
     "bench": (".bench:bench", "Measure throughput and latency on this machine."),
     "doctor": (".doctor:doctor", "Show what works on this machine, and why the rest does not."),
 }

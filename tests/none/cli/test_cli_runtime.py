@@ -61,7 +61,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert all(f"  {name} " in done.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["datasets", "check"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["datasets", "check"], ["boxes", "check"]])
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
     ran = Ran(capsys, *command, "--help")
     assert ran.status == 0 and ran.out.startswith("Usage:")

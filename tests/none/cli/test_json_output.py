@@ -22,6 +22,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_bundle(folder / "models" / "good-32")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        line = {"case": "case0000", "finding": "Mass", "boxes": [], "frame": "pixels"}
+        (folder / "answers.jsonl").write_text(json.dumps(line))
         status(*ONES)
         status(*ONES, "--out", "parts", "--shard", "1/1")
     return folder
@@ -43,6 +45,7 @@ def status(*line: str) -> Any:
         (("compare", "run", "run", "--replicates", "0"), "cells"),
         (("datasets", *DATA), "readers"),
         (("datasets", *DATA, "check", "coco"), "dataset"),
+        (("boxes", "check", "answers.jsonl", "--dataset", "coco", *DATA), "positive"),
         (("cache",), "stores"),
         (("cache", "prune"), "deleted"),
         (("prepare", *DATA, "--geometry", "squash-32-32-bilinear"), "datasets"),

@@ -1,0 +1,156 @@
+"""`xbench-fast boxes check`: what a file of predicted boxes holds for a dataset, before it is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...engines.commands import Choice, LazyGroup
+from .completing import completed
+from .completing import datasets as datasets_here
+from .options import Output, config_option, data_options, json_option, resolve_config
+
+if TYPE_CHECKING:
+    from ..answers.answered import BoxFile
+
+__all__ = ["boxes"]
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.group(cls=LazyGroup)
+def boxes() -> None:
+    """Look at files of predicted boxes; `check FILE` says what a file holds for a dataset."""
+
+
+@boxes.command()
+@click.argument("file", type=_FILE)
+@click.option(
+    "--dataset", "name", required=True, shell_complete=completed(datasets_here), help="The dataset that was asked."
+)
+@click.option(
+    "--bad-lines",
+    type=Choice(["stop", "count"]),
+    default="stop",
+    show_default=True,
+    help="A line that the file's writer must correct stops, or is counted and taken as missing.",
+)
+@click.option("--coco", type=_FILE, help="For COCO results: the COCO file with their images and categories.")
+@click.option("--mapping", type=_FILE, help="For grounded phrases: a JSON file {text: finding or phrase}.")
+@data_options
+@config_option
+@json_option
+def check(
+    file: Path,
+    name: str,
+    bad_lines: str,
+    coco: Path | None,
+    mapping: Path | None,
+    data: tuple[str, ...],
+    data_options: tuple[str, ...],
+    config_file: Path | None,
+    output: Output,
+) -> int:
+    """Read FILE for a dataset and say what is answered, what is dropped, and whether the coordinate frame fits.
+
+    Nothing is scored. The status is 1 if there is something to act on: lines that were rejected, many pairs without a
+    line, or boxes that would fit the truth much better in another frame.
+    """
+    config = resolve_config(config_file, (), data, data_options)
+    from ..answers.frame_check import frame_check, out_of_view, true_boxes
+    from ..answers.questions import Questions
+    from ..answers.read import read_boxes
+    from ..answers.reading import ReadOptions
+    from ..evaluation.pairing import select_datasets
+    from ..results.loaded_dataset import load_dataset
+
+    (chosen,) = select_datasets(config, [name])
+    dataset = load_dataset(chosen).dataset
+    questions = Questions(dataset.cases(), dataset.classes, (chosen.name, dataset.name, dataset.title))
+    found = read_boxes(file, questions, ReadOptions(bad_lines == "count", coco, mapping))
+    truths = true_boxes(questions, found.positives)
+    warnings = [text for text in (frame_check(found, truths), *_warnings(found)) if text]
+    told = _told(found, int(out_of_view(found.positives, truths).sum()), warnings)
+    output.write(told)
+    if not output.piped:
+        _print(found, told)
+    return 1 if warnings else 0
+
+
+def _warnings(found: BoxFile) -> list[str]:
+    lines = []
+    if found.rejected:
+        lines.append(
+            f"{found.rejected} of {found.lines} lines were rejected; without --bad-lines count the first is named"
+        )
+    if found.missing_share > 0.01:
+        lines.append(
+            f"{found.missing_share:.1%} of the pairs with a region have no line; write [] where none was found"
+        )
+    return lines
+
+
+def _told(found: BoxFile, out_of_view: int, warnings: list[str]) -> dict[str, Any]:
+    """What is printed and written as JSON."""
+    pairs = {
+        kind: {
+            "pairs": len(answers),
+            "answered": int((answers.state == 0).sum()),
+            "boxes": len(answers.boxes),
+            **answers.counts(),
+        }
+        for kind, answers in (("positive", found.positives), ("negative", found.negatives))
+    }
+    return {
+        "file": str(found.path),
+        "sha256": found.sha256,
+        "kind": found.kind,
+        "lines": found.lines,
+        "rejected": found.rejected,
+        "unknown_label": found.unknown_label,
+        "no_region": found.no_region,
+        "unmatched": found.unmatched,
+        "not_asked": found.not_asked,
+        "out_of_view": out_of_view,
+        "scores": found.positives.scores is not None,
+        "coordinates": dict(found.frames),
+        "provenance": {**found.provenance, **{key: list(values) for key, values in found.line_provenance.items()}},
+        **pairs,
+        "warnings": warnings,
+    }
+
+
+def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..tables.console import make_console
+
+    console = make_console()
+
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(text, style=style), soft_wrap=True)
+
+    line(f"{found.path.name}: {told['lines']} answers, {'with' if told['scores'] else 'without'} scores", "bold")
+    line(f"coordinates: {', '.join(f'{name} ({count})' for name, count in told['coordinates'].items()) or 'none'}")
+    for key, value in told["provenance"].items():
+        line(f"{key}: {value}")
+    table = Table("what", "finding present", "finding absent")
+    for key, value in told["positive"].items():
+        table.add_row(Text(key.replace("_", " ")), str(value), str(told["negative"][key]))
+    console.print(table)
+    for key, text in (
+        ("rejected", "lines rejected"),
+        ("unknown_label", "lines about a finding that the dataset says nothing about; not scored"),
+        ("no_region", "lines about a finding that is present without a region; not scored"),
+        ("unmatched", "texts that are no finding and no phrase of the dataset"),
+        ("not_asked", "pairs whose finding is absent and that were not asked"),
+        ("out_of_view", "pairs whose region lies mostly outside what the model saw"),
+    ):
+        if told[key]:
+            line(f"{told[key]} {text}")
+    for warning in told["warnings"]:
+        line(f"warning: {warning}")

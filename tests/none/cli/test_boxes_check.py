@@ -1,0 +1,97 @@
+"""`boxes check`: what a file of predicted boxes holds, before it is scored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xbench_fast.runtime.cli import main
+
+
+@pytest.fixture(autouse=True)
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A COCO dataset of four images without image files: each has a Mass, the even ones no Nodule."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "images").mkdir(parents=True)
+    images = [
+        {
+            "id": n,
+            "file_name": f"i{n}.png",
+            "width": 200,
+            "height": 100,
+            "labels": {"Nodule": 0 if n % 2 == 0 else None},
+        }
+        for n in range(4)
+    ]
+    boxes = [{"image_id": n, "category_id": 1, "bbox": [10, 10 + n, 50, 40]} for n in range(4)]
+    names = [{"id": 1, "name": "Mass"}, {"id": 2, "name": "Nodule"}]
+    document = {"images": images, "annotations": boxes, "categories": names}
+    (tmp_path / "data" / "annotations.json").write_text(json.dumps(document))
+
+
+def lines(boxes: Any = lambda n: [[10, 10 + n, 60, 50 + n]], **keys: Any) -> list[dict[str, Any]]:
+    return [{"case": f"{n}", "finding": "Mass", "boxes": boxes(n), **keys} for n in range(4)]
+
+
+def checked(capsys: pytest.CaptureFixture[str], answers: list[Any], *more: str, **header: Any) -> tuple[int, str, str]:
+    """(status, output, errors) of `boxes check` of a file with these lines, in one line of words each."""
+    header = {"xbench_boxes": 1, "frame": "pixels", **header}
+    Path("f.jsonl").write_text("\n".join(json.dumps(line) for line in [header, *answers]))
+    with pytest.raises(SystemExit) as ended:
+        main(["boxes", "check", "f.jsonl", "--dataset", "coco", "--data", "coco=data", *more])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), " ".join(said.out.split()), " ".join(said.err.split())
+
+
+def test_a_file_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    absent = {"case": "0", "finding": "Nodule", "boxes": [[1, 1, 9, 9], [-9, 0, -5, 5]]}
+    unknown = {"case": "1", "finding": "Nodule", "boxes": []}
+    status, out, err = checked(capsys, [*lines(), absent, unknown], model="m", prompt="where?")
+    assert (status, err) == (0, "")
+    for words in ("f.jsonl: 6 answers, without scores", "coordinates: pixels (6)", "model: m", "prompt: where?",
+                  "pairs │ 4 │ 1", "boxes │ 4 │ 1", "outside │ 0 │ 1", "1 lines about a finding that the dataset",
+                  "1 pairs whose finding is absent and that were not asked"):  # fmt: skip
+        assert words in out, words
+    assert "warning" not in out
+
+
+def test_a_frame_that_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = checked(capsys, lines(lambda n: [[140, 10 + n, 190, 50 + n]]))
+    assert status == 1 and "warning: f.jsonl: read as mirrored" in out
+
+
+def test_missing_and_rejected_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [*lines()[:3], {"case": "3", "finding": "Mas", "boxes": []}]
+    status, out, err = checked(capsys, answers)
+    assert status == 1 and not out and "f.jsonl, line 5, key 'finding': " in err and "did you mean 'Mass'" in err
+    status, out, err = checked(capsys, answers, "--bad-lines", "count")
+    assert status == 1 and "1 lines rejected" in out and "warning: 25.0% of the pairs with a region have no line" in out
+
+
+def test_what_a_model_did_not_see(capsys: pytest.CaptureFixture[str]) -> None:
+    """The centre square of 200 x 100 is columns 50 to 150, of which the regions have 10."""
+    answers = [{**line, "frame": "crop", "view": [100, 100]} for line in lines(lambda n: [[0, 10, 10, 50]])]
+    _, out, _ = checked(capsys, answers, "--json", "f.json")
+    assert "4 pairs whose region lies mostly outside what the model saw" in out
+    told = json.loads(Path("f.json").read_text())
+    assert told["out_of_view"] == 4 and told["positive"]["boxes"] == 4 and told["coordinates"] == {"crop": 4}
+
+
+def test_other_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [{"image_id": 0, "category_id": 1, "bbox": [10, 10, 50, 40], "score": 1}]
+    Path("results.json").write_text(json.dumps(results))
+    for more, status, words in (
+        ((), 1, "--coco FILE"),
+        (("--coco", "data/annotations.json"), 0, "1 answers, with scores"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["boxes", "check", "results.json", "--dataset", "coco", "--data", "coco=data", *more])
+        said = capsys.readouterr()
+        assert (ended.value.code or 0) == status and words in said.out + said.err
+    Path("grounded.json").write_text(json.dumps({"0": [{"text": "the lump", "boxes": None}]}))
+    Path("map.json").write_text(json.dumps({"The lump": "Mass"}))
+    with pytest.raises(SystemExit) as ended:
+        main(["boxes", "check", "grounded.json", "--dataset", "coco", "--data", "coco=data", "--mapping", "map.json"])
+    assert ended.value.code == 1 and "75.0% of the pairs" in capsys.readouterr().out
