@@ -48,7 +48,7 @@ def cuda_reason() -> str | None:
     """None if ONNX Runtime really starts its CUDA provider here, else why not.
 
     The list of available providers is not enough: it names CUDA even where no driver exists, and the session then
-    falls back to the CPU without an exception. So a session is opened and its providers are checked.
+    falls back to the CPU without an exception. So a session is opened, its providers are checked, and it runs once.
     """
     try:
         ort = load_onnxruntime()
@@ -62,12 +62,14 @@ def cuda_reason() -> str | None:
     ort.set_default_logger_severity(4)  # what it would print about libraries is said below, in a line
     try:
         session = open_session(IDENTITY, [_CUDA, CPU_PROVIDER], 1)
-    except EngineError as error:
-        return f"{lacking} ({error})" if lacking else str(error)
+        if _CUDA in session.get_providers():
+            session.run(None, {session.get_inputs()[0].name: np.zeros(1, np.float32)})
+            return None
+    except Exception as error:  # see open_session
+        words = " ".join(str(error).split())[:300]
+        return f"{lacking} ({words})" if lacking else words
     finally:
         ort.set_default_logger_severity(_WARNING)
-    if _CUDA in session.get_providers():
-        return None
     if not gpu_seen():
         return "its CUDA provider does not start: there is no NVIDIA driver"
     return f"its CUDA provider does not start: {lacking or 'the NVIDIA driver, CUDA or cuDNN is of another version'}"

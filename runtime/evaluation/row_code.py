@@ -34,6 +34,7 @@ _NEVER: Final = (
     "engines.bundle",
     "engines.manifest",
     "engines.backends.device",
+    "engines.backends.gpu",
     "runtime.datasets.base",
     "runtime.results.storage",
 )

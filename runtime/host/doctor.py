@@ -11,21 +11,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any
 
 __all__ = ["MachineCheck", "examine", "installed_version", "tried"]
 
 _EXTRAS: tuple[tuple[str, str, str], ...] = (
-    # distribution (or one of several), module, what it is for
-    ("onnxruntime", "onnxruntime", "runs models on the CPU"),
-    ("onnxruntime-gpu", "onnxruntime", "runs models through CUDA"),
+    # distribution, module, what it is for; engines and what a GPU needs have rows of their own
     ("torch", "torch", "exports checkpoints"),
     ("onnx", "onnx", "exports checkpoints"),
     ("transformers", "transformers", "exports checkpoints"),
     ("open_clip_torch", "open_clip", "exports CLIP checkpoints"),
-    ("cupy-cuda12x|cupy-cuda13x", "cupy", "runs models and sweeps on the GPU"),
-    ("tensorrt|tensorrt-cu12|tensorrt-cu13", "tensorrt", "runs models on NVIDIA GPUs"),
-    ("tensorrt-rtx", "tensorrt_rtx", "runs models on NVIDIA GPUs"),
-    ("nvidia-dali-cuda120|nvidia-dali-cuda130", "nvidia", "decodes images on the GPU"),
     ("matplotlib", "matplotlib", "draws figures"),
     ("starlette", "starlette", "serves models"),
     ("ray", "ray", "spreads an evaluation over machines"),
@@ -56,7 +51,7 @@ def examine(decoders: Iterable[MachineCheck] = (), gpu_decoders: Iterable[Machin
 
     Engines are run, not only looked up; extras are only looked up.
     """
-    return [*_engines(), *decoders, *_gpu(), *gpu_decoders, *_metrics(), *_extras()]
+    return [*_engines(), *decoders, *_gpu(gpu_decoders), *_metrics(), *_extras()]
 
 
 def _engines() -> Iterator[MachineCheck]:
@@ -64,11 +59,11 @@ def _engines() -> Iterator[MachineCheck]:
 
     for status in backend_status():
         found = next(filter(None, map(installed_version, _PACKAGES.get(status.name, ()))), None)
-        yield MachineCheck("engine", status.name, status.usable, found if status.usable else None, status.reason)
+        yield MachineCheck("engine", status.name, status.usable, found, status.reason)
 
 
-def _gpu() -> Iterator[MachineCheck]:
-    """Checks of group "gpu": what the engines and the sweep on a GPU need."""
+def _gpu(decoders: Iterable[MachineCheck]) -> Iterator[MachineCheck]:
+    """Checks of group "gpu": what the engines and the sweep on a GPU need; without a driver only that there is none."""
     from ...engines.backends.gpu import gpu_reason
     from . import packages as packages
 
@@ -78,11 +73,16 @@ def _gpu() -> Iterator[MachineCheck]:
     reason = packages.driver_reason(driver, runs, needed)
     words = f"CUDA up to {runs[0]}.{runs[1]}" if runs else ""
     yield MachineCheck("gpu", "NVIDIA driver", reason is None, driver, reason or words)
+    if driver is None and runs is None:
+        return
     reason = gpu_reason()
     cupy = next((found for name, found in installed.items() if name.startswith("cupy")), None)
     yield MachineCheck("gpu", "CuPy", reason is None, cupy, reason or "")
+    if reason is None:
+        yield tried("gpu", "sweep (GPU)", cupy, _sweep_on_gpu)
     same, words = packages.mixture(installed)
     yield MachineCheck("gpu", "CUDA packages", same, None, words)
+    yield from decoders
 
 
 def _metrics() -> Iterator[MachineCheck]:
@@ -91,11 +91,10 @@ def _metrics() -> Iterator[MachineCheck]:
 
 def _extras() -> Iterator[MachineCheck]:
     offered = _offered()
-    for names, module, purpose in _EXTRAS:
-        distribution = next(filter(installed_version, names.split("|")), names.split("|")[0])
+    for distribution, module, purpose in _EXTRAS:
         found = installed_version(distribution)
         if found is None:
-            extra = next((offered[name] for name in map(_plain, names.split("|")) if name in offered), None)
+            extra = offered.get(_plain(distribution))
             advice = f"install xbench-fast[{extra}]" if extra else "nothing here needs it"
             yield MachineCheck("extra", distribution, False, None, f"not installed ({purpose}); {advice}")
         elif importlib.util.find_spec(module) is None:
@@ -127,11 +126,26 @@ def tried(group: str, name: str, found: str | None, probe: Callable[[], None]) -
 def _sweep_once() -> None:
     import numpy as np
 
+    if not _counts_rightly(np.asarray):
+        raise ValueError("the compiled sweep counts wrongly here; clear numba's cache and reinstall it")
+
+
+def _sweep_on_gpu() -> None:
+    """Compiles the kernels and runs them once."""
+    from ...engines.backends.gpu import load_cupy
+
+    if not _counts_rightly(load_cupy().asarray):
+        raise ValueError("the sweep's kernel counts wrongly on this GPU; use --engine onnxruntime-cpu")
+
+
+def _counts_rightly(array: Callable[[Any], Any]) -> bool:
+    import numpy as np
+
     from ...metrics_gpu.sweep.sweep import sweep
 
-    counts = sweep(np.arange(4, dtype=np.float32).reshape(1, 2, 2), np.ones((1, 8, 8), np.bool_), size=(8, 8))
-    if int(counts.area[0, 0]) != 64 or not counts.hit[0]:
-        raise ValueError("the compiled sweep counts wrongly here; clear numba's cache and reinstall it")
+    maps, masks = np.arange(4, dtype=np.float32).reshape(1, 2, 2), np.ones((1, 8, 8), np.bool_)
+    counts = sweep(array(maps), array(masks), size=(8, 8)).on_host()
+    return int(counts.area[0, 0]) == 64 and bool(counts.hit[0])
 
 
 def _offered() -> dict[str, str]:

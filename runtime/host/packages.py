@@ -48,6 +48,12 @@ def mixture(packages: Mapping[str, str]) -> tuple[bool, str]:
         cuda = cuda_of(name, version)
         if cuda is not None:
             by_cuda.setdefault(cuda, []).append(f"{name} {version}")
+    cudnn = sorted(name for name in packages if re.fullmatch(r"nvidia-cudnn-cu\d+", name))
+    if len(cudnn) > 1:
+        return False, (
+            f"{' and '.join(cudnn)} have files of the same names, and the later one stays; keep one: export in another "
+            "environment, or install xbench-fast[gpu-cuda13]"
+        )
     words = "; ".join(f"CUDA {cuda}: {', '.join(names)}" for cuda, names in sorted(by_cuda.items()))
     if len(by_cuda) < 2:
         return True, words or "none is installed"

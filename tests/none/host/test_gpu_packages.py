@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 import device_on_cpu
 import pytest
+from xbench_fast.metrics_gpu import nvrtc
 from xbench_fast.runtime.host import doctor
 from xbench_fast.runtime.host import packages as gpu_packages
 from xbench_fast.runtime.host.packages import cuda_of, driver_reason, installed_packages, mixture
@@ -39,6 +43,8 @@ def test_a_mixture_is_named_with_what_to_keep() -> None:
     twelve = {"cupy-cuda12x": "14.2.0", "nvidia-dali-cuda120": "2.4.0", "numpy": "2.4.6"}
     assert mixture(twelve) == (True, "CUDA 12: cupy-cuda12x 14.2.0, nvidia-dali-cuda120 2.4.0")
     assert mixture({"numpy": "2.4.6"}) == (True, "none is installed")
+    same, words = mixture({**twelve, "nvidia-cudnn-cu12": "9.28.0.42", "nvidia-cudnn-cu13": "9.26.0.51"})
+    assert not same and words.startswith("nvidia-cudnn-cu12 and nvidia-cudnn-cu13 have files of the same names")
     same, words = mixture({**twelve, "onnxruntime-gpu": "1.31.1"})
     assert not same and "CUDA 13: onnxruntime-gpu 1.31.1" in words
     assert words.endswith("keep those of xbench-fast[gpu] or those of xbench-fast[gpu-cuda13]")
@@ -76,12 +82,42 @@ def test_doctor_lists_what_the_gpu_needs(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(gpu_packages, "driver_version", lambda: "550.54.14")
     monkeypatch.setattr(gpu_packages, "driver_cuda", lambda: (12, 4))
     monkeypatch.setitem(sys.modules, "cupy", device_on_cpu.fake_device())
+    swept: list[bool] = []
+    monkeypatch.setattr(doctor, "_counts_rightly", lambda array: swept.append(True) or True)
     found = {check.name: check for check in doctor.examine()}
+    assert found["sweep (GPU)"].usable and len(swept) == 2
+    monkeypatch.setattr(doctor, "_sweep_on_gpu", lambda: nvrtc.find_nvrtc(99))
     assert {"tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu"} <= set(found)
     driver, cupy, packages = found["NVIDIA driver"], found["CuPy"], found["CUDA packages"]
     assert not driver.usable and driver.version == "550.54.14" and "CUDA 13" in driver.reason
     assert cupy.usable and cupy.version == "14.2.0" and {driver.group, cupy.group, packages.group} == {"gpu"}
     assert not packages.usable and "two CUDAs are mixed" in packages.reason
+    found = {check.name: check for check in doctor.examine()}
+    assert "libnvrtc.so.99, is not found; install" in found["sweep (GPU)"].reason
     monkeypatch.setitem(sys.modules, "cupy", None)
     found = {check.name: check for check in doctor.examine()}
     assert not found["CuPy"].usable and "CuPy is not installed" in found["CuPy"].reason
+    assert "sweep (GPU)" not in found
+
+
+def test_without_a_driver_one_line_says_so_and_nothing_is_said_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_packages, "driver_version", lambda: None)
+    monkeypatch.setattr(gpu_packages, "driver_cuda", lambda: None)
+
+    def decoders() -> Iterator[doctor.MachineCheck]:
+        raise AssertionError("decoded on a GPU that is not there")
+        yield
+
+    checks = doctor.examine((), decoders())
+    (line,) = [check for check in checks if check.group == "gpu"]
+    assert (line.name, line.reason) == ("NVIDIA driver", "there is no NVIDIA driver; models run on the CPU")
+    assert len({check.name for check in checks}) == len(checks)
+    assert not {"onnxruntime", "cupy-cuda12x", "tensorrt"} & {check.name for check in checks if check.group == "extra"}
+
+
+@pytest.mark.parametrize(("extra", "bound"), [("gpu", ">=1.23,<1.27"), ("gpu-cuda13", ">=1.27")])
+def test_an_extra_brings_the_libraries_of_its_cuda(root: Path, extra: str, bound: str) -> None:
+    """ONNX Runtime's own extras name them; CuPy finds them there too. 1.27 is the first version for CUDA 13."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert f"onnxruntime-gpu[cuda,cudnn]{bound}" in project[extra]
+    assert any(name.startswith(f"cupy-cuda{13 if extra.endswith('13') else 12}x") for name in project[extra])

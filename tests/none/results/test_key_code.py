@@ -34,7 +34,7 @@ SWEEP = (
 COUNTS = f"{SWEEP} sweep.maps curves native protocols measure"
 REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding contents images.size"
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
-DEVICE = "paths dali_feed device_cell device_sweep feeding sweep.gpu gpu_tables"
+DEVICE = "paths dali_feed device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
 DECIDE = {
     "reader": f"chestxdet10 {READER}",
@@ -51,8 +51,8 @@ OTHERS = (
     "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry engines.errors engines.registry "
     "machine config storage results.merging run_directory comparability results.load reporting.report reporting.notes "
     "figure_4_thresholds gallery.pictures tables.table bootstrap delong grounding.calibration grounding.scores "
-    "evaluation.progress finishing cache.store cache.layout cache.masks decoders runtime.cli.evaluate host.doctor "
-    "server"
+    "evaluation.progress finishing cache.store cache.layout cache.masks decoders backends.gpu runtime.cli.evaluate "
+    "host.doctor server"
 )
 
 Mutate = Callable[..., None]
