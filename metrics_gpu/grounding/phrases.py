@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..sweep.maps import WHOLE, Frame, upsampled
 from ..sweep.sampling import axis
 from ..sweep.sweep_options import Mode
 
@@ -29,6 +30,7 @@ __all__ = [
     "on_image",
     "phrase_means",
     "phrase_scores",
+    "scores_on_grid",
     "smoothed",
     "with_border",
 ]
@@ -155,6 +157,15 @@ def phrase_scores(values: NDArray[Any], region: NDArray[Any]) -> PhraseScores:
     marked = [scaled > threshold for threshold in IOU_THRESHOLDS]
     iou = tuple(float((mark & inside).sum() / (mark | inside).sum()) for mark in marked)
     return PhraseScores(_contrast(scaled[covered == 1], scaled[covered == 0]), iou)
+
+
+def scores_on_grid(saliency: NDArray[np.float32], region: NDArray[np.bool_], frame: Frame = WHOLE) -> PhraseScores:
+    """The scores of a map [h, w] that covers the part `frame` (y0, x0, y1, x1) of the image, and a region of the image
+    on a grid [H, W]: smoothed, upsampled bilinearly, NaN outside the frame. A map that is not finite is constant."""
+    drawn = upsampled(smoothed(saliency), (region.shape[0], region.shape[1]), frame)
+    if not np.isfinite(drawn.values).all():
+        drawn = replace(drawn, values=np.zeros_like(drawn.values))
+    return phrase_scores(drawn.whole(np.nan), region)
 
 
 def _contrast(inside: Floats, outside: Floats) -> float:

@@ -16,7 +16,7 @@ from .masks import GRID
 from .sampling import axis
 from .sweep_options import DEFAULT, Mode, Sweeping
 
-__all__ = ["Upsampled", "quantile_map", "scaled_map", "upsampled"]
+__all__ = ["WHOLE", "Frame", "Upsampled", "quantile_map", "scaled_map", "upsampled"]
 
 Frame = tuple[float, float, float, float]
 WHOLE: Final[Frame] = (0.0, 0.0, 1.0, 1.0)

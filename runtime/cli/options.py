@@ -91,7 +91,7 @@ def protocol_option(function: F) -> F:
         "--protocol",
         metavar="NAME",
         shell_complete=completed(protocols),
-        help="Evaluation protocol: default, paper, chexlocalize, medklip or mavl.",
+        help="Evaluation protocol: default, paper, chexlocalize, medklip, mavl or biovil.",
         default=EvalConfig.protocol,
     )(function)
 

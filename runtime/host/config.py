@@ -20,7 +20,7 @@
     batch = 16
     threads = 2
     out = "run"
-    protocol = "default"                  # or paper, chexlocalize, medklip, mavl: how maps are thresholded and scored
+    protocol = "default"                  # or paper, chexlocalize, medklip, mavl, biovil: how maps are scored
     build = true                          # allow building TensorRT plans
     tf32 = false                          # allow float32 products on a GPU to round their inputs to TF32
 

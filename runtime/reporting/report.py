@@ -89,6 +89,10 @@ def report_tables(
         from .native_tables import native_tables
 
         yield from native_tables(run)
+    if any(cell.protocol == "biovil" for cell in results.finished):
+        from .phrase_tables import phrase_tables
+
+        yield from phrase_tables(run, results)
 
 
 def _block_tables(

@@ -29,6 +29,7 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import BundleError, EngineError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.prompts.phrase_features import PHRASE_FEATURES, PhraseFeatures
+from xbench_fast.metrics_gpu.grounding.phrases import PhraseScores, phrase_means, scores_on_grid
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Case
@@ -117,6 +118,32 @@ def test_rows_are_those_of_a_loop_over_phrases(world: Path, tmp_path: Path, caps
             content = place.read_bytes().lower()
             assert b"mild edema" not in content and b"dense opacity" not in content, place
     assert "dense opacity" not in said.lower() and "mild" not in said.lower()
+
+
+def test_the_report_has_the_numbers_of_biovil(world: Path, tmp_path: Path) -> None:
+    """CNR and mIoU of each finding and their mean, from the maps that are stored, whatever protocol swept them."""
+    run(world, tmp_path / "run", "--model", "baseline:ones")
+    scores: dict[str, list[PhraseScores]] = {}
+    for row in rows_of(tmp_path / "run"):
+        if row["area"] is not None:
+            saliency = np.array(row["saliency"], np.float32).reshape(4, 4)
+            (mask,) = unpack_masks(np.frombuffer(row["region"], np.uint8).reshape(1, 224, 28), 224)
+            scores.setdefault(row["finding"], []).append(scores_on_grid(saliency, mask, tuple(row["frame"])))
+    found = [score for mine in scores.values() for score in mine]
+    means = phrase_means(found, [name for name, mine in scores.items() for _ in mine])
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(tmp_path / "run"), "--protocol", "biovil", "--no-page", "--quiet", "--replicates", "20"])
+    assert not ended.value.code
+    text = (tmp_path / "run/report/tables.md").read_text()
+    (table,) = [part for part in text.split("\n## ") if part.startswith("MS-CXR: phrase grounding, protocol biovil")]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "blocks-32 |" in line
+    ]
+    assert [line[1] for line in cells] == [*sorted(scores), "Mean"]
+    numbers = (f"{means.cnr:.3f}", f"{means.cnr_absolute:.3f}", f"{100 * means.miou:.2f}")
+    assert cells[-1][2:6] == [str(len(found)), *numbers] and cells[-1][-2:] == ["0", "0"]
+    assert cells[-1][6:11] == [f"{100 * value:.2f}" for value in means.iou]
+    assert "without stored maps, left out: baseline:ones" in table
 
 
 def test_a_model_whose_queries_see_one_another_is_asked_phrase_by_phrase(

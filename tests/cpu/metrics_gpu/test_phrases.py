@@ -18,6 +18,7 @@ from xbench_fast.metrics_gpu.grounding.phrases import (
     on_image,
     phrase_means,
     phrase_scores,
+    scores_on_grid,
     smoothed,
     with_border,
 )
@@ -137,3 +138,21 @@ def test_means_are_of_categories_and_count_what_was_not_seen() -> None:
     assert (late.miou, late.miou_with_unseen, late.cnr) == (1.0, 0.5, 2.0)
     assert math.isnan(phrase_means([], []).miou)
     assert IOU_THRESHOLDS[2] == 0.30000000000000004 and len(IOU_THRESHOLDS) == 5
+
+
+def test_the_border_on_the_grid_is_what_the_frame_leaves_out(golden: dict[str, Any]) -> None:
+    """A frame of the central 28 of 32 cells of a square of 224 is AFLoc's margin with a map of its own there."""
+    raw = (golden["arrays"]["00_patches"] @ golden["arrays"]["00_text"][0]).astype(np.float32)
+    region = np.zeros((224, 224), bool)
+    region[60:120, 80:150] = True
+    frame = (14 / 224, 14 / 224, 210 / 224, 210 / 224)
+    inner = on_image(smoothed(raw), 196, 196, crop=512, mode="bilinear")
+    values = np.full((224, 224), NAN)
+    values[14:210, 14:210] = inner
+    found, want = scores_on_grid(raw, region, frame), phrase_scores(values, region)
+    assert found.cnr == pytest.approx(want.cnr, abs=1e-5) and found.iou == pytest.approx(want.iou, abs=1e-4)
+    corner = np.zeros((224, 224), bool)
+    corner[:10, :10] = True
+    assert scores_on_grid(raw, corner, frame).unseen and not scores_on_grid(raw, corner).unseen
+    raw[3, 3] = NAN
+    assert scores_on_grid(raw, region).constant

@@ -92,7 +92,7 @@ def test_paper_and_default():
 
 
 def test_every_protocol_is_complete():
-    assert PROTOCOLS == ("default", "paper", "chexlocalize", "medklip", "mavl")
+    assert PROTOCOLS == ("default", "paper", "chexlocalize", "medklip", "mavl", "biovil")
     for name in PROTOCOLS:
         chosen = protocol(name)
         assert chosen.name == name and chosen.source
