@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from .bundle import Bundle
 from .errors import EngineError
 from .manifest import TensorSpec
+from .quantised import engine_complaint
+from .rounding import LOW_TYPES
 
 __all__ = ["Engine", "EngineInfo", "EngineOptions", "Scores", "chosen_precision"]
 
@@ -72,6 +74,8 @@ class Engine(ABC):
     Use it as a context manager. `run` may be called from one thread at a time.
     """
 
+    backend: str = ""
+
     def __init__(self, bundle: Bundle, *, threads: int | None = None, options: EngineOptions | None = None) -> None:
         self.bundle = bundle
         self.threads = threads
@@ -88,6 +92,9 @@ class Engine(ABC):
 
     def __enter__(self) -> Self:
         if self._info is None:
+            complaint = engine_complaint(self.bundle.manifest, self.bundle.name, self.backend)
+            if complaint is not None:
+                raise EngineError(complaint)
             self._inputs = self.bundle.graph("image").inputs
             self._info = self._open()
         return self
@@ -134,7 +141,7 @@ class Engine(ABC):
 
         image, query = (int(n) for n in np.argwhere(~np.isfinite(logits))[0])
         advice = "check the checkpoint, or use --engine onnxruntime-cpu"
-        if self.bundle.manifest.precision != "fp32":
+        if self.bundle.manifest.precision in LOW_TYPES:
             advice = explain_overflow(self.bundle, pixels(image), text)
         raise EngineError(
             f"{self.bundle.name} on {self.info.backend} returned a logit that is not finite (image {image} of the "

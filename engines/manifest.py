@@ -17,7 +17,18 @@ from .errors import BundleError
 from .geometry import Geometry
 from .strict_json import CHECKSUM, checksum_of
 
-__all__ = ["OFFICIAL_MAP", "SCHEMA", "FileRecord", "GraphSpec", "Manifest", "PromptRecord", "TensorSpec", "Weights"]
+__all__ = [
+    "OFFICIAL_MAP",
+    "SCHEMA",
+    "CalibrationImage",
+    "FileRecord",
+    "GraphSpec",
+    "Manifest",
+    "PromptRecord",
+    "Quantisation",
+    "TensorSpec",
+    "Weights",
+]
 
 SCHEMA = 1
 OFFICIAL_MAP = "official"
@@ -71,14 +82,40 @@ class FileRecord:
 
 
 @dataclass(frozen=True)
+class CalibrationImage:
+    """One image that an INT8 graph was calibrated on: its name in its dataset and the sha256 of its file."""
+
+    name: str
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """How an INT8 graph was made.
+
+    `form`: one of engines.quantised.FORMS. `method`: how ranges follow from the calibration images, "min-max" or
+    "percentile P"; `data`: what these images are; `layers`: how many products are in int8; `kept_float`: names of the
+    products that could be and are not.
+    """
+
+    form: Literal["vnni", "any-cpu", "tensorrt"]
+    method: Text
+    data: Text
+    images: tuple[CalibrationImage, ...]
+    layers: Annotated[int, Meta(ge=1)]
+    kept_float: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The content of bundle.json.
 
     `checkpoint` is {"name", "sha256"} or None for stand-in weights; `logit_scale` is what the graph multiplied the
     score by (cosine = logits / logit_scale; 1 for models whose score is no cosine); `parity` is the report of the
-    export; `text` holds the tokenizer record and the context length; `precision` ("fp32", "fp16", "bf16") is the
-    type of the graphs' weights and products; `weights_source` why weights are known as published, in words: empty for
-    others, and in bundles of versions that took every checkpoint for published.
+    export; `text` holds the tokenizer record and the context length; `precision` ("fp32", "fp16", "bf16", "int8") is
+    the type of the graphs' weights and products, `quantisation` how an INT8 graph was made; `weights_source` why
+    weights are known as published, in words: empty for others, and in bundles of versions that took every checkpoint
+    for published.
     """
 
     model: Text
@@ -98,6 +135,7 @@ class Manifest:
     files: Mapping[str, FileRecord] = field(default_factory=dict)
     precision: str = "fp32"
     weights_source: str = ""
+    quantisation: Quantisation | None = None
 
     @property
     def saliency_map(self) -> str:
@@ -111,8 +149,9 @@ class Manifest:
         """
         try:
             data: dict[str, Any] = {"schema": SCHEMA, **asdict(self), "geometry": self.geometry.to_json()}
-            if not self.weights_source:
-                del data["weights_source"]
+            for key in ("weights_source", "quantisation"):
+                if not data[key]:
+                    del data[key]
             data[CHECKSUM] = checksum_of(data)
             text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
         except (TypeError, ValueError) as error:

@@ -95,6 +95,8 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
     _convert(manifest.parity, _Parity, "parity")
     if manifest.precision not in PRECISIONS:
         raise BundleError(f"the key 'precision' is {manifest.precision!r}, not one of {', '.join(PRECISIONS)}.")
+    if manifest.quantisation is not None and manifest.precision != "int8":
+        raise BundleError(f"the key 'quantisation' belongs to int8, and the precision is {manifest.precision}.")
     if manifest.geometry.intensity != "unchanged":
         raise BundleError(f"the key 'geometry' has the intensity {manifest.geometry.intensity!r}, which no bundle has.")
     _check_image_graph(manifest)

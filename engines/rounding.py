@@ -15,15 +15,16 @@ from .errors import EngineError, MissingExtraError
 
 __all__ = ["LOW_TYPES", "PRECISIONS", "stated_precision", "with_rounding"]
 
-PRECISIONS = ("fp32", "fp16", "bf16")
+PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 LOW_TYPES = {"fp16": 10, "bf16": 16}  # TensorProto.FLOAT16, TensorProto.BFLOAT16
 _FLOAT = 1
+_BYTES = (2, 3)  # TensorProto.UINT8, TensorProto.INT8
 
 
 def stated_precision(model: Any) -> str:
     """The precision of a loaded ONNX model: that of its weights, by number of values; fp32 without any."""
     count = dict.fromkeys(PRECISIONS, 0)
-    names = {number: name for name, number in LOW_TYPES.items()} | {_FLOAT: "fp32"}
+    names = {number: name for name, number in LOW_TYPES.items()} | {_FLOAT: "fp32"} | dict.fromkeys(_BYTES, "int8")
     for tensor in model.graph.initializer:
         if tensor.data_type in names:
             values = 1

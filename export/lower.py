@@ -12,6 +12,7 @@ single operation without a kernel would prevent the session from opening the gra
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from ..engines.errors import ExportError
 from ..engines.rounding import LOW_TYPES
 
-__all__ = ["KEPT", "PRODUCTS", "lower"]
+__all__ = ["KEPT", "PRODUCTS", "last_products", "lower"]
 
 PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
 _NORMS = {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}
@@ -82,7 +83,7 @@ class _Lowering:
 
     def run(self) -> None:
         """Rewrites the model."""
-        heads = self._heads()
+        heads = last_products(self._graph, self._floats)
         for number, node in enumerate(self._graph.node):
             kind = _FLOAT if number in heads else self._type_of(node)
             alone = kind == LOW_TYPES["bf16"] and node.op_type not in _BF16_ON_CUDA
@@ -114,21 +115,6 @@ class _Lowering:
                 nodes.append(node)
         del self._graph.node[:]
         self._graph.node.extend(nodes)
-
-    def _heads(self) -> set[int]:
-        """Indices of the nodes between each output and the last product or norm before it, that one included."""
-        made_by = {name: number for number, node in enumerate(self._graph.node) for name in node.output}
-        found: set[int] = set()
-        waiting = [value.name for value in self._graph.output]
-        while waiting:
-            number = made_by.get(waiting.pop())
-            if number is None or number in found:
-                continue
-            found.add(number)
-            node = self._graph.node[number]
-            if node.op_type not in PRODUCTS and node.op_type not in _NORMS:
-                waiting += [name for name in node.input if name in self._floats]
-        return found
 
     def _type_of(self, node: Any) -> int:
         floats = [name for name in node.input if name in self._floats]
@@ -201,6 +187,23 @@ class _Lowering:
         values = numpy_helper.to_array(self._weights[name])
         kind = helper.tensor_dtype_to_np_dtype(self._low)
         return numpy_helper.from_array(np.ascontiguousarray(values.astype(kind)), new)
+
+
+def last_products(graph: Any, floats: Container[str]) -> set[int]:
+    """Indices of the nodes between each output and the last product or norm before it, that one included; `floats` are
+    the tensors of floating point numbers."""
+    made_by = {name: number for number, node in enumerate(graph.node) for name in node.output}
+    found: set[int] = set()
+    waiting = [value.name for value in graph.output]
+    while waiting:
+        number = made_by.get(waiting.pop())
+        if number is None or number in found:
+            continue
+        found.add(number)
+        node = graph.node[number]
+        if node.op_type not in PRODUCTS and node.op_type not in _NORMS:
+            waiting += [name for name in node.input if name in floats]
+    return found
 
 
 def _beyond_half(tensor: Any) -> bool:

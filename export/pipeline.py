@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,10 @@ from ..engines.manifest import OFFICIAL_MAP, GraphSpec, Manifest
 from ..engines.prompts.prompt_encoding import TextEncoder, encode_sets, texts_per_query
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
-from ..engines.registry import did_you_mean
-from ..engines.rounding import PRECISIONS
 from ..engines.tokenizing import Tokenizer, stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
+from .bundle_options import BundleOptions
+from .lowering import FullGraphs, LowGraphs, materials, write_lower
 from .machine import peak_memory_mib, require_packages, threads_to_use, timed, versions, workspace
 from .models.published import PUBLISHED
 from .parity.checks import ParityReport
@@ -28,11 +29,8 @@ from .tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
 
 if TYPE_CHECKING:
     from .cost import Cost
-    from .parity.user_images import ParityData
 
 __all__ = ["BundleOptions", "ExportResult", "ModelSource", "export_adapter", "export_bundle"]
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -86,24 +84,6 @@ class ModelSource:
 
 
 @dataclass(frozen=True)
-class BundleOptions:
-    """How a bundle is made.
-
-    `tokenizer` is a folder with the model's vocabulary, by default that of the weights; `prompts` replaces or adds
-    prompt sets. With `precision` "fp16" or "bf16" both graphs are of that type (export.lower), the variant says it, and
-    the parity report gives its effect on tensors and metrics: on the images and boxes in the folder `parity_data`
-    (export.parity.user_images), or on probe pictures. `force` replaces a bundle; `progress` receives a message a step.
-    """
-
-    tokenizer: Path | None = None
-    prompts: PromptSets | None = None
-    precision: str = "fp32"
-    parity_data: Path | None = None
-    force: bool = False
-    progress: Progress = lambda line: None
-
-
-@dataclass(frozen=True)
 class ExportResult:
     """The bundle of an export and its cost: seconds of wall time, the process's peak memory in MiB."""
 
@@ -145,9 +125,8 @@ def export_adapter(
     from .parity.compare_graphs import check_parity
 
     options = options or BundleOptions()
-    data = None
-    if options.precision != "fp32" or options.parity_data is not None:
-        data = _trial_images(options)
+    found = materials(options, adapter)
+    if options.precision != "fp32":
         adapter.variant += f"-{options.precision}"
     target, say = out / f"{adapter.name}-{adapter.variant}", options.progress
     check_place(target, options.force)
@@ -155,8 +134,8 @@ def export_adapter(
     sets = _sets(adapter, options.prompts)
     if caution := own_words_caution(adapter.prompt_style or adapter.name, sets):
         say(f"caution: {caution}")
-    if data is not None:
-        data.choose({name: [entry.finding for entry in entries] for name, entries in sets.items()})
+    if found.trial is not None:
+        found.trial.choose({name: [entry.finding for entry in entries] for name, entries in sets.items()})
     seconds = {"load": loading}
     with workspace(target, sum(tensor.nbytes for tensor in adapter.module.state_dict().values())) as folder:
         graphs = _export_graphs(adapter, folder, options, seconds)
@@ -170,31 +149,17 @@ def export_adapter(
             report = check_parity(adapter, words, folder, queries, threads=threads_to_use())
             report.require()
             say(f"parity: {len(report.checks)} comparisons, largest error {report.needed:.1e} of full scale")
+        low = LowGraphs(folder, features)
         if options.precision != "fp32":
-            from .parity.low_precision import PrecisionTrial
-
             with timed(seconds, options.precision):
-                full, folder, before = folder, _lower(folder, graphs, options), features
-                features = _encode(sets, words, graphs, folder, options.precision)
-                trial = PrecisionTrial(adapter, words, full, folder, options.precision, threads_to_use())
-                trial.extend(report, before, features, data, say)
-        manifest = _manifest(adapter, words, graphs, features, report, options.precision)
-        bundle = write_bundle(target, manifest, _files(folder, graphs, features, words), replace=options.force)
+                full = FullGraphs(adapter, words, folder, graphs, features)
+                low = write_lower(full, options, found, report, partial(_encode, sets, words, graphs))
+        manifest = _manifest(adapter, words, graphs, low, report, options.precision)
+        bundle = write_bundle(target, manifest, _files(low.folder, graphs, low.features, words), replace=options.force)
     say(f"{bundle.path}: written and verified")
     with timed(seconds, "cost"):
         cost = measure_cost(adapter)
     return ExportResult(bundle, report, seconds, peak_memory_mib(), cost)
-
-
-def _trial_images(options: BundleOptions) -> ParityData | None:
-    """The user's images for the metrics of a lower precision, if any."""
-    if options.precision not in PRECISIONS:
-        raise ConfigError(f"Unknown precision '{options.precision}': {did_you_mean(options.precision, PRECISIONS)}.")
-    if options.precision == "fp32":
-        raise ConfigError("Parity data show what lower precision does; they go with --precision fp16 or bf16.")
-    from .parity.user_images import read_parity_data
-
-    return None if options.parity_data is None else read_parity_data(options.parity_data)
 
 
 def _sets(adapter: Adapter, prompts: PromptSets | None) -> PromptSets:
@@ -221,18 +186,6 @@ def _export_graphs(
         with timed(seconds, f"{name} graph"):
             graphs[name] = export(adapter, folder, opset_for(options.precision))
     return graphs
-
-
-def _lower(folder: Path, graphs: Mapping[str, GraphSpec], options: BundleOptions) -> Path:
-    """The folder with both graphs in the lower precision, inside that of the float32 ones."""
-    from .lower import lower
-
-    lowered = folder / options.precision
-    lowered.mkdir()
-    for spec in graphs.values():
-        options.progress(f"writing {spec.file} in {options.precision}")
-        lower(folder / spec.file, lowered / spec.file, options.precision)
-    return lowered
 
 
 def _encode(
@@ -263,11 +216,12 @@ def _manifest(
     adapter: Adapter,
     words: Tokenizer,
     graphs: Mapping[str, GraphSpec],
-    features: list[PromptSet],
+    low: LowGraphs,
     report: ParityReport,
     precision: str,
 ) -> Manifest:
-    """The manifest, without times and paths of this run: a second export of a checkpoint gives the same digest."""
+    """The manifest, without times and paths of this run: a second export of a checkpoint gives the same digest, but for
+    the speed of int8."""
     from .graph import opset_for
 
     record, encoder = adapter.checkpoint, adapter.text_checkpoint
@@ -291,10 +245,11 @@ def _manifest(
         logit_scale=float(adapter.logit_scale),
         text=text,
         graphs=graphs,
-        prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in features},
+        prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in low.features},
         opset=opset_for(precision),
         exporter=versions(),
         parity=report.to_json(),
         precision=precision,
         weights_source=adapter.weights_source,
+        quantisation=low.quantisation,
     )

@@ -8,6 +8,7 @@ from ..backends.gpu import Gpu
 from ..base import chosen_precision
 from ..bundle import Bundle
 from ..errors import EngineError
+from ..quantised import engine_complaint
 from .build import build_plan
 from .family import Family
 from .key import PlanKey, Profile
@@ -17,7 +18,11 @@ __all__ = ["plan_key", "provide_plan"]
 
 
 def plan_key(bundle: Bundle, family: Family, gpu: Gpu, profile: Profile, *, tf32: bool = False) -> PlanKey:
-    """The key of the bundle's plan. Raises EngineError for TF32 with a graph that is not float32."""
+    """The key of the bundle's plan. Raises EngineError for TF32 with a graph that is not float32, and for INT8 in
+    another form than TensorRT's."""
+    complaint = engine_complaint(bundle.manifest, bundle.name, family.name)
+    if complaint is not None:
+        raise EngineError(complaint)
     precision = chosen_precision(bundle, tf32=tf32)
     graph = bundle.manifest.files[bundle.graph("image").file].sha256
     return PlanKey(graph, precision, profile, gpu, family.name, family.version)

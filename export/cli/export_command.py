@@ -14,11 +14,11 @@ import click
 from ...engines.commands import Choice, LazyGroup
 from ...engines.errors import XBenchError
 from ...engines.plans.family import BATCH, FAMILIES
-from ...engines.rounding import PRECISIONS
 from ..models.published import PUBLISHED
 from ..models.saliency_maps import ATTENTION_MAPS, PATCH_MAPS
 from .flags import Flags, complete_maps, complete_models
 from .models_in_config import DEFAULT_FILE, ModelEntry, importable
+from .precision_options import precision_options
 
 if TYPE_CHECKING:
     from ..pipeline import ExportResult
@@ -125,14 +125,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     f"BiomedCLIP: {', '.join(PATCH_MAPS)}. --list describes each. Another map than the authors' becomes part of the "
     "variant's name.",
 )
-@click.option(
-    "--precision",
-    type=Choice(PRECISIONS),
-    default=PRECISIONS[0],
-    help="Type of weights and matrix products in both graphs; softmax, norms, reductions, inputs and outputs stay "
-    "fp32. The report says what it does to tensors and metrics. For bf16 take TensorRT: ONNX Runtime emulates it on a "
-    "CPU, and with CUDA may leave the max pooling of KAD, MedKLIP and MAVL to the CPU.",
-)
+@precision_options
 @click.option(
     "--backend",
     type=Choice(["onnx", *FAMILIES]),
@@ -141,12 +134,6 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "of this machine, in the types of --precision.",
 )
 @click.option("--batch", type=click.IntRange(1), default=BATCH, help="Largest batch of that plan: eval's --batch.")
-@click.option(
-    "--parity-data",
-    type=_FOLDER,
-    help="With fp16 or bf16: folder with annotations.csv (image, class, x_min, y_min, x_max, y_max or x, y, width, "
-    "height) and images/, on which the metrics are compared; by default probe pictures with made-up regions.",
-)
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of stand-in weights.")
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
 @click.option("--list", "listing", is_flag=True, help="List models, their files, where to get them, their licences.")
@@ -223,7 +210,8 @@ def command(context: click.Context, /, **_: Any) -> int:
 
 
 def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
-    from ..pipeline import BundleOptions, ModelSource, export_bundle
+    from ..bundle_options import BundleOptions, Int8Options
+    from ..pipeline import ModelSource, export_bundle
     from ..prompts.from_files import read_prompts
 
     assert flags.out is not None
@@ -245,7 +233,15 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
     with importable(flags.table.path):
         prompts = read_prompts(entry.target, flags.prompts)
         options = BundleOptions(
-            flags.tokenizer, prompts, flags.precision, flags.parity_data, flags.force, progress=_say
+            flags.tokenizer,
+            prompts,
+            flags.precision,
+            flags.parity_data,
+            flags.accept,
+            Int8Options(flags.calibration, flags.int8_form, flags.percentile, flags.keep_float),
+            flags.table.path,
+            flags.force,
+            progress=_say,
         )
         return export_bundle(source, flags.out, options)
 

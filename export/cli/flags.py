@@ -21,9 +21,14 @@ _ALWAYS = (
     "out",
     "seed",
     "precision",
+    "parity_data",
+    "accept",
+    "calibration",
+    "percentile",
+    "int8_for",
+    "keep_float",
     "backend",
     "batch",
-    "parity_data",
     "force",
 )  # what --model all passes on as it is
 
@@ -53,7 +58,12 @@ class Flags:
     precision: str
     backend: str
     batch: int
-    parity_data: Path | None
+    parity_data: str | None
+    accept: float | None
+    calibration: str | None
+    percentile: float | None
+    int8_for: str
+    keep_float: tuple[str, ...]
     seed: int
     force: bool
     listing: bool
@@ -112,8 +122,17 @@ class Flags:
             raise click.UsageError("--resolution belongs to a checkpoint; choose a stand-in with --variant.")
         if self.checkpoint is not None and not self.checkpoint.exists():
             raise ConfigError(f"There is no file {self.checkpoint}; give the path of the checkpoint (see --list).")
+        given = {"calibration": self.calibration, "percentile": self.percentile, "keep-float": self.keep_float}
+        for name, value in given.items() if self.precision != "int8" else ():
+            if value:
+                raise click.UsageError(f"--{name} goes with --precision int8.")
         if self.checkpoints is not None:
             raise click.UsageError("--checkpoints goes with --model all or --list; give one file with --checkpoint.")
+
+    @property
+    def int8_form(self) -> str:
+        """The form of an INT8 graph: plans need TensorRT's."""
+        return "tensorrt" if self.int8_for == "auto" and self.backend != "onnx" else self.int8_for
 
     def check_all(self) -> None:
         """The same for --model all."""
@@ -139,9 +158,10 @@ class Flags:
         found: list[str] = []
         for name in _ALWAYS:
             value: Any = getattr(self, name)
-            if value is not None and value is not False:
-                flag = f"--{name.replace('_', '-')}"
-                found += [flag] if value is True else [flag, str(value)]
+            flag = f"--{name.replace('_', '-')}"
+            for each in value if isinstance(value, tuple) else (value,):
+                if each is not None and each is not False:
+                    found += [flag] if each is True else [flag, str(each)]
         return found
 
 

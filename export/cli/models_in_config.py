@@ -37,11 +37,13 @@ from ..models.families import FAMILIES
 __all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "of_family", "read_models"]
 
 DEFAULT_FILE = "xbench.toml"
-_PATHS = ("checkpoint", "tokenizer", "text_encoder", "parity_data")
-_TEXTS = ("weights", "source", "variant", "saliency", "precision")
+_PATHS = ("checkpoint", "tokenizer", "text_encoder")
+_DATA = ("parity_data", "calibration")
+_TEXTS = ("weights", "source", "variant", "saliency", "precision", "int8_for")
 _NUMBERS = ("resolution", "seed")
-_KEYS = ("class", "family", "arch", *_PATHS, "prompts", *_TEXTS, *_NUMBERS, "options")
-_SETTINGS = (*_PATHS, "prompts", *_TEXTS, *_NUMBERS)
+_FRACTIONS = ("accept", "percentile")
+_SETTINGS = (*_PATHS, *_DATA, "prompts", *_TEXTS, *_NUMBERS, *_FRACTIONS, "keep_float")
+_KEYS = ("class", "family", "arch", *_SETTINGS, "options")
 BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written
 
 
@@ -184,8 +186,17 @@ def _setting(key: str, value: object, where: str, path: Path) -> Any:
         if not isinstance(value, int) or isinstance(value, bool):
             raise ConfigError(f"{path}: the key '{where}' must be a whole number.")
         return value
+    if key in _FRACTIONS:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ConfigError(f"{path}: the key '{where}' must be a number.")
+        return value
     if key in _TEXTS:
         return _text(value, where, path)
+    if key in _DATA:  # a folder beside the file, or the name of a dataset
+        place = _path(value, where, path)
+        return str(place) if place.is_dir() else value
+    if key == "keep_float":
+        return [_text(item, where, path) for item in (value if isinstance(value, list) else [value])]
     if key == "prompts":
         return [_path(item, where, path) for item in (value if isinstance(value, list) else [value])]
     return _path(value, where, path)

@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.backends.ort_session import CPU_PROVIDER, open_session
 from ...engines.prompts.prompt_set import PromptSet
+from ...metrics_gpu.statistics.intervals import LEAST
+from ...runtime.host.machine import cpu_model
 from .checks import LOW_TOLERANCE, Floats, ParityReport, Place, TensorCheck, compare
 from .compare_graphs import OUTPUTS, Session, queries_of, text_inputs
-from .metric_changes import Tally, TrialImage, probe_cases
+from .metric_changes import METRICS, Outcome, Tally, TrialImage, outcome, probe_cases
 from .probes import LONG_TEXT, PROBE_TEXTS, probe_images
 
 if TYPE_CHECKING:
     from ...engines.tokenizing import Tokenizer
     from ..adapter import Adapter
-    from .user_images import ParityData
+    from .trial_data import TrialData
 
 __all__ = ["PrecisionTrial"]
 
 REFERENCE = "float32 graph"
 _BATCHES = (1, 3, 10)
 _TYPES = {"fp16": "float16", "bf16": "bfloat16"}
+_ROUNDS, _RUNS = 5, 4  # of the measurement of speed
 
 
 @dataclass(frozen=True)
 class PrecisionTrial:
     """`full` holds image.onnx and text.onnx in float32, `lowered` the same in `precision`.
 
-    The lowered graphs run with every operation in float32 and its result rounded to its type (engines.rounding); fp16
-    graphs also run as they are, which ONNX Runtime's CPU provider does with less rounding than a GPU.
+    fp16 and bf16 graphs run with every operation in float32 and its result rounded to its type (engines.rounding);
+    fp16 graphs also run as they are, which ONNX Runtime's CPU provider does with less rounding than a GPU. int8 graphs
+    run as they are; their text graph is that in float32.
     """
 
     adapter: Adapter
@@ -48,7 +55,7 @@ class PrecisionTrial:
         report: ParityReport,
         before: Sequence[PromptSet],
         after: Sequence[PromptSet],
-        data: ParityData | None,
+        data: TrialData | None,
         progress: Callable[[str], None],
     ) -> None:
         """Adds everything to the `report` of the float32 graphs; `before` and `after` are the prompt sets with the
@@ -63,14 +70,63 @@ class PrecisionTrial:
             f"{self.precision} on {found['images']} images ({found['data']}): {found['hits_flipped']} of "
             f"{found['pairs']} pointing hits flipped; largest change of Dice {dice}, of AUC {auc}"
         )
+        if data is not None:
+            progress(f"{self.precision}: {'; '.join(_changed(name, found['changes'][name]) for name in METRICS)}")
+
+    def refusal(self, found: Mapping[str, Any], accept: float, data: TrialData | None) -> str:
+        """A sentence when an interval of a change in `found`, the result of `metrics`, reaches beyond `accept` points;
+        empty when none does. Probe pictures, whose regions are made up, decide nothing."""
+        if data is None:
+            return ""
+        judged = {name: entry for name, entry in found["changes"].items() if entry is not None}
+        if not judged:
+            return (
+                f"On {found['images']} images of {data.description} there is neither a region nor a finding with both "
+                f"labels, so nothing shows what {self.precision} does; give --parity-data others."
+            )
+        for name, entry in judged.items():
+            if entry["patients"] < LEAST["patients"]:
+                return (
+                    f"The change of {name} in {self.precision} rests on {entry['patients']} patients, too few for an "
+                    "interval; give --parity-data more."
+                )
+        worst = max(judged, key=lambda name: _reach(judged[name]))
+        if 100 * _reach(judged[worst]) <= accept:
+            return ""
+        return (
+            f"In {self.precision} {_changed(worst, judged[worst])} on {found['images']} images, and --accept allows "
+            f"{accept:g} points either way."
+        )
+
+    def speed(self, batches: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+        """How many times as fast as the float32 graph the lowered one is on this CPU: the median of rounds in turns."""
+        import onnxruntime
+
+        sessions = [open_session(f / "image.onnx", [CPU_PROVIDER], self.threads) for f in (self.full, self.lowered)]
+        inputs = [dict(batches[number % len(batches)]) for number in range(_RUNS)]
+        rounds = []
+        for number in range(_ROUNDS + 1):
+            seconds = [_seconds(session, inputs) for session in sessions]
+            if number:  # the first one warms up
+                rounds.append(seconds)
+        images = sum(len(entry["pixels"]) for entry in inputs)
+        each = np.median(np.array(rounds) / images, axis=0)
+        return {
+            "ratio": round(float(np.median([full / low for full, low in rounds])), 2),
+            "ms_per_image": [round(1e3 * float(value), 2) for value in each],
+            "engine": f"onnxruntime {onnxruntime.__version__}, CPU, {self.threads} threads",
+            "processor": cpu_model(),
+        }
 
     def conditions(self) -> dict[str, Any]:
         """The versions and settings of the comparison, for the report."""
         import onnxruntime
 
-        how = f"operations in float32, each result rounded to {_TYPES[self.precision]}"
+        engine = f"onnxruntime {onnxruntime.__version__}, CPU, {self.threads} threads: "
+        if self.precision == "int8":
+            return {"precision": self.precision, "precision_engine": f"{engine}the file itself"}
         native = "the files themselves ran as well" if self.precision == "fp16" else "the files themselves did not run"
-        engine = f"onnxruntime {onnxruntime.__version__}, CPU, {self.threads} threads: {how}; {native}"
+        engine += f"operations in float32, each result rounded to {_TYPES[self.precision]}; {native}"
         return {"precision": self.precision, "precision_engine": engine}
 
     def checks(self, sets: Sequence[PromptSet]) -> Iterator[TensorCheck]:
@@ -78,7 +134,7 @@ class PrecisionTrial:
         allowed = LOW_TOLERANCE[self.precision]
         features = self._features(self.full, PROBE_TEXTS, rounding=False)
         long = self._features(self.full, [LONG_TEXT], rounding=False)
-        for kind, rounding in self._runs():
+        for kind, rounding in self._runs() if self.precision in _TYPES else ():
             for texts, wanted in ((PROBE_TEXTS, features), ([LONG_TEXT], long)):
                 got = self._features(self.lowered, texts, rounding)
                 yield compare("features", Place(kind, len(texts), None, len(texts)), got, wanted, allowed)
@@ -87,7 +143,7 @@ class PrecisionTrial:
         for kind, rounding in self._runs():
             session = self._session(self.lowered, "image", rounding)
             runs = [(batch, text) for batch in _BATCHES] + [(2, prompt_set.features) for prompt_set in sets]
-            for batch, queries in runs if rounding else runs[1:2]:
+            for batch, queries in runs[1:2] if self.precision == "fp16" and not rounding else runs:
                 inputs: dict[str, NDArray[Any]] = {"pixels": images[:batch], "text": queries}
                 pairs = zip(OUTPUTS, session.run(OUTPUTS, inputs), whole.run(OUTPUTS, inputs), strict=True)
                 for name, got, wanted in pairs:
@@ -97,7 +153,7 @@ class PrecisionTrial:
         self,
         before: Mapping[str, PromptSet],
         after: Mapping[str, PromptSet],
-        data: ParityData | None,
+        data: TrialData | None,
         progress: Callable[[str], None],
     ) -> dict[str, Any]:
         """Compares both bundles end to end, each with features of its own text graph, on `data` or probe pictures."""
@@ -107,19 +163,27 @@ class PrecisionTrial:
         cases: Iterator[TrialImage] = iter(probe_cases(geometry.size, len(findings)))
         facts: dict[str, Any] = {"data": "probe pictures with made-up regions and labels", "prompt_set": name}
         if data is not None:
-            facts = {"data": "the user's images", "annotations_sha256": data.sha256, "prompt_set": name}
-            cases = data.cases(geometry, findings)
-            progress(f"running {len(data.images)} images of {data.source.parent} in fp32 and {self.precision}")
+            facts = {"data": data.description, "annotations_sha256": data.sha256, "prompt_set": name}
+            cases = data.images(geometry, findings)
+            progress(f"running {len(data.cases)} images of {data.description} in fp32 and {self.precision}")
         full = self._session(self.full, "image", rounding=False)
-        low = self._session(self.lowered, "image", rounding=True)
+        low = self._session(self.lowered, "image", rounding=self.precision in _TYPES)
         tally = Tally(findings)
         for case in cases:
-            tally.add(case, _asked(full, case, before[name]), _asked(low, case, after[name]))
-        return {**facts, **tally.summary()}
+            if case.name not in self._before:
+                self._before[case.name] = _asked(full, case, before[name])
+            tally.add(case, self._before[case.name], _asked(low, case, after[name]))
+        left = {} if data is None else {"left_out": dict(data.left_out)}
+        return {**facts, **left, **tally.summary()}
 
     def _runs(self) -> list[tuple[str, bool]]:
-        rounded = (f"{REFERENCE}, every result rounded", True)
-        return [rounded, (f"{REFERENCE}, file as it is", False)] if self.precision == "fp16" else [rounded]
+        rounded, native = (f"{REFERENCE}, every result rounded", True), (f"{REFERENCE}, file as it is", False)
+        return {"fp16": [rounded, native], "bf16": [rounded], "int8": [native]}[self.precision]
+
+    @cached_property
+    def _before(self) -> dict[str, Outcome]:
+        """The outcomes of the float32 graph, by image: they stay when the lowered graph is written again."""
+        return {}
 
     def _session(self, folder: Path, graph: str, rounding: bool) -> Session:
         return Session(folder / f"{graph}.onnx", self.threads, rounding=rounding)
@@ -129,12 +193,36 @@ class PrecisionTrial:
         return self._session(folder, "text", rounding).run(("features",), inputs)[0]
 
 
-def _asked(session: Session, case: TrialImage, prompts: PromptSet) -> tuple[Floats, Floats]:
-    """Logits [F] and maps [F, h, w] of one image: the mean over a finding's positive prompts."""
+def _changed(name: str, entry: Mapping[str, Any] | None) -> str:
+    """A change in points and its interval."""
+    if entry is None:
+        return f"{name} -"
+    words = f"{name} changes by {100 * entry['change']:+.2f} points"
+    if entry["low"] is None:
+        return words
+    return f"{words} (95 % interval {100 * entry['low']:+.2f} to {100 * entry['high']:+.2f})"
+
+
+def _reach(entry: Mapping[str, Any]) -> float:
+    """How far the interval of a change reaches from 0, as a fraction; of the same change everywhere that change."""
+    ends = [entry["change"], entry["low"], entry["high"]]
+    return max(abs(float(end)) for end in ends if end is not None)
+
+
+def _seconds(session: Any, inputs: Sequence[dict[str, Any]]) -> float:
+    start = time.perf_counter()
+    for entry in inputs:
+        session.run(list(OUTPUTS), entry)
+    return time.perf_counter() - start
+
+
+def _asked(session: Session, case: TrialImage, prompts: PromptSet) -> Outcome:
+    """The outcome of one image: logits and maps are the mean over a finding's positive prompts."""
     inputs: dict[str, NDArray[Any]] = {"pixels": case.pixels[None], "text": prompts.features}
     logits, maps = (output[0] for output in session.run(OUTPUTS, inputs))
     rows = [
         np.flatnonzero((prompts.finding_of == number) & (prompts.polarity > 0))
         for number in range(len(prompts.findings))
     ]
-    return np.stack([logits[row].mean() for row in rows]), np.stack([maps[row].mean(axis=0) for row in rows])
+    means = [np.stack([values[row].mean(axis=0) for row in rows]) for values in (logits, maps)]
+    return outcome(case, means[0], means[1])

@@ -343,9 +343,9 @@ def test_a_graph_with_branches_is_refused(tmp_path: Path) -> None:
 
 def test_wrong_precision_and_data_are_said_before_the_work(kad_demo: Any, tmp_path: Path, images: Path) -> None:
     adapter = dataclasses.replace(kad_demo.adapter)
-    with pytest.raises(ConfigError, match="Unknown precision 'int8': known are fp32, fp16, bf16"):
-        export_adapter(adapter, tmp_path, BundleOptions(precision="int8"))
-    with pytest.raises(ConfigError, match="go with --precision fp16 or bf16"):
+    with pytest.raises(ConfigError, match="Unknown precision 'fp61': did you mean 'fp16'"):
+        export_adapter(adapter, tmp_path, BundleOptions(precision="fp61"))
+    with pytest.raises(ConfigError, match="go with --precision fp16, bf16, int8"):
         export_adapter(adapter, tmp_path, BundleOptions(parity_data=images))
     with pytest.raises(ConfigError, match="no prompt set asks for one of them"):
         other = {"mine": (FindingPrompts("Rod", ("rod",)),)}
@@ -358,8 +358,8 @@ def test_a_manifest_with_another_precision_is_refused_and_an_old_one_is_fp32(hal
     content = json.loads(half.manifest.dump())
     del content["precision"], content["checksum"]  # as older versions wrote it
     assert parse_manifest(json.dumps(content).encode(), "old").precision == "fp32"
-    content["precision"] = "int8"
-    with pytest.raises(BundleError, match="'precision' is 'int8'"):
+    content["precision"] = "int4"
+    with pytest.raises(BundleError, match="'precision' is 'int4'"):
         parse_manifest(json.dumps(content).encode(), "new")
 
 

@@ -9,20 +9,31 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
-from xbench_fast.engines.errors import ConfigError, DataError, ImageError
+from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.export.parity.metric_changes import SIDE, Tally, TrialImage, probe_cases
-from xbench_fast.export.parity.placing import place
-from xbench_fast.export.parity.user_images import read_parity_data
+from xbench_fast.export.parity.metric_changes import Tally, TrialImage, outcome, probe_cases
+from xbench_fast.export.parity.trial_data import TrialData, open_data, parted
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks, unpack_masks
+from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
 
 PIXELS = np.zeros((1, 8, 8), np.uint8)
+SIDE = 224
 
 
 def region(top: int, left: int, bottom: int, right: int) -> Any:
     mask = np.zeros((SIDE, SIDE), bool)
     mask[top:bottom, left:right] = True
     return mask
+
+
+def packed(mask: Any) -> Any:
+    return pack_masks(mask[None])[0]
+
+
+def add(tally: Tally, case: TrialImage, before: Any, after: Any) -> None:
+    """Adds a case by its (logits, maps) of both graphs."""
+    tally.add(case, outcome(case, *before), outcome(case, *after))
 
 
 def spot(row: int, column: int) -> Any:
@@ -35,8 +46,8 @@ def spot(row: int, column: int) -> Any:
 def test_a_moved_maximum_flips_and_is_the_worst_case() -> None:
     tally = Tally(("Mass",))
     here, logits = region(0, 0, 64, 64), np.zeros(1, np.float32)
-    tally.add(TrialImage("a", PIXELS, {0: here}, frozenset({0})), (logits, spot(1, 1)), (logits, spot(1, 1)))
-    tally.add(TrialImage("b", PIXELS, {0: here}, frozenset({0})), (logits, spot(1, 1)), (logits, spot(5, 5)))
+    add(tally, TrialImage("a", PIXELS, {0: packed(here)}, {0: True}), (logits, spot(1, 1)), (logits, spot(1, 1)))
+    add(tally, TrialImage("b", PIXELS, {0: packed(here)}, {0: True}), (logits, spot(1, 1)), (logits, spot(5, 5)))
     found = tally.summary()
     assert (found["pairs"], found["hits"], found["hits_flipped"]) == (2, [2, 1], 1)
     (worst,) = found["worst"]
@@ -56,8 +67,8 @@ def test_auc_is_that_of_scikit_learn() -> None:
     labels[:, 2] = True  # no negative image: no AUC
     tally, maps = Tally(("A", "B", "C")), np.zeros((3, 7, 7), np.float32)
     for row in range(12):
-        case = TrialImage(str(row), PIXELS, {}, frozenset(np.flatnonzero(labels[row]).tolist()))
-        tally.add(case, (before[row], maps), (after[row], maps))
+        case = TrialImage(str(row), PIXELS, {}, dict(enumerate(labels[row].tolist())))
+        add(tally, case, (before[row], maps), (after[row], maps))
     wanted = np.array([[roc_auc_score(labels[:, n], table[:, n]) for table in (before, after)] for n in range(2)])
     found = tally.summary()
     assert found["auc"] == pytest.approx(wanted.mean(0).tolist())
@@ -69,12 +80,51 @@ def test_equal_outputs_change_nothing_and_probe_cases_have_both_labels() -> None
     cases = probe_cases(16, 3)
     tally, random = Tally(("A", "B", "C")), np.random.default_rng(0)
     for case in cases:
-        assert case.pixels.shape == (1, 16, 16) and all(0 < mask.sum() < mask.size for mask in case.regions.values())
+        assert case.pixels.shape == (1, 16, 16) and all(mask.any() for mask in case.regions.values())
         same = random.normal(size=3).astype(np.float32), random.random((3, 4, 4), dtype=np.float32)
-        tally.add(case, same, same)
+        add(tally, case, same, same)
     found = tally.summary()
     assert (found["images"], found["pairs"], found["hits_flipped"], found["worst"]) == (10, 30, 0, [])
     assert found["dice_change"] == found["auc_change"] == 0.0
+
+
+def random_case(number: int, random: Any, patient: str) -> TrialImage:
+    mask = region(*random.integers(0, 100, 2), *random.integers(120, 224, 2))
+    return TrialImage(
+        f"{number}", PIXELS, {number % 2: packed(mask)}, {0: number % 3 == 0, 1: number % 4 == 0}, patient=patient
+    )
+
+
+def test_intervals_of_a_change_are_paired_and_by_patient() -> None:
+    """A naive bootstrap over patients gives the interval of the change of the mean over findings."""
+    random = np.random.default_rng(5)
+    tally, rows = Tally(("A", "B")), []
+    for number in range(60):
+        case = random_case(number, random, f"p{number // 2}")
+        pair = [(random.normal(size=2).astype(np.float32), random.random((2, 7, 7), dtype=np.float32)) for _ in "ab"]
+        add(tally, case, *pair)
+        one, two = (outcome(case, *each) for each in pair)
+        rows.append((number // 2, number % 2, two.dice[number % 2] - one.dice[number % 2]))
+    found = tally.summary()["changes"]["dice"]
+    table = np.array(rows)
+
+    def mean(drawn: Any) -> float:
+        chosen = np.concatenate([table[table[:, 0] == patient] for patient in drawn])
+        return float(np.mean([chosen[chosen[:, 1] == finding, 2].mean() for finding in (0, 1)]))
+
+    assert found["change"] == pytest.approx(mean(range(30))) and found["patients"] == 30
+    other = np.random.default_rng(1)
+    low, high = np.percentile([mean(other.integers(0, 30, 30)) for _ in range(2000)], [2.5, 97.5])
+    assert (found["low"], found["high"]) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
+    assert found["high"] - found["low"] > 0.02
+
+
+def test_an_unknown_label_counts_for_no_auc() -> None:
+    tally, maps = Tally(("A",)), np.zeros((1, 7, 7), np.float32)
+    for row, label in enumerate([{0: True}, {0: False}, {}, {0: True}, {0: False}]):
+        score = np.float32([row]), maps
+        add(tally, TrialImage(str(row), PIXELS, {}, label), score, score)
+    assert tally.summary()["auc"] == [pytest.approx(roc_auc_score([1, 0, 1, 0], [0, 1, 3, 4]))] * 2
 
 
 # The user's images
@@ -84,81 +134,101 @@ def folder(path: Path, *rows: str, header: str = "image,class,x_min,y_min,x_max,
     (path / "images").mkdir()
     (path / "annotations.csv").write_text("\n".join([header, *rows]) + "\n")
     for name, size in (("a.png", (40, 20)), ("b.png", (20, 40))):
-        values = np.random.default_rng(len(name)).integers(0, 256, size[::-1], dtype=np.uint8)
+        values = np.random.default_rng(ord(name[0])).integers(0, 256, size[::-1], dtype=np.uint8)
         Image.fromarray(values).save(path / "images" / name)
     return path
 
 
-def test_boxes_stand_where_the_models_frame_has_them(tmp_path: Path) -> None:
-    data = read_parity_data(
-        folder(tmp_path, "a.png,Mass,0,0,20,10", "a.png,Mass,30,10,40,20", "a.png,Nodule,,,,", "b.png,,,,,")
-    )
-    assert data.classes == ("Mass", "Nodule")
+def test_regions_and_pixels_are_those_of_an_evaluation(tmp_path: Path) -> None:
+    place = folder(tmp_path, "a.png,Mass,0,0,20,10", "a.png,Mass,30,10,40,20", "a.png,Nodule,,,,", "b.png,,,,,")
+    data = open_data(str(place))
+    assert data.classes == ("Mass", "Nodule") and data.description == "the user's images" and len(data.sha256) == 64
     sets = {"other": ["Mass"], "more": ["Mass", "Nodule", "Edema", "Rod"], "both": ["Edema", "Nodule", "Mass"]}
     assert data.choose(sets) == "both"
-    squashed = list(data.cases(Geometry("squash", 112, 112, "bilinear"), sets["both"]))
-    assert [case.name for case in squashed] == ["annotations.csv row 2", "annotations.csv row 5"]
-    assert squashed[0].positive == {1, 2} and squashed[1].positive == frozenset() and not squashed[1].regions
-    wanted = region(0, 0, 112, 112) | region(112, 168, 224, 224)
-    (mask,) = squashed[0].regions.values()
-    assert list(squashed[0].regions) == [2] and (mask != wanted).mean() < 0.01
-    cropped = next(data.cases(Geometry("crop", 112, 112, "bicubic"), sets["both"]))  # the middle 20 x 20 pixels
-    assert (cropped.regions[2] != region(0, 0, 112, 112)).mean() < 0.01
-    padded = next(data.cases(Geometry("pad_crop", 224, 224, "area"), sets["both"]))
-    wanted = region(56, 0, 112, 112) | region(112, 168, 168, 224)
-    assert (padded.regions[2] != wanted).mean() < 0.01
+    for geometry in (Geometry("squash", 112, 112, "bilinear"), Geometry("pad_crop", 32, 40, "area")):
+        one, two = data.images(geometry, sets["both"])
+        assert [one.name, two.name] == ["annotations.csv row 2", "annotations.csv row 5"]
+        assert (one.labels, two.labels) == ({1: True, 2: True}, {1: False, 2: False}) and not two.regions
+        np.testing.assert_array_equal(one.pixels[0], to_model(read_grey(place / "images" / "a.png"), geometry))
+        wanted = region(0, 0, 112, 112) | region(112, 168, 224, 224)
+        np.testing.assert_array_equal(unpack_masks(one.regions[2], SIDE), wanted)
+    assert one.frame == (-0.3, 0.1, 1.3, 0.9) and one.patient != two.patient
 
 
-def test_sizes_and_sixteen_bits_are_read(tmp_path: Path) -> None:
-    data = folder(tmp_path, "a.png,Mass,10,5,20,10", header="image,class,x,y,width,height")
-    Image.fromarray(np.array([[100, 4000], [2050, 100]], np.uint16)).save(tmp_path / "images" / "a.png")
-    (case,) = read_parity_data(data).cases(Geometry("squash", 2, 2, "bilinear"), ["Mass"])
-    np.testing.assert_array_equal(case.pixels[0], [[0, 255], [128, 0]])
-
-
-@pytest.mark.parametrize(
-    ("geometry", "size", "steps"),
-    [
-        (Geometry("squash", 32, 32, "bicubic"), (61, 47), 0),
-        (Geometry("squash", 32, 32, "bilinear"), (20, 47), 0),
-        (Geometry("crop", 24, 32, "bicubic"), (61, 47), 0),
-        (Geometry("pad_crop", 24, 32, "area"), (61, 47), 1),
-    ],
-)
-def test_pixels_are_those_of_an_evaluation(geometry: Geometry, size: tuple[int, int], steps: int) -> None:
-    grey = np.random.default_rng(1).integers(0, 256, size, dtype=np.uint8)
-    found, wanted = place(Image.fromarray(grey), geometry), to_model(grey, geometry)
-    assert found.shape == wanted.shape and np.abs(found.astype(int) - wanted).max() <= steps
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        (["c.png,Mass,0,0,1,1"], "row 2: there is no image c.png"),
-        (["../a.png,Mass,0,0,1,1"], "row 2: there is no image"),
-        ([",Mass,0,0,1,1"], "row 2: image is empty"),
-        (["a.png,Mass,0,0,1,1", "a.png,Mass,0,x,1,1"], "row 3: a box coordinate is no number"),
-        (["a.png,Mass,5,0,1,1"], "row 2: the box 5, 0, 1, 1 ends before it begins"),
-        (["a.png,Mass,0,0,inf,1"], "row 2: the box"),
-        (["a.png,,0,0,1,1"], "row 2: the row has a box but no class"),
-        (["a.png,,,,,"], "no row names a class"),
-        (["a.png"], "no row names a class"),
-    ],
-)
-def test_a_mistake_in_the_file_is_one_sentence_with_its_row(tmp_path: Path, rows: list[str], words: str) -> None:
-    with pytest.raises(DataError, match=words):
-        read_parity_data(folder(tmp_path, *rows))
-
-
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"annotations\.csv cannot be read .*images/"):
-        read_parity_data(tmp_path)
-    data = read_parity_data(folder(tmp_path, "a.png,Blob,0,0,1,1"))
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    data = open_data(str(folder(tmp_path, "a.png,Blob,0,0,1,1", "b.png,Blob,0,0,1,1", "c.png,Blob,0,0,1,1")))
     with pytest.raises(ConfigError, match="has the classes Blob, and no prompt set asks"):
         data.choose({"rsna": ["Pneumonia"]})
+    geometry = Geometry("squash", 8, 8, "bilinear")
+    assert len(list(data.images(geometry, ["Blob"]))) == 2 and data.left_out == {"unreadable": 1}
     (tmp_path / "images" / "a.png").write_bytes(b"no picture")
-    with pytest.raises(ImageError, match=r"a\.png cannot be read"):
-        list(data.cases(Geometry("squash", 8, 8, "bilinear"), ["Blob"]))
-    (tmp_path / "annotations.csv").write_text("image,class,x,y\n")
-    with pytest.raises(DataError, match="the header has image, class, x, y; needed are"):
-        read_parity_data(tmp_path)
+    with pytest.raises(DataError, match=r"Most images of .* cannot be read, .*: "):
+        list(data.images(geometry, ["Blob"]))
+    (tmp_path / "xbench.toml").write_text('[datasets.mine]\nreader = "csv"\nroot = "."\n')
+    with pytest.raises(ConfigError, match=r"mime is neither a folder nor a dataset .*did you mean 'mine'"):
+        open_data("mime", tmp_path / "xbench.toml")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"has no image .* and no annotations"):
+        open_data(str(tmp_path / "empty"))
+
+
+def test_datasets_are_named_as_eval_names_them(tmp_path: Path) -> None:
+    place = folder(tmp_path, "a.png,Mass,0,0,20,10", "b.png,,,,,")
+    (tmp_path / "xbench.toml").write_text('[datasets.mine]\nreader = "csv"\nroot = "."\n')
+    by_name, by_path = open_data("mine", tmp_path / "xbench.toml"), open_data(f"csv={place}")
+    assert by_name.description == "the dataset 'mine'" and by_path.description == "the dataset 'csv'"
+    assert [case.case_id for case in by_name.cases] == [case.case_id for case in by_path.cases] == ["a.png", "b.png"]
+    plain = open_data(str(place / "images"))
+    assert plain.classes == () and [plain.named(n) for n in range(2)] == ["a.png", "b.png"]
+
+
+# Calibration apart from the verdict
+
+GEOMETRY = Geometry("squash", 16, 16, "bilinear")
+
+
+def many(path: Path, count: int, *, patients: int) -> TrialData:
+    """Images of `count` different pixels, of so many patients in turn."""
+    (path / "images").mkdir(parents=True)
+    rows = ["image,class,x,y,width,height,patient_id"]
+    for number in range(count):
+        values = np.random.default_rng(number).integers(0, 256, (20, 20), dtype=np.uint8)
+        Image.fromarray(values).save(path / "images" / f"{number}.png")
+        rows.append(f"{number}.png,Mass,1,1,9,9,p{number % patients}")
+    (path / "annotations.csv").write_text("\n".join(rows) + "\n")
+    return open_data(str(path))
+
+
+def test_one_dataset_is_parted_by_patients(tmp_path: Path) -> None:
+    data = many(tmp_path / "d", 24, patients=12)
+    chosen, rest = parted(data, None, 128, GEOMETRY)
+    assert len(chosen.cases) + len(rest.cases) == 24 and 4 <= len(chosen.cases) <= 12
+    assert not set(chosen.patients) & set(rest.patients)
+    twin = open_data(f"csv={tmp_path / 'd'}")
+    assert [case.case_id for case in parted(data, twin, 128, GEOMETRY)[1].cases] == [c.case_id for c in rest.cases]
+    assert len(list(rest.images(GEOMETRY, ["Mass"]))) == len(rest.cases) and not rest.left_out
+
+
+def test_an_image_under_another_name_or_format_is_not_measured_when_it_calibrates(tmp_path: Path) -> None:
+    data = many(tmp_path / "d", 8, patients=8)
+    (tmp_path / "c").mkdir()
+    for number in (2, 5):
+        Image.open(tmp_path / "d" / "images" / f"{number}.png").save(
+            tmp_path / "c" / f"other-{number}.png", optimize=True
+        )
+    chosen, rest = parted(open_data(str(tmp_path / "c")), data, 128, GEOMETRY)
+    assert len(chosen.cases) == 2 and len(rest.cases) == 8
+    seen = [case.name for case in rest.images(GEOMETRY, ["Mass"])]
+    assert len(seen) == 6 and rest.left_out == {"calibrated": 2}
+    assert not {"annotations.csv row 4", "annotations.csv row 7"} & set(seen)
+
+
+def test_a_verdict_needs_annotated_images_of_its_own(tmp_path: Path) -> None:
+    data = many(tmp_path / "d", 6, patients=1)
+    plain = open_data(str(tmp_path / "d" / "images"))
+    with pytest.raises(ConfigError, match="has no annotations, and a lower precision is judged by pointing"):
+        parted(plain, None, 128, GEOMETRY)
+    with pytest.raises(ConfigError, match="no image that is not calibrated on"):
+        parted(data, None, 128, GEOMETRY)
+    with pytest.raises(ConfigError, match="no image that is not calibrated on"):
+        parted(plain, data, 128, GEOMETRY)

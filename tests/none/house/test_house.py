@@ -15,7 +15,7 @@ import pytest
 
 ARROWS = {
     "api": {"api", "engines", "metrics_gpu", "runtime"},
-    "export": {"export", "engines"},
+    "export": {"export", "engines", "metrics_gpu", "runtime"},
     "engines": {"engines"},
     "metrics_gpu": {"metrics_gpu"},
     "runtime": {"runtime", "engines", "metrics_gpu"},

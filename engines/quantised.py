@@ -1,0 +1,74 @@
+"""INT8 bundles: the forms they have, and which processors and engines compute what the export measured.
+
+Processors of the x86 family without VNNI multiply unsigned by signed bytes in pairs whose sum is cut to 16 bits. With
+weights of the full range such a sum can exceed 16 bits, and other numbers follow without any message. VNNI sums in
+32 bits; so do ARM processors.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .manifest import Manifest
+
+__all__ = ["FORMS", "engine_complaint", "saturates", "sums_exactly"]
+
+FORMS: Final = {
+    "vnni": "unsigned activations, signed weights, for processors that sum byte products in 32 bits",
+    "any-cpu": "unsigned activations, signed weights of 7 bits, which no processor cuts",
+    "tensorrt": "signed activations and weights, biases in float32, for TensorRT",
+}
+"""The forms of an INT8 graph."""
+
+_CPUINFO: Final = Path("/proc/cpuinfo")
+_VNNI: Final = {"avx512_vnni", "avx_vnni"}
+_X86: Final = {"x86_64", "amd64", "x86", "i386", "i686"}
+
+
+def sums_exactly(machine: str, cpuinfo: str) -> bool:
+    """Whether a processor sums byte products in 32 bits, by `platform.machine()` and the text of /proc/cpuinfo.
+
+    An x86 processor whose flags are not known counts as one without VNNI.
+    """
+    if machine.lower() not in _X86:
+        return True
+    flags = (line.partition(":")[2].split() for line in cpuinfo.splitlines() if line.startswith("flags"))
+    return any(_VNNI & set(found) for found in flags)
+
+
+@cache
+def saturates() -> bool:
+    """Whether this machine's processor can cut the sums of byte products to 16 bits."""
+    try:
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return not sums_exactly(platform.machine(), text)
+
+
+def engine_complaint(manifest: Manifest, name: str, backend: str) -> str | None:
+    """Why `backend` must not run the INT8 bundle `name` on this machine, a sentence; None if it may, or if the bundle
+    is of another precision. A graph that was wrapped states no form: it counts as one of the full range."""
+    if manifest.precision != "int8":
+        return None
+    form = None if manifest.quantisation is None else manifest.quantisation.form
+    if backend == "onnxruntime-cuda":
+        return (
+            f"{name} holds int8, for which ONNX Runtime's CUDA provider has no products; use --engine onnxruntime-cpu, "
+            "or export it with --int8-for tensorrt."
+        )
+    if backend.startswith("tensorrt") and form not in ("tensorrt", None):
+        return (
+            f"{name} holds int8 for CPUs, with unsigned activations that TensorRT does not take; use --engine "
+            "onnxruntime-cpu, or export it with --int8-for tensorrt."
+        )
+    if backend == "onnxruntime-cpu" and form != "any-cpu" and saturates():
+        return (
+            f"{name} was quantised to the full range of 8 bits, and this processor has no VNNI: it would cut sums of "
+            "byte products to 16 bits and give other numbers; export it with --int8-for any-cpu, or in fp32."
+        )
+    return None

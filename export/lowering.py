@@ -1,0 +1,200 @@
+"""Writes the float32 graphs of an export in a lower precision, and judges them: a bundle has them with that verdict, or
+not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ..engines.errors import ConfigError, ParityError
+from ..engines.manifest import CalibrationImage, GraphSpec, Quantisation
+from ..engines.prompts.prompt_set import PromptSet
+from ..engines.quantised import saturates
+from ..engines.registry import did_you_mean
+from ..engines.rounding import LOW_TYPES, PRECISIONS
+from .bundle_options import ACCEPT, BundleOptions
+from .machine import threads_to_use
+from .parity.low_precision import PrecisionTrial
+
+if TYPE_CHECKING:
+    from ..engines.tokenizing import Tokenizer
+    from .adapter import Adapter
+    from .parity.checks import ParityReport
+    from .parity.trial_data import TrialData
+    from .quantise import LayerError
+
+__all__ = ["FullGraphs", "LowGraphs", "Materials", "materials", "write_lower"]
+
+CALIBRATED = 128
+"""Images that INT8 is calibrated on, at most."""
+_PAIR = 2  # images in one run of the calibration
+_SHOWN = 5  # layers in a message
+_EXPLAINED = 2  # batches that the errors of layers are taken from
+
+
+@dataclass(frozen=True)
+class FullGraphs:
+    """A model's graphs in float32 in `folder`, and the prompt sets with the features of its text graph."""
+
+    adapter: Adapter
+    words: Tokenizer
+    folder: Path
+    graphs: Mapping[str, GraphSpec]
+    features: list[PromptSet]
+
+
+@dataclass(frozen=True)
+class LowGraphs:
+    """The same in a lower precision."""
+
+    folder: Path
+    features: list[PromptSet]
+    quantisation: Quantisation | None = None
+
+
+@dataclass(frozen=True)
+class Materials:
+    """The images of a lower precision: `trial` it is judged on, None for probe pictures; `calibration` is for int8."""
+
+    trial: TrialData | None = None
+    calibration: TrialData | None = None
+
+
+def materials(options: BundleOptions, adapter: Adapter) -> Materials:
+    """Opens the images that `options` name, before anything slow. Raises ConfigError, DataError and ImageError."""
+    if options.precision not in PRECISIONS:
+        raise ConfigError(f"Unknown precision '{options.precision}': {did_you_mean(options.precision, PRECISIONS)}.")
+    calibration = options.int8.calibration
+    if calibration is not None and options.precision != "int8":
+        raise ConfigError(f"Calibration images belong to --precision int8, not to {options.precision}.")
+    if options.precision == "fp32":
+        if options.parity_data is not None:
+            raise ConfigError("Parity data show what lower precision does; they go with --precision fp16, bf16, int8.")
+        return Materials()
+    from .parity.trial_data import open_data, parted
+
+    trial = None if options.parity_data is None else open_data(str(options.parity_data), options.config)
+    if options.precision in LOW_TYPES:
+        return Materials(trial)
+    if calibration is None:
+        raise ConfigError("Ranges of int8 are taken from radiographs; give --calibration a folder or a dataset.")
+    found = parted(open_data(str(calibration), options.config), trial, CALIBRATED, adapter.geometry)
+    return Materials(found[1], found[0])
+
+
+def write_lower(
+    full: FullGraphs,
+    options: BundleOptions,
+    found: Materials,
+    report: ParityReport,
+    encode: Callable[[Path, str], list[PromptSet]],
+) -> LowGraphs:
+    """Writes the graphs in `options.precision` and adds their verdict to the `report` of the float32 graphs.
+
+    `encode` gives the prompt sets with the features of the text graph in a folder. Raises ParityError with the reason
+    when the verdict is against them, ExportError, ConfigError and DataError.
+    """
+    precision, say = options.precision, options.progress
+    folder = full.folder / precision
+    folder.mkdir()
+    trial = PrecisionTrial(full.adapter, full.words, full.folder, folder, precision, threads_to_use())
+    if precision in LOW_TYPES:
+        from .lower import lower
+
+        for spec in full.graphs.values():
+            say(f"writing {spec.file} in {precision}")
+            lower(full.folder / spec.file, folder / spec.file, precision)
+        features = encode(folder, precision)
+        trial.extend(report, full.features, features, found.trial, say)
+        reason = "" if options.accept is None else trial.refusal(report.metrics, options.accept, found.trial)
+        if reason:
+            raise ParityError(f"{reason} No bundle was written; use another --precision.")
+        return LowGraphs(folder, features)
+    shutil.copyfile(full.folder / "text.onnx", folder / "text.onnx")
+    assert found.calibration is not None
+    quantising = _Quantising(full, folder, options, found.calibration)
+    return LowGraphs(folder, full.features, quantising.judged(trial, report, found.trial))
+
+
+@dataclass(frozen=True)
+class _Quantising:
+    """The image graph in INT8; again with more layers in float32 while the verdict is against it, if that is asked."""
+
+    full: FullGraphs
+    folder: Path
+    options: BundleOptions
+    data: TrialData
+
+    def judged(self, trial: PrecisionTrial, report: ParityReport, images: TrialData | None) -> Quantisation:
+        """Writes the graph and its verdict into `report`. Raises ParityError with the layers that explain it."""
+        from .quantise import Recipe, layer_errors
+
+        options, say = self.options, self.options.progress
+        auto = options.int8.keep_float == ("auto",)
+        recipe = Recipe(self.form, options.int8.percentile, frozenset() if auto else frozenset(options.int8.keep_float))
+        more, before = 1, replace(report, checks=list(report.checks))
+        while True:
+            layers = self._write(recipe)
+            report.conditions, report.checks = before.conditions, list(before.checks)
+            trial.extend(report, self.full.features, self.full.features, images, say)
+            reason = trial.refusal(report.metrics, ACCEPT if options.accept is None else options.accept, images)
+            if not reason:
+                break
+            errors = layer_errors(self.folder / "image.onnx", self.batches[:_EXPLAINED])
+            if not auto or 2 * len(recipe.keep) > len(layers):
+                raise ParityError(f"{reason} {_explained(errors)}")
+            worst = [error.name for error in errors if error.name not in recipe.keep][:more]
+            say(f"{reason} Keeping {len(worst)} more in float32: {', '.join(worst[:_SHOWN])}")
+            recipe, more = replace(recipe, keep=recipe.keep | set(worst)), 2 * more
+        report.metrics = {**report.metrics, "speed": trial.speed(self.batches)}
+        say(f"int8: {report.metrics['speed']['ratio']:.2f} x the speed of fp32 on this machine")
+        return Quantisation(
+            self.form, recipe.method, self.data.description, self._records(), len(layers), tuple(sorted(recipe.keep))
+        )
+
+    @cached_property
+    def form(self) -> Any:
+        if self.options.int8.form != "auto":
+            return self.options.int8.form
+        return "any-cpu" if saturates() else "vnni"
+
+    @cached_property
+    def batches(self) -> list[dict[str, NDArray[Any]]]:
+        """Pairs of calibration images, each with one of the prompt sets in turn."""
+        pixels = self.data.inputs(self.full.adapter.geometry)
+        sets = list({entry.features.tobytes(): entry.features for entry in self.full.features}.values())
+        return [
+            {"pixels": pixels[start : start + _PAIR], "text": sets[number % len(sets)]}
+            for number, start in enumerate(range(0, len(pixels), _PAIR))
+        ]
+
+    def _write(self, recipe: Any) -> list[str]:
+        from .quantise import quantise
+
+        self.options.progress(
+            f"writing image.onnx in int8 for {recipe.form}, ranges by {recipe.method} of {len(self.data.cases)} images "
+            f"of {self.data.description}"
+        )
+        return quantise(self.full.folder / "image.onnx", self.folder / "image.onnx", recipe, self.batches)
+
+    def _records(self) -> tuple[CalibrationImage, ...]:
+        return tuple(
+            CalibrationImage(self.data.named(number), hashlib.sha256(case.image.read_bytes()).hexdigest())
+            for number, case in enumerate(self.data.cases)
+        )
+
+
+def _explained(errors: list[LayerError]) -> str:
+    """The end of a refusal: the layers with the largest errors."""
+    worst = ", ".join(map(str, errors[:_SHOWN]))
+    return (
+        f"No bundle was written. Layers with the largest error of input and weight: {worst}; keep them in float32 with "
+        "--keep-float auto or their names, try --percentile, or use --precision fp16."
+    )

@@ -1,0 +1,206 @@
+"""Writes a float32 graph in INT8: static quantisation between QuantizeLinear and DequantizeLinear (QDQ).
+
+Convolutions and matrix products with a constant weight multiply bytes, with weights quantised per output channel. What
+stays in float32: products of two activations, softmax, norms, everything elementwise, and the last product before each
+output. A matrix product gives its sum in float32; a convolution's result is bytes again, as its kernels need.
+
+For CPUs activations are unsigned and have a zero point; for TensorRT they are signed and symmetric, and biases stay
+float32 (engines.quantised.FORMS).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engines.errors import ConfigError, ExportError
+from ..engines.registry import did_you_mean
+from .lower import last_products
+
+__all__ = ["Batches", "LayerError", "Recipe", "layer_errors", "products_to_quantise", "quantise"]
+
+Batches = Sequence[Mapping[str, NDArray[Any]]]
+_PRODUCTS = ("Conv", "MatMul", "Gemm")
+_FLOAT = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`form`: one of engines.quantised.FORMS; `percentile`: None for the whole range; `keep`: layers in float32."""
+
+    form: str
+    percentile: float | None = None
+    keep: frozenset[str] = frozenset()
+
+    @property
+    def method(self) -> str:
+        return "min-max" if self.percentile is None else f"percentile {self.percentile:g}"
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """`error`: the noise that rounding to bytes adds to a layer's input and weight, relative to their size."""
+
+    name: str
+    kind: str
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind}) {100 * self.error:.1f} %"
+
+
+def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> list[str]:
+    """Writes the float32 graph `source` as `target` in INT8 and returns the names of the products in bytes.
+
+    `batches` are the inputs that ranges are taken from; those of an earlier call with the same source and method are
+    kept beside `target`. Raises ExportError, and ConfigError for a name of `recipe.keep` that is no such product.
+    """
+    import onnx
+    from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+
+    symmetric = recipe.form == "tensorrt"
+    options = {
+        "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"],
+        "ActivationSymmetric": symmetric,
+        "QuantizeBias": not symmetric,
+        "CalibStridedMinMax": 1,  # batch by batch: all layers of all batches would not fit into memory
+    }
+    if recipe.percentile is not None:
+        options["CalibPercentile"] = recipe.percentile
+    try:
+        with _quiet():
+            folded = folded_graph(source, target)
+            layers = products_to_quantise(onnx.load(str(folded)))
+            _check_names(recipe.keep, layers)
+            chosen = [name for name in layers if name not in recipe.keep]
+            if not chosen:
+                raise ExportError(f"{source.name} has no product with a constant weight left for int8; use fp16.")
+            quantize_static(
+                str(folded),
+                str(target),
+                _Reader(batches),
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=list(_PRODUCTS),
+                nodes_to_quantize=chosen,
+                per_channel=True,
+                reduce_range=recipe.form == "any-cpu",
+                activation_type=QuantType.QInt8 if symmetric else QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                calibrate_method=CalibrationMethod.MinMax
+                if recipe.percentile is None
+                else CalibrationMethod.Percentile,
+                extra_options=options,
+                calibration_cache_path=target.with_suffix(".ranges.json"),
+            )
+            _clean(target)
+    except (OSError, ExportError, ConfigError):
+        raise
+    except Exception as error:  # the library, protobuf and the checker raise their own classes
+        reason = " ".join(str(error).split())[:300]
+        raise ExportError(f"{source.name} cannot be written in int8: {reason}") from error
+    return chosen
+
+
+def folded_graph(source: Path, target: Path) -> Path:
+    """The graph with its constants computed, beside `target`: a weight that is cut and turned in the graph would count
+    as an activation."""
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    folded = target.with_suffix(".folded.onnx")
+    if not folded.exists():
+        quant_pre_process(str(source), str(folded), skip_symbolic_shape=True)
+    return folded
+
+
+def products_to_quantise(model: Any) -> list[str]:
+    """The products with a constant weight, but for the last ones before each output, in the order of the graph."""
+    import onnx
+
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    weights = {tensor.name for tensor in model.graph.initializer if tensor.data_type == _FLOAT}
+    values = (*inferred.value_info, *inferred.input, *inferred.output)
+    floats = {value.name for value in values if value.type.tensor_type.elem_type == _FLOAT} | weights
+    last = last_products(model.graph, floats)
+    return [
+        node.name
+        for number, node in enumerate(model.graph.node)
+        if node.op_type in _PRODUCTS and node.input[1] in weights and number not in last
+    ]
+
+
+def layer_errors(target: Path, batches: Batches) -> list[LayerError]:
+    """The error of every product in bytes of the graph that `quantise` wrote as `target`, largest first."""
+    import onnx
+    from onnxruntime.quantization import qdq_loss_debug as debug
+
+    folded, seen = target.with_suffix(".folded.onnx"), []
+    with _quiet():
+        for path in (target, folded):
+            wide = path.with_suffix(".all.onnx")
+            debug.modify_model_output_intermediate_tensors(str(path), str(wide))
+            seen.append(debug.collect_activations(str(wide), iter(batches)))
+            wide.unlink()
+        inputs = debug.compute_activation_error(debug.create_activation_matching(*seen))
+        weights = debug.compute_weight_error(debug.create_weight_matching(str(folded), str(target)))
+    found = []
+    for node in onnx.load(str(folded)).graph.node:
+        if node.op_type in _PRODUCTS and node.input[0] in inputs and node.input[1] in weights:
+            decibels = np.array([inputs[node.input[0]]["qdq_err"], weights[node.input[1]]])
+            found.append(LayerError(node.name, node.op_type, float(np.sqrt((10 ** (-decibels / 10)).sum()))))
+    return sorted(found, key=lambda each: -each.error)
+
+
+class _Reader:
+    """What the library asks calibration inputs of: one after another, from a range of them."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._rest = iter(batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def set_range(self, start_index: int, end_index: int) -> None:
+        self._rest = iter(self._batches[start_index:end_index])
+
+    def get_next(self) -> Mapping[str, NDArray[Any]] | None:
+        return next(self._rest, None)
+
+
+def _check_names(keep: frozenset[str], layers: Sequence[str]) -> None:
+    for name in sorted(keep):
+        if name not in layers:
+            raise ConfigError(f"--keep-float {name}: the graph has no such product: {did_you_mean(name, layers)}.")
+
+
+def _clean(target: Path) -> None:
+    """Removes what the library adds for its own use, and checks the graph."""
+    import onnx
+
+    model = onnx.load(str(target))
+    used = {node.domain for node in model.graph.node}
+    kept = [entry for entry in model.opset_import if entry.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    del model.metadata_props[:]
+    del model.graph.value_info[:]
+    onnx.checker.check_model(model, full_check=True)
+    target.write_bytes(model.SerializeToString())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The library warns through the root logger."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
