@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...engines.registry import did_you_mean
 
-__all__ = ["BadLine"]
+__all__ = ["BadLine", "printable"]
 
 _LISTED = 40  # longer lists are not worth reading, only the nearest name
 
@@ -32,3 +32,8 @@ class BadLine(Exception):
         if len(known) > _LISTED:
             hint = hint.partition("known are")[0].strip() or f"none of the {len(known)} known ones is similar"
         return f"{self.text}: {hint}"
+
+
+def printable(text: str) -> str:
+    """The text in one line: a file's keys and names can hold line breaks and codes that control a terminal."""
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)

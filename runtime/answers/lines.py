@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 
 from ...engines.errors import DataError
 from ...engines.strict_json import distinct_keys
-from .bad_line import BadLine
+from .bad_line import BadLine, printable
 
 __all__ = ["MAX_LINE", "HashedFile", "json_document", "json_object"]
 
@@ -84,7 +84,7 @@ def json_document(path: Path) -> tuple[Any, str]:
         found = json.loads(content.removeprefix(_BOM).decode(), object_pairs_hook=distinct_keys)
     except (ValueError, RecursionError) as error:
         told = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).rstrip(".")
-        raise DataError(f"{path} is not a JSON file: {told}; correct it.") from error
+        raise DataError(printable(f"{path} is not a JSON file: {told}; correct it.")) from error
     return found, hashlib.sha256(content).hexdigest()
 
 

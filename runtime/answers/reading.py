@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ...engines.errors import DataError
 from .answered import BoxFile, State
-from .bad_line import BadLine
+from .bad_line import BadLine, printable
 from .collecting import Columns
 from .fitting import FittedAnswer
 from .frames import Corners
@@ -80,7 +80,8 @@ class FileReading:
     def error(self, bad: BadLine, number: int) -> DataError:
         """The error for a line; 0 is the file as a whole."""
         where = f"{self.path}, {self.word} {number}" if number else str(self.path)
-        return DataError(f"{where}{f', key {bad.key!r}' if bad.key else ''}: {bad.sentence}.")
+        key = f", key '{bad.key}'" if bad.key else ""
+        return DataError(printable(f"{where}{key}: {bad.sentence}."))
 
     def bad(self, error: BadLine, number: int) -> None:
         """Rejects a line, or raises DataError. A wrong frame is never a matter of one line."""

@@ -11,16 +11,17 @@ from .parsed import GAP, Parsed, has_numbers_in_bracket
 __all__ = ["florence2", "kosmos2", "maira2", "paligemma", "paligemma1024"]
 
 _MAIRA: Final = re.compile(
-    rf"<box>{GAP}<x(\d{{1,40}}+)>{GAP}<y(\d{{1,40}}+)>{GAP}<x(\d{{1,40}}+)>{GAP}<y(\d{{1,40}}+)>{GAP}</box>"
+    rf"<box>{GAP}<x(\d{{1,40}}+)>{GAP}<y(\d{{1,40}}+)>{GAP}<x(\d{{1,40}}+)>{GAP}<y(\d{{1,40}}+)>{GAP}</box>",
+    re.ASCII,
 )
-_MAIRA_TOKEN: Final = re.compile(r"</?box>|<[xy]\d+>")
-_MAIRA_CUT: Final = re.compile(r"(?:\s*+<[xy]\d++>)*+\s*+(?:<[xy/]?[\dbox]*+)?\Z")
-_FLORENCE: Final = re.compile(r"<loc_(\d{1,40})>")
-_PALIGEMMA: Final = re.compile(r"<loc(\d{4})>")
-_CUT_TOKEN: Final = re.compile(r"<(?:l(?:oc?)?_?|loc_?\d*+)?\Z")
-_KOSMOS: Final = re.compile(rf"{GAP}<patch_index_(\d{{4}})>{GAP}<patch_index_(\d{{4}})>{GAP}")
+_MAIRA_TOKEN: Final = re.compile(r"</?box>|<[xy]\d+>", re.ASCII)
+_MAIRA_CUT: Final = re.compile(r"(?:\s*+<[xy]\d++>)*+\s*+(?:<[xy/]?[\dbox]*+)?\Z", re.ASCII)
+_FLORENCE: Final = re.compile(r"<loc_(\d{1,40})>", re.ASCII)
+_PALIGEMMA: Final = re.compile(r"<loc(\d{4})>", re.ASCII)
+_CUT_TOKEN: Final = re.compile(r"<(?:l(?:oc?)?_?|loc_?\d*+)?\Z", re.ASCII)
+_KOSMOS: Final = re.compile(rf"{GAP}<patch_index_(\d{{4}})>{GAP}<patch_index_(\d{{4}})>{GAP}", re.ASCII)
 _KOSMOS_TOKENS: Final = ("<object>", "</object>", "<phrase>", "</phrase>", "<patch_index_", "</delimiter_of_multi_")
-_KOSMOS_CUT: Final = re.compile(rf"{GAP}(?:<patch_index_\d{{4}}>{GAP}){{0,2}}(?:<[/a-z_\d]*+)?\Z")
+_KOSMOS_CUT: Final = re.compile(rf"{GAP}(?:<patch_index_\d{{4}}>{GAP}){{0,2}}(?:<[/a-z_\d]*+)?\Z", re.ASCII)
 _NEXT, _CLOSE = "</delimiter_of_multi_objects/>", "</object>"
 _CELLS: Final = 32
 

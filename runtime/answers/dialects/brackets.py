@@ -11,10 +11,10 @@ __all__ = ["chexagent2", "qwen2vl", "radvlm"]
 
 _PLAIN: Final = r"(\d{1,40}+(?:\.\d{0,40}+)?|\.\d{1,40}+)"
 _COMMA: Final = f"{GAP},{GAP}"
-_RADVLM: Final = re.compile(rf"\[{GAP}{_COMMA.join([_PLAIN] * 4)}{GAP}\]")
-_RADVLM_CUT: Final = re.compile(r"\[[\d.,\s]*+\Z")
-_CUT: Final = re.compile(r"[\s\d().,+-]*+(?:<[|/a-z_]*+)?\Z")
-_CUT_TAG: Final = re.compile(r"<\|[/a-z_]*+\|?\Z")
+_RADVLM: Final = re.compile(rf"\[{GAP}{_COMMA.join([_PLAIN] * 4)}{GAP}\]", re.ASCII)
+_RADVLM_CUT: Final = re.compile(r"\[[\d.,\s]*+\Z", re.ASCII)
+_CUT: Final = re.compile(r"[\s\d().,+-]*+(?:<[|/a-z_]*+)?\Z", re.ASCII)
+_CUT_TAG: Final = re.compile(r"<\|[/a-z_]*+\|?\Z", re.ASCII)
 
 
 def radvlm(text: str) -> Parsed:
@@ -41,7 +41,7 @@ def _tagged(text: str, names: tuple[str, str, str, str], number: str, most: int)
     ref, ref_end, start, end = (f"<|{name}|>" for name in names)
     found = Parsed(meant=has_numbers_in_bracket(text) or any(tag in text for tag in (ref, ref_end, start, end)))
     corner = rf"\({GAP}{number}{_COMMA}{number}{GAP}\)"
-    box = re.compile(rf"{re.escape(start)}{GAP}{corner}{_COMMA}{corner}{GAP}{re.escape(end)}")
+    box = re.compile(rf"{re.escape(start)}{GAP}{corner}{_COMMA}{corner}{GAP}{re.escape(end)}", re.ASCII)
     for match in box.finditer(text):
         x1, y1, x2, y2 = map(float, match.groups())
         found.add((x1, y1, x2, y2), legal=min(x1, y1, x2, y2) >= 0 and max(x1, y1, x2, y2) <= most)

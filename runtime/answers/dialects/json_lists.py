@@ -18,12 +18,14 @@ __all__ = ["any_json", "medgemma15", "qwen3vl", "qwen25vl"]
 _NUMBER: Final = rf"{NUMBER}(?:[eE][-+]?\d{{1,3}}+)?"
 _COMMA: Final = f"{GAP},{GAP}"
 _BOX: Final = rf"\[{GAP}{_COMMA.join([f'({_NUMBER})'] * 4)}{GAP}(?:,{GAP})?\]"
-_ONE: Final = re.compile(_BOX)
+_ONE: Final = re.compile(_BOX, re.ASCII)
 _PLAIN: Final = _BOX.replace(f"({_NUMBER})", _NUMBER)
 _SEVERAL: Final = rf"\[{GAP}{_PLAIN}(?:{_COMMA}{_PLAIN})*+"
 _NAMED: Final = r"""(?:(?P<quote>["'])(?P<key>[^"'\\]{0,80})(?P=quote)"""
-_VALUE: Final = re.compile(rf"""{_NAMED}{GAP}:{GAP})?+(?P<value>{_SEVERAL}|{_PLAIN})""")
-_EMPTY: Final = re.compile(rf"\[{GAP}\]")
+_VALUE: Final = re.compile(rf"""{_NAMED}{GAP}:{GAP})?+(?P<value>{_SEVERAL}|{_PLAIN})""", re.ASCII)
+_BEFORE: Final = 40
+_AFTER_COLON: Final = re.compile(r".*:\s*+\Z", re.ASCII | re.DOTALL)
+_EMPTY: Final = re.compile(rf"\[{GAP}\]", re.ASCII)
 
 
 def qwen25vl(text: str) -> Parsed:
@@ -45,7 +47,10 @@ def any_json(text: str, key: str, order: str) -> Parsed:
     """A list of objects with `key`, or of boxes; the key may hold one box or a list of them."""
     found = _traced(text, key)
     for match in _VALUE.finditer(text):
-        if match["key"] in (None, key):
+        own = match["key"]
+        if own == key or (
+            own is None and not _AFTER_COLON.match(text[max(0, match.start() - _BEFORE) : match.start()])
+        ):
             for numbers in _ONE.findall(match["value"]):
                 _add(found, numbers, order, None)
     return found
@@ -61,7 +66,7 @@ def _keyed(text: str, key: str, order: str, most: float | None) -> Parsed:
 
 @cache
 def _keyed_box(key: str) -> re.Pattern[str]:
-    return re.compile(rf"""(?:"{key}"|'{key}'){GAP}:{GAP}{_BOX}""")
+    return re.compile(rf"""(?:"{key}"|'{key}'){GAP}:{GAP}{_BOX}""", re.ASCII)
 
 
 def _add(found: Parsed, numbers: tuple[str, ...], order: str, most: float | None) -> None:

@@ -18,8 +18,8 @@ NUMBER: Final = r"[-+]?(?:\d{1,40}+(?:\.\d{0,40}+)?|\.\d{1,40}+)"
 
 _ENDS: Final = ("</think>", "<unused95>")
 _STARTS: Final = ("<think>", "<unused94>")
-_BRACKET: Final = re.compile(r"[\[({]([^\[\](){}]{2,400}+)(?=[\[\](){}]|\Z)")
-_IN_BRACKET: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)")
+_BRACKET: Final = re.compile(r"[\[({]([^\[\](){}]{2,400}+)(?=[\[\](){}]|\Z)", re.ASCII)
+_IN_BRACKET: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)", re.ASCII)
 
 
 @dataclass

@@ -69,6 +69,16 @@ def test_the_nearest_names_are_suggested(tmp_path: Path) -> None:
     assert "did you mean 'image-" in str(error.value) and len(str(error.value)) < 300
 
 
+def test_a_message_is_one_line_of_printable_text(tmp_path: Path) -> None:
+    for line, words in (
+        ({"a\n\x1b[31m": 1}, r"key 'a\n\x1b[31m'"),
+        (answer(case="a\r\ud800", boxes=[]), r"no case 'a\r\ud800'"),
+    ):
+        with pytest.raises(DataError) as error:
+            read(tmp_path, line)
+        assert words in str(error.value) and str(error.value).isprintable()
+
+
 def test_columns_stand_in_the_order_of_the_dataset(tmp_path: Path) -> None:
     found = read(
         tmp_path,

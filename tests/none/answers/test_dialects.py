@@ -70,6 +70,7 @@ TEXTS = [
     ("radvlm", "at [0.1, 0.2, 0.3, 0.4, 0.5]", 0, 0, False, True),
     ("radvlm", "at [0..1, 0.2, 0.3, 0.4]", 0, 0, False, True),
     ("radvlm", "see [1]", 0, 0, False, False),
+    ("radvlm", "at [\u0660.1, 0.2, 0.3, 0.4]", 0, 0, False, True),
     ("chexagent2", "<|box|>(25,50),(75,101)<|/box|>", 0, 1, False, True),
     ("chexagent2", "<|box|>(25,50),(75,100)<|/box|>", 1, 0, False, True),
     ("chexagent2", "<|box|>(-1,50),(75,100)<|/box|>", 0, 1, False, True),
@@ -115,6 +116,7 @@ TEXTS = [
     ("json", '{"bbox": [[1, 2, 3, 4], [5, 6, 7, 8]]}', 0, 0, False, True),
     ("json", '{"bbox": [[1, 2, 3, 4], [5, 6', 0, 0, True, True),
     ("json", '{"bbox_2d": []}', 0, 0, False, False),
+    ("json", 'bbox": [[1, 2, 3, 4]]', 0, 0, False, True),
 ]  # fmt: skip
 
 
