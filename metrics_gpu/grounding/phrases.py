@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sweep.maps import WHOLE, Frame, upsampled
-from ..sweep.sampling import axis
+from ..sweep.maps import WHOLE, Frame, axis, upsampled
 from ..sweep.sweep_options import Mode
 
 __all__ = [

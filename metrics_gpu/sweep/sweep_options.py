@@ -21,7 +21,7 @@ Normalise = Literal["minmax", "max", "none"]
 class Sweeping:
     """How maps are read (docs/metrics.md §14); the defaults are the benchmark's.
 
-    upsample: `bilinear` (half-pixel centres), `align_corners` or `nearest`; see `sampling.axis`.
+    upsample: `bilinear` (half-pixel centres), `align_corners` or `nearest`; see `maps.axis`.
     normalise: `minmax`, Mn = (v - min) / (max - min); `max`, Mn = v / max; `none`, Mn = v.
     comparison: a pixel is marked if Mn `>=` or `>` the threshold.
     tau_scale: threshold k is float32(tau_scale * k/100); other than 1 for maps that are not normalised.

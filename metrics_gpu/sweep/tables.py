@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .sampling import Axis, axis
+from .maps import Axis, axis
 from .sweep_options import Mode
 
 __all__ = ["Tables"]

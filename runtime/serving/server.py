@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from ...engines.errors import MissingExtraError, ServingError
 from .access_log import AccessLog
 from .http.app import create_app, create_health_app
-from .http.connections import Connections
-from .http.middleware import is_loopback
+from .http.middleware import Connections, is_loopback
 from .inference.models import Catalogue
 from .inference.service import Service
 from .metrics import Metrics

@@ -10,12 +10,10 @@ from ..inference.metadata import model_list, model_metadata, repository_index, s
 from ..inference.service import Service
 from ..protocol.request_errors import BadRequest, Internal, NotFound, RequestError
 from ..settings import HttpSettings
-from .body import BodyReader
-from .connections import ClientRequests
 from .docs import docs_routes
 from .error_response import error_response
-from .infer import Infer
-from .middleware import LOG_FIELDS, Guard
+from .infer import BodyReader, Infer
+from .middleware import LOG_FIELDS, ClientRequests, Guard
 
 if TYPE_CHECKING:
     from starlette.requests import Request

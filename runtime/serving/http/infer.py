@@ -1,4 +1,4 @@
-"""The inference endpoint of HTTP: a body in, the outputs of a model out."""
+"""The inference endpoint of HTTP: a body in, within limits of size, memory and time; the outputs of a model out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..inference.service import Service
 from ..protocol.interface import OUTPUTS
-from .body import BodyReader
+from ..protocol.request_errors import BadRequest, Overloaded, TooLarge
 from .codec import HEADER_LENGTH, DecodedRequest, check_content_type, decode_infer, encode_infer, json_length
+from .error_response import AmbiguousEnd
 from .files import LINES, PICTURE, as_lines, as_picture, decode_file, lines_of, picture_of, preferred
 from .middleware import LOG_FIELDS
 
@@ -18,7 +19,75 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["Infer"]
+__all__ = [
+    "BodyReader",
+    "Infer",
+]
+
+
+class BodyReader:
+    """Reads bodies of at most `limit` bytes, each within `seconds`; all bodies in memory take at most `budget` bytes.
+    Used from one event loop."""
+
+    def __init__(self, *, limit: int, budget: int, seconds: float) -> None:
+        self._limit = limit
+        self._budget = max(budget, limit)
+        self._seconds = seconds
+        self._held = 0
+
+    async def read(self, request: Request) -> bytes:
+        """The whole body, which counts as in memory until it is passed to `release`.
+
+        Raises BadRequest or TooLarge before a byte is read if the headers suffice, TooLarge, Overloaded when all bodies
+        together take too much, an error of status 408 when the bytes come too slowly, and Starlette's ClientDisconnect.
+        """
+        self._check_headers(request)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._seconds):
+                async for part in request.stream():
+                    # Bytes are counted when they arrive: a large Content-Length alone costs a client nothing.
+                    size += len(part)
+                    self._held += len(part)
+                    parts.append(part)
+                    self._check_size(size)
+                    if self._held > self._budget:
+                        raise Overloaded("Too much is being received at once; try again later.", retry_after=1)
+            if size == 0 and "upgrade" in request.headers:
+                # httptools treats the following bytes as another protocol.
+                raise AmbiguousEnd(
+                    "The body was not read: the request offers another protocol; send it without Upgrade."
+                )
+        except BaseException as error:
+            self._held -= size
+            if isinstance(error, TimeoutError):
+                raise _Slow(f"The body was not complete within {self._seconds:g} s.") from error
+            raise
+        return b"".join(parts)
+
+    def release(self, body: bytes) -> None:
+        """Counts a body as freed."""
+        self._held -= len(body)
+
+    def _check_headers(self, request: Request) -> None:
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise BadRequest("Compressed bodies are not taken; send it without Content-Encoding.", status=415)
+        length = request.headers.get("content-length")
+        if length is None:
+            return
+        if not (length.isascii() and length.isdigit()) or len(length) > 18:
+            raise BadRequest("Content-Length is not a number.")
+        self._check_size(int(length))
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limit:
+            raise TooLarge(f"The body has more than the {self._limit} bytes this server takes (--max-body).")
+
+
+class _Slow(AmbiguousEnd):
+    code, status = "DEADLINE_EXCEEDED", 408
+
 
 T = TypeVar("T")
 _SHORT = 1 << 16  # bytes or numbers of JSON whose work takes about as long as passing them to a thread

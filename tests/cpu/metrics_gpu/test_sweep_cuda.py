@@ -14,8 +14,8 @@ from naive_sweep import F, any_case, assert_equal, extreme_grids, frames_of, nai
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN, row_runs
+from xbench_fast.metrics_gpu.sweep.maps import axis
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
-from xbench_fast.metrics_gpu.sweep.sampling import axis
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table

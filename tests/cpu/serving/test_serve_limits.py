@@ -15,8 +15,8 @@ from serving_process import ServerProcess, until_closed
 from synthetic import make_bundle, save_graph
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.runtime.serving.addresses import AddressShares, client_key, is_in, read_networks
-from xbench_fast.runtime.serving.http import connections
-from xbench_fast.runtime.serving.http.connections import OVER_LIMIT, ClientRequests, Connections
+from xbench_fast.runtime.serving.http import middleware
+from xbench_fast.runtime.serving.http.middleware import OVER_LIMIT, ClientRequests, Connections
 from xbench_fast.runtime.serving.protocol.request_errors import Overloaded
 from xbench_fast.runtime.serving.settings import HttpSettings
 
@@ -66,7 +66,7 @@ def test_one_client_cannot_take_every_connection(server: ServerProcess) -> None:
         assert asked(server, "/metrics").startswith(b"HTTP/1.1 429")
         assert asked(server, "/v2", "127.0.0.2").startswith(b"HTTP/1.1 200")
         # Few are kept for health: the next ones of this client end at once.
-        spare = [stack.enter_context(opened(server)) for _ in range(connections._SPARE_OF_ONE)]
+        spare = [stack.enter_context(opened(server)) for _ in range(middleware._SPARE_OF_ONE)]
         assert asked(server, "/v2/health/ready") == b""
         assert asked(server, "/v2/health/ready", "127.0.0.2").startswith(b"HTTP/1.1 200")
         assert spare
@@ -115,7 +115,7 @@ class Transport:
 
 
 def test_connections_above_a_limit_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_SPARE_SECONDS", 0)
+    monkeypatch.setattr(middleware, "_SPARE_SECONDS", 0)
 
     async def body() -> None:
         limits = Connections(3, HttpSettings(client_connections=2))
@@ -127,7 +127,7 @@ def test_connections_above_a_limit_end_soon(monkeypatch: pytest.MonkeyPatch) -> 
         assert not any(transport.aborted for transport, _ in made)
         await asyncio.sleep(0.05)
         assert [transport.aborted for transport, _ in made] == [bool(state) for _, state in made]
-        for number in range(connections._SPARE):
+        for number in range(middleware._SPARE):
             last = Transport(f"10.0.1.{number}")
             limits.enter(last, {})  # type: ignore[arg-type]
         assert last.aborted, "few are kept in all"

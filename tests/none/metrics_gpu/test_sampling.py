@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xbench_fast.metrics_gpu.sweep.sampling import axis
+from xbench_fast.metrics_gpu.sweep.maps import axis
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES
 from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS, level
 

@@ -28,10 +28,10 @@ SHAPES = "mask_run_lengths region_shapes centre_shapes"
 READER = f"strict_json datasets.base datasets.files datasets.notes datasets.patients paths {SHAPES}"
 PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity png_jpeg voi"
 SWEEP = (
-    "compiled arguments counts sweep.cpu sweep.masks plain sampling sweep.sweep sweep_options sweep.tables "
+    "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables "
     "sweep.thresholds"
 )
-COUNTS = f"{SWEEP} sweep.maps curves native protocols measure"
+COUNTS = f"{SWEEP} curves native protocols measure"
 REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding contents images.size"
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
 DEVICE = "paths dali_feed device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
