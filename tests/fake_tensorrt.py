@@ -27,7 +27,8 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
     layers = layers or [("CONVOLUTION", "FLOAT"), ("SOFTMAX", "FLOAT")]
     ten = version.startswith("10.")
     log: dict[str, Any] = {"created_with": None, "flags": {}, "profiles": [], "timing": None, "builds": 0}
-    log["contexts"] = []
+    log["contexts"], log["kernels"] = [], []
+    is_rtx = int(version.split(".")[0]) < 10
     failures = [behaviour.get("start_failures", 0)]
 
     class Severity:
@@ -123,10 +124,14 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
             return memoryview(json.dumps({"build": log["builds"], "profile": log["profiles"][-1]}).encode())
 
     class Context:
-        def __init__(self, logger, profile):
-            self.logger, self.profile, self.executed = logger, profile, 0
+        def __init__(self, logger, profile, config):
+            self.logger, self.profile, self.executed, self.config, self.memory = logger, profile, 0, config, None
             self.shapes, self.addresses = {}, {}
             self.changes, self.settled = 0, False
+
+        def set_device_memory(self, address, size):
+            assert is_rtx and self.config.strategy == "USER_MANAGED" and size == 4096 and address
+            self.memory = address
 
         def set_optimization_profile_async(self, index, stream):
             assert index == 0
@@ -147,7 +152,9 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
             if behaviour.get("run_error"):
                 complain(self.logger, behaviour["run_error"])
                 return False
+            assert (self.memory is not None) == is_rtx
             stream = next(s for s in streams if s.ptr == stream_handle)
+            assert not is_rtx or stream.capturing is None, "it captures launches itself"
             addresses, shapes, changes = dict(self.addresses), dict(self.shapes), self.changes
             captured = stream.capturing is not None
             if captured and not self.settled:
@@ -172,13 +179,46 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
         def get_tensor_name(self, index):
             return ("pixels", "text", "logits", "saliency")[index]
 
-        def create_execution_context(self):
+        def create_execution_context(self, config=None):
+            assert (config is not None) == is_rtx
             if failures[0]:
                 failures[0] -= 1
                 complain(self.logger, "Error Code 2: OutOfMemory (Requested size was 123 bytes.)")
                 return None
-            log["contexts"].append(Context(self.logger, self.profile))
+            log["contexts"].append(Context(self.logger, self.profile, config))
             return log["contexts"][-1]
+
+        device_memory_size_v2 = 4096
+
+        def create_runtime_config(self):
+            assert is_rtx
+            return RuntimeConfig()
+
+    class RuntimeConfig:
+        cuda_graph_strategy = dynamic_shapes_kernel_specialization_strategy = strategy = cache = None
+
+        def set_execution_context_allocation_strategy(self, strategy):
+            self.strategy = strategy
+
+        def create_runtime_cache(self):
+            return RuntimeCache()
+
+        def set_runtime_cache(self, cache):
+            self.cache = cache
+            return True
+
+    class RuntimeCache:
+        kernels = b""
+
+        def serialize(self):
+            return memoryview(self.kernels + b"k")
+
+        def deserialize(self, blob):
+            log["kernels"].append(blob)
+            if not blob.startswith(b"k"):
+                return False
+            self.kernels = blob
+            return True
 
     class Runtime:
         def __init__(self, logger):
@@ -192,13 +232,15 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
             return Engine(self.logger, json.loads(plan)["profile"])
 
     architectures = ("SM75", "SM80", "SM86", "SM89", "SM120", "SM121", "CURRENT")
-    rtx = (
-        {}
-        if int(version.split(".")[0]) >= 10
-        else {"ComputeCapability": SimpleNamespace(**dict.fromkeys(architectures))}
-    )
+    rtx = {
+        "ComputeCapability": SimpleNamespace(**dict.fromkeys(architectures)),
+        "DynamicShapesKernelSpecializationStrategy": SimpleNamespace(LAZY="LAZY", EAGER="EAGER", NONE="NONE"),
+        "CudaGraphStrategy": SimpleNamespace(DISABLED="DISABLED", WHOLE_GRAPH_CAPTURE="WHOLE_GRAPH_CAPTURE"),
+        "ExecutionContextAllocationStrategy": SimpleNamespace(STATIC="STATIC", USER_MANAGED="USER_MANAGED"),
+    }
     creation = SimpleNamespace(STRONGLY_TYPED=1, EXPLICIT_BATCH=0) if ten else SimpleNamespace(STRONGLY_TYPED=0)
     flags = {"TF32": "TF32", "REFIT": "REFIT"} | ({"FP16": "FP16", "BF16": "BF16"} if ten else {})
+    flags |= {"REQUIRE_USER_ALLOCATION": "REQUIRE_USER_ALLOCATION"} if is_rtx else {}
     return SimpleNamespace(
         __version__=version,
         ILogger=ILogger,
@@ -207,7 +249,7 @@ def make(version: str, streams: list[Any], layers: list[tuple[str, str]] | None 
         Runtime=Runtime,
         NetworkDefinitionCreationFlag=creation,
         BuilderFlag=SimpleNamespace(**flags),
-        **rtx,
+        **(rtx if is_rtx else {}),
         log=log,
     )
 

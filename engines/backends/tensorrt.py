@@ -6,11 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..base import EngineInfo
 from ..errors import EngineError, MissingExtraError
 from ..plans.family import Family, load_family
 from ..plans.key import Profile
 from ..plans.provide import plan_key, provide_plan
+from ..plans.store import PlanStore
 from .device import SLOTS, DeviceEngine, DeviceScores, OutOfMemory
 from .gpu import current_gpu, gpu_reason
 
@@ -21,11 +24,13 @@ _TENSORS = ("pixels", "text", "logits", "saliency")
 
 @dataclass
 class _Slot:
-    """An execution context, its last batch, queries and addresses, and the CUDA graph captured with them."""
+    """An execution context, its last batch, queries and addresses, and the CUDA graph captured with them; `memory` that
+    it works in, if not its own."""
 
     context: Any
     bound: tuple[int, ...] = ()
     graph: Any = None
+    memory: Any = None
 
 
 class TensorRtEngine(DeviceEngine):
@@ -37,6 +42,8 @@ class TensorRtEngine(DeviceEngine):
     """
 
     backend = "tensorrt"
+    _capture = True
+    """Whether launches that come again are captured here; one that cannot be captured ends it."""
 
     def _load(self) -> EngineInfo:
         self._unload()  # releases what a failed attempt left when it ran out of memory
@@ -50,13 +57,15 @@ class TensorRtEngine(DeviceEngine):
         if self._engine is None:
             raise self._failure(f"cannot load the plan of {self.bundle.name}")
         self._check_interface()
-        self._slots = [_Slot(self._context()) for _ in range(SLOTS)]
+        self._key = key
+        self._slots = [self._slot() for _ in range(SLOTS)]
         self._profile = key.profile
-        self._capture = True
         return EngineInfo(self.backend, f"cuda:{self.options.device}", key.precision, f"{family.name} {family.version}")
 
-    def _context(self) -> Any:
-        context = self._engine.create_execution_context()
+    def _slot(self) -> _Slot:
+        return _Slot(self._started(self._engine.create_execution_context()))
+
+    def _started(self, context: Any) -> Any:
         if context is None or not context.set_optimization_profile_async(0, self.stream.ptr):
             raise self._failure(f"cannot start the plan of {self.bundle.name}")
         return context
@@ -147,9 +156,41 @@ class TensorRtEngine(DeviceEngine):
 
 
 class TensorRtRtxEngine(TensorRtEngine):
-    """As `TensorRtEngine`, with TensorRT for RTX, whose makers do not claim support for data-centre GPUs."""
+    """As `TensorRtEngine`, with TensorRT for RTX, whose makers do not claim support for data-centre GPUs.
+
+    It compiles kernels for a shape when the shape is first met: before the first launch with it, and kept beside the
+    plan for the next run. It captures launches itself. Contexts work in CuPy's memory.
+    """
 
     backend = "tensorrt-rtx"
+    _capture = False
+
+    def _slot(self) -> _Slot:
+        trt, config = self._family.module, self._engine.create_runtime_config()
+        config.dynamic_shapes_kernel_specialization_strategy = trt.DynamicShapesKernelSpecializationStrategy.EAGER
+        config.cuda_graph_strategy = trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
+        config.set_execution_context_allocation_strategy(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+        if not hasattr(self, "_kernels"):
+            self._kernels = config.create_runtime_cache()
+            kept = PlanStore.of(self.bundle).kernels(self._key)
+            if kept is not None and not self._kernels.deserialize(kept):
+                self._family.explain()  # for another driver or version: it starts empty
+        config.set_runtime_cache(self._kernels)
+        context, size = self._engine.create_execution_context(config), int(self._engine.device_memory_size_v2)
+        if context is None:
+            raise self._failure(f"cannot start the plan of {self.bundle.name}")
+        memory = self._cupy.empty(max(size, 1), np.uint8)
+        context.set_device_memory(memory.data.ptr, size)
+        return _Slot(self._started(context), memory=memory)
+
+    def _unload(self) -> None:
+        if hasattr(self, "_slots"):
+            made = self._kernels.serialize()
+            if made is not None:
+                PlanStore.of(self.bundle).keep_kernels(self._key, bytes(made))
+        super()._unload()
+        if hasattr(self, "_kernels"):
+            del self._kernels
 
 
 def tensorrt_reason() -> str | None:

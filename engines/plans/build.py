@@ -96,6 +96,8 @@ def build_plan(
         config.set_flag(trt.BuilderFlag.TF32)
     else:
         config.clear_flag(trt.BuilderFlag.TF32)
+    if family.name == "tensorrt-rtx":  # else shapes may be allocated for while it runs, which no CUDA graph can hold
+        config.set_flag(trt.BuilderFlag.REQUIRE_USER_ALLOCATION)
     if capability is not None:
         config.num_compute_capabilities = 1
         config.set_compute_capability(getattr(trt.ComputeCapability, f"SM{capability.replace('.', '')}"), 0)

@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from .key import PlanKey
 
 __all__ = ["PlanStore", "Stored"]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,19 @@ class PlanStore:
         except OSError:
             return None
 
+    def kernels(self, key: PlanKey) -> bytes | None:
+        """The kernels that TensorRT for RTX compiled when the plan ran before; the library checks what they are for."""
+        place = self._kernels(key)
+        try:
+            return None if place.is_symlink() else place.read_bytes()
+        except OSError:
+            return None
+
+    def keep_kernels(self, key: PlanKey, kernels: bytes) -> None:
+        """Stores them for the next run; where that cannot be, the next run compiles them again."""
+        with suppress(OSError):
+            _write(self._kernels(key), kernels)
+
     @contextmanager
     def building(self, key: PlanKey) -> Iterator[None]:
         """Held while a plan is built, so that a second process waits and then finds it."""
@@ -114,6 +127,9 @@ class PlanStore:
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    def _kernels(self, key: PlanKey) -> Path:
+        return self.folder / f"{key.stem}.kernels"
 
     def _timing(self, key: PlanKey) -> Path:
         return self.folder / f"{key.stem.rsplit('-', 2)[0]}.timing"

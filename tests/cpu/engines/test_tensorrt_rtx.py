@@ -70,6 +70,26 @@ def test_bfloat16_and_tf32_build(family, tmp_path, monkeypatch):
     assert build_plan(family, tmp_path / "image.onnx", PROFILE, "tf32", capability=CAPABILITY).timing is None
 
 
+def test_the_names_that_a_run_uses_are_those_of_the_library(family):
+    """Plans are built here but not run: what the engine and the stand-in of its tests call must exist."""
+    trt = family.module
+    assert trt.BuilderFlag.REQUIRE_USER_ALLOCATION and trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
+    assert trt.DynamicShapesKernelSpecializationStrategy.EAGER and trt.ExecutionContextAllocationStrategy.USER_MANAGED
+    for owner, names in {
+        trt.ICudaEngine: ("create_runtime_config", "create_execution_context", "device_memory_size_v2"),
+        trt.IExecutionContext: ("set_device_memory", "set_optimization_profile_async", "execute_async_v3"),
+        trt.IRuntimeCache: ("serialize", "deserialize"),
+        trt.IRuntimeConfig: (
+            "cuda_graph_strategy",
+            "dynamic_shapes_kernel_specialization_strategy",
+            "set_execution_context_allocation_strategy",
+            "create_runtime_cache",
+            "set_runtime_cache",
+        ),
+    }.items():
+        assert not [name for name in names if not hasattr(owner, name)], owner
+
+
 def test_a_full_size_model_builds(kad_224, family):
     built = build_plan(
         family, kad_224.result.bundle.file("image"), Profile((1, 8, 32), (1, 14, 75)), "fp32", capability=CAPABILITY

@@ -83,7 +83,8 @@ def test_scores_are_the_models(world, name, version):
         assert (engine.info.backend, engine.info.precision, engine.info.device) == (name, "fp32", "cuda:0")
     strongly_typed = 2 if version.startswith("10.") else 0
     assert world.trt.log["created_with"] == strongly_typed
-    assert world.trt.log["flags"] == {"TF32": False}
+    own = {"REQUIRE_USER_ALLOCATION": True} if name == "tensorrt-rtx" else {}
+    assert world.trt.log["flags"] == {"TF32": False, **own}
     assert world.trt.log["profiles"][0]["pixels"] == tuple((n, 1, 32, 32) for n in (1, 4, 4))
     assert world.trt.log["profiles"][0]["text"] == ((1, 2), (3, 2), (3, 2))
 
@@ -98,6 +99,39 @@ def test_launches_are_captured_when_they_come_again_and_replayed(world):
         check(engine, 2)
         check(engine, 4, text=TEXT.copy() + 1)  # other features live at another address
         assert context.executed == 4 and len(world.said) == 1 and not other.executed
+
+
+def test_tensorrt_for_rtx_captures_itself_and_its_kernels_are_kept(world):
+    """Eager kernels for every shape, CuPy's memory, and nothing captured here; a run before leaves its kernels."""
+    kept: list[bytes] = []
+    for turn in range(3):
+        world.install("tensorrt-rtx", "1.7.1.116")
+        with world.open(max_batch=4) as engine:
+            for seed in range(4):
+                check(engine, 4, seed)
+            for context in world.trt.log["contexts"]:
+                config = context.config
+                assert config.dynamic_shapes_kernel_specialization_strategy == "EAGER"
+                assert (config.cuda_graph_strategy, config.strategy) == ("WHOLE_GRAPH_CAPTURE", "USER_MANAGED")
+            first, second = world.trt.log["contexts"]
+            assert first.executed == 4 and first.config.cache is second.config.cache
+            assert first.memory != second.memory and not world.cupy.streams[-1].graphs
+        assert world.trt.log["kernels"] == kept, "read once, for both contexts"
+        (place,) = world.plans.glob("*.kernels")
+        kept = [place.read_bytes()]
+        assert kept == [b"k" * (turn + 1)]
+    place.write_bytes(b"of another driver")
+    world.install("tensorrt-rtx", "1.7.1.116")
+    with world.open(max_batch=4) as engine:
+        check(engine, 4)
+    assert place.read_bytes() == b"k" and not world.said[1:]
+    world.bundle.path.joinpath("elsewhere").write_bytes(b"k")
+    place.unlink()
+    place.symlink_to(world.bundle.path / "elsewhere")
+    world.install("tensorrt-rtx", "1.7.1.116")
+    with world.open(max_batch=4) as engine:
+        check(engine, 4)
+    assert not world.trt.log["kernels"] and not place.is_symlink()
 
 
 def test_a_graph_is_not_replayed_once_its_context_has_changed(world):
