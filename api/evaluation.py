@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from .cases import Radiographs
 from .engines.errors import ConfigError, RunError
+from .engines.registry import did_you_mean
 from .options import EvaluateOptions, FilePath, check_options
 from .runs import Run, load_run
+from .runtime.answers.reading import ReadOptions
 from .runtime.evaluation.evaluate import Asked, Evaluation
 from .runtime.evaluation.live import LiveFunction, LiveModel
 from .runtime.evaluation.progress import Progress, SilentProgress, progress_for
+from .runtime.evaluation.reference.box_models import PREFIX as BOXES
+from .runtime.evaluation.reference.box_models import BoxOptions
 from .runtime.host.config import MAX_THREADS, Config, DatasetConfig, load_config
 from .runtime.host.sizes import parse_bytes
 from .runtime.results.outcome import RunOutcome
@@ -37,7 +41,8 @@ def evaluate(
     """Evaluates models on datasets and returns the run. Finished results in `out` are kept and not computed again.
 
     models: the path of a bundle, a name (of a bundle, or of a model in the folders of bundles), "baseline:ones",
-        ":center" or ":chance", "maps:FOLDER", or a callable; one of them or a list. None: all bundles found.
+        ":center" or ":chance", "maps:FOLDER", "boxes:FILE", or a callable; one of them or a list. None: all bundles
+        found, or with the option `boxes` its files alone.
     dataset, data: the name of a dataset and its folder, or lists of equal length; an object from `load_dataset`
         replaces both. A dataset of the configuration needs no folder. None: all datasets of the configuration.
     config: the configuration file, by default ./xbench.toml if it exists. Arguments override it.
@@ -66,6 +71,7 @@ def evaluate(
         chunk=_at_least_one("chunk", options.get("chunk")) or Asked.chunk,
         decoder=options.get("decoder", "auto"),
         verify=options.get("verify", False),
+        boxes=_box_options(options),
     )
     evaluation, progress = Evaluation.of(settings, asked), _progress(options.get("progress", True))
     for line in settings.own_code():
@@ -76,12 +82,12 @@ def evaluate(
 
 def _models(models: Any, options: EvaluateOptions) -> tuple[list[str], LiveModel | None]:
     several = [] if models is None else list(models) if isinstance(models, Sequence) and not _path(models) else [models]
-    named = [os.fspath(model) for model in several if _path(model)]
+    named = [os.fspath(model) for model in several if _path(model)] + _boxes(options)
     live: list[Callable[..., Any]] = [model for model in several if not _path(model)]
     if not live:
         if given := [key for key in _LIVE if options.get(key) is not None]:
             raise ConfigError(f"The option '{given[0]}' is for a live model, and no callable was given.")
-        if models is not None and not several:
+        if models is not None and not named:
             raise ConfigError("The list of models is empty; leave it out for all bundles found.")
         return named, None
     if len(live) > 1:
@@ -95,6 +101,22 @@ def _models(models: Any, options: EvaluateOptions) -> tuple[list[str], LiveModel
     known = str(getattr(live[0], "__name__", type(live[0]).__name__))
     name = options.get("name") or ("live" if known == "<lambda>" else known)
     return named, LiveModel(live[0], geometry, name, options.get("version"))
+
+
+def _boxes(options: EvaluateOptions) -> list[str]:
+    """The files of boxes as models."""
+    given = options.get("boxes") or []
+    if isinstance(given, Mapping):
+        return [f"{BOXES}{name}={os.fspath(path)}" for name, path in given.items()]
+    return [f"{BOXES}{os.fspath(path)}" for path in ([given] if isinstance(given, str | os.PathLike) else given)]
+
+
+def _box_options(options: EvaluateOptions) -> BoxOptions:
+    told = {"missing": options.get("missing", "count"), "bad_lines": options.get("bad_lines", "stop")}
+    for name, known in (("missing", ("count", "leave-out")), ("bad_lines", ("stop", "count"))):
+        if told[name] not in known:
+            raise ConfigError(f"The option '{name}' cannot be '{told[name]}': {did_you_mean(told[name], known)}.")
+    return BoxOptions(options.get("missing", "count"), ReadOptions(count_bad_lines=told["bad_lines"] == "count"))
 
 
 def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions) -> tuple[Config, list[str]]:

@@ -28,6 +28,9 @@ class EvaluateOptions(TypedDict, total=False):
     cache: folder of prepared images, False for none (prepared/ in the run directory). cache_limit: the most they may
         take, such as "20 GB". decoder: "auto", "cpu" or "dali".
     verify: True reads every image again before a result or a prepared image of it is reused (False).
+    boxes: files of predicted boxes, one, several, or name -> file; beside `models`, or alone.
+    missing: a pair without a line in a file of boxes is scored as silent ("count") or left out ("leave-out").
+    bad_lines: a line of it that its writer must correct stops ("stop") or is scored as missing ("count").
     bundles: a folder that holds bundles, or several, for models given by name. data_options: dataset -> keys of its
         table in xbench.toml, such as {"mine": {"reader": "coco"}}.
     progress: False for no bars and lines.
@@ -46,6 +49,9 @@ class EvaluateOptions(TypedDict, total=False):
     cache_limit: str | int | None
     decoder: Literal["auto", "cpu", "dali"]
     verify: bool
+    boxes: FilePath | Sequence[FilePath] | Mapping[str, FilePath] | None
+    missing: Literal["count", "leave-out"]
+    bad_lines: Literal["stop", "count"]
     bundles: FilePath | Sequence[FilePath] | None
     data_options: Mapping[str, Mapping[str, Any]] | None
     progress: bool

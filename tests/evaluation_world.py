@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.evaluation.measure import Sweep
 from xbench_fast.runtime.evaluation.progress import PlainProgress
+from xbench_fast.runtime.evaluation.reference.box_models import BoxModel
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.evaluation.runner import LoopParts, Runner
 from xbench_fast.runtime.evaluation.sources import masks_opener, source_opener
@@ -44,7 +46,7 @@ class World:
         cache: Path | None = None,
         baselines: list[str] | None = None,
         decoder: Decoder = CPU,
-        maps: list[MapFolder] | None = None,
+        files: Sequence[MapFolder | BoxModel] | None = None,
         sweep: Sweep = reference_sweep,
         **options: Any,
     ) -> RunOutcome:
@@ -65,7 +67,7 @@ class World:
                     open_masks=masks_opener(cache, self.lines.append),
                 ),
             )
-            return runner.evaluate(bundles, datasets, baselines or [], maps or [])
+            return runner.evaluate(bundles, datasets, baselines or [], files or [])
 
     @property
     def calls(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The default protocol's scores of boxes beside those of their unions: matched boxes, pointing, invented boxes.
+"""The default protocol's scores of boxes beside those of their unions: matched boxes, invented boxes.
 
 Every pair counts, answered or not (docs/detection.md §1). F1 = 2 tp / (given + true boxes), summed over pairs, where tp
 is the size of the largest matching of a pair. Row 0 is the estimate, in which every patient counts once; the others are
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ..statistics.aggregate import mean_over_classes
 from ..statistics.bootstrap import Draws, drawn_or_not
-from .boxes import Answers, Float, Int, Rectangles
+from .boxes import Answers, Float, Int
 from .overlaps import BoxOverlaps, matched
 
-__all__ = ["THRESHOLDS", "Hallucination", "MatchedScores", "hallucination", "matched_scores", "pointed"]
+__all__ = ["THRESHOLDS", "Hallucination", "MatchedScores", "hallucination", "matched_scores"]
 
 THRESHOLDS: Final = (0.1, 0.25, 0.5)
 
@@ -100,21 +100,6 @@ def matched_scores(
                 )
             )
     return found
-
-
-def pointed(answers: Answers, truth: Rectangles) -> NDArray[np.bool_]:
-    """bool [P]: the centre pixel of the best box lies in the region; the best has the highest score, or is the first.
-
-    truth: the native pixels of the regions, as `unions.pixel_rectangles` gives them.
-    """
-    best = answers.given.first
-    spoke = best >= 0
-    centre = np.full((len(best), 2), -1, np.int64)
-    boxes = answers.given.boxes[best[spoke]]
-    centre[spoke] = np.minimum(((boxes[:, :2] + boxes[:, 2:]) / 2).astype(np.int64), answers.sizes[spoke] - 1)
-    owner = np.repeat(np.arange(len(best)), np.diff(truth.offsets))
-    held = ((truth.spans[:, :2] <= centre[owner]) & (centre[owner] < truth.spans[:, 2:])).all(axis=1)
-    return np.bincount(owner, held, len(best)) > 0
 
 
 def hallucination(answers: Answers) -> Hallucination:

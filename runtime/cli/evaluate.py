@@ -17,6 +17,7 @@ from .completing import models as models_to_evaluate
 from .options import (
     THREADS,
     Output,
+    boxes_options,
     bundle_options,
     cache_limit_option,
     cache_option,
@@ -32,6 +33,7 @@ from .scaling import scaling_options
 
 if TYPE_CHECKING:
     from ..evaluation.evaluate import Evaluation
+    from ..evaluation.reference.box_models import BoxOptions
     from ..results.outcome import RunOutcome
     from .scaling import Scale
 
@@ -45,7 +47,8 @@ __all__ = ["evaluate"]
     "models",
     multiple=True,
     shell_complete=completed(models_to_evaluate),
-    help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, or maps:FOLDER; can be repeated.",
+    help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, maps:FOLDER, or "
+    "boxes:FILE (boxes:NAME=FILE names it); can be repeated.",
 )
 @click.option(
     "--dataset", "names", multiple=True, shell_complete=completed(datasets), help="Dataset name; can be repeated."
@@ -94,6 +97,7 @@ __all__ = ["evaluate"]
     show_default=True,
     help="Cases per part file, which is the most that a killed run repeats.",
 )
+@boxes_options
 @click.option(
     "--verify",
     is_flag=True,
@@ -123,6 +127,7 @@ def evaluate(
     decoder: str,
     chunk: int,
     verify: bool,
+    boxes: BoxOptions,
     scale: Scale,
     bundle_folders: tuple[Path, ...],
     data: tuple[str, ...],
@@ -136,7 +141,8 @@ def evaluate(
     unless its inputs changed. --model alone means all datasets, --dataset alone all models. Baselines are reference
     maps that need neither a bundle nor images; their rows stand beside those of the models. maps:FOLDER evaluates
     saliency maps of your own, one file for each case and finding: FOLDER/CASE/FINDING.npy, .npz or grey .png, or
-    FOLDER/CASE_FINDING_map.npy, or FOLDER/CASE.npz with one array for each finding.
+    FOLDER/CASE_FINDING_map.npy, or FOLDER/CASE.npz with one array for each finding. boxes:FILE scores predicted boxes,
+    one JSON line for each case and finding.
 
     Images and maps that are missing or unreadable are counted and do not stop the run; where most are unreadable, the
     command ends with an error.
@@ -156,7 +162,9 @@ def evaluate(
     )
     from ..evaluation.evaluate import Asked, Evaluation
 
-    asked = Asked(models, names, limit=limit, chunk=chunk, shard=scale.shard, decoder=decoder, verify=verify)
+    asked = Asked(
+        models, names, limit=limit, chunk=chunk, shard=scale.shard, decoder=decoder, verify=verify, boxes=boxes
+    )
     evaluation = replace(Evaluation.of(config, asked), shared=scale.to_json())
     try:
         with ExitStack() as stack:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -19,6 +20,7 @@ from .completing import completed, dataset_folders, protocols
 __all__ = [
     "THREADS",
     "Output",
+    "boxes_options",
     "bundle_options",
     "cache_limit_option",
     "cache_option",
@@ -94,6 +96,44 @@ def protocol_option(function: F) -> F:
         help="Evaluation protocol: default, paper, chexlocalize, medklip, mavl or biovil.",
         default=EvalConfig.protocol,
     )(function)
+
+
+def boxes_options(function: F) -> F:
+    """--missing, --bad-lines, --coco and --mapping, given to the command as `boxes`"""
+
+    @click.option(
+        "--missing",
+        type=Choice(["count", "leave-out"]),
+        default="count",
+        show_default=True,
+        help="A pair without a line in a file of boxes is scored as silent, or left out, which every table says.",
+    )
+    @click.option(
+        "--bad-lines",
+        type=Choice(["stop", "count"]),
+        default="stop",
+        show_default=True,
+        help="A line of a file of boxes that its writer must correct stops, or is counted and scored as missing.",
+    )
+    @click.option(
+        "--coco",
+        type=click.Path(path_type=Path),
+        help="The COCO file with the images and categories of a boxes:FILE of COCO results.",
+    )
+    @click.option(
+        "--mapping",
+        type=click.Path(path_type=Path),
+        help="A JSON file, text -> finding, for a boxes:FILE of RadFact's grounded phrases.",
+    )
+    @wraps(function)
+    def wrapped(*args: Any, missing: Any, bad_lines: str, coco: Any, mapping: Any, **rest: Any) -> Any:
+        from ..answers.reading import ReadOptions
+        from ..evaluation.reference.box_models import BoxOptions
+
+        read = ReadOptions(count_bad_lines=bad_lines == "count", coco=coco, mapping=mapping)
+        return function(*args, boxes=BoxOptions(missing, read), **rest)
+
+    return cast(F, wrapped)
 
 
 def bundle_options(function: F) -> F:

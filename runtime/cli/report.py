@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from ...engines.commands import Choice
-from ...engines.errors import RunError
+from ...engines.errors import ConfigError, RunError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Ties, Unit
-from ..results.choices import F1, Auprc, Choices, Constant, Mean, Pairs
+from ..results.choices import F1, SCORERS, Auprc, Choices, Constant, Mean, Pairs
 from ..tables.latex import TEXT_WIDTH
 from ..tables.table import Intervals
 from .completing import completed, run_names
@@ -94,9 +94,11 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @setting("--seed", type=click.IntRange(min=0), help="Seed of the resampling.", default=_DEFAULTS.seed)
 @setting(
     "--protocol",
-    type=Choice(list(PROTOCOLS)),
-    help="How maps are thresholded and counted.",
-    default="as evaluated",
+    "protocols",
+    multiple=True,
+    type=Choice([*PROTOCOLS, *SCORERS]),
+    help="How maps are thresholded and counted; or a published scorer of boxes that is shown, which can be repeated.",
+    default="as evaluated; every scorer",
 )
 @setting(
     "--tau-from",
@@ -133,6 +135,7 @@ def report(
     quiet: bool,
     no_page: bool,
     output: Output,
+    protocols: tuple[str, ...],
     **asked: Any,
 ) -> int:
     """Write the report of the run directory RUN to RUN/report/ and print its Table 1, or with --full all tables.
@@ -147,10 +150,18 @@ def report(
     from ..results.choices import Choices
     from ..tables.console import print_table
 
+    scorers = tuple(dict.fromkeys(name for name in protocols if name in SCORERS))
+    asked["protocol"] = _one_protocol([name for name in protocols if name not in SCORERS])
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
     shown = Presentation(
-        parse_list(models), parse_list(datasets), parse_names(names), parse_columns(columns), intervals, text_width
+        parse_list(models),
+        parse_list(datasets),
+        parse_names(names),
+        parse_columns(columns),
+        intervals,
+        text_width,
+        scorers,
     )
     made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
     unfinished = _unfinished(made.run)
@@ -172,6 +183,12 @@ def report(
     for line in _places(written):
         output.say(f"written: {line}")
     return 0
+
+
+def _one_protocol(names: list[str]) -> str | None:
+    if len(set(names)) > 1:
+        raise ConfigError(f"--protocol names {' and '.join(dict.fromkeys(names))}; maps are counted by one of them.")
+    return names[0] if names else None
 
 
 def _unfinished(run: StoredRun) -> str:

@@ -15,6 +15,7 @@ from ...engines.errors import ConfigError
 if TYPE_CHECKING:
     from ..evaluation.evaluate import Evaluation
     from ..evaluation.progress import Progress
+    from ..evaluation.reference.box_models import BoxModel
     from ..evaluation.reference.map_files import MapFolder
     from ..host.config import DatasetConfig
     from ..results.outcome import RunOutcome
@@ -150,13 +151,13 @@ class OnCluster:
         bundles: Sequence[Path],
         datasets: Sequence[DatasetConfig],
         baselines: Sequence[str],
-        maps: Sequence[MapFolder],
+        files: Sequence[MapFolder | BoxModel],
     ) -> RunOutcome:
         """As `Runner.evaluate`. Raises RunError."""
         from ..scaling.driver import ClusterRunner
 
         runner = ClusterRunner(run, self.plan, progress, self.backend, self.described)
-        return runner.evaluate(bundles, datasets, baselines, maps)
+        return runner.evaluate(bundles, datasets, baselines, files)
 
 
 def on_cluster(backend: Backend, plan: WorkPlan) -> OnCluster:

@@ -28,6 +28,7 @@ from .live import LiveModel
 from .pairing import configured_protocol, needed_geometries, select_bundles, select_datasets
 from .progress import Progress
 from .reference.baselines import split_baselines
+from .reference.box_models import COUNTED, BoxModel, BoxOptions, split_boxes
 from .reference.map_files import MapFolder, split_maps
 from .runner import LoopParts, Runner
 from .sources import masks_opener, source_opener
@@ -51,7 +52,7 @@ class Workers(Protocol):
         bundles: Sequence[Path],
         datasets: Sequence[DatasetConfig],
         baselines: Sequence[str],
-        maps: Sequence[MapFolder],
+        files: Sequence[MapFolder | BoxModel],
     ) -> RunOutcome:
         """As `Runner.evaluate`."""
         ...
@@ -61,9 +62,10 @@ class Workers(Protocol):
 class Asked:
     """The request for an evaluation.
 
-    models: names or paths of bundles, baseline:..., maps:FOLDER; datasets: names of configured
+    models: names or paths of bundles, baseline:..., maps:FOLDER, boxes:FILE; datasets: names of configured
     ones. Without models, datasets and a `live` model: every bundle found on every dataset. With only one of models and
     datasets: all of the other. limit, chunk, shard, verify: as `Options`. decoder: "auto", "cpu" or "dali".
+    boxes: how files of boxes are read.
     """
 
     models: Sequence[str] = ()
@@ -74,6 +76,7 @@ class Asked:
     shard: Shard | None = None
     decoder: str = "auto"
     verify: bool = False
+    boxes: BoxOptions = COUNTED
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Evaluation:
     datasets: Sequence[DatasetConfig]
     bundles: Sequence[Path]
     baselines: Sequence[str]
-    maps: Sequence[MapFolder]
+    files: Sequence[MapFolder | BoxModel]
     live: LiveModel | None = None
     shared: Mapping[str, Any] = field(default_factory=lambda: {"shard": None, "cluster": False})
 
@@ -113,9 +116,10 @@ class Evaluation:
             check_reader(dataset)
         baselines, others = split_baselines(asked.models)
         maps, others = split_maps(others)
+        boxes, others = split_boxes(others, asked.boxes)
         everything = not asked.models and asked.live is None
         bundles = select_bundles(config, others) if others or everything else []
-        found = Evaluation(config, options, asked.decoder, datasets, bundles, baselines, maps, asked.live)
+        found = Evaluation(config, options, asked.decoder, datasets, bundles, baselines, [*maps, *boxes], asked.live)
         if asked.live is not None and found.names.count(asked.live.name) > 1:
             raise ConfigError(f"Two models are called '{asked.live.name}'; give the live one another name.")
         return found
@@ -124,7 +128,7 @@ class Evaluation:
     def names(self) -> list[str]:
         """All models, as run.json names them."""
         live = [] if self.live is None else [self.live.name]
-        return [*live, *(path.name for path in self.bundles), *self.baselines, *(maps.name for maps in self.maps)]
+        return [*live, *(path.name for path in self.bundles), *self.baselines, *(file.name for file in self.files)]
 
     def run(self, progress: Progress, workers: Workers | None = None) -> RunOutcome:
         """Computes every unfinished cell, reports to `progress` and records all in the run directory.
@@ -150,7 +154,7 @@ class Evaluation:
         with RunDirectory(config.eval.out) as run:
             run.begin(self._provenance(self.decoder if workers is not None else decoder.name))
             if workers is not None:
-                outcome = workers.evaluate(run, progress, self.bundles, self.datasets, self.baselines, self.maps)
+                outcome = workers.evaluate(run, progress, self.bundles, self.datasets, self.baselines, self.files)
             else:
                 how = EngineOptions(
                     max_batch=self.options.batch,
@@ -183,7 +187,7 @@ class Evaluation:
                 )
                 if self.live is not None:
                     runner.evaluate_live(self.live, self.datasets)
-                outcome = runner.evaluate(self.bundles, self.datasets, self.baselines, self.maps)
+                outcome = runner.evaluate(self.bundles, self.datasets, self.baselines, self.files)
         progress.say(f"{config.eval.out}: {outcome.summary}")
         return outcome
 

@@ -14,8 +14,8 @@ from .measure import Measure
 
 __all__ = ["RowsOf", "made_by", "row_code"]
 
-RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps"]
-"""Rows of an engine on the CPU, of one on a GPU, of a live model, of a baseline, and of a folder of maps."""
+RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps", "boxes"]
+"""Rows of an engine on the CPU, of one on a GPU, of a live model, of a baseline, of a folder of maps, and of boxes."""
 
 _SWEEP = "metrics_gpu.sweep.sweep"
 _GPU_SWEEP = "metrics_gpu.sweep.gpu"
@@ -26,6 +26,7 @@ _FIRST: Final[dict[RowsOf, tuple[str, ...]]] = {
     "live": ("runtime.evaluation.cell", "runtime.evaluation.live", _SWEEP),
     "baseline": _REFERENCE,
     "maps": _REFERENCE,
+    "boxes": ("runtime.evaluation.reference.box_files", "runtime.evaluation.reference.reference_cell"),
 }
 
 # Bundle, engine and reader are named by other parts of the key; storing a row does not change it.
@@ -39,12 +40,14 @@ _NEVER: Final = (
     "runtime.results.storage",
 )
 _NO_IMAGES: Final = (_GPU_SWEEP, "runtime.evaluation.cell", "runtime.images.decode")
+_OF_BOXES: Final = ("runtime.evaluation.reference.box_files", "runtime.evaluation.reference.box_models")
 _NOT: Final[dict[RowsOf, tuple[str, ...]]] = {
     "cpu": (_GPU_SWEEP,),
     "gpu": (),
     "live": (_GPU_SWEEP,),
-    "baseline": (*_NO_IMAGES, "runtime.evaluation.reference.map_files"),
-    "maps": _NO_IMAGES,
+    "baseline": (*_NO_IMAGES, "runtime.evaluation.reference.map_files", *_OF_BOXES),
+    "maps": (*_NO_IMAGES, *_OF_BOXES),
+    "boxes": (*_NO_IMAGES, "runtime.evaluation.reference.map_files", _SWEEP),
 }
 
 

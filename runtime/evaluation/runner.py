@@ -36,10 +36,10 @@ from .pairing import prompt_set_name, shared_findings
 from .phrases import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent
 from .progress import Progress, not_asked_line, some_names
+from .reference.box_models import BoxModel
 from .reference.map_files import MapFolder
-from .reference.reference_cell import compute_reference
-from .reference.references import baseline_reference, maps_reference
-from .row_code import RowsOf, made_by
+from .reference.reference_cell import compute_reference, find_reference
+from .row_code import made_by
 from .sources import OpenMasks, OpenSource, drawn_each_time
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Runner:
         bundles: Sequence[Path],
         datasets: Sequence[DatasetConfig],
         baselines: Sequence[str] = (),
-        maps: Sequence[MapFolder] = (),
+        files: Sequence[MapFolder | BoxModel] = (),
     ) -> RunOutcome:
         """Computes every unfinished cell; `baselines` are names such as "baseline:ones".
 
@@ -96,10 +96,10 @@ class Runner:
             except XBenchError as error:
                 for dataset in datasets:
                     self._cells.fail(path.name, dataset.name, str(error))
-        references: list[str | MapFolder] = [*baselines, *maps]
+        references: list[str | MapFolder | BoxModel] = [*baselines, *files]
         for model in references:
             for dataset in datasets:
-                name = model.name if isinstance(model, MapFolder) else model
+                name = model if isinstance(model, str) else model.name
                 self._cells.guarded(name, dataset.name, partial(self._reference, model, dataset))
         return self._cells.outcome
 
@@ -265,20 +265,18 @@ class Runner:
 
         self._cells.compute(planned, compute)
 
-    def _reference(self, model: str | MapFolder, config: DatasetConfig) -> None:
-        name = model.name if isinstance(model, MapFolder) else model
+    def _reference(self, model: str | MapFolder | BoxModel, config: DatasetConfig) -> None:
+        name = model if isinstance(model, str) else model.name
         if self._options.skip_absent and not has_folder(config.root):
             self._cells.skip(name, config.name, f"its folder {config.root} does not exist")
             return
         options, loaded = self._options, self._load(config)
-        if isinstance(model, MapFolder):
-            found = maps_reference(model, loaded, self._measure)
-        else:
-            found = baseline_reference(model, loaded, self._measure)
+        found, rows_of = find_reference(model, loaded, self._measure)
         if isinstance(found, str):
             self._cells.skip(name, config.name, found)
             return
-        rows_of: RowsOf = "maps" if isinstance(model, MapFolder) else "baseline"
+        for line in found.remarks:
+            self._cells.remark(name, config.name, line)
         how = options.ingredients(batch=False) | made_by(self._measure, loaded.dataset, rows_of)
         ingredients = reference_ingredients(name, found.description, (loaded.name, loaded.digest), how)
 

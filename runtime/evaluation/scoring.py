@@ -124,9 +124,8 @@ class DrawnPairs:
 class Scored:
     """What a model says of B readable cases, by column.
 
-    count: B. pairs: those of the cases; `counts` and `native` are theirs (`native`: entries of that column, None: the
-    protocol has none), and so are maps, float32 [P, h, w]; None: they are not stored. logits: None of a model without
-    scores.
+    count: B. pairs: those of the cases; `counts` and `native` are theirs (`native`: of that column, None: the protocol
+    has none), and so are maps, float32 [P, h, w]; None: they are not stored. logits, answers: None of a model without.
     """
 
     count: int
@@ -135,6 +134,7 @@ class Scored:
     logits: Logits | None = None
     maps: NDArray[np.float32] | None = None
     native: Sequence[Mapping[str, Any] | None] | None = None
+    answers: pa.StructArray | None = None
 
 
 def rows_table(

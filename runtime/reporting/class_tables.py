@@ -78,11 +78,14 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
 
 
 def class_dice(results: Results, dataset: str) -> Table:
-    """Dice per class of one dataset at the best threshold, in-sample and cross-fitted, with that threshold."""
+    """Dice per class of one dataset at the best threshold, in-sample and cross-fitted, with that threshold; where all
+    models are boxes, the Dice of their unions."""
     names, cells = _class_names(results, dataset), results.column(dataset)
-    star = in_sample(cells)
-    fields = ["dice_best", "dice_cross_fitted"] if star else ["dice_best"]
-    titles = [heading("dice_best", star), *["cross-fitted"] * star]
+    maps = any(cell.competes and cell.weights != "boxes" for cell in cells) or all(c.weights != "boxes" for c in cells)
+    star = maps and in_sample(cells)
+    best = "dice_best" if maps else "dice_fixed"
+    fields = [best, "dice_cross_fitted"] if star else [best]
+    titles = [heading(best, star), *["cross-fitted"] * star]
     columns = [Column("model"), *(Column(title, "Mean", key) for key, title in zip(fields, titles, strict=True))]
     for name in names:
         columns += [*(Column(title, name, key) for key, title in zip(fields, titles, strict=True))]
@@ -111,15 +114,16 @@ def class_dice(results: Results, dataset: str) -> Table:
     body, left = marked(entries)
     rows += [(model, *row) for model, row in zip(results.models, body, strict=True)]
     notes = (
-        *best_notes(cells),
+        *(best_notes([cell for cell in cells if cell.weights != "boxes"]) if maps else ()),
         floor_note(results, cells),
         *interval_notes(results, cells),
         *ranking_notes(results.models, left),
-        "percent; tau: the threshold found on all patients, in the unit of the protocol",
+        f"percent{'; tau: the threshold found on all patients, in the unit of the protocol' if maps else ''}",
     )
-    title = f"{results.title(dataset)}: Dice per class at the best threshold"
-    what = f"Dice per class of {results.title(dataset)} in percent, of the map cut at its best threshold tau."
-    return Table(
+    title = f"{results.title(dataset)}: Dice per class{' at the best threshold' if maps else ''}"
+    cut = "the map cut at its best threshold tau" if maps else "the union of the boxes"
+    what = f"Dice per class of {results.title(dataset)} in percent, of {cut}."
+    found = Table(
         title,
         tuple(columns),
         tuple(rows),
@@ -129,6 +133,7 @@ def class_dice(results: Results, dataset: str) -> Table:
         turns="class",
         caption=caption(results, what, cells),
     )
+    return found if maps else found.only([place for place, column in enumerate(columns) if column.title != "tau"])
 
 
 def class_auc(results: Results, dataset: str) -> Table:

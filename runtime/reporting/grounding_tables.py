@@ -36,7 +36,10 @@ _FLOORS = {
     "dice_cross_fitted": "floor_dice",
     "iou_best": "floor_iou",
     "iou_cross_fitted": "floor_iou",
+    "dice_fixed": "floor_dice",
+    "iou_fixed": "floor_iou",
 }
+_OF_BOXES = ("dice_fixed", "iou_fixed")  # stand in Table 1 where there are boxes, which have no best threshold
 
 
 def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedModel] = ()) -> Table:
@@ -45,10 +48,14 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     beside: whether the paper's numbers stand beside one's own; printed: rows of the paper.
     """
     star = in_sample(results.finished)
-    titles = {name: heading(name, star) for name in _FLOORS if star or not name.endswith("cross_fitted")}
+    boxed = any(cell.weights == "boxes" for cell in results.finished)
+    maps = not boxed or any(cell.competes and cell.weights != "boxes" for cell in results.finished)
+    names = [name for name in _FLOORS if star or not name.endswith("cross_fitted")]
+    names = [name for name in names if (boxed if name in _OF_BOXES else maps or name == "pointing")]
+    titles = {name: heading(name, star) for name in names}
     groups = [*map(results.title, results.datasets), MEAN_OF_DATASETS]
     columns = [Column("model"), *(Column(title, group, key) for group in groups for key, title in titles.items())]
-    columns.append(Column("delta Dice", MEAN_OF_DATASETS, "delta_dice"))
+    columns += [Column("delta Dice", MEAN_OF_DATASETS, "delta_dice")] * maps
     lead = list(_lead(results, tuple(titles)))
     body, left = marked([_row(results, model, tuple(titles), beside) for model in results.models])
     quoted = {row: _printed_row(results, row.family, tuple(titles)) for row in printed}
@@ -59,11 +66,14 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         lacks = results.lacking(model, "pointing") or (f"{count} of {total} datasets" if 0 < count < total else "")
         own.append((Cell(model, note=lacks) if lacks else model, *row))
     rows = [*lead, *with_printed(own, printed, lambda row: quoted[row])]
+    if not maps:
+        rows = [row[:-1] for row in rows]  # without delta Dice
     cells, of_paper = results.finished, paper()
     shown = [
         (f"{cell.family}, {cell.title}, {titles[name]}", of_paper.in_table1(cell.family, cell.reader, name))
         for cell in (cells if beside else ())
         for name in FIELDS
+        if name in titles
     ]
     shown += [
         (
@@ -73,6 +83,7 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         for row in printed
         for dataset in results.datasets
         for name in FIELDS
+        if name in titles
     ]
     if (beside or printed) and any(
         cell.family in of_paper.delta_dice and cell.reader in of_paper.datasets for cell in cells
@@ -81,7 +92,8 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
     over = "unweighted mean over" if results.choices.mean == "macro" else "mean weighted by pairs over"
     then = "datasets" if results.choices.mean_datasets == "macro" else "datasets weighted by their pairs"
     notes = (
-        *best_notes(cells),
+        *(best_notes([cell for cell in cells if cell.weights != "boxes"]) if maps else ()),
+        *(("boxes: Dice and IoU of their union, which has no threshold; silence is 0",) * boxed),
         floor_note(results, cells),
         *interval_notes(results, cells),
         *source_notes(cells),
@@ -94,8 +106,8 @@ def table_1(results: Results, beside: bool = True, printed: Sequence[PrintedMode
         "(italic in Markdown)",
         *ranking_notes(results.models, left),
         *left_out_notes(results),
-        *lacking_notes(results, (*titles, "delta_dice")),
-        "delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points",
+        *lacking_notes(results, (*titles, *["delta_dice"] * maps)),
+        *(["delta Dice: Dice at the best threshold minus Dice at threshold 0.5, percentage points"] * maps),
     )
     what = caption(
         results,

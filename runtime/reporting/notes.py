@@ -72,7 +72,7 @@ def best_notes(cells: Sequence[CellValues]) -> tuple[str, ...]:
 def _unfitted_notes(cells: Sequence[CellValues]) -> Iterator[str]:
     """Cross-fitted means that leave out classes, with the other numbers over the same classes."""
     for cell in cells:
-        if left := cell.cross_fitted.unfitted:
+        if cell.weights != "boxes" and (left := cell.cross_fitted.unfitted):
             kept = [scores for scores in cell.grounding.classes if scores.n and scores.name not in left]
             best, floor = (percent(macro_mean(getattr(scores, key) for scores in kept)) for key in _BESIDE)
             yield (

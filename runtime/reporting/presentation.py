@@ -31,7 +31,8 @@ class Presentation:
     the paper that the run does not have.
 
     columns: the numbers in the tables, in this order, keys of `METRICS`; "mean" for means over datasets and "paper" for
-    the paper's numbers beside one's own; empty: all. intervals: where they stand. text_width: of LaTeX, in points.
+    the paper's numbers beside one's own; empty: all. scorers: the published scorers of boxes;
+    empty: all. intervals: where they stand. text_width: of LaTeX, in points.
     """
 
     models: tuple[str, ...] = ()
@@ -40,6 +41,7 @@ class Presentation:
     columns: tuple[str, ...] = ()
     intervals: Intervals = "below"
     text_width: float = TEXT_WIDTH
+    scorers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         known = [*METRICS, *_BESIDE]

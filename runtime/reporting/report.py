@@ -17,7 +17,7 @@ from ..results.numbers.run_numbers import Results, make_results
 from ..results.run_json import read_run
 from ..results.storage import remove_drafts, write_bytes, write_json
 from ..tables.latex import WRITTEN, latex_files, to_latex
-from ..tables.markdown_csv import to_markdown
+from ..tables.markdown_csv import to_csv, to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing
@@ -31,6 +31,7 @@ from .recognition_tables import coverage, recognition
 
 if TYPE_CHECKING:
     from ..host.config import DatasetConfig
+    from .box_scores import BoxScores
     from .figures import Figure
     from .gallery.model import Gallery
 
@@ -38,6 +39,7 @@ __all__ = ["Report", "draw_report", "make_report", "report_tables", "write_repor
 
 _TITLE = "Grounding report"
 _EARLIER = ("report.md",)  # file names of earlier versions, to be deleted
+_BOXES = ("boxes.csv", "published.csv")  # of an earlier report, where this one has no boxes
 _APART = ("coverage", "provenance")  # names of tables that follow the gallery, or are shown as provenance
 
 
@@ -50,6 +52,7 @@ class Report:
     blocks: Sequence[Block]
     tables: Sequence[Table]
     presentation: Presentation = EVERYTHING
+    boxes: Sequence[BoxScores] = ()
 
     @cached_property
     def facts(self) -> dict[str, str]:
@@ -63,11 +66,19 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
     run = StoredRun(path, data)
     results = make_results(run, choices)
     blocks = find_blocks(results)
-    tables = tuple(
+    tables = [*report_tables(run, results, blocks, presentation)]
+    boxes: Sequence[BoxScores] = ()
+    if any(cell.boxed for cell in results.rows.values()):
+        from .box_scores import box_scores
+        from .box_tables import box_tables
+
+        boxes = box_scores(run, results, presentation.scorers)
+        tables += box_tables(boxes)
+    shown = tuple(
         (table.chosen(presentation.columns) if presentation.columns else table).with_intervals(presentation.intervals)
-        for table in report_tables(run, results, blocks, presentation)
+        for table in tables
     )
-    return Report(run, results, blocks, tables, presentation)
+    return Report(run, results, blocks, shown, presentation, boxes)
 
 
 def report_tables(
@@ -141,16 +152,19 @@ def write_report(
     for block in report.blocks:
         files = csv_files(block.results, block.differences)
         texts |= {f"{block.results.named(name)}.csv": text for name, text in files.items()}
+    told = to_json(report.results, report.blocks, report.run.data) | {"names": dict(report.presentation.names)}
+    if report.boxes:
+        from .box_tables import box_json, box_rows, published_rows
+
+        texts |= {"boxes.csv": to_csv(box_rows(report.boxes)), "published.csv": to_csv(published_rows(report.boxes))}
+        told["boxes"] = box_json(report.boxes)
     latex = latex_files(facts, report.tables, report.presentation.text_width)
     texts |= {f"latex/{name}": text for name, text in latex.items()}
     for name, text in texts.items():
         # A file name may hold bytes that are not valid text; the report must not fail on them.
         write_bytes(folder / name, text.encode("utf-8", "replace"))
-    write_json(
-        folder / "report.json",
-        to_json(report.results, report.blocks, report.run.data) | {"names": dict(report.presentation.names)},
-    )
-    for name in _EARLIER if out is None else ():
+    write_json(folder / "report.json", told)
+    for name in (*(_EARLIER if out is None else ()), *(_BOXES if not report.boxes else ())):
         (folder / name).unlink(missing_ok=True)
     _remove_tables(folder, keep=texts)
     written = [folder / name for name in (*texts, "report.json")]

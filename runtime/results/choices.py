@@ -16,7 +16,10 @@ from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Protocol, Ties, Unit, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 
-__all__ = ["DEFAULTS", "F1", "Auprc", "Choices", "Constant", "Mean", "Pairs"]
+__all__ = ["DEFAULTS", "F1", "SCORERS", "Auprc", "Choices", "Constant", "Mean", "Pairs"]
+
+SCORERS: Final = ("radvlm", "chexagent", "radfact", "radfact_boxes", "afloc", "chex", "acc50", "rodeo", "coco")
+"""Names of the published scorers of boxes, `metrics_gpu.detection.published.registry.SCORERS`."""
 
 Auprc = Literal["average_precision", "trapezoid"]
 F1 = Literal["fixed", "best"]
@@ -95,12 +98,12 @@ class Choices:
     def scoring_of(self, entry: Mapping[str, Any]) -> GroundingOptions:
         """How a cell's counts are scored: the protocol's options, overridden by these choices.
 
-        A baseline can have its own rule for ties: all pixels of a full mask are maxima.
+        A baseline can have its own rule for ties: all pixels of a full mask are maxima. Boxes have no maxima that tie.
         """
-        told = self.protocol_of(entry).options
+        told, boxed = self.protocol_of(entry).options, entry.get("weights") == "boxes"
         return GroundingOptions(
             tau_from=told.tau_from if self.tau_from is None else self.tau_from,
-            ties="expected" if entry.get("ties") == "expected" else self.ties or told.ties,
+            ties="expected" if entry.get("ties") == "expected" else "first" if boxed else self.ties or told.ties,
             unit=self.best or told.unit,
             iou_at=self.iou_at or told.iou_at,
         )

@@ -16,7 +16,7 @@ from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
 from .integrity import at_levels, fault_in_table
 from .run_json import read_run
-from .schema import count_faults, stored_columns, under_new_names
+from .schema import WITHOUT_MODEL, count_faults, stored_columns, under_new_names
 from .storage import read_columns, region_digests, result_fault
 
 if TYPE_CHECKING:
@@ -89,10 +89,16 @@ class CellRows:
 
     @property
     def scored(self) -> bool:
-        """Whether the model gives scores of labels; baselines and maps from files have none, nor have phrases."""
+        """Whether the model gives scores of labels; baselines, and maps and boxes from files, have none, nor have
+        phrases."""
         if "phrases" in self.entry.get("ingredients", {}):
             return False
-        return self.entry["weights"] not in ("baseline", "maps") and self.logits.shape[1] > 0
+        return self.entry["weights"] not in WITHOUT_MODEL and self.logits.shape[1] > 0
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the rows are of predicted boxes: they have no threshold."""
+        return bool(self.entry["weights"] == "boxes")
 
     @property
     def protocol(self) -> str:

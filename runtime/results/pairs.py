@@ -14,7 +14,7 @@ from ...metrics_gpu.sweep.counts import Counts
 from .choices import Choices
 from .load import CellRows, StoredRun
 from .maps import MapRows, load_maps
-from .schema import GRID
+from .schema import GRID, WITHOUT_MODEL
 
 __all__ = ["ScoredPairs", "scored_pairs", "why_left_out"]
 
@@ -64,7 +64,11 @@ def why_left_out(cell: CellRows, choices: Choices) -> str:
     wanted = choices.protocol_of(cell.entry)
     if _other_images(cell, wanted):
         return f"left out: {_why_other_images(cell, wanted)}"
-    if wanted.normalise != "none" or cell.entry["weights"] != "baseline" or _everywhere(cell):
+    if wanted.normalise != "none" or _everywhere(cell):
+        return ""
+    if cell.boxed:
+        return f"left out: the protocol {wanted.name} cuts maps as they are, and boxes are no map"
+    if cell.entry["weights"] != "baseline":
         return ""
     return f"left out: the protocol {wanted.name} cuts maps as they are, and this one has no scale of its own"
 
@@ -101,8 +105,8 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
 
 def _other_images(cell: CellRows, wanted: Protocol) -> bool:
     """Whether the protocol equalises the images of this dataset and the evaluation did not, or the other way round."""
-    if cell.entry["weights"] in ("baseline", "maps"):
-        return False  # no model read an image
+    if cell.entry["weights"] in WITHOUT_MODEL:
+        return False
     return cell.equalised != (cell.entry.get("reader") in wanted.equalises)
 
 
@@ -122,7 +126,8 @@ def _everywhere(cell: CellRows) -> bool:
 
 
 def _other_sweep(cell: CellRows, wanted: Protocol) -> bool:
-    return wanted.sweeping != protocol(cell.protocol).sweeping and not _everywhere(cell)
+    """Boxes have one level: every way of cutting gives the same counts."""
+    return wanted.sweeping != protocol(cell.protocol).sweeping and not (_everywhere(cell) or cell.boxed)
 
 
 def _needs_maps(cell: CellRows, choices: Choices, wanted: Protocol, options: GroundingOptions) -> bool:
@@ -168,7 +173,8 @@ def _tolerant(cell: CellRows, counts: Counts, maps: MapRows, tolerance_px: float
 
     if _everywhere(cell):
         return tolerant_share(maps.masks, GRID, tolerance_px)
-    return tolerant_hits(region_distance(counts, maps.masks, GRID), tolerance_px)
+    hits = tolerant_hits(region_distance(counts, maps.masks, GRID), tolerance_px)
+    return np.where(counts.area[:, -1] > 0, hits, 0.0) if cell.boxed else hits  # no box points nowhere
 
 
 def _counted(scored: ScoredPairs, cell: CellRows, choices: Choices) -> ScoredPairs:

@@ -16,6 +16,7 @@ from ..datasets.base import Case
 from ..host.machine import usable_cores
 from ..images.contents import Contents, FileState, Known
 from ..images.decode import decode_ahead
+from .schema import WITHOUT_MODEL
 from .storage import CellFiles, write_table
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class ImageIndex:
 
 
 def rests_on_images(entry: Mapping[str, Any]) -> bool:
-    """Whether the rows of a cell of run.json depend on the content of images: not those of baselines and own maps."""
-    return entry.get("weights") not in ("baseline", "maps")
+    """Whether the rows of a cell of run.json depend on the content of images: not those of `WITHOUT_MODEL`."""
+    return entry.get("weights") not in WITHOUT_MODEL
 
 
 def other_image(file: Path, cases: Sequence[Case], contents: Contents, *, whole: bool = True) -> str | None:

@@ -24,6 +24,13 @@ One more column is set only by a protocol that evaluates at the image's native s
               whether the map's first maximum is a `hit`, and `otsu_area` and `otsu_overlap` of the map thresholded by
               Otsu's method
 
+The rows of predicted boxes have one more column, null where a pair has no region and was not asked as a negative:
+
+    answer    `state` of the answer (`answers.answered.State`), `height` and `width` of the image, the kept `boxes` (x1,
+              y1, x2, y2, ... in its pixels), their `scores` or null, the `truth` boxes alike (null where the region is
+              no union of boxes), `area`, `overlap` and `region` of the unions in the image's pixels (null for a
+              negative), and the counters of its boxes and of the answer
+
 File size with zstd: the 784 bytes of a 14 x 14 map shrink by a sixth, the 6,272 of a region to about 80, and the 808
 of the counts to about 300. A pair takes 1.1 kB in the file; 12,601 cases with 6,000 pairs take 7 MB per model.
 """
@@ -46,6 +53,7 @@ __all__ = [
     "RESULT_VERSION",
     "STATUSES",
     "THRESHOLD_COUNT",
+    "WITHOUT_MODEL",
     "count_faults",
     "result_schema",
     "stored_columns",
@@ -55,6 +63,8 @@ __all__ = [
 RESULT_VERSION = 4
 GRID = _SIZE[0]
 STATUSES = ("ok", "missing", "unreadable")
+WITHOUT_MODEL: Final = ("baseline", "maps", "boxes")
+"""The `weights` of cells for which no model read an image."""
 
 
 _FORMER: Final = {"sub_pixel": "rescued"}
@@ -94,8 +104,8 @@ def count_faults(column: pa.ChunkedArray) -> dict[str, int]:
     return {name: int(pc.sum(pc.equal(column, name)).as_py() or 0) for name in FAULTS}
 
 
-def result_schema(metadata: dict[str, str] | None = None) -> pa.Schema:
-    """The Arrow schema of a result file, with `metadata` in its footer."""
+def result_schema(metadata: dict[str, str] | None = None, *, answers: bool = False) -> pa.Schema:
+    """The Arrow schema of a result file, with `metadata` in its footer; `answers`: one of predicted boxes."""
     import pyarrow as pa
 
     counts = pa.list_(pa.int32(), THRESHOLD_COUNT)
@@ -124,8 +134,23 @@ def result_schema(metadata: dict[str, str] | None = None) -> pa.Schema:
             pa.field("frame", pa.list_(pa.float64(), 4)),
             pa.field("native", _native()),
             pa.field("image_hash", pa.binary(16)),
+            *([pa.field("answer", _answer())] if answers else ()),
         ],
         metadata={"xbench_result_version": str(RESULT_VERSION), **(metadata or {})},
+    )
+
+
+def _answer() -> pa.DataType:
+    import pyarrow as pa
+
+    whole = ("height", "width", "area", "overlap", "region", "illegal", "outside", "clipped", "duplicates")
+    return pa.struct(
+        [
+            pa.field("state", pa.int8()),
+            *(pa.field(name, pa.list_(pa.float64())) for name in ("boxes", "scores", "truth")),
+            *(pa.field(name, pa.int32()) for name in whole),
+            *(pa.field(name, pa.bool_()) for name in ("truncated", "over_limit", "out_of_view")),
+        ]
     )
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from ...engines.errors import DataError
+from .schema import WITHOUT_MODEL
 from .storage import read_columns
 
 __all__ = ["Unread", "unread_cases"]
-
-_OF_REGIONS = ("baseline", "maps")  # weights of cells that read only what belongs to a region
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def unread_cases(path: Path, findings: int, weights: str) -> Unread:
     status = np.array(first["status"].to_pylist())
     area = table["region_area"].fill_null(0).to_numpy().reshape(-1, findings)
     wanted = status != "missing"
-    if weights in _OF_REGIONS:
+    if weights in WITHOUT_MODEL:  # these read only what belongs to a region
         wanted &= (status == "unreadable") | (area > 0).any(axis=1)
     reasons = {}
     for name in ("missing", "unreadable"):

@@ -24,6 +24,7 @@ from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.sweep.sweep import sweep
 from ..evaluation.finishing import PlannedCell
 from ..evaluation.progress import Progress
+from ..evaluation.reference.box_models import BoxModel
 from ..evaluation.reference.map_files import MapFolder
 from ..evaluation.runner import LoopParts, Runner
 from ..evaluation.sources import source_opener
@@ -83,7 +84,7 @@ class _WorkersEngine(Engine):
 
 
 class ClusterRunner(Runner):
-    """A `Runner` whose bundles run on the workers of `backend`; baselines and folders of maps are computed here.
+    """A `Runner` whose bundles run on the workers of `backend`; baselines and files are computed here.
 
     `described`: what `backend.describe(plan)` said. Cells, keys, resuming and run.json are those of a `Runner`.
     """
@@ -117,9 +118,9 @@ class ClusterRunner(Runner):
         bundles: Sequence[Path],
         datasets: Sequence[DatasetConfig],
         baselines: Sequence[str] = (),
-        maps: Sequence[MapFolder] = (),
+        files: Sequence[MapFolder | BoxModel] = (),
     ) -> RunOutcome:
-        outcome = super().evaluate(bundles, datasets, baselines, maps)
+        outcome = super().evaluate(bundles, datasets, baselines, files)
         try:
             self._compute()
         except (KeyboardInterrupt, RunError):

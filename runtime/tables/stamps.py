@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
-__all__ = ["cell_stamps", "limit_stamps", "stamp", "stamps"]
+__all__ = ["box_stamps", "cell_stamps", "limit_stamps", "stamp", "stamps"]
 
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
     "maps": "saliency maps from a folder; no model was run",
+    "boxes": "boxes from a file; no model was run, and there is no threshold",
     "live": "a model called from Python: no bundle stands behind these numbers",
     "own": "own weights: nothing says that they are published ones",
     "stand-in": "stand-in weights: the numbers say nothing about the model",
     "demo": "demo model trained on generated phantoms; it never saw a radiograph",
 }
+
+
+_MANY_MISSING: Final = 0.01
+"""The share of pairs without a line in a file of boxes above which every table says it."""
 
 
 def stamp(weights: str) -> str:
@@ -42,7 +47,26 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
     holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
     worth = stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
+    worth += box_stamps((cell.model, cell.boxes) for cell in cells)
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
+
+
+def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
+    """What every table must say of files of boxes; `models`: name and what run.json tells of the file, if it is one."""
+    lines = []
+    for name, told in models:
+        share = told.get("missing_share", 0.0)
+        if told.get("missing") == "leave-out" and share:
+            lines.append(f"{name}: {share:.1%} of the pairs have no line; they are left out (--missing leave-out)")
+        elif share > _MANY_MISSING:
+            lines.append(f"{name}: {share:.1%} of the pairs have no line; they are scored as silent")
+        if told.get("silence") == "absent":
+            lines.append(f"{name}: the file cannot tell silence from a missing line; both are silent")
+        if told.get("rejected"):
+            lines.append(f"{name}: {told['rejected']} lines were rejected (--bad-lines count)")
+        if told.get("frame_check"):
+            lines.append(f"{name}: {told['frame_check']}")
+    return tuple(dict.fromkeys(lines))
 
 
 def _lost(cell: CellValues) -> str:

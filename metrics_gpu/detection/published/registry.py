@@ -8,7 +8,7 @@ from .acc50 import ACC50
 from .afloc import AFLOC
 from .chex import CHEX
 from .chexagent import CHEXAGENT
-from .coco import COCO_SCORER
+from .coco_detection import COCO_SCORER
 from .radfact import RADFACT, RADFACT_BOXES
 from .radvlm import RADVLM
 from .rodeo import RODEO

@@ -1,24 +1,45 @@
-"""Computes one cell of a baseline or a folder of maps: regions only, in chunks as for a bundle."""
+"""Computes one cell of a baseline, a folder of maps or a file of boxes: regions only, in chunks as for a bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import chain, islice
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ...images.decode import decode_ahead
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD, CellFiles
 from ..cell import batches
 from ..decoding import DecodedCase
+from ..measure import Measure
 from ..scoring import Scored, rows_table
-from .references import Reference
+from .box_models import BoxModel
+from .map_files import MapFolder
+from .references import Reference, baseline_reference, maps_reference
 
 if TYPE_CHECKING:
-    from ...results.loaded_dataset import LoadedDataset
+    import pyarrow as pa
 
-__all__ = ["compute_reference"]
+    from ...results.loaded_dataset import LoadedDataset
+    from ..row_code import RowsOf
+
+__all__ = ["compute_reference", "find_reference"]
+
+
+def find_reference(
+    model: str | MapFolder | BoxModel, loaded: LoadedDataset, measure: Measure
+) -> tuple[Reference | str, RowsOf]:
+    """The rows of a baseline, a folder of maps or a file of boxes, or why it has none, and whose code makes them."""
+    if isinstance(model, MapFolder):
+        return maps_reference(model, loaded, measure), "maps"
+    if isinstance(model, BoxModel):
+        from .box_files import boxes_reference  # compiles its loops
+
+        return boxes_reference(model, loaded, measure), "boxes"
+    return baseline_reference(model, loaded, measure), "baseline"
 
 
 def compute_reference(
@@ -50,6 +71,18 @@ def compute_reference(
                 scored += said
                 advance(len(batch))
             table = rows_table(cases, scored, reference.findings, reference.name, loaded.name, metadata)
-            files.write_part(index, table)
-    files.merge(len(chunks), result_schema(metadata))
+            files.write_part(index, _with_answers(table, cases, scored) if reference.answers else table)
+    files.merge(len(chunks), result_schema(metadata, answers=reference.answers))
     return computed
+
+
+def _with_answers(table: pa.Table, cases: Sequence[DecodedCase], scored: Sequence[Scored]) -> pa.Table:
+    """The table with the column `answer`."""
+    import pyarrow as pa
+
+    schema = result_schema(table.schema.metadata, answers=True)
+    kind = schema.field("answer").type
+    whole = np.repeat([case.status == "ok" for case in cases], table.num_rows // max(len(cases), 1))
+    place = pa.array(np.cumsum(whole, dtype=np.int32) - 1, mask=~whole)
+    held = pa.chunked_array([part.answers for part in scored if part.answers is not None], kind)
+    return table.append_column(schema.field("answer"), held.combine_chunks().take(place)).cast(schema)

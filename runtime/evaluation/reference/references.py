@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...datasets.base import Case
     from ...results.loaded_dataset import LoadedDataset
 
-__all__ = ["Reference", "baseline_reference", "maps_reference"]
+__all__ = ["Reference", "ScoredCases", "baseline_reference", "maps_reference", "note_size"]
 
 ScoredCases = tuple[Sequence[DecodedCase], Sequence[Scored]]
 """Cases, and in parts what is said of those that are readable, as `rows_table` takes them."""
@@ -32,7 +32,7 @@ class Reference:
 
     prepare: a case -> one input of `score`, in threads, several cases in advance. score: `batch` such inputs -> their
     cases and what is said of them. description: what the maps depend on, for the cell's key. facts: for
-    its entry in run.json.
+    its entry in run.json. answers: the rows have the column `answer`. remarks: lines for the user.
     """
 
     name: str
@@ -42,6 +42,8 @@ class Reference:
     batch: int
     description: str
     facts: Mapping[str, Any]
+    answers: bool = False
+    remarks: Sequence[str] = ()
 
 
 def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Reference | str:
@@ -52,7 +54,7 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
 
     def score(batch: Sequence[DecodedCase]) -> ScoredCases:
         for drawn in batch:
-            _note_size(drawn, loaded)
+            note_size(drawn, loaded)
         return batch, [baseline_scores(name, batch, findings, measure)]
 
     return Reference(
@@ -104,7 +106,7 @@ def _score_maps(
     case: Case, *, loaded: LoadedDataset, folder: MapFolder, findings: Sequence[str], keep: bool, measure: Measure
 ) -> ScoredCases:
     drawn = draw_case(case, findings, loaded.contents)
-    _note_size(drawn, loaded)
+    note_size(drawn, loaded)
     if drawn.status != "ok":
         return [drawn], []
     pairs, maps = DrawnPairs.of([drawn], findings), []
@@ -121,7 +123,7 @@ def _score_maps(
     return [drawn], [Scored(1, pairs, counts, maps=np.stack(maps) if keep and maps else None, native=native)]
 
 
-def _note_size(drawn: DecodedCase, loaded: LoadedDataset) -> None:
+def note_size(drawn: DecodedCase, loaded: LoadedDataset) -> None:
     """Keeps a size that was read from the image file, because the annotation states none."""
     if drawn.size is not None and drawn.case.size is None:
         loaded.file_sizes[drawn.case.case_id] = drawn.size

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,8 @@ class CellValues:
     is defined in the cell's `protocol`; if not, its fields are None. `tau_scale`: a best threshold times this factor is
     in the protocol's unit. `skipped`: pairs with a region that the choices leave out. `faults`: regions by what is
     wrong with their place. `unnamed`: cases without a patient's name, each of which counts as a patient. `resampled`:
-    whether there are bootstrap replicates. `numbers`: by field and class, see `number`.
+    whether there are bootstrap replicates. `numbers`: by field and class, see `number`. `boxes`: what run.json tells of
+    a file of boxes.
     """
 
     model: str
@@ -86,6 +87,7 @@ class CellValues:
     resampled: bool = False
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict, repr=False, compare=False)
     sample: Sample | None = field(default=None, repr=False, compare=False)
+    boxes: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,7 +128,7 @@ class CellValues:
         """Whether a number of a class is missing because all its pairs are of one patient."""
         source, key = FIELDS[field]
         found = {"grounding": self.grounding, "cross_fitted": self.cross_fitted}.get(source)
-        return found is not None and name in found.unfitted and key in BEST
+        return found is not None and name in found.unfitted and key in BEST and self.weights != "boxes"
 
     def count(self, field: str, name: str = "") -> int:
         """The size of a number's basis, for a class or the dataset: pairs, or for recognition known labels."""
@@ -205,6 +207,8 @@ def cell_values(
     sample = sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro")
     searches = [Search(pairs.options, levels), Search(replace(pairs.options, unit="cross_fit"))]
     grounding, cross_fitted = (_without_fixed(found, pairs) for found in groundings(asked, searches))
+    if cell.boxed:
+        grounding, cross_fitted = _without_best(grounding), _without_best(cross_fitted)
     return CellValues(
         model=cell.model,
         dataset=cell.dataset,
@@ -221,7 +225,7 @@ def cell_values(
         recognition=recognised["recognition"],
         pair=recognised["pair"],
         sub_pixel=tuple(int(cell.sub_pixel[cell.class_of == index].sum()) for index in range(len(cell.findings))),
-        dice_curve=_mean_dice_curve(pairs),
+        dice_curve=() if cell.boxed else _mean_dice_curve(pairs),
         family=str(cell.entry.get("model_family", "")),
         reader=reader,
         prompt_status=cell.entry.get("prompts", {}).get("status", {}),
@@ -238,6 +242,7 @@ def cell_values(
         resampled=patients.draws is not None,
         numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices, sample),
         sample=sample,
+        boxes=cell.entry.get("boxes", {}),
     )
 
 
@@ -248,6 +253,15 @@ def _without_fixed(found: Grounding, pairs: ScoredPairs) -> Grounding:
 
     def clear(scores: GroundingScores) -> GroundingScores:
         return replace(scores, dice_fixed=None, iou_fixed=None, delta_dice=None)
+
+    return replace(found, classes=tuple(map(clear, found.classes)), macro=clear(found.macro), micro=clear(found.micro))
+
+
+def _without_best(found: Grounding) -> Grounding:
+    """Removes the values at a best threshold: boxes have none."""
+
+    def clear(scores: GroundingScores) -> GroundingScores:
+        return replace(scores, dice_best=None, iou_best=None, best_tau=None, iou_tau=None, delta_dice=None)
 
     return replace(found, classes=tuple(map(clear, found.classes)), macro=clear(found.macro), micro=clear(found.micro))
 

@@ -74,7 +74,7 @@ class Originals:
 
 def make_originals(folder: Path) -> Originals:
     """Bundles blocks-32 (sets coco, mass, other, rsna) and blocks-32-fp16 (coco); data/ (of coco and of mscxr), maps/,
-    films.py, rsna/."""
+    answers.jsonl, films.py, rsna/."""
     found = Originals(folder)
     _save_lowered(save_graph(found.graphs["fp32"]), found.graphs["fp16"])
     (folder / "models").mkdir()
@@ -90,6 +90,7 @@ def make_originals(folder: Path) -> Originals:
         os.utime(path, (1_700_000_000, 1_700_000_000))
     (folder / "films.py").write_text(READER)
     put_maps(folder / "maps", range(CASES))
+    put_boxes(folder / "answers.jsonl", folder / "data")
     _make_rsna(folder)
     return found
 
@@ -134,6 +135,20 @@ def put_maps(folder: Path, cases: Iterable[int], seed: int = 5) -> None:
         for name in ("Mass", "Effusion"):
             (folder / f"case{case:04d}").mkdir(parents=True, exist_ok=True)
             np.save(folder / f"case{case:04d}" / f"{name}.npy", rng.random((14, 14), dtype=np.float32) / 60)
+
+
+def put_boxes(path: Path, data: Path, shift: int = 2) -> None:
+    """Answers to the pairs of a dataset: the boxes, moved to the right; case 3 is silent, and case 1 invents a Mass."""
+    document = json.loads((data / "annotations.json").read_text())
+    names = {image["id"]: Path(image["file_name"]).stem for image in document["images"]}
+    lines: dict[tuple[str, str], list[list[float]]] = {("case0001", "Mass"): [[0, 0, 9, 9]], ("case0002", "Mass"): []}
+    for one in document["annotations"]:
+        x, y, w, h = one["bbox"]
+        pair = (names[one["image_id"]], ("Mass", "Effusion")[one["category_id"] - 1])
+        lines.setdefault(pair, []).append([x + shift, y, x + w + shift, y + h])
+    lines["case0003", "Mass"] = []
+    told = [{"case": case, "finding": finding, "boxes": boxes} for (case, finding), boxes in lines.items()]
+    path.write_text("\n".join(map(json.dumps, [{"xbench_boxes": 1, "frame": "pixels"}, *told])) + "\n")
 
 
 def _make_rsna(folder: Path) -> None:

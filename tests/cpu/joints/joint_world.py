@@ -49,15 +49,17 @@ class World:
     data: Path = field(init=False)
     models: Path = field(init=False)
     maps: Path = field(init=False)
+    answers: Path = field(init=False)
     reader: Path = field(init=False)
 
     def __post_init__(self) -> None:
         for name in ("data", "models", "maps"):
             setattr(self, name, self.originals.folder / name)
+        self.answers = self.originals.folder / "answers.jsonl"
         self.reader = self.originals.folder / "films.py"
 
     def own(self, name: str) -> Path:
-        """A copy of data, models, maps or reader that this pair may change; the commands then use it."""
+        """A copy of data, models, maps, answers or reader that this pair may change; the commands then use it."""
         source: Path = getattr(self, name)
         target = self.folder / source.name
         (shutil.copytree if source.is_dir() else shutil.copy2)(source, target)
@@ -75,6 +77,10 @@ class World:
     @property
     def own_maps(self) -> str:
         return f"maps:{self.maps}"
+
+    @property
+    def own_boxes(self) -> str:
+        return f"boxes:{self.answers}"
 
     def eval(self, *more: object, out: str = "run", model: str | list[str] = FP32, status: int = 0) -> str:
         """`eval` of these models on the dataset coco; returns what it printed."""
@@ -143,6 +149,7 @@ class World:
             World(self.originals.folder, self.originals, []).eval("--no-cache", *more, out=out.name, model=model)
             self.originals.made[asked] = out
         name = f"maps:{Path(model).name}" if model.startswith("maps:") else model
+        name = f"boxes:{Path(model).stem}" if model.startswith("boxes:") else name
         return _rows(self.originals.folder / self.originals.made[asked].name, cell or f"{name}--coco")
 
     def fresh(self, *more: object, model: str = FP32, cell: str = f"{FP32}--coco") -> pa.Table:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pairs_of_baselines
+import pairs_of_boxes
 import pairs_of_limit
 import pairs_of_patients
 import pairs_of_phrases
@@ -29,6 +30,7 @@ FILES = (
     pairs_of_limit,
     pairs_of_shards,
     pairs_of_baselines,
+    pairs_of_boxes,
     pairs_of_twin,
     pairs_of_patients,
     pairs_of_phrases,

@@ -14,9 +14,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from xbench_fast.metrics_gpu.detection.average_precision import average_precision
 from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists
-from xbench_fast.metrics_gpu.detection.errors import KINDS, anatomy, fixed, mended
+from xbench_fast.metrics_gpu.detection.error_kinds import KINDS, anatomy, fixed, mended
 from xbench_fast.metrics_gpu.detection.overlaps import matched, overlaps
-from xbench_fast.metrics_gpu.detection.scores import hallucination, matched_scores, pointed
+from xbench_fast.metrics_gpu.detection.pointing import centres, pointed
+from xbench_fast.metrics_gpu.detection.scores import hallucination, matched_scores
 from xbench_fast.metrics_gpu.detection.unions import on_grid, pixel_rectangles, union_counts
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.runtime.datasets.region_grid import region_grid
@@ -89,7 +90,7 @@ def reference_of(answers: Answers) -> dict[str, float]:
     grid = union_counts(on_grid(mine, answers.sizes), on_grid(true, answers.sizes))
     columns = {
         "dice": grid.dice, "iou": grid.iou, "dice_native": native.dice, "iou_native": native.iou,
-        "inside": native.inside, "pointing": pointed(answers, true),
+        "inside": native.inside, "pointing": pointed(centres(answers.given, answers.sizes), true),
     }  # fmt: skip
     found: dict[str, float] = {}
     for name, values in columns.items():
@@ -167,14 +168,19 @@ def test_a_true_box_that_nothing_is_about_is_silent_or_missed() -> None:
 
 def test_pointing_takes_the_surest_box_and_else_the_first() -> None:
     true, near, far = [[[10, 10, 30, 30]]], [12, 12, 20, 20], [60, 60, 80, 80]
-    where = pixel_rectangles(made([[]], true).truth, np.array([[100, 100]]))
-    assert pointed(made([[near, far]], true), where).tolist() == [True]
-    assert pointed(made([[far, near]], true), where).tolist() == [False]
-    assert pointed(made([[far, near]], true, scores=[[0.2, 0.3]]), where).tolist() == [True]
-    assert pointed(made([[far, near]], true, scores=[[0.2, 0.2]]), where).tolist() == [False]
-    assert pointed(made([[]], true), where).tolist() == [False]
-    # The middle of 10 and 51 is 30.5, in pixel 30, which the region ends before.
-    assert pointed(made([[[10, 10, 51, 20]]], true), where).tolist() == [False]
+    size = np.array([[100, 100]])
+    where = pixel_rectangles(made([[]], true).truth, size)
+
+    def hit(boxes: Any, scores: Any = None) -> bool:
+        return bool(pointed(centres(made([boxes], true, scores=scores).given, size), where)[0])
+
+    assert hit([near, far])
+    assert not hit([far, near])
+    assert hit([far, near], [[0.2, 0.3]])
+    assert not hit([far, near], [[0.2, 0.2]])
+    assert not hit([])
+    # The middle of 10 and 51 is 30.5, in pixel 30, before which the region ends.
+    assert not hit([[10, 10, 51, 20]])
 
 
 def test_average_precision_needs_scores_and_stands_between_precision_and_recall() -> None:

@@ -59,7 +59,7 @@ def rows_and_maps(world: World, name: str) -> tuple[list[dict[str, Any]], MapRow
 
 
 def test_medklip_cuts_raw_maps_and_lets_any_maximum_hit(world: World, data: DatasetConfig) -> None:
-    outcome = world.run([], [data], maps=[attention(data)], sweep=sweep, protocol="medklip")
+    outcome = world.run([], [data], files=[attention(data)], sweep=sweep, protocol="medklip")
     assert outcome.computed == 1
     assert world.entry("maps:attention--coco")["protocol"] == "medklip"
     rows, maps = rows_and_maps(world, "maps:attention")
@@ -76,7 +76,7 @@ def test_medklip_cuts_raw_maps_and_lets_any_maximum_hit(world: World, data: Data
 
 
 def test_mavl_marks_more_than_a_thousandth(world: World, data: DatasetConfig) -> None:
-    world.run([], [data], maps=[attention(data)], sweep=sweep, protocol="mavl")
+    world.run([], [data], files=[attention(data)], sweep=sweep, protocol="mavl")
     rows, maps = rows_and_maps(world, "maps:attention")
     assert maps.saliency is not None
     centre = np.linspace(0, 13, 224)
@@ -100,14 +100,14 @@ def test_the_paper_shares_the_rows_of_the_default(world: World, data: DatasetCon
 
 def test_another_protocol_is_another_result_in_the_same_place(world: World, data: DatasetConfig) -> None:
     folder = attention(data)
-    world.run([], [data], maps=[folder], sweep=sweep)
+    world.run([], [data], files=[folder], sweep=sweep)
     default, file = world.table("maps:attention--coco"), world.entry("maps:attention--coco")["file"]
-    assert world.run([], [data], maps=[folder], sweep=sweep, protocol="mavl").computed == 1
+    assert world.run([], [data], files=[folder], sweep=sweep, protocol="mavl").computed == 1
     said = "computed again, because this changed: sweep (protocol mavl instead of default)"
     assert any(said in line for line in world.lines)
     assert not same(world.table("maps:attention--coco"), default)
     # Both are on disk: going back computes nothing.
-    assert world.run([], [data], maps=[folder], sweep=sweep).reused == 1
+    assert world.run([], [data], files=[folder], sweep=sweep).reused == 1
     entry = world.entry("maps:attention--coco")
     assert (entry["protocol"], entry["file"]) == ("default", file)
     assert same(world.table("maps:attention--coco"), default)
@@ -196,7 +196,7 @@ def test_a_degenerate_map_is_empty_at_native_size(world: World, data: DatasetCon
     folder = attention(data)
     for name, value in (("case0003/Mass", 1.0), ("case0006/Mass", np.nan)):
         np.save(folder.folder / f"{name}.npy", np.full((14, 14), value, F))
-    world.run([], [data], maps=[MapFolder(folder.folder)], sweep=sweep, protocol="chexlocalize")
+    world.run([], [data], files=[MapFolder(folder.folder)], sweep=sweep, protocol="chexlocalize")
     rows = {row["case_id"]: row for row in rows_and_maps(world, "maps:attention")[0] if row["finding"] == "Mass"}
     for case in ("case0003", "case0006"):
         assert rows[case]["degenerate"] and rows[case]["native"]["otsu_area"] == 0

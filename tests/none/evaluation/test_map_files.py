@@ -169,7 +169,7 @@ def own_maps(data: DatasetConfig, shape: tuple[int, int]) -> dict[str, bytes]:
 
 
 def run(world: World, data: DatasetConfig, folder: MapFolder, **options: Any) -> Any:
-    return world.run([], [data], maps=[folder], **options)
+    return world.run([], [data], files=[folder], **options)
 
 
 def test_maps_become_rows_without_images_or_bundles(tmp_path: Path, data: DatasetConfig) -> None:

@@ -25,7 +25,7 @@ from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figu
 from xbench_fast.runtime.reporting.gallery.choice import model_pairs
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results import choices as kinds
-from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.choices import SCORERS, Choices
 from xbench_fast.runtime.results.numbers.run_numbers import Results
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
@@ -479,7 +479,11 @@ def test_the_command_offers_what_can_be_chosen() -> None:
     offered = {
         option.name: tuple(option.type.choices) for option in command.params if isinstance(option.type, click.Choice)
     }
-    assert offered.pop("protocol") == PROTOCOLS and offered.pop("intervals") == ("none", "below", "inline")
+    assert offered.pop("protocols") == (*PROTOCOLS, *SCORERS) and offered.pop("intervals") == (
+        "none",
+        "below",
+        "inline",
+    )
     names = {"best": "Unit", "iou_at": "IouAt", "ties": "Ties", "auprc": "Auprc", "f1": "F1", "mean": "Mean"}
     names |= {"mean_datasets": "Mean", "constant": "Constant", "pairs": "Pairs"}
     assert offered == {name: get_args(getattr(kinds, kind)) for name, kind in names.items()}

@@ -36,6 +36,10 @@ REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding contents
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
 DEVICE = "paths dali_feed device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
+BOXES = (
+    "box_files box_models detection.boxes unions pointing answers.read frames paths strict_json compiled arguments "
+    "counts sweep.masks sampling sweep_options sweep.thresholds sweep.maps curves native protocols measure"
+)
 DECIDE = {
     "reader": f"chestxdet10 {READER}",
     "prepared": PIXELS,
@@ -46,6 +50,7 @@ DECIDE = {
     "baseline": f"{REFERENCE} {ROWS}",
     "masks": f"arguments sweep.masks datasets.placement region_grid {READER}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",
+    "boxes": f"{BOXES} {REFERENCE} {REGIONS} scoring schema prompt_set",
 }
 OTHERS = (
     "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry engines.errors engines.registry "
@@ -62,7 +67,8 @@ def digests() -> dict[str, str]:
     """What the keys say of code, by the part of `DECIDE`."""
     reader = object.__new__(ChestXDet10)
     found = {"reader": reader_code(reader), "prepared": reader_version(), "dali": dali_reader(), "masks": mask_rules()}
-    return {**found, **{kind: row_code(kind) for kind in ("cpu", "live", "gpu", "baseline", "maps")}}  # type: ignore[arg-type]
+    kinds = ("cpu", "live", "gpu", "baseline", "maps", "boxes")
+    return {**found, **{kind: row_code(kind) for kind in kinds}}  # type: ignore[arg-type]
 
 
 def module(word: str) -> str:

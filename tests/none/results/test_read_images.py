@@ -263,11 +263,11 @@ def test_own_maps_are_told_apart_by_their_content(world: World, data: DatasetCon
         for finding in ("Mass", "Effusion"):
             np.save(folder / f"case{number:04d}_{finding}.npy", rng.random((7, 7), np.float32))
     level(folder)
-    world.run([], [data], maps=[MapFolder(folder)])
+    world.run([], [data], files=[MapFolder(folder)])
     shutil.copytree(folder, tmp_path / "other" / "maps")
-    assert world.run([], [data], maps=[MapFolder(tmp_path / "other" / "maps")]).reused == 1
+    assert world.run([], [data], files=[MapFolder(tmp_path / "other" / "maps")]).reused == 1
     rewrite(folder / "case0000_Mass.npy", folder / "case0003_Mass.npy")
-    assert world.run([], [data], maps=[MapFolder(folder)]).computed == 1
+    assert world.run([], [data], files=[MapFolder(folder)]).computed == 1
 
 
 def test_a_prepared_image_is_of_the_content_of_its_file(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def evaluate(world: World, inputs: tuple[Path, DatasetConfig, Path], **options: 
     from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 
     bundle, data, maps = inputs
-    how = {"chunk": CHUNK, "baselines": ["baseline:center"], "maps": [MapFolder(maps)], **options}
+    how = {"chunk": CHUNK, "baselines": ["baseline:center"], "files": [MapFolder(maps)], **options}
     return world.run([bundle], [data], **how)
 
 

@@ -39,7 +39,7 @@ def test_own_maps_that_were_not_kept(
     data, world = make_dataset(tmp_path / "data", 16), World(tmp_path)
     config = DatasetConfig("coco", data, "coco")
     small = own_maps(tmp_path / "small", data, (6, 6))
-    world.run([], [config], maps=[own_maps(tmp_path / "mine", data, *sizes), small])
+    world.run([], [config], files=[own_maps(tmp_path / "mine", data, *sizes), small])
     why = "its maps are larger than 64 x 64 or of several sizes, so the run did not keep them."
     said = study(capsys, "failures", world.out, "--replicates", 20)
     assert f"No overlays of maps:mine on coco: {why}" in said
@@ -101,7 +101,7 @@ def test_the_size_of_own_maps_is_noted_whether_they_are_kept_or_not(
         (tmp_path / name).mkdir()
         world = World(tmp_path / name)
         maps = own_maps(tmp_path / name / "mine", data, size)
-        world.run([], [DatasetConfig("coco", data, "coco")], maps=[maps])
+        world.run([], [DatasetConfig("coco", data, "coco")], files=[maps])
         entry = world.entry("maps:mine--coco")
         assert entry["map_size"] == list(size) and entry["grid"] == ([6, 6] if name == "small" else None)
         outs.append(world.out.rename(tmp_path / f"run-{name}"))

@@ -1,0 +1,249 @@
+"""Files of predicted boxes as models: the answers for a dataset, scored as unions of boxes (docs/detection.md §1).
+
+The rows have the counts of a map that is 1 inside the union and 0 outside. Pointing and the image's own counts are
+those of the native grid. What was answered, and the true boxes, stand in the column `answer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....metrics_gpu.detection.boxes import BoxLists, Int, Rectangles
+from ....metrics_gpu.detection.pointing import centres, pointed
+from ....metrics_gpu.detection.unions import UnionCounts, on_grid, pixel_rectangles, union_counts
+from ....metrics_gpu.sweep.counts import Counts
+from ....metrics_gpu.sweep.masks import unpack_masks
+from ...answers.answered import BoxAnswers, BoxFile, State
+from ...answers.frame_check import frame_check, out_of_view, true_boxes
+from ...answers.questions import Questions
+from ...answers.read import read_boxes
+from ...datasets.region_shapes import Boxes
+from ...results.schema import GRID, THRESHOLD_COUNT, result_schema
+from ..decoding import DecodedCase
+from ..measure import Measure
+from ..scoring import DrawnPairs, Scored
+from .baselines import draw_case
+from .box_models import BoxModel, Missing
+from .references import Reference, ScoredCases, note_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...datasets.base import Case, Region
+    from ...results.loaded_dataset import LoadedDataset
+
+__all__ = ["boxes_reference"]
+
+_COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", "over_limit")
+
+
+def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) -> Reference | str:
+    """A file of boxes on a dataset, or the reason why it has no rows under the protocol. Raises DataError."""
+    if measure.protocol.normalise == "none":
+        return f"the protocol {measure.protocol.name} cuts maps as they are, and boxes are no map"
+    dataset = loaded.dataset
+    names = (loaded.name, dataset.name, dataset.title)
+    questions = Questions(dataset.cases(), dataset.classes, names, loaded.file_sizes)
+    file = read_boxes(model.path, questions, model.options.read)
+    truths = true_boxes(questions, file.positives)
+    answers = _Answers(file, model.options.missing, out_of_view(file.positives, truths))
+    said = frame_check(file, truths)
+    share = file.missing_share
+    lines = [f"{share:.1%} of the pairs with a region have no line"] if share > 0.01 else []
+    return Reference(
+        name=model.name,
+        findings=list(dataset.classes),
+        prepare=partial(draw_case, findings=list(dataset.classes), contents=loaded.contents),
+        score=partial(answers.score, loaded=loaded),
+        batch=64,
+        description=model.description,
+        facts={"weights": "boxes", "grid": None, "boxes": _facts(model, file, said)},
+        answers=True,
+        remarks=[*lines, *([said] if said else [])],
+    )
+
+
+class _Answers:
+    """The answers of a file, found by case and finding."""
+
+    def __init__(self, file: BoxFile, missing: Missing, out_of_view: NDArray[np.bool_]) -> None:
+        self._file, self._missing, self._out_of_view = file, missing, out_of_view
+        self._positive = {tuple(pair): place for place, pair in enumerate(file.positives.pairs)}
+        self._negative = {tuple(pair): place for place, pair in enumerate(file.negatives.pairs)}
+
+    def score(self, batch: Sequence[DecodedCase], loaded: LoadedDataset) -> ScoredCases:
+        """Drawn cases and what the file says of those that are readable."""
+        drawn = [case for case in batch if case.status == "ok"]
+        findings = list(loaded.dataset.classes)
+        for case in batch:
+            note_size(case, loaded)
+        for case in drawn if self._missing == "leave-out" else ():
+            case.masks = {name: mask for name, mask in case.masks.items() if not self._absent(case.case, name)}
+        pairs = DrawnPairs.of(drawn, findings)
+        named = [(drawn[c].case.case_id, findings[f]) for c, f in zip(pairs.of_case, pairs.of_finding, strict=True)]
+        places = np.array([self._positive[pair] for pair in named], np.intp)
+        sizes = np.array([drawn[c].size for c in pairs.of_case], np.int64).reshape(-1, 2)[:, ::-1].copy()
+        regions = [drawn[c].case.regions[name] for c, (_, name) in zip(pairs.of_case, named, strict=True)]
+        given = _lists(self._file.positives).take(places)
+        counted = _count(given, regions, sizes, pairs.masks)
+        asked = [
+            (c * len(findings) + f, place)
+            for c, case in enumerate(drawn)
+            for f, name in enumerate(findings)
+            if (place := self._negative.get((case.case.case_id, name))) is not None
+        ]
+        rows = pairs.of_case * len(findings) + pairs.of_finding
+        column = self._column(places, np.array([place for _, place in asked], np.intp), counted)
+        order = np.full(len(drawn) * len(findings), -1, np.int64)
+        order[rows] = np.arange(len(rows))
+        order[[row for row, _ in asked]] = len(rows) + np.arange(len(asked))
+        return batch, [Scored(len(drawn), pairs, counted.counts, answers=_placed(column, order))]
+
+    def _column(self, places: NDArray[np.intp], asked: NDArray[np.intp], counted: _Counted) -> pa.StructArray:
+        """The answers of pairs, then those of negatives; places, asked: where they stand in the file's columns."""
+        import pyarrow as pa
+
+        kind = result_schema(answers=True).field("answer").type
+        parts = ((self._file.positives, places), (self._file.negatives, asked))
+        taken = [_lists(answers).take(own) for answers, own in parts]
+        size = np.concatenate([counted.sizes, self._file.negatives.sizes[asked]])
+        without: list[None] = [None] * len(asked)
+        values: dict[str, Any] = {
+            "state": np.concatenate([answers.state[own] for answers, own in parts]),
+            "boxes": _listed([each for lists in taken for each in _each(lists, lists.boxes)]),
+            "scores": _listed([each for lists in taken for each in _each(lists, lists.scores)]),
+            "truth": _listed([*counted.truth, *without]),
+            "width": size[:, 0],
+            "height": size[:, 1],
+            **{name: np.concatenate([getattr(answers, name)[own] for answers, own in parts]) for name in _COUNTERS},
+            "out_of_view": np.concatenate([self._out_of_view[places], np.zeros(len(asked), np.bool_)]),
+            **{name: [*getattr(counted.native, name).tolist(), *without] for name in ("area", "overlap", "region")},
+        }
+        columns = [values[entry.name] for entry in kind]
+        made = [found if isinstance(found, pa.Array) else pa.array(found) for found in columns]
+        return pa.StructArray.from_arrays(
+            [found.cast(entry.type) for found, entry in zip(made, kind, strict=True)], fields=list(kind)
+        )
+
+    def _absent(self, case: Case, finding: str) -> bool:
+        return bool(self._file.positives.state[self._positive[case.case_id, finding]] == State.MISSING)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """counts: of the rows. native: of the image's own grid. truth: the true boxes, None where there are none such."""
+
+    counts: Counts
+    native: UnionCounts
+    truth: list[NDArray[np.float64] | None]
+    sizes: Int
+
+
+def _count(given: BoxLists, regions: Sequence[Region], sizes: Int, masks: NDArray[np.uint8]) -> _Counted:
+    """Counts of P pairs. sizes: width and height; masks: the packed regions on the grid."""
+    spans, truth = [], list[NDArray[np.float64] | None]()
+    for region, (width, height) in zip(regions, sizes.tolist(), strict=True):
+        found = region.spans(height, width) if isinstance(region, Boxes) else []
+        spans.append(np.array(found, np.int64).reshape(-1, 4)[:, [2, 0, 3, 1]])
+        truth.append(_corners(region, height, width) if isinstance(region, Boxes) else None)
+    ends = np.concatenate([[0], np.cumsum([len(each) for each in spans])]).astype(np.int64)
+    true = Rectangles(np.concatenate([np.zeros((0, 4), np.int64), *spans]), ends)
+    mine = pixel_rectangles(given, sizes)
+    small = on_grid(mine, sizes, GRID)
+    native, grid = union_counts(mine, true), union_counts(small, on_grid(true, sizes, GRID))
+    centre = centres(given, sizes)
+    hit = pointed(centre, true)
+    for p in [place for place, boxes in enumerate(truth) if boxes is None]:
+        width, height = sizes[p].tolist()
+        whole = regions[p].mask(height, width)
+        _enter(native, p, _drawn(mine, p, (height, width)), whole)
+        _enter(grid, p, _drawn(small, p, (GRID, GRID)), unpack_masks(masks[p : p + 1], GRID)[0])
+        hit[p] = centre[p, 0] >= 0 and whole[centre[p, 1], centre[p, 0]]
+    cell = np.where(centre >= 0, (2 * centre + 1) * GRID // (2 * sizes), 0)
+    area = np.repeat(grid.area[:, None], THRESHOLD_COUNT, axis=1)
+    overlap = np.repeat(grid.overlap[:, None], THRESHOLD_COUNT, axis=1)
+    area[:, 0], overlap[:, 0] = GRID * GRID, grid.region
+    counts = Counts(
+        area=area.astype(np.int32),
+        overlap=overlap.astype(np.int32),
+        region=grid.region.astype(np.int32),
+        argmax=(cell[:, 1] * GRID + cell[:, 0]).astype(np.int32),
+        hit=hit,
+        degenerate=np.zeros(len(hit), np.bool_),
+    )
+    return _Counted(counts, native, truth, sizes)
+
+
+def _enter(counts: UnionCounts, pair: int, mine: NDArray[np.bool_], true: NDArray[np.bool_]) -> None:
+    counts.area[pair], counts.region[pair] = mine.sum(), true.sum()
+    counts.overlap[pair] = (mine & true).sum()
+
+
+def _drawn(lists: Rectangles, pair: int, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    found = np.zeros(shape, np.bool_)
+    for left, top, right, bottom in lists.spans[lists.offsets[pair] : lists.offsets[pair + 1]].tolist():
+        found[top:bottom, left:right] = True
+    return found
+
+
+def _corners(region: Boxes, height: int, width: int) -> NDArray[np.float64]:
+    """The boxes that meet the image, clipped to it."""
+    corners = np.array(region.pixels(height, width), np.float64).reshape(-1, 4)
+    inside = (corners[:, :2] < (width, height)).all(axis=1) & (corners[:, 2:] > 0).all(axis=1)
+    found: NDArray[np.float64] = np.clip(corners[inside], 0, (width, height, width, height))
+    return found
+
+
+def _lists(answers: BoxAnswers) -> BoxLists:
+    return BoxLists(answers.boxes, answers.offsets, answers.scores)
+
+
+def _each(lists: BoxLists, values: NDArray[np.float64] | None) -> list[NDArray[np.float64] | None]:
+    """The values of each list; None without values."""
+    if values is None:
+        return [None] * len(lists)
+    return [values[a:b] for a, b in zip(lists.offsets[:-1], lists.offsets[1:], strict=True)]
+
+
+def _listed(values: Sequence[NDArray[np.float64] | None]) -> Any:
+    import pyarrow as pa
+
+    known = [value.reshape(-1) for value in values if value is not None]
+    ends = np.cumsum([0, *(0 if value is None else value.size for value in values)], dtype=np.int32)
+    absent = np.array([value is None for value in values], np.bool_)
+    return pa.ListArray.from_arrays(
+        pa.array(ends), pa.array(np.concatenate([np.zeros(0), *known])), mask=pa.array(absent)
+    )
+
+
+def _placed(column: pa.StructArray, order: Int) -> pa.StructArray:
+    """The entries at these places, null where the place is -1."""
+    import pyarrow as pa
+
+    return column.take(pa.array(order, mask=order < 0))
+
+
+def _facts(model: BoxModel, file: BoxFile, said: str) -> Mapping[str, Any]:
+    """What a run keeps of the file as a whole; the counters of its answers stand in the rows."""
+    return {
+        "file": str(model.path.absolute()),
+        "sha256": file.sha256,
+        "kind": file.kind,
+        "lines": file.lines,
+        "rejected": file.rejected,
+        "unknown_label": file.unknown_label,
+        "no_region": file.no_region,
+        "silence": file.silence,
+        "frames": dict(file.frames),
+        "frame_check": said,
+        "missing": model.options.missing,
+        "missing_share": file.missing_share,
+        "bad_lines": "count" if model.options.read.count_bad_lines else "stop",
+        "provenance": {**file.provenance, **{name: list(values) for name, values in file.line_provenance.items()}},
+    }

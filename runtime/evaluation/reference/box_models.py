@@ -1,0 +1,82 @@
+"""Names of models that are files of predicted boxes, and how these are read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Literal
+
+from ....engines.errors import ConfigError, DataError
+from ...answers.reading import ReadOptions
+from ...host.paths import has_file
+
+__all__ = ["COUNTED", "PREFIX", "BoxModel", "BoxOptions", "Missing", "split_boxes"]
+
+PREFIX: Final = "boxes:"
+
+Missing = Literal["count", "leave-out"]
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """How files of boxes are read. missing: a pair without a line is scored as silent, or left out. read: see there."""
+
+    missing: Missing = "count"
+    read: ReadOptions = field(default_factory=ReadOptions)
+
+
+COUNTED: Final = BoxOptions()
+"""A pair without a line is scored as silent, and a line that must be corrected stops."""
+
+
+@dataclass(frozen=True)
+class BoxModel:
+    """A file of predicted boxes, and the name of its model in a run."""
+
+    path: Path
+    name: str
+    options: BoxOptions = COUNTED
+
+    @cached_property
+    def description(self) -> str:
+        """What the rows depend on: the contents of the file and of those that explain it, and the options."""
+        told = self.options.read
+        files = [_digest(path) for path in (self.path, told.coco, told.mapping) if path is not None]
+        explained = [told.coco is not None, told.mapping is not None, told.count_bad_lines]
+        return " ".join(map(str, (*files, *explained, self.options.missing)))
+
+
+def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxModel], list[str]]:
+    """The files of boxes among the names of models, and the other names. Raises ConfigError.
+
+    boxes:FILE is called boxes:STEM, boxes:NAME=FILE is called boxes:NAME.
+    """
+    names = list(models)
+    chosen = dict.fromkeys(name for name in names if name.startswith(PREFIX))
+    found: dict[str, BoxModel] = {}
+    for text in chosen:
+        given = text.removeprefix(PREFIX)
+        name, equals, file = given.partition("=")
+        named = bool(equals and name) and not has_file(Path(given))
+        path = Path(file if named else given).expanduser()
+        if not has_file(path):
+            raise ConfigError(f"The file {path} of {text} does not exist; give the file of the boxes.")
+        model = BoxModel(path, PREFIX + (name if named else path.stem), options)
+        if model.name in found:
+            raise ConfigError(
+                f"Two files of boxes are called '{model.name}': {found[model.name].path} and {path}; name one of them, "
+                f"as {PREFIX}NAME={path}."
+            )
+        found[model.name] = model
+    return list(found.values()), [name for name in names if name not in chosen]
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error

@@ -1,0 +1,100 @@
+"""The numbers of predicted boxes: those of the default protocol with intervals, and those of published scorers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...metrics_gpu.detection.average_precision import average_precision
+from ...metrics_gpu.detection.error_kinds import KINDS, anatomy
+from ...metrics_gpu.detection.overlaps import overlaps
+from ...metrics_gpu.detection.published.registry import SCORERS
+from ...metrics_gpu.detection.published.scorer import Values
+from ...metrics_gpu.detection.scores import Hallucination, MatchedScores, hallucination, matched_scores
+from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
+from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
+from ..results.load import StoredRun
+from ..results.numbers.run_numbers import Results
+from ..results.patients import Patients
+from ..results.stored_boxes import StoredBoxes, load_boxes
+
+__all__ = ["BoxScores", "box_scores"]
+
+
+@dataclass(frozen=True, eq=False)
+class BoxScores:
+    """The numbers of one model on one dataset; fractions.
+
+    matched: at each threshold; intervals: of its F1, mean over classes; None where too few patients stand behind it.
+    precision: AP by threshold, empty without scores. inside, dice_native, iou_native: means over classes. duplicates:
+    boxes about a true box that is hit. published: by scorer.
+    """
+
+    model: str
+    dataset: str
+    title: str
+    stored: StoredBoxes
+    matched: Sequence[MatchedScores]
+    intervals: Sequence[Interval | None]
+    precision: Mapping[str, float]
+    inside: float | None
+    dice_native: float | None
+    iou_native: float | None
+    duplicates: int
+    invented: Hallucination
+    published: Mapping[str, Values]
+
+    @property
+    def why_no_precision(self) -> str:
+        """Why there is no average precision; empty if there is."""
+        return "" if self.precision else "no scores"
+
+
+def box_scores(run: StoredRun, results: Results, scorers: Sequence[str] = ()) -> list[BoxScores]:
+    """The numbers of every cell of predicted boxes; scorers: names of the published ones, all if empty.
+
+    Raises RunError when a result file cannot be read.
+    """
+    found = []
+    for (model, dataset), cell in results.rows.items():
+        if cell.boxed:
+            stored = load_boxes(run, cell)
+            names = tuple(scorers) or tuple(SCORERS)
+            found.append(_scores(stored, str(results.title(dataset)), results.patients[dataset], names, model))
+    return found
+
+
+def _scores(stored: StoredBoxes, title: str, patients: Patients, names: Sequence[str], model: str) -> BoxScores:
+    answers = stored.answers
+    of_case = np.array([patients.number[name] for name in stored.cell.patients], np.intp)
+    table = overlaps(answers.given, answers.truth)
+    of_pair, of_negative = of_case[answers.case_of], of_case[answers.negative_case]
+    matched = matched_scores(answers, table, patients.draws, (of_pair, of_negative))
+    enough = patients.draws is not None and len(np.unique(of_pair)) >= MANY_PATIENTS
+    kinds = anatomy(answers)
+    native = stored.native
+    return BoxScores(
+        model=model,
+        dataset=stored.cell.dataset,
+        title=title,
+        stored=stored,
+        matched=matched,
+        intervals=[percentile_interval(scores.f1_classes[1:]) if enough else None for scores in matched],
+        precision=average_precision(answers) if answers.given.scores is not None else {},
+        inside=_mean(native.inside, stored),
+        dice_native=_mean(native.dice, stored),
+        iou_native=_mean(native.iou, stored),
+        duplicates=int((kinds.kind == KINDS.index("duplicate")).sum()),
+        invented=hallucination(answers),
+        published={name: SCORERS[name].compute(answers, table) for name in names},
+    )
+
+
+def _mean(values: NDArray[np.float64], stored: StoredBoxes) -> float | None:
+    """Mean over classes of the mean over pairs."""
+    class_of = stored.cell.class_of
+    return macro_mean(float(values[class_of == c].mean()) for c in np.unique(class_of))

@@ -1,0 +1,221 @@
+"""Tables of predicted boxes: matched boxes, what was answered, and published scorers (docs/detection.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...metrics_gpu.detection.published.registry import SCORERS
+from ..tables.metrics import NONE, percent
+from ..tables.stamps import box_stamps
+from ..tables.table import Cell, Column, Item, Table
+from .box_scores import BoxScores
+from .cells import marked
+
+__all__ = ["box_json", "box_rows", "box_tables", "published_rows"]
+
+
+def box_tables(scores: Sequence[BoxScores]) -> Iterator[Table]:
+    """The tables of each dataset."""
+    for dataset in dict.fromkeys(found.dataset for found in scores):
+        own = [found for found in scores if found.dataset == dataset]
+        stem = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())
+        yield _detection(own, f"boxes-{stem}")
+        yield _answers(own, f"answers-{stem}")
+        yield _published(own, f"published-{stem}")
+
+
+def _detection(scores: Sequence[BoxScores], name: str) -> Table:
+    columns = [Column("model")]
+    columns += [Column(f"F1 {found.threshold:g}", "matched boxes") for found in scores[0].matched]
+    columns += [Column(text, "matched boxes, IoU 0.5") for text in ("precision", "recall", "F1 with negatives")]
+    columns += [Column(text, "AP") for text in ("0.1", "0.25", "0.5", "0.50 to 0.95")]
+    columns += [Column(text, "native size") for text in ("inside", "Dice", "IoU")]
+    rows = []
+    for found in scores:
+        basis = found.stored.truth
+        half = found.matched[-1]
+        row = [
+            _number(float(at.f1_classes[0]), basis, _ends(interval))
+            for at, interval in zip(found.matched, found.intervals, strict=True)
+        ]
+        row += [_number(float(values[0]), basis) for values in (half.precision, half.recall, half.f1_with_negatives)]
+        row += [
+            _number(found.precision[key], basis) if found.precision else Cell(found.why_no_precision)
+            for key in ("ap@0.1", "ap@0.25", "ap@0.5", "ap")
+        ]
+        row += [_number(value, basis) for value in (found.inside, found.dice_native, found.iou_native)]
+        rows.append(row)
+    body, _ = marked(rows)
+    notes = (
+        "percent; F1: largest one-to-one matching of given and true boxes at IoU 0.1, 0.25 and 0.5, mean over classes; "
+        "precision and recall: of all boxes; with negatives: boxes given for absent classes count too",
+        "AP: COCO's rules; without a score for each box it would depend on the order of the images, so there is none",
+        "inside: share of the union that lies in the region; silence: 0",
+        *(_left(found) for found in scores if len(found.stored.places) < len(found.stored.state)),
+    )
+    return Table(
+        f"{scores[0].title}: matched boxes",
+        tuple(columns),
+        tuple((found.model, *row) for found, row in zip(scores, body, strict=True)),
+        _stamps(scores),
+        notes,
+        name,
+        caption="Matched boxes in percent, and what lies inside the regions.",
+    )
+
+
+def _answers(scores: Sequence[BoxScores], name: str) -> Table:
+    columns = [Column("model"), *(Column(text, "pairs") for text in ("all", "answered", "boxes per answer"))]
+    columns += [Column(t, "per 100 pairs") for t in ("silent", "unparsable", "missing", "duplicate boxes")]
+    columns += [Column(t, "boxes") for t in ("illegal", "outside", "clipped")]
+    columns += [Column(t, "absent classes") for t in ("asked", "not asked", "with boxes", "boxes per 100")]
+    rows: list[tuple[Item, ...]] = []
+    for found in scores:
+        stored = found.stored
+        pairs, answered = len(stored.state), stored.of_state("answered")
+        each = [
+            stored.of_state("silent", "no_box_in_text"), stored.of_state("unparsable"), stored.of_state("missing"),
+            found.duplicates,
+        ]  # fmt: skip
+        rows.append(
+            (
+                found.model,
+                str(pairs),
+                str(answered),
+                f"{len(stored.answers.given.boxes) / answered:.2f}" if answered else NONE,
+                *(percent(count / pairs if pairs else None) for count in each),
+                *(str(int(stored.counters[key].sum())) for key in ("illegal", "outside", "clipped")),
+                str(found.invented.asked),
+                str(stored.not_asked),
+                percent(found.invented.share),
+                percent(found.invented.boxes_per_answer),
+            )
+        )
+    notes = (
+        "per 100 pairs, images with the finding: silent: no box; unparsable: a box was meant, none could be read; "
+        "missing: no line; duplicate: boxes about a true box that another one hits",
+        "illegal and outside boxes are dropped, clipped ones are cut at the image",
+        "absent classes: with boxes, percent of those asked; boxes per 100 asked",
+    )
+    return Table(
+        f"{scores[0].title}: what was answered", tuple(columns), tuple(rows), _stamps(scores), notes, name,
+        caption="What was answered, and what could not be read.",
+    )  # fmt: skip
+
+
+def _published(scores: Sequence[BoxScores], name: str) -> Table:
+    """A row for each number that is not of a class; the one that papers quote first."""
+    rows: list[tuple[Item, ...]] = []
+    names = list(scores[0].published)
+    for scorer in names:
+        main = SCORERS[scorer].main
+        keys = [key for found in scores for key in found.published[scorer] if "_by_class." not in key]
+        for key in dict.fromkeys([main, *keys]):
+            values = [_value(key, found.published[scorer].get(key)) for found in scores]
+            rows.append((scorer if key == main else "", key, *values))
+    notes = (*(f"{scorer}: {SCORERS[scorer].note}" for scorer in names), "percent, but for counts of pairs and images")
+    return Table(
+        f"{scores[0].title}: published scorers",
+        (Column("scorer"), Column("number"), *(Column(found.model) for found in scores)),
+        tuple(rows),
+        _stamps(scores),
+        notes,
+        name,
+        lead=2,
+        caption="Numbers by the rules of other sources.",
+    )
+
+
+def box_rows(scores: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
+    """Rows of boxes.csv."""
+    for found in scores:
+        stored = found.stored
+        row: dict[str, Any] = {"model": found.model, "dataset": found.dataset, "pairs": len(stored.state)}
+        for at, interval in zip(found.matched, found.intervals, strict=True):
+            row[f"f1_{at.threshold:g}_percent"] = 100 * float(at.f1_classes[0])
+            row[f"f1_{at.threshold:g}_low"] = None if interval is None else 100 * interval.low
+            row[f"f1_{at.threshold:g}_high"] = None if interval is None else 100 * interval.high
+            for key in ("f1", "precision", "recall", "f1_with_negatives"):
+                row[f"{key}_{at.threshold:g}_of_all_boxes_percent"] = 100 * float(getattr(at, key)[0])
+        row |= {f"{key}_percent": 100 * value for key, value in found.precision.items()}
+        row["why_no_ap"] = found.why_no_precision
+        for key in ("inside", "dice_native", "iou_native"):
+            value = getattr(found, key)
+            row[f"{key}_percent"] = None if value is None else 100 * value
+        row["boxes"], row["true_boxes"] = len(stored.answers.given.boxes), len(stored.answers.truth.boxes)
+        row["duplicates"] = found.duplicates
+        row["answered"], row["silent"] = stored.of_state("answered"), stored.of_state("silent", "no_box_in_text")
+        row["unparsable"], row["missing"] = stored.of_state("unparsable"), stored.of_state("missing")
+        row |= {name: int(values.sum()) for name, values in stored.counters.items() if name != "duplicates"}
+        row |= {"identical_boxes": int(stored.counters["duplicates"].sum()), "negatives_asked": found.invented.asked}
+        row |= {"negatives_not_asked": stored.not_asked, "negatives_with_boxes": found.invented.with_boxes}
+        yield {**row, "negatives_boxes": found.invented.boxes}
+
+
+def published_rows(scores: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
+    """Rows of published.csv; values as the authors' code gives them, most of them fractions."""
+    for found in scores:
+        for scorer, values in found.published.items():
+            about = SCORERS[scorer]
+            for number, value in values.items():
+                yield {
+                    "model": found.model,
+                    "dataset": found.dataset,
+                    "scorer": scorer,
+                    "number": number,
+                    "value": value,
+                    "main": number == about.main,
+                    "note": about.note,
+                    "source": about.source,
+                }
+
+
+def box_json(scores: Sequence[BoxScores]) -> list[dict[str, Any]]:
+    """The same for report.json, with where the file comes from."""
+    published = list(published_rows(scores))
+    return [
+        {
+            **row,
+            "file": dict(found.stored.cell.entry["boxes"]),
+            "published": {
+                name: {
+                    "note": SCORERS[name].note,
+                    "source": SCORERS[name].source,
+                    "values": {
+                        item["number"]: item["value"]
+                        for item in published
+                        if (item["model"], item["dataset"], item["scorer"]) == (found.model, found.dataset, name)
+                    },
+                }
+                for name in found.published
+            },
+        }
+        for row, found in zip(box_rows(scores), scores, strict=True)
+    ]
+
+
+def _number(value: float | None, basis: str, interval: str = "") -> Cell:
+    known = value is not None and not math.isnan(value)
+    return Cell(percent(value if known else None), interval, rank=value if known else None, basis=basis)
+
+
+def _ends(interval: Any) -> str:
+    return "" if interval is None else f"[{percent(interval.low, 1)}, {percent(interval.high, 1)}]"
+
+
+def _value(key: str, value: float | None) -> str:
+    counted = key.rpartition(".")[2] in ("cases", "n", "at_threshold", "pairs_left_out", "precision_is_nan")
+    if value is None or math.isnan(value):
+        return NONE
+    return f"{value:.0f}" if counted else percent(value)
+
+
+def _left(found: BoxScores) -> str:
+    lost = len(found.stored.state) - len(found.stored.places)
+    return f"{found.model}: {lost} pairs whose region is no union of boxes are in no matching and no published number"
+
+
+def _stamps(scores: Sequence[BoxScores]) -> tuple[str, ...]:
+    return box_stamps((found.model, found.stored.cell.entry["boxes"]) for found in scores)

@@ -1,0 +1,124 @@
+"""Reads the predicted boxes of a finished cell, with the true ones: neither the dataset nor the file is needed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engines.errors import RunError
+from ...metrics_gpu.detection.boxes import Answers, BoxLists, Int
+from ...metrics_gpu.detection.unions import UnionCounts
+from .load import CellRows, StoredRun
+from .storage import read_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["STATES", "StoredBoxes", "load_boxes"]
+
+STATES: Final = ("answered", "silent", "no_box_in_text", "unparsable", "missing")
+"""By the number in the column `answer.state`."""
+
+_COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", "over_limit", "out_of_view")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredBoxes:
+    """The answers of a cell.
+
+    cell: its rows. answers: of the P pairs whose region is a union of boxes, and of the negatives that were asked.
+    places: intp [P], of these pairs among those of the rows. native: counts of the unions on the image's own grid, of
+    all pairs of the rows; state: int8, of all pairs of the rows; counters: of them too. not_asked: absent classes
+    without a line.
+    """
+
+    cell: CellRows
+    answers: Answers
+    places: NDArray[np.intp]
+    native: UnionCounts
+    state: NDArray[np.int8]
+    counters: Mapping[str, Int]
+    not_asked: int
+
+    @cached_property
+    def truth(self) -> str:
+        """A digest of the true boxes and their pairs, equal in any run."""
+        sha = hashlib.sha256(np.ascontiguousarray(self.answers.truth.boxes).tobytes())
+        sha.update(self.answers.truth.offsets.tobytes() + self.answers.class_of.tobytes())
+        return sha.hexdigest()
+
+    def of_state(self, *names: str) -> int:
+        """The number of pairs with one of these `STATES`."""
+        return int(np.isin(self.state, [STATES.index(name) for name in names]).sum())
+
+
+def load_boxes(run: StoredRun, cell: CellRows) -> StoredBoxes:
+    """The boxes of a cell of predicted boxes. Raises RunError when its file cannot be read."""
+    import pyarrow as pa
+
+    path = run.path / cell.entry["file"]
+    try:
+        return _stored(read_columns(path, ["status", "label", "answer"]), cell)
+    # Arrow and NumPy raise one of these for any other content of a file.
+    except (OSError, pa.ArrowException, ValueError, TypeError) as error:
+        raise RunError(
+            f"{path} cannot be read ({error}); delete that file and run the same eval command again."
+        ) from error
+
+
+def _stored(table: pa.Table, cell: CellRows) -> StoredBoxes:
+    answer: Any = table["answer"].combine_chunks()
+    each = len(cell.findings)
+    held = np.flatnonzero(answer.is_valid())
+    told = answer.drop_null()
+    positive = told.field("region").is_valid().to_numpy(zero_copy_only=False)
+    pairs, asked = np.flatnonzero(positive), np.flatnonzero(~positive)
+    boxed = told.field("truth").is_valid().to_numpy(zero_copy_only=False)[pairs]
+    given, truth = _lists(told.field("boxes"), told.field("scores")), _lists(told.field("truth"))
+    kept = pairs[boxed]
+    counters = {name: _numbers(told, name) for name in _COUNTERS}
+    tried = (given.lengths > 0) | (counters["illegal"] > 0) | (counters["outside"] > 0)
+    absent = (table["label"].fill_null(-1).to_numpy() == 0) & (table["status"].to_numpy() == "ok")
+    return StoredBoxes(
+        cell=cell,
+        answers=Answers(
+            given=given.take(kept),
+            truth=truth.take(kept),
+            class_of=held[kept] % each,
+            case_of=held[kept] // each,
+            sizes=np.column_stack([_numbers(told, "width"), _numbers(told, "height")])[kept],
+            names=cell.findings,
+            cases=cell.cases,
+            negatives=given.take(asked),
+            negative_class=held[asked] % each,
+            negative_case=held[asked] // each,
+            tried=tried[asked],
+        ),
+        places=np.flatnonzero(boxed),
+        native=UnionCounts(*(_numbers(told, name)[pairs] for name in ("area", "overlap", "region"))),
+        state=_numbers(told, "state")[pairs].astype(np.int8),
+        counters={name: values[pairs] for name, values in counters.items()},
+        not_asked=int(absent.sum()) - len(asked),
+    )
+
+
+def _numbers(told: Any, name: str) -> Int:
+    import pyarrow as pa
+
+    return np.asarray(told.field(name).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _lists(column: Any, scores: Any = None) -> BoxLists:
+    lengths = np.asarray(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64) // 4
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    flat = np.asarray(column.drop_null().flatten().to_numpy(zero_copy_only=False), np.float64)
+    known = None
+    if scores is not None and scores.null_count < len(scores):
+        known = np.asarray(scores.drop_null().flatten().to_numpy(zero_copy_only=False), np.float64)
+    return BoxLists(flat.reshape(-1, 4), offsets, known)

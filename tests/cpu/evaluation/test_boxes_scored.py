@@ -1,0 +1,205 @@
+"""Files of predicted boxes from the command line to the report."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xbench_fast as xb
+from xbench_fast.engines.errors import ConfigError, DataError
+from xbench_fast.metrics_gpu.detection.boxes import BoxLists
+from xbench_fast.metrics_gpu.sweep.masks import pack_masks
+from xbench_fast.runtime.answers.reading import ReadOptions
+from xbench_fast.runtime.cli import main
+from xbench_fast.runtime.datasets.region_grid import region_grid
+from xbench_fast.runtime.datasets.region_shapes import Boxes, MaskRuns
+from xbench_fast.runtime.evaluation.reference.box_files import _count
+from xbench_fast.runtime.evaluation.reference.box_models import BoxModel, BoxOptions, split_boxes
+
+Line = dict[str, Any]
+
+
+def command(*arguments: object) -> int:
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as caught:
+        return int(caught.code or 0)
+    return 0
+
+
+def write(path: Path, lines: Sequence[Line], **header: Any) -> Path:
+    path.write_text("\n".join(map(json.dumps, [{"xbench_boxes": 1, "frame": "pixels", **header}, *lines])) + "\n")
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Four images of 1024 x 1024 without files: A has two Masses, B one, C one Nodule; D nothing."""
+    folder = tmp_path / "data"
+    (folder / "test_data").mkdir(parents=True)
+    entries = [
+        {"file_name": "a.png", "syms": ["Mass", "Mass"], "boxes": [[100, 100, 300, 300], [600, 600, 800, 800]]},
+        {"file_name": "b.png", "syms": ["Mass"], "boxes": [[100, 100, 300, 300]]},
+        {"file_name": "c.png", "syms": ["Nodule"], "boxes": [[500, 500, 520, 520]]},
+        {"file_name": "d.png", "syms": [], "boxes": []},
+    ]
+    (folder / "test.json").write_text(json.dumps(entries))
+    return folder
+
+
+def scored(data: Path, *options: object, boxes: Path, name: str = "") -> dict[str, Any]:
+    """The entry of report.json about boxes, after `eval` and `report`."""
+    model = f"boxes:{name}={boxes}" if name else f"boxes:{boxes}"
+    out = data.parent / "run"
+    arguments = ["--model", model, "--data", f"chestxdet10={data}", "--dataset", "chestxdet10", "--out", out]
+    assert command("eval", *arguments, *options) == 0
+    assert command("report", out, "--quiet", "--no-page", "--replicates", 20) == 0
+    told: dict[str, Any] = json.loads((out / "report/report.json").read_text())
+    (found,) = told["boxes"]
+    return {**found, "cells": told["cells"]}
+
+
+@pytest.mark.parametrize("name", ["scored", "half_missing"])
+def test_the_report_has_the_numbers_of_the_reference(shared: Path, tmp_path: Path, name: str) -> None:
+    source = tmp_path / "data"
+    (source / "test_data").mkdir(parents=True)
+    shutil.copy(shared / "data/annotations/chestxdet10/test.json", source)
+    found = scored(source, boxes=shared / f"boxes/predictions/{name}.jsonl")
+    wanted = json.loads((shared / "boxes/reference.json").read_text())[name]
+    (cell,) = found["cells"]
+    told = {
+        "dice": cell["grounding"]["macro"]["dice_fixed"],
+        "iou": cell["grounding"]["macro"]["iou_fixed"],
+        "pointing": cell["grounding"]["macro"]["pointing"],
+        **{key: found[f"{key}_percent"] / 100 for key in ("inside", "dice_native", "iou_native")},
+    }
+    assert told == pytest.approx({key: wanted[key]["classes"] for key in told}, abs=1e-9)
+    for at in ("0.1", "0.25", "0.5"):
+        assert found[f"f1_{at}_percent"] / 100 == pytest.approx(wanted[f"f1@{at}"]["classes"], abs=1e-9)
+        assert found[f"f1_{at}_low"] < found[f"f1_{at}_percent"] < found[f"f1_{at}_high"]
+    assert (found["silent"], found["missing"]) == (wanted["silent"], wanted["missing"])
+    assert cell["grounding"]["macro"]["dice_best"] is None and cell["cross_fitted"]["macro"]["dice_best"] is None
+    published = json.loads((shared / "boxes/expected.json").read_text())["files"][name]
+    assert found["published"]["radvlm"]["values"] == pytest.approx(published["radvlm"], abs=1e-6)
+    assert found["why_no_ap"] == ("" if name == "scored" else "no scores")
+
+
+LINES: list[Line] = [
+    {"case": "a", "finding": "Mass", "boxes": [[100, 100, 300, 300], [100, 100, 310, 300], [5, 5, 5, 9]]},
+    {"case": "c", "finding": "Nodule", "boxes": []},
+    {"case": "d", "finding": "Mass", "boxes": [[9, 9, 9, 9]]},
+    {"case": "d", "finding": "Nodule", "boxes": []},
+]
+
+
+def test_states_and_counters_are_columns(data: Path, tmp_path: Path) -> None:
+    found = scored(data, boxes=write(tmp_path / "mine.jsonl", LINES, model="m", seed=3))
+    keys = ("pairs", "answered", "silent", "unparsable", "missing", "illegal", "duplicates", "boxes", "true_boxes")
+    assert [found[key] for key in keys] == [3, 1, 1, 0, 1, 1, 1, 2, 4]
+    # A box that cannot be kept is an invented one all the same.
+    asked = [found[f"negatives_{key}"] for key in ("asked", "with_boxes", "boxes", "not_asked")]
+    assert asked == [2, 1, 0, 4 * 10 - 3 - 2]
+    assert found["file"]["provenance"] == {"model": "m", "seed": 3}
+    with (tmp_path / "run/report/boxes.csv").open(newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["model"], row["missing"], row["illegal"]) == ("boxes:mine", "1", "1")
+    text = (tmp_path / "run/report/tables.md").read_text()
+    assert "boxes:mine: 33.3% of the pairs have no line; they are scored as silent" in text
+    assert all(name in text for name in ("leaves silent pairs out: two regions", "no scores", "what was answered"))
+
+
+def test_pairs_without_a_line_are_left_out_on_request(data: Path, tmp_path: Path) -> None:
+    boxes = write(tmp_path / "mine.jsonl", LINES)
+    found = scored(data, "--missing", "leave-out", boxes=boxes, name="part")
+    assert (found["model"], found["pairs"], found["missing"]) == ("boxes:part", 2, 0)
+    assert [cell["n"] for cell in found["cells"]] == [2]
+    assert "they are left out (--missing leave-out)" in (tmp_path / "run/report/tables.md").read_text()
+
+
+def test_a_bad_line_stops_or_is_counted(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    boxes = write(tmp_path / "mine.jsonl", [*LINES, {"case": "z", "finding": "Mass", "boxes": []}])
+    arguments = ["eval", "--model", f"boxes:{boxes}", "--data", f"chestxdet10={data}", "--out", tmp_path / "run"]
+    assert command(*arguments) == 1
+    assert "line 6" in capsys.readouterr().err
+    found = scored(data, "--bad-lines", "count", boxes=boxes)
+    assert found["file"]["rejected"] == 1
+    assert "1 lines were rejected" in (tmp_path / "run/report/tables.md").read_text()
+
+
+def test_the_report_shows_the_scorers_that_are_asked(data: Path, tmp_path: Path) -> None:
+    scored(data, boxes=write(tmp_path / "mine.jsonl", LINES))
+    assert (
+        command("report", tmp_path / "run", "--quiet", "--no-page", "--protocol", "afloc", "--protocol", "paper") == 0
+    )
+    told = json.loads((tmp_path / "run/report/report.json").read_text())
+    assert list(told["boxes"][0]["published"]) == ["afloc"] and told["choices"]["protocol"] == "paper"
+    assert command("report", tmp_path / "run", "--quiet", "--protocol", "paper", "--protocol", "mavl") == 1
+
+
+def test_python_takes_files_and_names(data: Path, tmp_path: Path) -> None:
+    boxes = write(tmp_path / "mine.jsonl", LINES)
+    run = xb.evaluate(
+        dataset="chestxdet10", data=data, out=tmp_path / "run", boxes={"one": boxes}, missing="leave-out",
+        progress=False,
+    )  # fmt: skip
+    assert run.models == ["boxes:one"] or list(run.models) == ["boxes:one"]
+    with pytest.raises(ConfigError, match="missing"):
+        xb.evaluate(dataset="chestxdet10", data=data, boxes=boxes, missing="leave", progress=False)  # type: ignore[typeddict-item]
+    with pytest.raises(ConfigError, match="does not exist"):
+        xb.evaluate(dataset="chestxdet10", data=data, boxes=tmp_path / "no.jsonl", progress=False)
+
+
+def test_names_of_files(tmp_path: Path) -> None:
+    options = BoxOptions()
+    for name in ("x/mine.jsonl", "y/mine.jsonl", "a=b.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    one, two = tmp_path / "x/mine.jsonl", tmp_path / "y/mine.jsonl"
+    found, others = split_boxes(["kad", f"boxes:{one}", f"boxes:two={two}", f"boxes:{one}"], options)
+    assert ([model.name for model in found], others) == (["boxes:mine", "boxes:two"], ["kad"])
+    assert [model.name for model in split_boxes([f"boxes:{tmp_path / 'a=b.jsonl'}"], options)[0]] == ["boxes:a=b"]
+    with pytest.raises(ConfigError, match=r"Two files of boxes are called 'boxes:mine'.*boxes:NAME="):
+        split_boxes([f"boxes:{one}", f"boxes:{two}"], options)
+
+
+def test_the_key_is_of_contents_and_options(tmp_path: Path) -> None:
+    one, copy = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    one.write_text("1")
+    copy.write_text("1")
+    plain = BoxModel(one, "a").description
+    assert BoxModel(copy, "b").description == plain
+    assert BoxModel(one, "a", BoxOptions("leave-out")).description != plain
+    assert BoxModel(one, "a", BoxOptions(read=ReadOptions(count_bad_lines=True))).description != plain
+    one.write_text("2")
+    assert BoxModel(one, "a").description != plain
+    one.unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        _ = BoxModel(one, "a").description
+
+
+def test_a_region_of_pixels_counts_as_the_same_region_of_boxes() -> None:
+    rng = np.random.default_rng(0)
+    width, height = 300, 211
+    low = rng.integers(0, 150, (40, 2)).astype(float)
+    corners = np.hstack([low, low + rng.integers(1, 60, (40, 2))])
+    shapes = [Boxes((tuple(one), tuple(two))) for one, two in zip(corners, corners[::-1], strict=True)]
+    given = BoxLists.of(
+        [[] if p % 7 == 0 else [box.tolist()] for p, box in enumerate(corners + rng.normal(0, 9, (40, 4)).clip(-9, 9))]
+    )
+    sizes = np.tile(np.array([[width, height]]), (40, 1))
+    masks = pack_masks(np.stack([region_grid(shape, height, width)[0] for shape in shapes]))
+    one = _count(given, shapes, sizes, masks)
+    two = _count(given, [MaskRuns.of(shape.mask(height, width)) for shape in shapes], sizes, masks)
+    for name in ("area", "overlap", "region", "argmax", "hit"):
+        assert np.array_equal(getattr(one.counts, name), getattr(two.counts, name)), name
+    assert np.array_equal(one.native.overlap, two.native.overlap) and np.array_equal(one.native.area, two.native.area)
+    assert one.truth[0] is not None and two.truth[0] is None
+    silent = np.arange(40) % 7 == 0
+    assert (one.counts.area[silent, 1:] == 0).all() and not one.counts.hit[silent].any()
+    assert (one.counts.area[:, 0] == 224 * 224).all() and (one.counts.overlap[:, 0] == one.counts.region).all()
