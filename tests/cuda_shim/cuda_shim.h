@@ -1,11 +1,10 @@
 // Runs a CUDA C++ kernel on the CPU from its own source: include this first, then the .cu file, and call shim::launch.
 //
-// Blocks run one after the other. The threads of a block are fibres that are resumed in turn and give way only at
-// barriers, or, with SHIM_THREADS, real threads, so that a race detector sees what the kernel shares. Covered: one
-// dimension, static shared memory, __syncthreads, votes and shuffles of full warps, atomics on int, and the intrinsics
-// below;
-// arithmetic is IEEE float32 (compile with -ffp-contract=off). Shared memory keeps what the last block left in it, as
-// on a device: nothing may count on zeros.
+// Blocks run one after the other. The threads of a block are fibres that are resumed warp by warp and give way only at
+// barriers and shuffles, or, with SHIM_THREADS, real threads, so that a race detector sees what the kernel shares.
+// Covered: one dimension, static shared memory, __syncthreads, votes and shuffles of full warps, atomics on int, and the
+// intrinsics below; arithmetic is IEEE float32 (compile with -ffp-contract=off). Shared memory keeps what the last block
+// left in it, as on a device: nothing may count on zeros.
 #pragma once
 #undef _FORTIFY_SOURCE  // its longjmp refuses to go to another stack
 #include <cmath>
@@ -58,7 +57,7 @@ struct Fibre {
     ucontext_t context;
     jmp_buf place;
     std::vector<char> stack = std::vector<char>(64 * 1024);
-    bool started = false, done = false;
+    bool started = false, done = false, parked = false;  // parked: at a barrier of the block
     Index index;
 };
 inline jmp_buf scheduler;
@@ -108,6 +107,18 @@ inline void enter()
 
 constexpr int MOST = 1024;
 inline Barrier block_barrier, warp_barrier[MOST / 32];
+
+inline void synchronise_block()
+{
+#ifdef SHIM_THREADS
+    block_barrier.wait();
+#else
+    current->parked = true;
+    block_barrier.wait();
+    current->parked = false;
+#endif
+}
+
 inline int posted[MOST];
 
 inline unsigned ballot(int vote)
@@ -164,18 +175,26 @@ inline void launch(unsigned blocks, unsigned threads, const std::function<void()
             fibre->context.uc_stack.ss_sp = fibre->stack.data();
             fibre->context.uc_stack.ss_size = fibre->stack.size();
             fibre->context.uc_link = nullptr;
-            fibre->started = fibre->done = false;
+            fibre->started = fibre->done = fibre->parked = false;
             makecontext(&fibre->context, enter, 0);
         }
-        // Every second block runs its threads backwards, since no order is promised between two barriers.
+        // A warp runs as far as it can before the next one does, and every second block begins with its last warp: no
+        // order is promised between two barriers.
         static bool backwards = false;
         backwards = !backwards;
         for (unsigned left = threads; left > 0;) {
-            for (unsigned i = 0; i < threads; i++) {
-                const unsigned t = backwards ? threads - 1 - i : i;
-                if (fibres[t]->done) continue;
-                resume(*fibres[t]);
-                if (fibres[t]->done) --left;
+            for (unsigned i = 0; i < threads; i += 32) {
+                const unsigned first = backwards ? threads - 32 - i : i;
+                for (bool running = true; running;) {
+                    running = false;
+                    for (unsigned t = first; t < first + 32; t++) {
+                        Fibre& fibre = *fibres[t];
+                        if (fibre.done) continue;
+                        resume(fibre);
+                        if (fibre.done) --left;
+                        else if (!fibre.parked) running = true;
+                    }
+                }
             }
         }
 #endif
@@ -191,7 +210,7 @@ inline void launch(unsigned blocks, unsigned threads, const std::function<void()
 #define blockIdx shim::block_index
 #define blockDim shim::block_size
 #define gridDim shim::grid_size
-#define __syncthreads() shim::block_barrier.wait()
+#define __syncthreads() shim::synchronise_block()
 #define __launch_bounds__(...)
 #define __noinline__
 #define __ballot_sync(lanes, vote) shim::ballot(vote)
