@@ -21,12 +21,12 @@ from ..engines.registry import did_you_mean
 from ..engines.rounding import LOW_TYPES, PRECISIONS
 from .bundle_options import ACCEPT, BundleOptions
 from .machine import threads_to_use
-from .parity.low_precision import PrecisionTrial
 
 if TYPE_CHECKING:
     from ..engines.tokenizing import Tokenizer
     from .adapter import Adapter
     from .parity.checks import ParityReport
+    from .parity.low_precision import PrecisionTrial
     from .parity.trial_data import TrialData
     from .quantise import LayerError
 
@@ -101,6 +101,8 @@ def write_lower(
     `encode` gives the prompt sets with the features of the text graph in a folder. Raises ParityError with the reason
     when the verdict is against them, ExportError, ConfigError and DataError.
     """
+    from .parity.low_precision import PrecisionTrial
+
     precision, say = options.precision, options.progress
     folder = full.folder / precision
     folder.mkdir()

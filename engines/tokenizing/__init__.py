@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .backend import BackendTokenizer, WordPieceTokenizer
-from .batch import TokenBatch, Tokenizer
+from .batch import HashTokenizer, TokenBatch, Tokenizer
 from .cleaning import CLEANINGS, CleanedTokenizer
-from .hashed import HashTokenizer
 from .stored import TOKENIZER_FILE, bundle_tokenizer, stored_files
 
 __all__ = [

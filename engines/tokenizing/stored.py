@@ -7,9 +7,8 @@ from typing import Any
 from ..bundle import Bundle
 from ..errors import BundleError, ConfigError
 from .backend import BackendTokenizer, require_tokenizers
-from .batch import Tokenizer
+from .batch import HashTokenizer, Tokenizer
 from .cleaning import CLEANINGS, CleanedTokenizer
-from .hashed import HashTokenizer
 
 __all__ = ["TOKENIZER_FILE", "bundle_tokenizer", "stored_files"]
 

@@ -3,19 +3,188 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import json
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...engines.errors import ConfigError, MissingExtraError
 from ...engines.tokenizing import BackendTokenizer
-from .folder_files import read_words
+from ...engines.tokenizing.backend import require_tokenizers
 
-__all__ = ["FolderTokenizer"]
+__all__ = [
+    "FILES",
+    "FolderTokenizer",
+    "FolderWords",
+    "read_words",
+]
+
+_READY, _RULES, _NAMED = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+_OLDER = ("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+FILES = (_READY, *_OLDER)
+"""Files that hold a vocabulary, the best first."""
+
+_ENDLESS = 10**9  # transformers writes 1e30 where a tokenizer states no longest text
+_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_BERT = {
+    "lowercase": "do_lower_case",
+    "strip_accents": "strip_accents",
+    "handle_chinese_chars": "tokenize_chinese_chars",
+}
+
+
+@dataclass(frozen=True)
+class FolderWords:
+    """A tokenizer without truncation and padding, and what its files say about both.
+
+    `longest` is the greatest number of tokens, `cut_left` and `pad_left` on which side a text is cut and filled,
+    `padding` the piece that fills it, if one is named, and `separator` the id of the piece that ends a text.
+    """
+
+    backend: Any
+    longest: int | None
+    cut_left: bool
+    pad_left: bool
+    padding: str | None
+    separator: int | None
+
+
+def read_words(folder: Path) -> FolderWords:
+    """The tokenizer in `folder`. Raises ConfigError, and MissingExtraError where a package is not installed."""
+    require_tokenizers()
+    if not folder.is_dir():
+        raise ConfigError(f"There is no folder {folder}; give --tokenizer the folder with the model's tokenizer.json.")
+    if (folder / _READY).is_file():
+        return _ready(folder)
+    found = [name for name in _OLDER if (folder / name).is_file()]
+    if not found:
+        names = ", ".join(sorted(path.name for path in folder.iterdir())[:5])
+        raise ConfigError(
+            f"The folder {folder} holds no tokenizer ({names or 'it is empty'}); give --tokenizer a folder with "
+            "tokenizer.json, vocab.txt, vocab.json and merges.txt, or a SentencePiece model."
+        )
+    with tempfile.TemporaryDirectory() as place:
+        _convert(folder, found, Path(place))
+        return _ready(Path(place))
+
+
+def _convert(folder: Path, found: list[str], place: Path) -> None:
+    """Writes the tokenizer of the older files as tokenizer.json and tokenizer_config.json to `place`."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{folder} has no tokenizer.json, and its {found[0]} needs transformers: pip install transformers."
+        ) from error
+    if found[0].endswith(".model") and importlib.util.find_spec("sentencepiece") is None:
+        raise MissingExtraError(
+            f"{folder} has no tokenizer.json, and its {found[0]} needs the package sentencepiece: pip install "
+            "sentencepiece."
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if found == ["vocab.txt"] and not any((folder / name).is_file() for name in (_RULES, "config.json")):
+                words = transformers.BertTokenizer(str(folder / "vocab.txt"))
+            else:
+                words = transformers.AutoTokenizer.from_pretrained(
+                    str(folder), local_files_only=True, trust_remote_code=False
+                )
+            words.save_pretrained(str(place))
+    except Exception as error:  # the library raises many classes
+        raise ConfigError(
+            f"transformers cannot convert {', '.join(found)} in {folder} ({_line(error)}); add the "
+            "tokenizer_config.json that names its class, or save the tokenizer as tokenizer.json where it was made."
+        ) from error
+    if not (place / _READY).is_file():
+        raise ConfigError(
+            f"The tokenizer in {folder} ({type(words).__name__}) has no form as tokenizer.json, so it cannot run "
+            "without its Python code."
+        )
+
+
+def _ready(folder: Path) -> FolderWords:
+    from tokenizers import Tokenizer as Backend
+
+    path = folder / _READY
+    rules = {**_table(folder / _NAMED), **_table(folder / _RULES)}
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        normalizer = tree.get("normalizer") or {}
+        if normalizer.get("type") == "BertNormalizer":
+            normalizer.update({key: rules[name] for key, name in _BERT.items() if name in rules})
+        backend = Backend.from_str(json.dumps(tree))
+    except Exception as error:  # the package raises plain Exception
+        raise ConfigError(
+            f"The tokenizer {path} cannot be read ({_line(error)}); take the model's own file."
+        ) from error
+    tokens = {name: _content(rules[name]) for name in _TOKENS if rules.get(name)}
+    _add_special(backend, rules, tokens)
+    cut, fill = backend.truncation or {}, backend.padding or {}
+    backend.no_truncation()
+    backend.no_padding()
+    lengths = (rules.get("model_max_length"), cut.get("max_length"))
+    end = tokens.get("sep_token", tokens.get("eos_token"))
+    return FolderWords(
+        backend,
+        next((int(value) for value in lengths if isinstance(value, int | float) and 0 < value < _ENDLESS), None),
+        rules.get("truncation_side", cut.get("direction")) == "left",
+        rules.get("padding_side", fill.get("direction")) == "left",
+        tokens.get("pad_token", fill.get("pad_token")),
+        None if end is None else backend.token_to_id(end),
+    )
+
+
+def _add_special(backend: Any, rules: Mapping[str, Any], tokens: Mapping[str, str]) -> None:
+    """Makes the named tokens special, as transformers does: written out in a text, they are tokens. New ones get ids
+    behind the vocabulary."""
+    from tokenizers import AddedToken
+
+    stated = rules.get("added_tokens_decoder")
+    more = rules.get("extra_special_tokens", rules.get("additional_special_tokens"))
+    extra = [*(stated.values() if isinstance(stated, dict) else ()), *(more if isinstance(more, list) else ())]
+    known = backend.get_added_tokens_decoder().values()
+    present = {token.content for token in known}
+    for token in [*extra, *tokens.values()]:
+        content = _content(token)
+        if content and content not in present:
+            keys = ("single_word", "lstrip", "rstrip", "normalized")
+            marks = {key: bool(token[key]) for key in keys if key in token} if isinstance(token, dict) else {}
+            special = token.get("special", True) if isinstance(token, dict) else True
+            made = AddedToken(content, **{"normalized": False, **marks}, special=special)
+            (backend.add_special_tokens if special else backend.add_tokens)([made])
+            present.add(content)
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """A JSON file that need not be there. Raises ConfigError for one that is no table."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read ({_line(error)}); take the model's own file.") from error
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path} is not a table of rules; take the model's own file.")
+    return table
+
+
+def _content(token: Any) -> str:
+    """A token's text, which stands alone or in a table with its marks."""
+    return str(token.get("content", "")) if isinstance(token, dict) else str(token)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".")
+
 
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 
 
 class FolderTokenizer(BackendTokenizer):
-    """The tokenizer of `folder` (see `folder_files`), of any kind, cut at `context` tokens, or at fewer if it says so.
+    """The tokenizer of `folder` (see `FolderWords`), of any kind, cut at `context` tokens, or at fewer if it says so.
 
     Texts are padded on the right with the id `padding`; `left` says that the model's own pipeline pads on the left.
     With `canonical` a text is lower-cased and loses its punctuation first, as open_clip prepares those of SigLIP.

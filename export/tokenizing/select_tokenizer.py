@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from ...engines.errors import ConfigError
 from ...engines.tokenizing import BackendTokenizer, CleanedTokenizer, HashTokenizer, Tokenizer, WordPieceTokenizer
 from ..checkpoints.hugging_face import cached_file
-from .folder_files import FILES
-from .folder_tokenizer import FolderTokenizer
+from .folder_tokenizer import FILES, FolderTokenizer
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
