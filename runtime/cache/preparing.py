@@ -171,10 +171,10 @@ def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decod
         return 0
     from ..images.dali import DaliDecoder
 
-    done, tried = 0, set[int]()
+    done, tried, dali = 0, set[int](), None
     geometries = [store.geometry for store in stores]
     read = stores[0].contents.read
-    with DaliDecoder(geometries, batch=_GPU_BATCH, threads=threads, device=decoder.device, read=read) as dali:
+    with ExitStack() as stack:
         for start in range(0, len(cases), _GPU_BATCH):
             wanted: list[tuple[int, FileState]] = []
             for index in cases[start : start + _GPU_BATCH]:
@@ -184,6 +184,12 @@ def _fill_on_gpu(images: PreparedSet, cases: range, threads: int, decoder: Decod
                     if slot not in tried and any(store.lacks(slot, state) for store in stores):
                         wanted.append((slot, state))
                         tried.add(slot)
+            if not wanted:
+                continue
+            if dali is None:  # not before an image is lacking: the next model finds them all
+                dali = stack.enter_context(
+                    DaliDecoder(geometries, batch=_GPU_BATCH, threads=threads, device=decoder.device, read=read)
+                )
             for (slot, state), made in zip(
                 wanted, dali.decode([stores[0].path(slot) for slot, _ in wanted]), strict=True
             ):

@@ -142,7 +142,7 @@ class Evaluation:
         elif self.bundles:
             chosen, line = choose(chosen)
             ENGINES.load(chosen)
-        if self.live is not None:
+        if self.bundles or self.live is not None:
             self._check_decoder()
         if self.bundles:
             self._check_engine(chosen)
@@ -199,13 +199,13 @@ class Evaluation:
             raise ConfigError(
                 f"--tf32 is for engines on a GPU, and this one is {name}; leave it out, or name the engine."
             )
-        self._check_decoder()
 
     def _check_decoder(self) -> None:
-        """Rejects decoders that leave the pixels on a GPU."""
+        """Rejects a decoder that fills the cache where there is none."""
         if self.decoder == "dali" and self.config.cache is None:
             raise ConfigError(
-                "--decoder dali without a cache is for engines on a GPU; leave --no-cache out, or use --decoder cpu."
+                "--decoder dali decodes into the cache, once for all models; leave --no-cache out, or use --decoder "
+                "cpu."
             )
 
     def _provenance(self, decoder: str) -> dict[str, Any]:

@@ -28,7 +28,6 @@ from ..results.storage import CellFiles
 from .cell import CellWork, compute_cell
 from .cell_options import Options
 from .finishing import Finisher, PlannedCell
-from .gpu.dali_feed import DaliSource
 from .gpu.device_cell import compute_on_device
 from .live import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
@@ -239,13 +238,7 @@ class Runner:
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
             with self._open_source(loaded, geometry) as source, self._open_masks(loaded) as draw:
-                if phrases is not None and isinstance(source, DaliSource):
-                    raise ConfigError(
-                        f"The phrases of '{loaded.name}' are not asked with --decoder dali and no cache; leave "
-                        "--no-cache out, or use --decoder cpu."
-                    )
-                if not isinstance(source, DaliSource):
-                    source = noting_sizes(source, loaded.file_sizes)
+                source = noting_sizes(source, loaded.file_sizes)
                 cell = CellWork(
                     model=planned.model,
                     dataset=loaded.name,

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...engines.errors import RunError
 from ...engines.geometry import Geometry
 from ..cache.preparing import prepare
 from ..datasets.pixels import PixelSource, direct_source
 from ..datasets.region_grid import DrawRegions, region_masks
 from ..images.decoders import CPU, Decoder
 from ..results.loaded_dataset import LoadedDataset
-from .gpu.dali_feed import DaliSource
 
 if TYPE_CHECKING:
     from ..cache.preparing import PreparedSet
@@ -54,9 +54,9 @@ def source_opener(
     """A function that opens the source of a dataset's pixels for one geometry; without `cache` nothing is stored.
 
     `geometries`: all that the run needs of a dataset; an image is decoded once for all of them. `limit`: size limit of
-    the cache in bytes. A `decoder` on the GPU fills the cache, in `threads` threads, when a source is opened; without a
-    cache, the source is a `DaliSource`. `say` gets messages about the cache. Opening raises RunError when the cache
-    cannot be written.
+    the cache in bytes. A `decoder` on the GPU fills the cache, in `threads` threads, when a source is opened, once for
+    all models. `say` gets messages about the cache. Opening raises RunError when the cache cannot be written, or has no
+    room for what a decoder on the GPU makes.
     """
 
     @contextmanager
@@ -69,8 +69,10 @@ def source_opener(
             # Together too large: open at least the geometry that is needed now.
             prepared = prepared or open_prepared(folder, loaded, [geometry], say, decoder=decoder)
         if prepared is None and decoder.on_gpu(geometry):
-            yield DaliSource(loaded.name)
-            return
+            raise RunError(
+                f"The decoder dali needs room for the prepared images of {loaded.name}; give --cache, raise "
+                "--cache-limit, or use --decoder cpu."
+            )
         if prepared is None:
             if cache is not None:
                 say(f"{loaded.name}: its prepared images would not fit the cache limit, so they are not kept")

@@ -21,16 +21,14 @@ from ....engines.backends.device import SLOTS, DeviceEngine
 from ....engines.backends.gpu import load_cupy
 from ....engines.errors import EngineError
 from ....metrics_gpu.nvrtc import KernelError
-from ...datasets.pixels import direct_source
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
 from ..cell import CellWork
 from ..decoding import DecodedCase, decode_case
 from ..measure import Measure
 from ..scoring import Queries, Scored, rows_table
-from .dali_feed import DaliFeed, DaliSource
 from .device_sweep import Started, start
-from .feeding import Batch, Feed, PinnedFeed
+from .feeding import Batch, PinnedFeed
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
@@ -81,10 +79,10 @@ def _batches(cell: CellWork, index: int) -> list[tuple[int, bool, Sequence[Case]
     return [(index, at + cell.batch >= len(cases), cases[at : at + cell.batch]) for at in starts]
 
 
-def _feed(cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]) -> Feed:
+def _feed(
+    cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]
+) -> PinnedFeed:
     geometry = engine.bundle.manifest.geometry
-    if isinstance(cell.source, DaliSource):
-        return DaliFeed(cupy, batches, cell, geometry, device=engine.options.device)
 
     def decode(case: Case) -> DecodedCase:
         return decode_case(case, cell.source, geometry, cell.findings, cell.contents, cell.draw)
@@ -181,9 +179,7 @@ class _Loop:
 
     def _pixels(self, item: DecodedCase) -> NDArray[np.uint8]:
         """Reads the model input of a case again, uint8 [1, S, S]; its buffer may hold another case now."""
-        geometry = self.engine.bundle.manifest.geometry
-        source = direct_source(geometry) if isinstance(self.cell.source, DaliSource) else self.cell.source
-        return source(item.case)[0][None]
+        return self.cell.source(item.case)[0][None]
 
 
 class _Writer:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from ..decoding import DecodedCase
 if TYPE_CHECKING:
     from ...datasets.base import Case
 
-__all__ = ["Batch", "Feed", "PinnedFeed", "pinned"]
+__all__ = ["Batch", "PinnedFeed", "pinned"]
 
 
 @dataclass
@@ -37,16 +37,6 @@ class Batch:
 
     def __post_init__(self) -> None:
         self.readable = [item for item in self.items if item.status == "ok"]
-
-
-class Feed(Protocol):
-    """Batches in order. The pixels of one are valid until the second batch after it is requested, or until `copied`."""
-
-    def __iter__(self) -> Iterator[Batch]: ...
-
-    def close(self) -> None:
-        """Stops decoding; the batches are not used any more."""
-        ...
 
 
 @dataclass

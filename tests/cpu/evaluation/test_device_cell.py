@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import device_on_cpu
@@ -23,19 +22,14 @@ from xbench_fast.engines.backends.device import DeviceEngine, OutOfMemory
 from xbench_fast.engines.backends.ort_cuda import OrtCudaEngine
 from xbench_fast.engines.backends.tensorrt import TensorRtEngine
 from xbench_fast.engines.base import EngineOptions
-from xbench_fast.engines.errors import ImageError, RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.metrics_gpu import nvrtc
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_gpu
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.runtime.evaluation.gpu import dali_feed
 from xbench_fast.runtime.evaluation.gpu.device_sweep import mean_maps
 from xbench_fast.runtime.evaluation.scoring import DrawnPairs, Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.images.decode import decode_grey
-from xbench_fast.runtime.images.decoders import Decoder
-from xbench_fast.runtime.images.geometry import to_model
 
 ENGINES = {"tensorrt": TensorRtEngine, "onnxruntime-cuda": OrtCudaEngine}
 
@@ -259,48 +253,6 @@ def test_means_over_prompts_round_once() -> None:
     np.testing.assert_array_equal(queries.maps(saliency, pairs), np.stack(expected))
 
 
-class Decodes:
-    """Stands in for DALI: the exact decoder's pixels, in two batches as DALI gives them, in memory used again."""
-
-    def __init__(self, geometries: Any, *, batch: int, threads: int, device: int | None, read: Any) -> None:
-        self.geometry, self.memory, self.read = geometries[0], np.zeros((batch, 32, 32, 1), np.uint8), read
-
-    def __enter__(self) -> Decodes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def batches(self, paths: list[Path], errors: dict[int, ImageError]) -> Any:
-        for turn in (1, 0):
-            numbers, sizes = [], []
-            for number in range(turn, len(paths), 2):
-                try:
-                    grey = decode_grey(self.read(paths[number]), str(paths[number]))
-                except ImageError as error:
-                    errors[number] = error
-                    continue
-                self.memory[len(numbers), ..., 0] = to_model(grey, self.geometry)
-                numbers.append(number)
-                sizes.append(grey.shape)
-            yield SimpleNamespace(tensors=(self.memory[: len(numbers)],), numbers=tuple(numbers), sizes=tuple(sizes))
-
-
-def test_pixels_from_a_decoder_on_the_gpu_stay_there(
-    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dali_feed, "DaliDecoder", Decodes)
-    bundle = make_bundle(tmp_path / "blocks-32", geometry=Geometry("crop", 32, 32, "bilinear")).path
-    data = DatasetConfig("coco", make_dataset(tmp_path / "data", missing=(4, 10)), "coco")
-    (data.root / "images" / "case0006.png").write_bytes(b"no picture")
-    host, device = worlds(tmp_path)
-    host.run([bundle], [data])
-    assert not device.run([bundle], [data], decoder=Decoder("dali")).failed
-    assert same(host.table(), device.table())
-    with pytest.raises(RunError, match="needs room for the prepared images of coco"):
-        host.run([bundle], [data], decoder=Decoder("dali"))
-
-
 def test_the_command_line(
     cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,7 +286,8 @@ def test_the_command_line(
     assert "because this changed: engine" in run("--tf32", "--build")
     assert "because this changed: engine" in run("--engine", "onnxruntime-cuda")
     assert run("--engine", "onnxruntime-cpu", "--tf32").startswith("1 Error: --tf32 is for engines on a GPU")
-    assert "dali without a cache" in run("--engine", "onnxruntime-cpu", "--decoder", "dali", "--no-cache")
+    for engine in ("onnxruntime-cpu", "tensorrt"):
+        assert "dali decodes into the cache" in run("--engine", engine, "--decoder", "dali", "--no-cache")
 
 
 def test_every_engine_on_a_gpu_is_run_by_this_loop() -> None:

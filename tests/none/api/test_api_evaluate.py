@@ -218,7 +218,7 @@ def test_what_contradicts_itself_is_refused(data: Path, run: xb.Run, tmp_path: P
     ):
         with pytest.raises(xb.XBenchError, match=message):
             xb.evaluate(*arguments, **options)  # type: ignore[arg-type]
-    with pytest.raises(xb.XBenchError, match="--decoder dali without a cache is for engines on a GPU"):
+    with pytest.raises(xb.XBenchError, match="--decoder dali decodes into the cache, once for all models"):
         xb.evaluate(student, "coco", data, geometry=GEOMETRY, out=tmp_path, cache=False, decoder="dali")
     with pytest.raises(xb.XBenchError, match="There is no table 'grouding': did you mean 'grounding'"):
         run.table("grouding")  # type: ignore[arg-type]

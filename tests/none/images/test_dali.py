@@ -130,7 +130,9 @@ def test_the_cache_is_filled_by_the_decoder_and_kept_apart(
     monkeypatch.setattr(dali, "DaliDecoder", Stand)
     decoder, cache = Decoder("dali"), tmp_path / "cache"
     cases = [Case(f"c{n}", path, {}, {}, "all") for n, path in enumerate([*files, files[0]])]
+    Stand.asked = []
     for turn in range(2):
+        Stand.asked.clear()
         with PreparedSet.open(cache, "films", cases, [SQUASH, CROP, AREA], reader=decoder.reader) as images:
             done = prepare(images, range(len(cases)), 2, lambda count: None, decoder)
             assert (done.missing, done.unreadable) == (1, 1)
@@ -165,11 +167,16 @@ def test_an_evaluation_names_the_decoder_and_needs_the_cache(tmp_path: Path, mon
     assert world.entry()["ingredients"]["decoder"] == decoder.describe(geometry) != CPU.describe(geometry)
     assert any("because this changed: decoder" in line for line in world.lines)
     assert any("6 images: 6 decoded" in line for line in world.lines)
-    with (
-        source_opener(None, world.lines.append, decoder=decoder)(loaded, geometry) as source,
-        pytest.raises(RunError, match="needs room for the prepared images of coco"),
-    ):
-        source(loaded.cases[0])
+    # A second model with the same geometry reads what was decoded for the first; the decoder is not even started.
+    made: list[int] = []
+    monkeypatch.setattr(Stand, "__enter__", lambda self: made.append(1) or self)
+    other = make_bundle(tmp_path / "second-32")
+    assert world.run([bundle.path, other.path], [data], cache=tmp_path / "new", decoder=decoder).computed >= 1
+    assert world.entry("second-32--coco")["state"] == "done" and made == [1] and len(Stand.asked) == 6
+    for cache, limit in ((None, None), (tmp_path / "small", 10)):
+        opened = source_opener(cache, world.lines.append, limit=limit, decoder=decoder)
+        with pytest.raises(RunError, match="needs room for the prepared images of coco"), opened(loaded, geometry):
+            pass
 
 
 def test_the_pipeline_leaves_an_exif_orientation_alone(monkeypatch: pytest.MonkeyPatch) -> None:

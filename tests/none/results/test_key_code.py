@@ -34,7 +34,7 @@ SWEEP = (
 COUNTS = f"{SWEEP} curves native protocols measure"
 REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding contents images.size"
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
-DEVICE = "paths dali_feed device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
+DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
 BOXES = (
     "box_files box_models detection.boxes unions pointing answers.read frames paths strict_json compiled arguments "
@@ -46,7 +46,7 @@ DECIDE = {
     "dali": f"dali {PIXELS}",
     "cpu": f"evaluation.cell evaluation.phrases pixels {ROWS} {PIXELS}",
     "live": f"evaluation.cell evaluation.live evaluation.phrases pixels {ROWS} {PIXELS}",
-    "gpu": f"evaluation.cell evaluation.phrases pixels {DEVICE} dali {ROWS} {PIXELS}",
+    "gpu": f"evaluation.cell evaluation.phrases pixels {DEVICE} {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
     "masks": f"arguments sweep.masks datasets.placement region_grid {READER}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",
