@@ -1,22 +1,29 @@
-"""Preparing images: `xbench-fast prepare` against the usual loop, and reading what is prepared, in one run.
+"""Preparing images: `xbench-fast prepare` against the usual loop and careful code, and reading what is prepared.
 
     python benchmarks/prepare.py --png FOLDER [--dicom FOLDER] [--threads 2] [--rounds 5] [--json FILE]
 
 The usual loop is that of research code, image by image in one thread: Pillow (for DICOM: pydicom's `pixel_array`),
-convert to RGB, bicubic to 224. Ours is the code of the command, which also writes its files, in `--threads` threads.
-Rounds alternate, so that a busy machine slows both; the wall-clock ratio needs idle cores, the ratio of processor time
-does not. Memory is the peak of a process that prepares the same images under N and 8 N names.
+convert to RGB, bicubic to 224. Careful code keeps grey and works in a pool of `--threads` processes, whose start is
+not timed: Pillow, or, where OpenCV is installed, its decoder and Pillow's bicubic (OpenCV's own gives other pixels).
+Ours is the code of the command, which also writes its files, in `--threads` threads. Rounds alternate, so that a busy
+machine slows all; the wall-clock ratio needs idle cores, the ratio of processor time does not. Memory is the peak of a
+process that prepares the same images under N and 8 N names.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import multiprocessing
+import os
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -51,6 +58,50 @@ def usual_loop(paths: list[Path]) -> Iterator[Pixels]:
         yield np.asarray(image.convert("RGB").resize((224, 224), Image.Resampling.BICUBIC))
 
 
+def careful_pillow(path: Path) -> tuple[Pixels, float]:
+    """The grey pixels that the model gets, and the CPU seconds they took."""
+    from PIL import Image
+
+    start = time.process_time()
+    if path.suffix == ".dcm":
+        import pydicom
+
+        image = Image.fromarray(pydicom.dcmread(path).pixel_array)
+    else:
+        image = Image.open(path)
+    pixels = np.asarray(image.convert("L").resize((224, 224), Image.Resampling.BICUBIC))
+    return pixels, time.process_time() - start
+
+
+def careful_opencv(path: Path) -> tuple[Pixels, float]:
+    """As `careful_pillow`, with OpenCV's decoder; none of OpenCV's decoders reads DICOM."""
+    import cv2
+    from PIL import Image
+
+    start = time.process_time()
+    cv2.setNumThreads(1)
+    image = Image.fromarray(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE))
+    pixels = np.asarray(image.resize((224, 224), Image.Resampling.BICUBIC))
+    return pixels, time.process_time() - start
+
+
+CAREFUL = {"pillow_pool": careful_pillow, "opencv_pool": careful_opencv}
+
+
+def pooled(pool: ProcessPoolExecutor, name: str, paths: list[Path], threads: int) -> Clocked[list[Pixels]]:
+    """All images through a pool, with the CPU time of its processes."""
+    chunk = max(1, len(paths) // (4 * threads))
+    once = clocked(lambda: list(pool.map(CAREFUL[name], paths, chunksize=chunk)))
+    pixels, seconds = zip(*once.result, strict=True)
+    return Clocked(once.wall, once.cpu + sum(seconds), once.thread, list(pixels))
+
+
+def careful_ways(paths: list[Path]) -> list[str]:
+    """Those of CAREFUL that can be run here on these files."""
+    readable = paths[0].suffix != ".dcm" and importlib.util.find_spec("cv2") is not None
+    return [name for name in CAREFUL if name != "opencv_pool" or readable]
+
+
 def fill(cache: Path, cases: list[Case], threads: int) -> None:
     with PreparedSet.open(cache, "bench", cases, [GEOMETRY]) as images:
         done = prepare(images, range(len(cases)), threads, lambda count: None)
@@ -66,9 +117,16 @@ def read(cache: Path, cases: list[Case]) -> Pixels:
 
 
 def compare(paths: list[Path], threads: int, rounds: int) -> dict[str, Any]:
+    with ProcessPoolExecutor(threads, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return compare_with(pool, paths, threads, rounds)
+
+
+def compare_with(pool: ProcessPoolExecutor, paths: list[Path], threads: int, rounds: int) -> dict[str, Any]:
     cases = make_cases(paths)
-    rounds_of: dict[str, list[Clocked[Any]]] = {"usual": [], "prepare": [], "read": []}
+    ways = careful_ways(paths)
+    rounds_of: dict[str, list[Clocked[Any]]] = {name: [] for name in ("usual", "prepare", "read", *ways)}
     for number in range(rounds + 1):
+        careful = [pooled(pool, name, paths, threads) for name in ways]
         with tempfile.TemporaryDirectory() as folder:
             usual = clocked(lambda: list(usual_loop(paths)))
             ours = clocked(lambda place=Path(folder): fill(place, cases, threads))
@@ -77,8 +135,14 @@ def compare(paths: list[Path], threads: int, rounds: int) -> dict[str, Any]:
             # One side rounds a colour image's luminance before the resize, the other after it, hence the tolerance.
             if np.abs(pixels[..., 1].astype(int) - kept).max() > 3:
                 raise SystemExit("the prepared pixels are not those of the usual loop")
+        for name, once in zip(ways, careful, strict=True):
+            if any(
+                np.abs(kept - pixels.astype(int)).max() > 1
+                for pixels, kept in zip(once.result, again.result, strict=True)
+            ):
+                raise SystemExit(f"the prepared pixels are not those of {name}")
         if number:  # the first round is a warm-up for files and imports
-            for name, once in zip(rounds_of, (usual, ours, again), strict=True):
+            for name, once in zip(rounds_of, (usual, ours, again, *careful), strict=True):
                 rounds_of[name].append(replace(once, result=None))  # not the pixels of every round
 
     def seconds(name: str, clock: str) -> list[float]:
@@ -102,6 +166,10 @@ def compare(paths: list[Path], threads: int, rounds: int) -> dict[str, Any]:
         "prepare_times_faster_if_every_thread_had_a_core": round(threads * ratio("usual", "prepare", "cpu"), 2),
         "read_times_faster_than_prepare_in_cpu": ratio("prepare", "read", "cpu"),
         "read_times_faster_than_usual": ratio("usual", "read", "wall"),
+        **{f"{name}_ms": each(name, "wall") for name in ways},
+        **{f"{name}_cpu_ms": each(name, "cpu") for name in ways},
+        **{f"prepare_times_faster_than_{name}": ratio(name, "prepare", "wall") for name in ways},
+        **{f"prepare_times_less_cpu_than_{name}": ratio(name, "prepare", "cpu") for name in ways},
     }
 
 
@@ -137,6 +205,7 @@ def main() -> None:
     if options.inner:
         inner(options.inner, options.threads)
         return
+    load = round(os.getloadavg()[0], 2)
     results: dict[str, Any] = {}
     for name, folder, pattern in (("png", options.png, "*.png"), ("dicom", options.dicom, "*.dcm")):
         paths = sorted(folder.glob(pattern)) if folder else []
@@ -152,7 +221,8 @@ def main() -> None:
     if not results:
         parser.error("no image was found; give --png FOLDER or --dicom FOLDER")
     if options.json:
-        write_record(options.json, {"threads": options.threads, "rounds": options.rounds, **results})
+        facts = {"threads": options.threads, "rounds": options.rounds, "load_average_before": load}
+        write_record(options.json, {**facts, **results})
 
 
 if __name__ == "__main__":

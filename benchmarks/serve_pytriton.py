@@ -273,7 +273,9 @@ def main() -> None:
         memory = {server.name: round(server.memory_mib()) for server in servers}
     ours, theirs = runs.values()
     ratio = median(a["answered_per_s"] / b["answered_per_s"] for a, b in zip(ours, theirs, strict=True))
-    print(f"serve / PyTriton: {ratio:.2f} x")
+    key = "server_cpu_ms_per_request"
+    cpu = median(b[key] / a[key] for a, b in zip(ours, theirs, strict=True))
+    print(f"serve / PyTriton: {ratio:.2f} x the requests a second, {cpu:.2f} x less CPU time of the server a request")
     if options.json:
         result = {
             "what": "closed loop over HTTP, 224 x 224 uint8 in, 3 logits out, a model that does next to nothing; "
@@ -282,6 +284,7 @@ def main() -> None:
             "load_average_before": round(busy, 2),
             "machine": describe_machine(),
             "ratio_of_requests_per_s": round(ratio, 2),
+            "ratio_of_server_cpu_per_request": round(cpu, 2),
             "resident_mib": memory,
             "runs": runs,
         }

@@ -1,0 +1,39 @@
+"""README's comparisons with other code are those of the committed results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def test_prepare_and_serve_are_quoted_from_their_results(root: Path) -> None:
+    text = (root / "README.md").read_text(encoding="utf-8")
+
+    def result(name: str) -> Any:
+        return json.loads((root / "benchmarks" / "results" / f"{name}-cpu.json").read_text(encoding="utf-8"))
+
+    def row(start: str, against: str) -> str:
+        (line,) = (line for line in text.splitlines() if line.startswith(f"| {start}") and against in line)
+        return line
+
+    careful, usual = result("prepare-careful"), result("prepare")
+    png, dicom, load = careful["png"], careful["dicom"], f"(load {careful['load_average_before']}"
+    less = "prepare_times_less_cpu_than"
+    line = row("the same, CPU time", "OpenCV")
+    assert f"| {png[f'{less}_opencv_pool']} ×; {png[f'{less}_pillow_pool']} × |" in line and load in line
+    line = row("the same, CPU time", "pydicom")
+    assert f"| {dicom[f'{less}_pillow_pool']} × |" in line and load in line
+    assert f"| {usual['png']['prepare_times_faster']:.1f} × |" in row("preparing 1024² PNG", "plain loop")
+    assert f"| {usual['dicom']['prepare_times_faster']:.1f} × |" in row("preparing RSNA DICOM", "plain loop")
+
+    found = result("serve-pytriton")
+    line = row("`serve`", "PyTriton")
+    assert (
+        f"{found['ratio_of_requests_per_s']} × the requests" in line
+        and f"(load {found['load_average_before']};" in line
+    )
+    assert f"{found['ratio_of_server_cpu_per_request']} × less CPU" in line
+    found = result("serve-batching")
+    line = row("`serve`", "without micro-batching")
+    assert f"| {found['batching']['ratio']:.2f} × |" in line and f"(load {found['load_average_before']};" in line
