@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from serving_process import ServerProcess, image_request
-from synthetic import make_served
+from serving_process import image_request
 from xbench_fast.runtime.answers.questions import Questions
 from xbench_fast.runtime.answers.read import read_boxes
 from xbench_fast.runtime.datasets.formats.coco import Coco
@@ -24,25 +22,6 @@ httpx = pytest.importorskip("httpx")
 
 INFER = "/v2/models/blocks-32/infer"
 PNG = {"Content-Type": "image/png"}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_served(tmp_path_factory.mktemp("files"))
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[ServerProcess]:
-    (folder / "server").mkdir()
-    with ServerProcess(folder / "models", folder / "server", "--max-body", "1MB") as process:
-        yield process
-        assert process.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def client(server: ServerProcess) -> Iterator[Any]:
-    with httpx.Client(base_url=server.url, timeout=60) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

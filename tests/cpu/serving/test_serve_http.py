@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from serving_process import ServerProcess, image_request
-from synthetic import SIZE, make_served, model, prompt_set
+from synthetic import SIZE, model, prompt_set
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)
@@ -21,25 +21,6 @@ httpx = pytest.importorskip("httpx")
 triton = pytest.importorskip("tritonclient.http")
 
 INFER = "/v2/models/blocks-32/infer"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_served(tmp_path_factory.mktemp("serve"))
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[ServerProcess]:
-    (folder / "server").mkdir()
-    with ServerProcess(folder / "models", folder / "server", "--max-body", "2MB") as process:
-        yield process
-        assert process.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def client(server: ServerProcess) -> Iterator[Any]:
-    with httpx.Client(base_url=server.url, timeout=60) as made:
-        yield made
 
 
 def film(folder: Path, number: int = 0) -> bytes:
