@@ -19,9 +19,10 @@ from ...engines.errors import RunError
 from ..host.paths import has_folder
 from ..images.dali import dali_reader
 from ..images.decode import reader_version
-from .layout import READY, RECORD, read_meaning
+from .layout import read_meaning
 from .locks import GRAVE, STORE_FILES, in_use, remove_store
 from .masks import MASK_ROW, mask_rules
+from .records import READY, RECORD
 
 __all__ = ["StoreInfo", "clear", "list_stores", "make_room"]
 

@@ -21,7 +21,6 @@ import hashlib
 import json
 import math
 import os
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,57 +31,20 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
-from ..images.contents import HASH_BYTES
 from ..images.decode import reader_version
 from .locks import Hold
+from .records import EMPTY, RECORD, UNREADABLE, checked
 
 __all__ = [
-    "EMPTY",
-    "READY",
-    "RECORD",
-    "UNREADABLE",
     "StoreFiles",
     "disk_error",
-    "is_whole",
     "read_meaning",
     "safe_name",
     "store_bytes",
     "store_folder",
 ]
 
-RECORD = np.dtype(
-    [
-        *((name, "<u4") for name in ("state", "height", "width", "check")),
-        *((name, "<i8") for name in ("bytes", "mtime_ns", "ctime_ns")),
-        ("inode", "<u8"),
-        ("content", f"V{HASH_BYTES}"),
-    ]
-)
-EMPTY, READY, UNREADABLE = 0, 1, 2
-"""Values of a record's `state`."""
-
 _FORMAT = 4
-
-_CHECK = slice(RECORD.fields["check"][1], RECORD.fields["check"][1] + 4)  # type: ignore[index]
-
-
-def _checksum(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
-    if content is None or isinstance(content, str):
-        data: bytes | memoryview = (content or "").encode(errors="surrogatepass")
-    else:
-        data = np.ascontiguousarray(content).data
-    facts = record[: _CHECK.start] + record[_CHECK.stop :]
-    return zlib.crc32(facts, zlib.crc32(data)).to_bytes(4, "little")
-
-
-def _checked(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
-    """A record with the checksum of it and its content: pixels, or the text of a reason."""
-    return record[: _CHECK.start] + _checksum(record, content) + record[_CHECK.stop :]
-
-
-def is_whole(record: bytes, content: NDArray[np.uint8] | str | None) -> bool:
-    """Whether a record and its content are those that were written, bit for bit."""
-    return record[_CHECK] == _checksum(record, content)
 
 
 def store_folder(
@@ -186,7 +148,7 @@ class StoreFiles:
                     _write_all(self.record_file, bytes(RECORD.itemsize), place)
                 begin = (index if row is None else row) * math.prod(self.pixels.shape[1:])
                 _write_all(self.pixel_file, np.ascontiguousarray(content).data.cast("B"), begin)
-            _write_all(self.record_file, _checked(record, content), place)
+            _write_all(self.record_file, checked(record, content), place)
         except OSError as error:
             raise disk_error(self.folder, error) from error
 

@@ -22,8 +22,9 @@ from ..datasets.placement import FAULTS
 from ..datasets.region_grid import DrawnRegions, region_masks
 from ..host.paths import has_folder
 from ..host.source_code import PROJECT, code_digest
-from .layout import READY, RECORD, StoreFiles, disk_error, is_whole, safe_name
+from .layout import StoreFiles, disk_error, safe_name
 from .locks import FOREIGN, Hold
+from .records import READY, RECORD, is_whole
 
 __all__ = ["MASK_ROW", "MaskStore", "mask_bytes", "mask_folder", "mask_rules"]
 

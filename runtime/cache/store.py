@@ -20,8 +20,9 @@ from ..host.paths import has_folder
 from ..images.contents import HASH_BYTES, Contents, FileState, Known, file_state
 from ..images.decode import decode_grey
 from ..images.geometry import to_model
-from .layout import EMPTY, READY, RECORD, UNREADABLE, StoreFiles, disk_error, is_whole, store_folder
+from .layout import StoreFiles, disk_error, store_folder
 from .locks import FOREIGN, Hold
+from .records import EMPTY, READY, RECORD, UNREADABLE, CaseRecord, is_whole
 
 __all__ = ["Prepared", "PreparedStore"]
 
@@ -229,12 +230,13 @@ class PreparedStore:
             return None
         if not files.writes:
             return self._shared(files, index, state)
-        record = files.records[index]
-        content = files.pixels[index] if record["state"] == READY else self._reasons.get(index)
-        if record["state"] == EMPTY:
+        written = files.records[index].tobytes()
+        record = CaseRecord.of(written)
+        if record.state == EMPTY:
             return None
-        if not is_whole(record.tobytes(), content):
-            if record["state"] == READY:
+        content = files.pixels[index] if record.state == READY else self._reasons.get(index)
+        if not is_whole(written, content):
+            if record.state == READY:
                 self.damaged.add(index)
             self._forget(index)
             return None
@@ -242,29 +244,25 @@ class PreparedStore:
             self._forget(index)
             return None
         self._checked[index] = True
-        if record["state"] != READY:
-            return None
-        return files.pixels[index], int(record["height"]), int(record["width"])
+        return (files.pixels[index], record.height, record.width) if record.state == READY else None
 
-    def _is_of(self, record: np.void, index: int, state: FileState, content: Pixels | str | None) -> bool:
+    def _is_of(self, record: CaseRecord, index: int, state: FileState, content: Pixels | str | None) -> bool:
         """Whether a record was made from the current content of its file, which is read if its state changed."""
-        known, path = FileState(*(int(record[name]) for name in FileState._fields)), self._paths[index]
-        image = record["content"].tobytes()
+        known, path = record.file, self._paths[index]
         if known == state and not self.contents.verify:
-            self.contents.note(path, Known(state, image))
+            self.contents.note(path, Known(state, record.content))
             return True
-        if known.bytes != state.bytes or self.contents.hash_now(path) != image:
+        if known.bytes != state.bytes or self.contents.hash_now(path) != record.content:
             return False
         if known != state:
-            size = int(record["height"]), int(record["width"])
-            self._write(index, int(record["state"]), size, state, content, record_only=True)
+            self._write(index, record.state, (record.height, record.width), state, content, record_only=True)
         return True
 
     def _shared(self, files: StoreFiles, index: int, state: FileState) -> Prepared | None:
         """A copy of a case that another process prepared; it may be writing now, so the record is read twice."""
         before = files.records[index].tobytes()
-        record = np.frombuffer(before, RECORD)[0]
-        if record["state"] != READY:
+        record = CaseRecord.of(before)
+        if record.state != READY:
             return None
         pixels: Pixels = files.pixels[index].copy()
         if files.records[index].tobytes() != before or not is_whole(before, pixels):
@@ -272,7 +270,7 @@ class PreparedStore:
         if not self._is_of(record, index, state, pixels):
             return None
         pixels.setflags(write=False)
-        return pixels, int(record["height"]), int(record["width"])
+        return pixels, record.height, record.width
 
     def _forget(self, index: int) -> None:
         self._write(index, EMPTY, (0, 0), None)

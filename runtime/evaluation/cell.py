@@ -1,4 +1,4 @@
-"""Computes one cell (a model on a dataset) in chunks; a finished chunk is on disk before the next one."""
+"""Computes one cell (a model on a dataset) in chunks; a chunk is on disk before the next but one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["CellWork", "batches", "compute_cell"]
 
 T = TypeVar("T")
-_SWEEPS_IN_FLIGHT = 2
+_SWEEPERS = 2
+_PIECE = 8  # cases that one task decodes, at most
+_CHUNKS_IN_FLIGHT = 1  # that are computed and not yet on disk
 
 
 @dataclass(frozen=True)
@@ -66,50 +68,58 @@ class CellWork:
 def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:
     """Computes the chunks that are not on disk yet, and merges all of them into the finished cell.
 
-    Three steps run at the same time: decoding in `cell.workers` threads, the engine in this thread, the sweep in one
-    more. Batches never cross a chunk, so a resumed run has the same batches as an uninterrupted one. `advance` is
-    called with the number of newly finished cases. Returns the number of cases computed now; the others were reused
-    from an earlier process. Raises XBenchError; finished chunks stay on disk in every case.
+    Four steps run at the same time: decoding in `cell.workers` threads, the engine in this thread, the sweep in up to
+    two more, and the part files in one more. Batches never cross a chunk, so a resumed run has the same batches as an
+    uninterrupted one. `advance` is called with the number of newly finished cases. Returns the number of cases computed
+    now; the others were reused from an earlier process. Raises XBenchError; finished chunks stay on disk in every case.
     """
     remaining = [index for index in range(cell.chunks) if not cell.files.has_part(index)]
     queries = Queries.of(cell.prompts, cell.findings)
     cases = sum(len(_chunk(cell, index)) for index in remaining)
     advance(len(cell.cases) - cases)
     geometry = engine.bundle.manifest.geometry
-    decoded = decode_ahead(
-        partial(
-            decode_case,
-            source=cell.source,
-            geometry=geometry,
-            findings=cell.findings,
-            contents=cell.contents,
-            draw=cell.draw,
-        ),
-        chain.from_iterable(_chunk(cell, index) for index in remaining),
-        cell.workers,
-        window=max(2 * cell.batch, 2 * cell.workers),
+    decode = partial(
+        decode_case,
+        source=cell.source,
+        geometry=geometry,
+        findings=cell.findings,
+        contents=cell.contents,
+        draw=cell.draw,
     )
+    # A task of several cases: a task of one prepared image would cost more than the image.
+    piece = max(1, min(_PIECE, cell.batch // (2 * cell.workers)))
+    ahead = decode_ahead(
+        lambda cases: [decode(case) for case in cases],
+        batches(chain.from_iterable(_chunk(cell, index) for index in remaining), piece),
+        cell.workers,
+        window=-(-max(2 * cell.batch, 2 * cell.workers) // piece),
+    )
+    decoded = chain.from_iterable(ahead)
     metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
-    sweeper = ThreadPoolExecutor(1, thread_name_prefix="sweep")
+    sweepers = min(_SWEEPERS, cell.workers)
+    sweeper = ThreadPoolExecutor(sweepers, thread_name_prefix="sweep")
+    writer, written = ThreadPoolExecutor(1, thread_name_prefix="rows"), deque[Future[None]]()
     try:
         for index in remaining:
             items: list[DecodedCase] = []
-            scored: list[Scored] = []
-            pending: deque[Future[Scored]] = deque()
+            scored: list[Future[Scored]] = []
             for batch in batches(islice(decoded, len(_chunk(cell, index))), cell.batch):
                 items += batch
                 readable = [item for item in batch if item.status == "ok"]
                 if readable:
-                    pending.append(_start(sweeper, readable, engine, cell, queries, measure))
-                if len(pending) > _SWEEPS_IN_FLIGHT:
-                    scored.append(pending.popleft().result())
+                    scored.append(_start(sweeper, readable, engine, cell, queries, measure))
+                if len(scored) > sweepers + 1:
+                    scored[-sweepers - 2].result()
                 advance(len(batch))
-            scored += [future.result() for future in pending]
-            table = rows_table(items, scored, queries.findings, cell.model, cell.dataset, metadata)
-            cell.files.write_part(index, table)
+            written.append(writer.submit(_write, cell, index, items, scored, metadata))
+            while len(written) > _CHUNKS_IN_FLIGHT:
+                written.popleft().result()
+        for part in written:
+            part.result()
     finally:
+        ahead.close()
+        writer.shutdown(wait=True)  # what is computed is not lost
         sweeper.shutdown(wait=True, cancel_futures=True)
-        decoded.close()
     cell.files.merge(cell.chunks, result_schema(metadata))
     return cases
 
@@ -122,6 +132,15 @@ def batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
     """Lists of `size` items, the last one shorter."""
     while batch := list(islice(items, size)):
         yield batch
+
+
+def _write(
+    cell: CellWork, index: int, items: list[DecodedCase], scored: list[Future[Scored]], metadata: dict[str, str]
+) -> None:
+    """Stores the rows of a chunk; little of it holds the interpreter, so the next chunk is computed meanwhile."""
+    parts = [part.result() for part in scored]
+    table = rows_table(items, parts, tuple(cell.findings), cell.model, cell.dataset, metadata)
+    cell.files.write_part(index, table)
 
 
 def _start(

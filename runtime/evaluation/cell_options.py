@@ -15,10 +15,10 @@ __all__ = ["Options"]
 class Options:
     """How cells are computed.
 
-    `chunk`: cases in a part file; a killed run repeats at most one chunk. `skip_absent`: a dataset whose folder does
-    not exist is skipped with a message instead of failing. `protocol`: one of `metrics_gpu.PROTOCOLS`. `shard`: the
-    part of every dataset that is evaluated, None for all of it. `verify`: every image file is read again to answer
-    whether a result or a prepared image is of its content.
+    `chunk`: cases in a part file; a killed run repeats at most one, and the one before it while that is being written.
+    `skip_absent`: a dataset whose folder does not exist is skipped with a message instead of failing. `protocol`: one
+    of `metrics_gpu.PROTOCOLS`. `shard`: the part of every dataset that is evaluated, None for all of it. `verify`:
+    every image file is read again to answer whether a result or a prepared image is of its content.
     """
 
     engine: str = EvalConfig.engine

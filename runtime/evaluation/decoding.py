@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ImageAccessError, ImageError
 from ..datasets.region_grid import DrawRegions, region_masks
+from ..images.contents import ABSENT, Contents
+from ..images.geometry import field_of_view
 
 if TYPE_CHECKING:
     from ...engines.geometry import Geometry
     from ..datasets.base import Case
     from ..datasets.pixels import PixelSource
-    from ..images.contents import Contents
 
 __all__ = ["DecodedCase", "decode_case"]
 
@@ -59,9 +60,6 @@ def decode_case(
 
     Raises DataError when a region cannot be drawn, because the annotation is then wrong.
     """
-    from ..images.contents import ABSENT
-    from ..images.geometry import field_of_view
-
     try:
         pixels, height, width = source(case)
     except FileNotFoundError:

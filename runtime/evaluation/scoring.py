@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -61,11 +61,8 @@ class Queries:
 
     def logits(self, logits: NDArray[np.float32]) -> Logits:
         """The logits of the findings, of those of all queries, float32 [B, Q]."""
-        positive, negative = (np.empty((len(logits), len(self.findings)), np.float32) for _ in range(2))
-        for at, (for_it, against) in enumerate(zip(self.positive, self.negative, strict=True)):
-            positive[:, at] = _over_prompts(logits, for_it)
-            negative[:, at] = _over_prompts(logits, against) if against.size else 0
-        return Logits(positive, negative, np.array([not queries.size for queries in self.negative], np.bool_))
+        without = np.array([not queries.size for queries in self.negative], np.bool_)
+        return Logits(_over_prompts(logits, self.positive), _over_prompts(logits, self.negative), without)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +167,8 @@ def rows_table(
         ),
         "status": by_case("status", (case.status for case in cases)),
         "reason": by_case("reason", (case.reason for case in cases)),
-        "label": _by_row(cases, findings, lambda case: case.case.labels, kinds["label"]),
-        "region_fault": _by_row(cases, findings, lambda case: case.faults, kinds["region_fault"]),
+        "label": _by_row([case.case.labels for case in cases], findings, kinds["label"]),
+        "region_fault": _by_row([case.faults for case in cases], findings, kinds["region_fault"]),
         "image_hash": by_case("image_hash", (case.image for case in cases)),
         **_scores(readable, scored, len(findings)),
         **_counts(readable, scored, len(findings)),
@@ -188,25 +185,24 @@ def prompt_mean(values: NDArray[np.float32]) -> Any:
     return values[0] if len(values) == 1 else values.mean(axis=0, dtype=np.float64).astype(np.float32)
 
 
-def _over_prompts(logits: NDArray[np.float32], queries: NDArray[np.intp]) -> NDArray[np.float32]:
-    """float32 [B]: the mean over some queries, of logits [B, Q]; the same bits as `prompt_mean` of one image."""
-    chosen = np.ascontiguousarray(logits[:, queries])
-    one: NDArray[np.float32] = chosen[:, 0]
-    return one if len(queries) == 1 else chosen.mean(axis=1, dtype=np.float64).astype(np.float32)
+def _over_prompts(logits: NDArray[np.float32], queries: Sequence[NDArray[np.intp]]) -> NDArray[np.float32]:
+    """float32 [B, F]: for each finding the mean over its queries, 0 for none, of logits [B, Q]; as `prompt_mean`."""
+    if all(len(each) == 1 for each in queries):
+        return logits[:, np.concatenate(queries)]
+    means = np.zeros((len(logits), len(queries)), np.float32)
+    for at, each in enumerate(queries):
+        if each.size:
+            chosen = np.ascontiguousarray(logits[:, each])
+            means[:, at] = chosen[:, 0] if len(each) == 1 else chosen.mean(axis=1, dtype=np.float64)
+    return means
 
 
-def _by_row(
-    cases: Sequence[DecodedCase],
-    findings: Sequence[str],
-    facts: Callable[[DecodedCase], Mapping[str, Any]],
-    kind: Any,
-) -> Any:
+def _by_row(held: Sequence[Mapping[str, Any]], findings: Sequence[str], kind: Any) -> Any:
     """A column of facts that a case has for some findings; the others are null."""
     import pyarrow as pa
 
-    held = [facts(case) for case in cases]
     if not any(held):
-        return pa.nulls(len(cases) * len(findings), kind)
+        return pa.nulls(len(held) * len(findings), kind)
     return pa.array(list(chain.from_iterable(map(fact.get, findings) for fact in held)), kind)
 
 

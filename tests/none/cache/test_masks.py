@@ -15,9 +15,9 @@ from locked import refuse_writes
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import DataError, RunError
 from xbench_fast.runtime.cache import eviction as caches
-from xbench_fast.runtime.cache import layout
 from xbench_fast.runtime.cache import masks as kept
 from xbench_fast.runtime.cache.masks import MASK_ROW, MaskStore, mask_bytes
+from xbench_fast.runtime.cache.records import RECORD
 from xbench_fast.runtime.datasets import region_grid
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.region_grid import region_masks
@@ -110,7 +110,7 @@ def test_another_digest_or_rule_has_another_store(tmp_path: Path, monkeypatch: p
 def test_a_damaged_bit_is_found(tmp_path: Path, drawn: list[str], file: str) -> None:
     draw_all(tmp_path)
     (folder,) = tmp_path.iterdir()
-    size = MASK_ROW if file == "pixels.bin" else layout.RECORD.itemsize
+    size = MASK_ROW if file == "pixels.bin" else RECORD.itemsize
     for place in (0, 5, size // 2, size - 1):
         content = bytearray((folder / file).read_bytes())
         content[place] ^= 1

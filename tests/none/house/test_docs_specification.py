@@ -22,8 +22,9 @@ from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, Tie
 from xbench_fast.metrics_gpu.grounding.strata import EDGES, STRATA
 from xbench_fast.metrics_gpu.statistics.bootstrap import SEED
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES
-from xbench_fast.runtime.cache.layout import _FORMAT, RECORD
+from xbench_fast.runtime.cache.layout import _FORMAT
 from xbench_fast.runtime.cache.locks import STORE_FILES
+from xbench_fast.runtime.cache.records import RECORD
 from xbench_fast.runtime.cli.app import app as fast
 from xbench_fast.runtime.datasets.base import OfficialCounts
 from xbench_fast.runtime.datasets.registry import DATASETS

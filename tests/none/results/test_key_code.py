@@ -38,7 +38,7 @@ DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
 BOXES = (
     "box_files box_models detection.boxes unions pointing answers.read frames paths strict_json compiled arguments "
-    "counts sweep.masks sampling sweep_options sweep.thresholds sweep.maps curves native protocols measure"
+    "counts sweep.masks sweep_options sweep.thresholds sweep.maps curves native protocols measure"
 )
 DECIDE = {
     "reader": f"chestxdet10 {READER}",

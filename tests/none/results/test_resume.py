@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.results.storage import write_atomic
+from xbench_fast.runtime.results.storage import CellFiles, write_atomic
 
 
 @pytest.fixture
@@ -92,6 +94,42 @@ def test_an_interrupted_run_resumes_to_the_same_rows(
     assert broken.calls == whole.calls[3 * chunks :]
     assert same(broken.table(), whole.table())
     assert not list((broken.out / "cells").glob("*.parts"))
+
+
+def test_what_is_computed_is_written_although_the_engine_fails(
+    world: World, bundle: Path, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part of the first chunk is still being written when the engine fails in the second one."""
+    write, order = CellFiles.write_part, list[str]()
+
+    def slowly(self: CellFiles, *part: Any) -> None:
+        time.sleep(0.2)
+        write(self, *part)
+        order.append(threading.current_thread().name)
+
+    monkeypatch.setattr(CellFiles, "write_part", slowly)
+    world.interrupt = (4, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        world.run([bundle], [data])
+    world.interrupt = None
+    assert len(order) == 1 and order[0].startswith("rows"), "another thread writes than the one that runs the engine"
+    world.run([bundle], [data])
+    assert sum(world.calls) == 12, "the 8 cases of the first chunk are not computed again"
+
+
+def test_no_more_than_one_chunk_waits_to_be_written(
+    world: World, bundle: Path, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, waiting = CellFiles.write_part, list[int]()
+
+    def slowly(self: CellFiles, index: int, table: Any) -> None:
+        time.sleep(0.2)
+        waiting.append(sum(world.calls) - 2 * (index + 1))
+        write(self, index, table)
+
+    monkeypatch.setattr(CellFiles, "write_part", slowly)
+    world.run([bundle], [data], batch=1, chunk=2)
+    assert len(waiting) == 10 and max(waiting) <= 2
 
 
 def test_the_number_of_threads_belongs_to_the_rows(tmp_path: Path, bundle: Path, data: DatasetConfig) -> None:
