@@ -92,7 +92,9 @@ def _read(raw: bytes, header: dict[str, Any], labels: dict[str, dict[str, Any]],
     for box in found:
         placed = _placed(box, frame, view, size)
         if "text" in line and given["dialect"] == "maira2":
-            placed = [Fraction(int(value)) for value in placed]
+            # Truncated as the model's own code does it, in binary numbers: 0.575 * 800 is below 460 there.
+            shift = [(length - min(size)) // 2 for length in size]
+            placed = [Fraction(int(float(value) * min(size) + shift[place % 2])) for place, value in enumerate(box)]
         x1, y1, x2, y2 = placed
         if x1 < x2 and y1 < y2 and x2 > 0 and y2 > 0 and x1 < size[0] and y1 < size[1]:
             boxes.append([float(v) for v in (max(x1, 0), max(y1, 0), min(x2, size[0]), min(y2, size[1]))])
@@ -333,7 +335,7 @@ def _any_json(text: str, key: str, order: str) -> Iterator[Box | None]:
     for start in [place for place, mark in enumerate(text) if mark == "["]:
         close = text.find("]", start)
         box = _group(text[start + 1 : close].rstrip(BLANK).removesuffix(","), power=True) if close > 0 else None
-        if box is None:
+        if box is None or _in_key(text, start, close):
             continue
         between = text[end:start].strip(BLANK) if end >= 0 else ""
         if end < 0 or between != "," or chain == "alone":
@@ -344,6 +346,18 @@ def _any_json(text: str, key: str, order: str) -> Iterator[Box | None]:
         end = close + 1
         if own is None or own == key:
             yield _ordered(box, order)
+
+
+def _in_key(text: str, start: int, close: int) -> bool:
+    """Whether a place lies in a quoted text with a colon behind it."""
+    for quote in "\"'":
+        first, last = text.rfind(quote, 0, start), text.find(quote, close)
+        name = text[first + 1 : last]
+        quoted = first >= 0 and last >= 0 and len(name) <= 80 and not set(name) & set("\"'\\")
+        quoted = quoted and not name.lstrip(BLANK).startswith(":")  # the first quote closes a key
+        if quoted and text[last + 1 :].lstrip(BLANK).startswith(":"):
+            return True
+    return False
 
 
 def _key_before(text: str) -> str | None:
