@@ -96,7 +96,7 @@ def _read(raw: bytes, header: dict[str, Any], labels: dict[str, dict[str, Any]],
             shift = [(length - min(size)) // 2 for length in size]
             placed = [Fraction(int(float(value) * min(size) + shift[place % 2])) for place, value in enumerate(box)]
         x1, y1, x2, y2 = placed
-        if x1 < x2 and y1 < y2 and x2 > 0 and y2 > 0 and x1 < size[0] and y1 < size[1]:
+        if float(x1) < float(x2) and float(y1) < float(y2) and x2 > 0 and y2 > 0 and x1 < size[0] and y1 < size[1]:
             boxes.append([float(v) for v in (max(x1, 0), max(y1, 0), min(x2, size[0]), min(y2, size[1]))])
         else:
             dropped += 1
@@ -329,7 +329,15 @@ def _keyed(name: str, order: str, most: int | None) -> Callable[[str, str, str],
 
 
 def _any_json(text: str, key: str, order: str) -> Iterator[Box | None]:
-    """Every innermost list of four numbers whose list of lists, or itself, has no other key before it."""
+    """The boxes under the key; without any, every list of four numbers under no key, alone or in a list."""
+    found = list(_lists(text, key))
+    keyed = [box for own, box in found if own == key]
+    for box in keyed or [box for own, box in found if own is None]:
+        yield _ordered(box, order)
+
+
+def _lists(text: str, key: str) -> Iterator[tuple[str | None, Box]]:
+    """(the key before it, box) of every innermost list of four numbers."""
     end = -1
     chain = ""
     for start in [place for place, mark in enumerate(text) if mark == "["]:
@@ -344,8 +352,7 @@ def _any_json(text: str, key: str, order: str) -> Iterator[Box | None]:
             before = before[:-1].rstrip(BLANK) if chain == "several" else before
             own = _key_before(before)
         end = close + 1
-        if own is None or own == key:
-            yield _ordered(box, order)
+        yield own, box
 
 
 def _in_key(text: str, start: int, close: int) -> bool:

@@ -24,7 +24,7 @@ _SEVERAL: Final = rf"\[{GAP}{_PLAIN}(?:{_COMMA}{_PLAIN})*+"
 _NAMED: Final = r"""(?:(?P<quote>["'])(?P<key>[^"'\\]{0,80})(?P=quote)"""
 _VALUE: Final = re.compile(rf"""{_NAMED}{GAP}:{GAP})?+(?P<value>{_SEVERAL}|{_PLAIN})""", re.ASCII)
 _BEFORE: Final = 40
-_AFTER_COLON: Final = re.compile(r".*:\s*+\Z", re.ASCII | re.DOTALL)
+_COLON: Final = re.compile(r":\s*+\Z", re.ASCII)
 _EMPTY: Final = re.compile(rf"\[{GAP}\]", re.ASCII)
 
 
@@ -44,16 +44,19 @@ def medgemma15(text: str) -> Parsed:
 
 
 def any_json(text: str, key: str, order: str) -> Parsed:
-    """A list of objects with `key`, or of boxes; the key may hold one box or a list of them."""
+    """A list of objects with `key`, else of boxes; the key may hold one box or a list of them."""
     found = _traced(text, key)
-    for match in _VALUE.finditer(text):
-        own = match["key"]
-        if own == key or (
-            own is None and not _AFTER_COLON.match(text[max(0, match.start() - _BEFORE) : match.start()])
-        ):
-            for numbers in _ONE.findall(match["value"]):
-                _add(found, numbers, order, None)
+    matches = list(_VALUE.finditer(text))
+    mine = [match for match in matches if match["key"] == key]
+    for match in mine or (match for match in matches if match["key"] is None and not _after_colon(text, match.start())):
+        for numbers in _ONE.findall(match["value"]):
+            _add(found, numbers, order, None)
     return found
+
+
+def _after_colon(text: str, place: int) -> bool:
+    """Whether a value has a colon before it, and so a key, even if that is malformed."""
+    return _COLON.search(text[max(0, place - _BEFORE) : place]) is not None
 
 
 def _keyed(text: str, key: str, order: str, most: float | None) -> Parsed:

@@ -131,6 +131,8 @@ def test_the_first_hundred_boxes_are_kept(tmp_path: Path) -> None:
     found = read(tmp_path, answer(boxes=boxes, scores=scores)).positives
     kept = [10 + number for number in range(130) if scores[number] >= 30]
     assert found.boxes[:, 2].tolist() == kept and found.scores is not None and min(found.scores) == 30
+    found = read(tmp_path, answer(boxes=[[9, 9, 1, 1], *boxes], scores=[0, *scores])).positives
+    assert found.boxes[:, 2].tolist() == kept and found.counts()["illegal"] == 1
     assert read(tmp_path, answer(boxes=boxes[:100])).positives.counts()["over_limit"] == 0
 
 
@@ -156,6 +158,20 @@ def test_every_frame_gives_the_same_boxes(frame: str, tmp_path: Path) -> None:
     found = read(tmp_path, answer(**given, frame=frame), questions=questions)
     np.testing.assert_allclose(found.positives.boxes, values["pixels"], rtol=0, atol=1e-6)
     assert bool(found.positives.cropped[0]) == (frame == "crop")
+
+
+@pytest.mark.parametrize(("frame", "box"), [("crop", [0, 0, 100, 100]), ("pad", [0, 0, 101, 100])])
+def test_half_pixels_of_crop_and_pad_are_dropped(frame: str, box: list[int], tmp_path: Path) -> None:
+    """An image of 101 x 100: the offset is 1 // 2 on the left, or on the top."""
+    side = 100 if frame == "crop" else 101
+    questions = Questions([case("a", {"Mass": 1}, (100, 101))], CLASSES)
+    found = read(tmp_path, answer(boxes=[[0, 0, side, side]], frame=frame, view=[side, side]), questions=questions)
+    assert found.positives.boxes.tolist() == [box]
+
+
+def test_a_dialect_has_its_own_view(tmp_path: Path) -> None:
+    line = answer(text="<box><x10><y20><x30><y40></box>", dialect="maira2", view=[518, 518])
+    assert read(tmp_path, line).positives.boxes.tolist() == [[107, 209, 312, 414]]
 
 
 def test_every_order_gives_the_same_boxes(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ TEXTS = [
     ("json", '{"bbox": [[1, 2, 3, 4], [5, 6', 0, 0, True, True),
     ("json", '{"bbox_2d": []}', 0, 0, False, False),
     ("json", 'bbox": [[1, 2, 3, 4]]', 0, 0, False, True),
+    ("json", '{"bbox_2d": [1, 2, 3, 4], "label": "[1, 2, 3, 4]"}', 1, 0, False, True),
+    ("qwen3vl", 'a) ]] [{"bbox_2d": [1, 2, 3, 4]}, {', 1, 0, True, True),
 ]  # fmt: skip
 
 
