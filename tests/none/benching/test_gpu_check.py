@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import weakref
@@ -240,3 +241,14 @@ def test_the_ceilings_of_a_gpu_take_little_of_it() -> None:
     assert most[0] <= 200_000 and freed[0] == 0
     assert found.bandwidth > 0 and set(found.products) == {"fp32", "fp16", "bf16"}
     assert 2 * ceilings.GPU_SIZES.copy <= 2 << 30 and 3 * 4 * ceilings.GPU_SIZES.side**2 <= 2 << 30
+
+
+def test_the_calls_for_a_lent_machine_can_be_made(check: Any, root: Path) -> None:
+    """Each fits a call, is valid shell, and names parts that exist."""
+    text = (root / "benchmarks/README.md").read_text()
+    blocks = re.findall(r"```bash\n(.*?)```", text.partition("## A machine that is lent")[2], re.S)
+    assert len(blocks) == 4
+    for block in blocks:
+        assert len(block) <= 2000
+        assert subprocess.run(["bash", "-n"], input=block, text=True, check=False).returncode == 0, block
+        assert set(re.findall(r"--only (\S+)", block)) <= {part.name for part in check.PARTS}
