@@ -2,15 +2,18 @@
 
 Convolutions and matrix products with a constant weight multiply bytes, with weights quantised per output channel. What
 stays in float32: products of two activations, softmax, norms, everything elementwise, and the last product before each
-output. A matrix product gives its sum in float32; a convolution's result is bytes again, as its kernels need.
+output.
 
-For CPUs activations are unsigned and have a zero point; for TensorRT they are signed and symmetric, and biases stay
-float32 (engines.quantised.FORMS).
+For CPUs activations are unsigned and have a zero point. A matrix product gives its sum in float32; a convolution's
+result is bytes again, as its kernels need, after the ReLU where one follows. For TensorRT activations are signed and
+symmetric, biases stay float32, and only inputs and weights of products are bytes, as its guide advises
+(engines.quantised.FORMS).
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,7 +70,7 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
 
     symmetric = recipe.form == "tensorrt"
     options = {
-        "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"],
+        "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm", *(["Conv"] if symmetric else [])],
         "ActivationSymmetric": symmetric,
         "QuantizeBias": not symmetric,
         "CalibStridedMinMax": 1,  # batch by batch: all layers of all batches would not fit into memory
@@ -77,7 +80,8 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
     try:
         with _quiet():
             folded = folded_graph(source, target)
-            layers = products_to_quantise(onnx.load(str(folded)))
+            model = onnx.load(str(folded))
+            layers = products_to_quantise(model)
             _check_names(recipe.keep, layers)
             chosen = [name for name in layers if name not in recipe.keep]
             if not chosen:
@@ -87,8 +91,8 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
                 str(target),
                 _Reader(batches),
                 quant_format=QuantFormat.QDQ,
-                op_types_to_quantize=list(_PRODUCTS),
-                nodes_to_quantize=chosen,
+                op_types_to_quantize=[*_PRODUCTS, "Relu"],
+                nodes_to_quantize=chosen if symmetric else [*chosen, *_followers(model.graph, chosen)],
                 per_channel=True,
                 reduce_range=recipe.form == "any-cpu",
                 activation_type=QuantType.QInt8 if symmetric else QuantType.QUInt8,
@@ -133,6 +137,16 @@ def products_to_quantise(model: Any) -> list[str]:
         for number, node in enumerate(model.graph.node)
         if node.op_type in _PRODUCTS and node.input[1] in weights and number not in last
     ]
+
+
+def _followers(graph: Any, chosen: Sequence[str]) -> list[str]:
+    """The ReLUs that alone take the result of a convolution in `chosen`: its bytes then begin at 0."""
+    names = set(chosen)
+    results = {node.output[0] for node in graph.node if node.op_type == "Conv" and node.name in names}
+    uses = Counter(name for node in graph.node for name in node.input)
+    uses.update(value.name for value in graph.output)
+    takers = (node for node in graph.node if node.op_type == "Relu" and node.input[0] in results)
+    return [node.name for node in takers if uses[node.input[0]] == 1]
 
 
 def layer_errors(target: Path, batches: Batches) -> list[LayerError]:
