@@ -1,11 +1,12 @@
 """INT8 against float32 on a CPU: speed and verdict of each model, and KAD-224 end to end, in one run.
 
-    python benchmarks/int8.py [--models kad clip ...] [--repeat 10] [--json FILE]
+    python benchmarks/int8.py [--models kad clip ...] [--repeat 10] [--pair FP32 INT8] [--json FILE]
 
 Every model is exported with stand-in weights in INT8, calibrated on some of the demo's radiographs and judged on the
 others: `ratio` is the speed of the image graph against float32, both in turns, and the changes say how many maxima and
 maps of made-up weights move, which is no statement on the trained model. Then `xbench-fast eval` runs KAD-224 in both
-precisions in turns, from prepared radiographs; the demo's 40 stand there `--repeat` times.
+precisions in turns, from prepared radiographs; the demo's 40 stand there `--repeat` times. The file of `--json` keeps
+the models of earlier runs that this one leaves out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -57,52 +59,55 @@ def verdict(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument("--repeat", type=int, default=10, help="copies of every radiograph, end to end [10]")
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS, help="all by default")
+    parser.add_argument("--repeat", type=int, default=10, help="copies of every radiograph, end to end; 0: none [10]")
+    parser.add_argument("--pair", nargs=2, type=Path, help="bundles of KAD-224 in fp32 and int8; exported if not given")
     parser.add_argument("--threads", type=int, default=2, help="threads of eval [2]")
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
-    found: dict[str, Any] = {}
+    from xbench_fast.runtime.benching.record import write_record
+
+    known = arguments.json is not None and arguments.json.is_file()
+    result: dict[str, Any] = json.loads(arguments.json.read_text()) if known else {"models": {}}
+    result["what"] = "INT8 against float32: stand-in weights; eval of KAD-224 from prepared radiographs, 10 findings"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for model in arguments.models:
             bundle = exported(model, "int8", folder / "bundles")
-            found[bundle.name] = entry = verdict(bundle)
+            result["models"][bundle.name] = entry = verdict(bundle)
+            shutil.rmtree(bundle)
             print(
-                f"{bundle.name:<34}{entry['ratio']:>6.2f} x  {entry['hits_flipped']} of {entry['pairs']} hits flipped"
+                f"{bundle.name:<30}{entry['ratio']:>6.2f} x  {entry['hits_flipped']} of {entry['pairs']} hits flipped"
             )
-            if bundle.name != "kad-224-int8":
-                shutil.rmtree(bundle)
-        pair = [exported("kad", "fp32", folder / "full")]
-        known = folder / "bundles" / "kad-224-int8"
-        pair.append(known if known.is_dir() else exported("kad", "int8", folder / "bundles"))
-        entries = make_dataset(DEMO / "test_data", DEMO / "test.json", arguments.repeat, folder / "data")
-        rounds: list[list[float]] = []
-        for number in range(ROUNDS + 1):  # the first one prepares the radiographs
-            outs = [folder / f"run-{number}-{place}" for place in range(2)]
-            each = [
-                ours(bundle, folder / "data", out, folder / "cache", arguments.threads)
-                for bundle, out in zip(pair, outs, strict=True)
-            ]
-            if number:
-                rounds.append([cell for cell, _ in each])
-                print(f"eval of {len(entries)} prepared radiographs: {each[0][0]:.1f} s fp32, {each[1][0]:.1f} s int8")
-    from xbench_fast.runtime.benching.record import write_record
-
-    result = {
-        "what": "INT8 against float32: stand-in weights; eval of KAD-224 from prepared radiographs, 10 findings",
-        "models": found,
-        "end_to_end": {
-            "images": len(entries),
-            "threads": arguments.threads,
-            "seconds_fp32": [full for full, _ in rounds],
-            "seconds_int8": [low for _, low in rounds],
-            "ratio": median(full / low for full, low in rounds),
-        },
-    }
-    print(f"end to end {result['end_to_end']['ratio']:.2f} x")
+            if arguments.json:
+                write_record(arguments.json, result)
+        if arguments.repeat:
+            pair = arguments.pair or [exported("kad", how, folder / how) for how in ("fp32", "int8")]
+            result["end_to_end"] = end_to_end(pair, folder, arguments.repeat, arguments.threads)
+            print(f"end to end {result['end_to_end']['ratio']:.2f} x")
     if arguments.json:
         write_record(arguments.json, result)
+
+
+def end_to_end(pair: Sequence[Path], folder: Path, repeat: int, threads: int) -> dict[str, Any]:
+    """Seconds of `eval` in both precisions, in turns."""
+    entries = make_dataset(DEMO / "test_data", DEMO / "test.json", repeat, folder / "data")
+    rounds: list[list[float]] = []
+    for number in range(ROUNDS + 1):  # the first one prepares the radiographs
+        each = [
+            ours(bundle, folder / "data", folder / f"run-{number}-{place}", folder / "cache", threads)[0]
+            for place, bundle in enumerate(pair)
+        ]
+        if number:
+            rounds.append(each)
+            print(f"eval of {len(entries)} prepared radiographs: {each[0]:.1f} s in fp32, {each[1]:.1f} s in int8")
+    return {
+        "images": len(entries),
+        "threads": threads,
+        "seconds_fp32": [full for full, _ in rounds],
+        "seconds_int8": [low for _, low in rounds],
+        "ratio": median(full / low for full, low in rounds),
+    }
 
 
 if __name__ == "__main__":

@@ -74,8 +74,27 @@ class _Repository:
             raise ConfigError(
                 f"{bundle.name} holds bf16, which ONNX Runtime has not on a CPU; export it in fp32 for --device cpu."
             )
+        if bundle.manifest.precision == "int8":
+            self._check_int8(bundle)
         for name in self._set_names(bundle):
             self._check_plan(f"{bundle.name}--{name}", bundle)
+
+    def _check_int8(self, bundle: Bundle) -> None:
+        """The engines of a repository are those of `engines.quantised`; a server's processor is not known here."""
+        how = bundle.manifest.quantisation
+        form = None if how is None else how.form
+        if self._choices.tensorrt and form in ("vnni", "any-cpu"):
+            raise ConfigError(f"{bundle.name} holds int8 for CPUs; export it with --int8-for tensorrt for a plan.")
+        if not self._choices.tensorrt and not self._choices.cpu:
+            raise ConfigError(
+                f"{bundle.name} holds int8, for which ONNX Runtime has no products on a GPU; use --device cpu, or "
+                "--backend tensorrt with a bundle exported with --int8-for tensorrt."
+            )
+        if self._choices.cpu and form != "any-cpu":
+            self._say(
+                f"{bundle.name}: this int8 graph gives other numbers on an x86 processor without VNNI, and Triton does "
+                "not check that; for any processor export it with --int8-for any-cpu"
+            )
 
     def add(self, bundle: Bundle) -> None:
         """Writes every model of a bundle."""

@@ -62,9 +62,9 @@ class Subject:
 
     def limit(self, ceilings: Ceilings | None) -> Limit | None:
         """Images per second if nothing but the multiply-accumulates of the graph took time."""
-        if ceilings is None:
-            return None
         info = self.engine.info
+        if ceilings is None or info.precision == "int8":  # products of bytes are not among the ceilings
+            return None
         kind = "fp32" if ceilings.device == "cpu" else info.precision.replace("tf32", "fp32")
         product = ceilings.products.get(kind)
         if self.macs is None or product is None:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from PIL import Image
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError, ExportError, ParityError
+from xbench_fast.engines.plans.build import layer_types
 from xbench_fast.engines.quantised import FORMS
 from xbench_fast.engines.rounding import stated_precision
 from xbench_fast.engines.select import open_engine
@@ -30,6 +31,7 @@ from xbench_fast.export.parity.probes import probe_images
 from xbench_fast.export.parity.trial_data import open_data
 from xbench_fast.export.pipeline import export_adapter
 from xbench_fast.export.quantise import Recipe, layer_errors, products_to_quantise, quantise
+from xbench_fast.export.triton.repository import RepositoryChoices, write_repository
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -359,6 +361,29 @@ def test_tensorrt_parses_its_form_and_not_that_for_cpus(tmp_path: Path) -> None:
         model, _ = written(tmp_path, form)
         network = trt.Builder(logger).create_network(0)
         assert trt.OnnxParser(network, logger).parse(model.SerializeToString()) == taken
+        if taken:
+            types = layer_types(network)
+            assert types.complaint("int8") is None and types.counts["DEQUANTIZE", "FLOAT"] == 4
+
+
+def test_a_triton_repository_takes_the_form_of_its_device(bundle: Bundle, tmp_path: Path) -> None:
+    for choices, words in (
+        (RepositoryChoices(tensorrt=True), "holds int8 for CPUs; export it with --int8-for tensorrt"),
+        (RepositoryChoices(), "no products on a GPU; use --device cpu"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            write_repository([bundle], tmp_path / "models", choices, print)
+    assert not (tmp_path / "models").exists()
+    lines: list[str] = []
+    (name,) = write_repository([bundle], tmp_path, RepositoryChoices(("chestxdet10",), cpu=True), lines.append)
+    assert "gives other numbers on an x86 processor without VNNI" in lines[0]
+    prompts, pixels = bundle.prompt_set("chestxdet10"), probe_images(224)[:2]
+    with open_engine(bundle, "onnxruntime-cpu", threads=1) as engine:
+        wanted = engine.run(pixels, prompts.features)
+    session = ort.InferenceSession(tmp_path / name / "1" / "model.onnx", providers=["CPUExecutionProvider"])
+    found = session.run(["logits", "saliency"], {"pixels": pixels})
+    np.testing.assert_allclose(found[0], wanted.logits, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found[1], wanted.saliency, rtol=0, atol=1e-5)
 
 
 # Options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.export.parity.low_precision import PrecisionTrial
 from xbench_fast.export.parity.metric_changes import Tally, TrialImage, outcome, probe_cases
 from xbench_fast.export.parity.trial_data import TrialData, open_data, parted
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks, unpack_masks
@@ -232,3 +234,39 @@ def test_a_verdict_needs_annotated_images_of_its_own(tmp_path: Path) -> None:
         parted(data, None, 128, GEOMETRY)
     with pytest.raises(ConfigError, match="no image that is not calibrated on"):
         parted(plain, data, 128, GEOMETRY)
+
+
+# The verdict
+
+
+def change(value: float, low: float | None, high: float | None, patients: int = 50) -> dict[str, Any]:
+    return {"change": value, "low": low, "high": high, "patients": patients}
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"pointing": change(0.001, -0.0199, 0.0199)}, ""),
+        ({"pointing": change(0.001, -0.0201, 0.01)}, "pointing changes by .0.10 points .95 % interval -2.01 to .1.00"),
+        ({"pointing": change(0.001, -0.001, 0.0201)}, "allows 2 points either way"),
+        ({"pointing": change(0, -0.01, 0.01), "auc": change(-0.02, -0.05, 0.01)}, "auc changes by -2.00"),
+        ({"pointing": None, "dice": None, "auc": change(0, 0, 0)}, ""),
+        ({"dice": change(0.03, None, None)}, "dice changes by .3.00 points on 9 images"),
+        ({"dice": change(0, None, None)}, ""),
+        ({"dice": change(0, 0, 0, patients=3)}, "rests on 3 patients, too few for an interval"),
+        ({"pointing": None, "auc": None}, "neither a region nor a finding with both labels"),
+    ],
+)
+def test_the_whole_interval_of_every_change_counts(entries: dict[str, Any], words: str) -> None:
+    trial = PrecisionTrial(None, None, Path(), Path(), "int8", 1)  # type: ignore[arg-type]
+    found, data = {"images": 9, "changes": entries}, TrialData("mine", "here", ())
+    reason = trial.refusal(found, 2.0, data)
+    assert re.search(words, reason) if words else reason == ""
+    assert trial.refusal(found, 2.0, None) == "", "probe pictures decide nothing"
+
+
+def test_other_images_of_a_calibrated_patient_are_not_measured(tmp_path: Path) -> None:
+    data = many(tmp_path / "d", 24, patients=12)
+    chosen, rest = parted(data.only(range(12)), data, 128, GEOMETRY)
+    assert len(chosen.cases) == 3 and len(rest.cases) == 18
+    assert not set(chosen.patients) & set(rest.patients)
