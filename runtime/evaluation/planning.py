@@ -52,6 +52,7 @@ class Planning:
         how = self._how(loaded, geometry, "cpu" if engine.info.device == "cpu" else "gpu") | _how_asked(phrases)
         ingredients = cell_ingredients(bundle, prompts, findings, (loaded.name, loaded.digest), engine.info, how)
         asked = {phrase for case in loaded.asked for phrase in case.phrases.values()}
+        alone = "_alone" if phrases is not None and phrases.alone else ""
         facts = {
             "weights": bundle.manifest.weights,
             "weights_source": bundle.manifest.weights_source,
@@ -64,7 +65,7 @@ class Planning:
             "prompts": {
                 "set": prompts.name,
                 "queries": len(prompts.texts) if phrases is None else len(asked),
-                "status": {name: prompts.status_of(finding) for name, finding in findings.items()},
+                "status": {name: prompts.status_of(finding) + alone for name, finding in findings.items()},
             },
             **extent(loaded),
         }

@@ -26,7 +26,8 @@ class GalleryCase:
     """One (image, class) pair of a dataset, shown for every model that has it.
 
     why: the reason of the choice, such as "best Dice". image: index into `Gallery.images`, None if the picture
-    is not available. truth: row-major run lengths of the region, 0 and 1 in turn, starting with 0.
+    is not available. truth: row-major run lengths of the region, 0 and 1 in turn, starting with 0. phrase: what the
+    image was asked instead of the class, of a dataset that asks phrases and whose files are there.
     """
 
     dataset: str
@@ -35,6 +36,7 @@ class GalleryCase:
     why: str
     image: int | None
     truth: tuple[int, ...]
+    phrase: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +103,7 @@ def gallery_payload(gallery: Gallery) -> dict[str, Any]:
                 "why": case.why,
                 "image": case.image,
                 "truth": list(case.truth),
+                **({"phrase": case.phrase} if case.phrase else {}),
             }
             for case in gallery.cases
         ],

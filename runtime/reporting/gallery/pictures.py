@@ -34,6 +34,13 @@ class Originals:
 
     loaded: dict[str, LoadedDataset] = field(default_factory=dict)
 
+    def phrase(self, dataset: str, case_id: str, finding: str) -> str:
+        """What a case is asked for a finding; empty if its dataset asks no phrases."""
+        loaded = self.loaded.get(dataset)
+        if loaded is None or not loaded.dataset.asks_phrases:
+            return ""
+        return next((case.phrases.get(finding, "") for case in loaded.cases if case.case_id == case_id), "")
+
     def pixels(self, dataset: str, case_id: str) -> Pixels | None:
         """uint8 [H, W], reduced to 2,048 pixels on its longer side if that is more; None if it cannot be read."""
         from PIL import Image

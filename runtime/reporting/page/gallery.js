@@ -157,6 +157,7 @@ class Gallery {
     const title = make("h3", {}, make("span", { textContent: item.finding }), " ", make("code", { textContent: item.id }));
     const head = make("header", {}, title, make("p", {}, `${facts} · chosen as `, why));
     const row = make("div", { className: "overlays" }, ...overlays.map((overlay) => this.overlayElement(item, overlay)));
+    if (item.phrase) head.append(make("p", { className: "phrase", textContent: `“${item.phrase}”` }));
     return make("article", { className: "case" }, head, row);
   }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
+from scaling_world import ClusterWorld, InProcess
 from synthetic import (
     TOKENIZER,
     BlockEngine,
@@ -30,14 +32,24 @@ from xbench_fast.engines.errors import BundleError, EngineError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.prompts.phrase_features import PHRASE_FEATURES, PhraseFeatures
 from xbench_fast.metrics_gpu.grounding.phrases import PhraseScores, phrase_means, scores_on_grid
+from xbench_fast.metrics_gpu.grounding.protocols import protocol
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
 from xbench_fast.runtime.evaluation.live import LiveEngine, LiveModel
+from xbench_fast.runtime.evaluation.pairing import needed_geometries
 from xbench_fast.runtime.evaluation.phrases import PhraseQueries, first_phrases, most_queries, see_one_another
+from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.reporting.gallery.assembly import make_gallery
+from xbench_fast.runtime.reporting.gallery.model import gallery_payload
+from xbench_fast.runtime.results.cell_key import cases_digest
+from xbench_fast.runtime.results.choices import Choices
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.loaded_dataset import load_dataset
+from xbench_fast.runtime.results.numbers.run_numbers import make_results
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -111,7 +123,11 @@ def test_rows_are_those_of_a_loop_over_phrases(world: Path, tmp_path: Path, caps
     entry = entry_of(tmp_path / "run")
     assert entry["ingredients"]["phrases"] == "together" and entry["dataset_cases"] == entry["cases"] == len(cases)
     distinct = {phrase for case in cases for phrase in case.phrases.values()}
-    assert entry["prompts"]["set"] == "report" and entry["prompts"]["queries"] == len(distinct) == 4
+    assert (
+        set(entry["prompts"]["status"].values()) == {"report"}
+        and entry["prompts"]["set"] == "report"
+        and entry["prompts"]["queries"] == len(distinct) == 4
+    )
     for place in (tmp_path / "run").rglob("*"):
         assert "dema" not in place.name
         if place.is_file():
@@ -146,12 +162,27 @@ def test_the_report_has_the_numbers_of_biovil(world: Path, tmp_path: Path) -> No
     assert "without stored maps, left out: baseline:ones" in table
 
 
+def test_the_gallery_shows_the_phrase_of_a_case(world: Path, tmp_path: Path) -> None:
+    run(world, tmp_path / "run")
+    stored = load_run(tmp_path / "run")
+    gallery, reason = make_gallery(stored, make_results(stored, Choices(replicates=0)))
+    assert gallery is not None, reason
+    asked = {(case.case_id, finding): text for case in MsCxr(world / "data").cases()
+             for finding, text in case.phrases.items()}  # fmt: skip
+    assert gallery.cases and all(case.phrase == asked[case.case_id, case.finding] for case in gallery.cases)
+    shown = gallery_payload(gallery)["cases"]
+    assert [case["phrase"] for case in shown] == [case.phrase for case in gallery.cases]
+    plain = gallery_payload(replace(gallery, cases=tuple(replace(case, phrase="") for case in gallery.cases)))
+    assert not any("phrase" in case for case in plain["cases"])
+
+
 def test_a_model_whose_queries_see_one_another_is_asked_phrase_by_phrase(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(world, tmp_path / "run", "--engine", COUPLED)
     assert "its queries see one another, so each phrase is asked alone" in capsys.readouterr().out
-    assert entry_of(tmp_path / "run")["ingredients"]["phrases"] == "alone"
+    entry = entry_of(tmp_path / "run")
+    assert entry["ingredients"]["phrases"] == "alone" and set(entry["prompts"]["status"].values()) == {"report_alone"}
     (case, *_) = MsCxr(world / "data").cases()
     pixels = to_model(read_grey(case.image), SIDE)[None, None]
     rows = {(row["case_id"], row["finding"]): row for row in rows_of(tmp_path / "run")}
@@ -277,3 +308,37 @@ def test_no_message_repeats_a_phrase() -> None:
     with pytest.raises(EngineError, match="'Mass'"):
         LiveEngine(LiveModel(bad, SIDE, "mine"), ["Mass"])
     assert TOKENIZER(["secret words"]).ids.shape == (1, 4)
+
+
+def test_a_text_tower_has_its_own_features_and_damaged_ones_are_made_again(world: Path, tmp_path: Path) -> None:
+    bundle, file = Bundle.load(world / "models/blocks-32"), tmp_path / PHRASE_FEATURES
+    PhraseFeatures(bundle, file)(["a"])
+    other = Bundle(bundle.path, replace(bundle.manifest, text={**bundle.manifest.text, "context": 7}), bundle.digest)
+    store = sqlite3.connect(file)
+    for content, want in ((np.array([9, 9], np.float32), [[9, 9]]), (np.array([np.nan, 1], np.float32), None)):
+        store.execute("UPDATE features SET content = ?", (content.tobytes(),))
+        store.commit()
+        found = PhraseFeatures(bundle, file)(["a"])
+        np.testing.assert_array_equal(found, phrase_features(["a"]) if want is None else want)
+        np.testing.assert_array_equal(PhraseFeatures(other, file)(["a"]), phrase_features(["a"]))
+        store.execute("DELETE FROM features WHERE content != ?", (content.tobytes(),))
+        store.commit()
+        PhraseFeatures(bundle, file)(["a"])
+
+
+def test_a_phrase_is_part_of_what_cases_are_told_apart_by() -> None:
+    one, other, none = (
+        [Case("1", Path("1"), {"x": 1}, {}, "all", phrases=texts)] for texts in ({"x": "a"}, {"x": "b"}, {})
+    )
+    assert len({cases_digest(cases, Path()) for cases in (one, other, none)}) == 3
+
+
+def test_images_are_prepared_for_bundles_that_are_asked_phrases(world: Path) -> None:
+    loaded = load_dataset(DatasetConfig("mscxr", world / "data", "mscxr"))
+    assert needed_geometries([world / "models/blocks-32"], protocol("default"), loaded) == [SIDE]
+
+
+def test_workers_are_refused(world: Path, tmp_path: Path) -> None:
+    data, bundles = [DatasetConfig("mscxr", world / "data", "mscxr")], [world / "models/blocks-32"]
+    ((_, _, why),) = ClusterWorld(tmp_path).on_workers(InProcess(), bundles, data, baselines=()).failed
+    assert "leave --cluster out, or divide the evaluation with --shard" in why

@@ -127,6 +127,11 @@ def test_contrast_is_signed_and_overlapping_boxes_are_one_region() -> None:
     assert phrase_scores(values, np.ones((4, 4), bool)).iou[0] == 0.5
 
 
+def test_a_pixel_at_a_threshold_is_not_above_it() -> None:
+    region = np.array([[False, True, True]])
+    assert phrase_scores(np.array([[-1.0, 0.5, 1.0]]), region).iou == (1.0, 1.0, 1.0, 1.0, 0.5)
+
+
 def test_means_are_of_categories_and_count_what_was_not_seen() -> None:
     good, bad = PhraseScores(2.0, (1.0,) * 5), PhraseScores(-1.0, (0.0,) * 5)
     unseen, flat = PhraseScores(NAN, (NAN,) * 5, unseen=True), PhraseScores(0.0, (0.0,) * 5, constant=True)

@@ -54,7 +54,7 @@ class Reader(HTMLParser):
 
 
 def gallery(name: str = "Mass") -> Gallery:
-    case = GalleryCase("d", name, name, "best Dice", None, (0, 5, 50171))
+    case = GalleryCase("d", name, name, "best Dice", None, (0, 5, 50171), name)
     area, overlap = np.full(101, 50176, np.int32), np.full(101, 5, np.int32)
     saliency = np.array([[0.0, np.nan], [np.inf, 1.0]], np.float32)
     overlay = Overlay(name, 0, "default", saliency, (0.0, 0.0, 1.0, 1.0), area, overlap, 0, 0, False, True)
@@ -95,7 +95,7 @@ def test_the_data_of_the_gallery_cannot_leave_its_element(evil: str) -> None:
     blocks = re.findall(r'<script type="application/json" id="gallery-data">(.*?)</script>', evil, re.S)
     assert len(blocks) == 1 and "<" not in blocks[0]
     data: dict[str, Any] = json.loads(blocks[0])
-    assert data["models"] == [EVIL] and data["cases"][0]["finding"] == EVIL
+    assert data["models"] == [EVIL] and data["cases"][0]["finding"] == data["cases"][0]["phrase"] == EVIL
     sent = np.frombuffer(base64.b64decode(data["overlays"][0]["map"]), "<f4")
     np.testing.assert_array_equal(sent, np.array([0, np.nan, np.inf, 1], np.float32))
     counts = np.frombuffer(base64.b64decode(data["overlays"][0]["counts"]), "<u2")
