@@ -98,8 +98,9 @@ class _Calibrated:
 def study_calibration(material: Material, *, maps: bool = True) -> StudyOutcome:
     """How much of delta Dice is recovered by calibration on other patients.
 
-    maps: also quantile normalisation, which reads the stored maps.
+    maps: also quantile normalisation, which reads the stored maps. Raises RunError when all models are boxes.
     """
+    material = material.of_maps()
     methods = [name for name in _LABELS if maps or not name.startswith("quantile")]
     level = material.sampling.level
     rows: dict[str, list[dict[str, Any]]] = {"models": [], "cells": [], "classes": []}

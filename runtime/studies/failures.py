@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...engines.errors import XBenchError
+from ...metrics_gpu.grounding.best_thresholds import FIXED
 from ...metrics_gpu.grounding.curves import dice_curves
 from ..host.config import DatasetConfig
 from ..reporting.gallery.pictures import open_originals
@@ -20,7 +21,7 @@ from .material import Material
 from .outcome import Rows, StudyOutcome
 from .overlays import draw_overlay
 from .study_cell import PIXELS, StudyCell
-from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell
+from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell, without_best
 
 __all__ = ["study_failures"]
 
@@ -49,7 +50,7 @@ def study_failures(
         remarks = ["There is no finished model with a region to look at."]
     facts = (
         "classes are ordered by pointing, then by Dice at 0.5; cases are those of the worst and the best classes, by "
-        "Dice at the best threshold of the class, of equal ones the larger region is the worse miss",
+        "Dice at the best threshold of the class, if it has one, of equal ones the larger region is the worse miss",
         material.sampling.fact,
         INTERVALS,
         *material.searches,
@@ -75,7 +76,7 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
         (scores for scores in grounding.classes if scores.n),
         key=lambda scores: (scores.pointing or 0.0, scores.dice_fixed or 0.0, scores.name),
     )
-    rows = []
+    rows: list[dict[str, Any]] = []
     for place, scores in enumerate(found):
         interval, fixed, best = (
             grounding_interval(grounding, key, scores.name, sample, level)
@@ -103,7 +104,7 @@ def _class_rows(cell: StudyCell, top: int, level: float) -> list[dict[str, Any]]
                 "floor_dice": scores.floor_dice,
             }
         )
-    return rows
+    return rows if cell.has_thresholds else [without_best(row) for row in rows]
 
 
 def _end(place: int, count: int, top: int) -> str:
@@ -121,7 +122,7 @@ def _case_rows(cell: StudyCell, classes: Rows, cases: int) -> Iterator[dict[str,
     for row in classes:
         if not row["end"] or (row["model"], row["dataset"]) != (cell.model, cell.dataset):
             continue
-        level = round(100 * (row["tau_best"] or 0.0))
+        level = round(100 * (row["tau_best"] or 0.0)) if cell.has_thresholds else FIXED
         own = np.flatnonzero(cell.class_of == cell.classes.index(row["class"])).tolist()
         order = sorted(own, key=lambda p: (dice[p, level], cell.hits[p], -region[p], ids[p]))
         for pair in order[:cases] if row["end"] == "worst" else order[-cases:] if cases else []:

@@ -22,6 +22,8 @@ def kept_maps(cell: StudyCell, run: StoredRun) -> tuple[MapRows, NDArray[np.floa
     maps = load_maps(run, cell.model, cell.dataset)
     if maps.saliency is not None:
         return maps, maps.saliency
+    if not cell.has_thresholds:
+        raise RunError("boxes from a file have no map.")
     if cell.weights == "baseline":
         raise RunError("its map is the same everywhere and was not kept")
     raise RunError(

@@ -61,6 +61,20 @@ class Material:
         """Cells that have pairs with a region."""
         return tuple(cell for cell in self.cells if cell.n)
 
+    def of_maps(self) -> Material:
+        """Without boxes from files, for questions about thresholds; `unfinished` names what is left out.
+
+        Raises RunError when nothing remains.
+        """
+        boxes = tuple(dict.fromkeys(cell.model for cell in self.cells if not cell.has_thresholds))
+        if not boxes:
+            return self
+        left = f"{', '.join(boxes)}: left out, because boxes have no threshold"
+        if len(boxes) == len(self.models):
+            raise RunError(f"{left}; evaluate a model with saliency maps into the run.")
+        maps = tuple(cell for cell in self.cells if cell.has_thresholds)
+        return replace(self, cells=maps, unfinished=(left, *self.unfinished))
+
     def of_model(self, model: str) -> tuple[StudyCell, ...]:
         """The cells of a model."""
         return tuple(cell for cell in self.cells if cell.model == model)

@@ -20,7 +20,17 @@ from .figures.strata import draw_strata
 from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
 from .study_cell import PIXELS, StudyCell
-from .writing import CROSS_FITTED, IN_SAMPLE, INTERVALS, between, limits, metric_cell, no_mean, percent_cell
+from .writing import (
+    CROSS_FITTED,
+    IN_SAMPLE,
+    INTERVALS,
+    between,
+    limits,
+    metric_cell,
+    no_mean,
+    percent_cell,
+    without_best,
+)
 
 __all__ = ["study_strata"]
 
@@ -133,7 +143,10 @@ def _strata(cell: StudyCell, tertiles: bool, level: float) -> Iterator[tuple[dic
             "floor_dice": best.floor_dice,
         }
         safe = {key for key, found in intervals.items() if found is not None and found.method != "t"}
-        yield row, {key: values for key, values in replicates.items() if key in safe}
+        yield (
+            row if cell.has_thresholds else without_best(row),
+            {key: values for key, values in replicates.items() if key in safe},
+        )
 
 
 def _mean_of_datasets(

@@ -63,6 +63,11 @@ class StudyCell:
         return str(self.rows.entry["weights"])
 
     @property
+    def has_thresholds(self) -> bool:
+        """Whether it is of maps. Boxes from a file are the same at every threshold, so none is the best."""
+        return self.weights != "boxes"
+
+    @property
     def family(self) -> str:
         """The model's family, or its own name if the family is not known."""
         return str(self.rows.entry.get("model_family") or self.model)

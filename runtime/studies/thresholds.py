@@ -21,8 +21,9 @@ def study_thresholds(material: Material, within: float = 0.05) -> StudyOutcome:
     """How much Dice depends on the threshold.
 
     within: the share of the best Dice that the `near best` range of thresholds may lose. Raises ValueError unless it
-    lies in [0, 1).
+    lies in [0, 1), RunError when all models are boxes from files.
     """
+    material = material.of_maps()
     level = material.sampling.level
     rows: dict[str, list[dict[str, Any]]] = {"delta_dice": [], "sensitivity": [], "curves": [], "reliability": []}
     remarks: list[str] = []

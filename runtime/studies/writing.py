@@ -30,6 +30,7 @@ __all__ = [
     "number_cell",
     "percent_cell",
     "share_cell",
+    "without_best",
 ]
 
 Limits = tuple[float, float]
@@ -74,6 +75,12 @@ def limits(name: str, interval: Interval | None) -> dict[str, float | None]:
     """The two columns of an interval in a row."""
     low, high = (None, None) if interval is None else (interval.low, interval.high)
     return {f"{name}_low": low, f"{name}_high": high}
+
+
+def without_best(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of boxes from a file: nothing in it at a best threshold, since boxes have none."""
+    best = ("dice_best", "dice_cross_fitted", "tau_best")
+    return {key: None if key.startswith(best) else value for key, value in row.items()}
 
 
 def between(row: Mapping[str, Any], name: str) -> Limits | None:

@@ -142,6 +142,32 @@ def test_the_report_shows_the_scorers_that_are_asked(data: Path, tmp_path: Path)
     assert command("report", tmp_path / "run", "--quiet", "--protocol", "paper", "--protocol", "mavl") == 1
 
 
+def test_studies_of_thresholds_leave_boxes_out(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their counts are the same at every level, so a best threshold and a gain of 0 would say nothing."""
+    lines = [
+        {"case": "a", "finding": "Mass", "boxes": [[100, 100, 300, 300]]},
+        {"case": "b", "finding": "Mass", "boxes": []},
+        {"case": "c", "finding": "Nodule", "boxes": [[500, 500, 520, 520]]},
+    ]
+    scored(data, "--missing", "count", boxes=write(data.parent / "mine.jsonl", lines))
+    run = data.parent / "run"
+    for name in ("thresholds", "calibration"):
+        assert command("study", name, run, "--replicates", 20) == 1
+        assert "boxes:mine: left out, because boxes have no threshold; evaluate a model" in capsys.readouterr().err
+    for name, rows in (("strata", "strata"), ("failures", "classes")):
+        assert command("study", name, run, "--replicates", 20) == 0
+        found = json.loads((run / "studies" / name / f"{name}.json").read_text())[rows]
+        assert all(row["dice_best"] is None and row["tau_best"] is None for row in found)
+        assert any(row["dice_fixed"] == 1 for row in found)  # the Nodule
+    assert "No overlays of boxes:mine on ChestX-Det10: boxes from a file have no map." in capsys.readouterr().out
+    options = ["--data", f"chestxdet10={data}", "--dataset", "chestxdet10", "--out", run]
+    assert command("eval", "--model", "baseline:center", *options) == 0
+    capsys.readouterr()
+    assert command("study", "thresholds", run, "--replicates", 20) == 0
+    said = capsys.readouterr().out
+    assert "boxes:mine: left out, because boxes have no threshold" in said and "baseline:center" in said
+
+
 def test_python_takes_files_and_names(data: Path, tmp_path: Path) -> None:
     boxes = write(tmp_path / "mine.jsonl", LINES)
     run = xb.evaluate(
