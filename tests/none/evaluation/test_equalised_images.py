@@ -95,7 +95,7 @@ def test_other_protocols_and_other_datasets_keep_their_pixels(
     world: World, data: DatasetConfig, bundle: Path, tmp_path: Path
 ) -> None:
     assert {name: protocol(name).equalises for name in PROTOCOLS} == {
-        "default": (), "paper": (), "chexlocalize": (), "medklip": ("rsna",), "mavl": ("rsna",)
+        "default": (), "paper": (), "chexlocalize": (), "medklip": ("rsna",), "mavl": ("rsna",), "biovil": ()
     }  # fmt: skip
     coco = DatasetConfig("coco", make_dataset(tmp_path / "coco", 6), "coco")
     plain = make_bundle(tmp_path / "plain-32").path
