@@ -71,12 +71,12 @@ def test_compiling_is_asked_of_torch(seen: dict[str, Any], monkeypatch: pytest.M
 
 def test_a_variant_may_end_in_a_saliency_map_and_a_precision(seen: dict[str, Any]) -> None:
     for name in list(MAPS["kad"])[1:]:
-        for ending in ("", "-fp16", "-bf16"):
+        for ending in ("", "-fp16", "-bf16", "-int8"):
             eager_runner("any", f"224-{name}{ending}", "fp32", "cpu")
             assert seen["maps"].pop() == name and not seen["maps"]
     eager_runner("any", "224-bf16", "fp32", "cpu")
     assert not seen["maps"]
-    for unknown in ("512", "512-layer-mean", "224-raw", "224-layer-mean-int8"):
+    for unknown in ("512", "512-layer-mean", "224-raw", "224-layer-mean-int4"):
         with pytest.raises(ConfigError, match=f"no variant {unknown}"):
             eager_runner("any", unknown, "fp32", "cpu")
 

@@ -115,7 +115,7 @@ def test_another_protocol_is_another_result_in_the_same_place(world: World, data
 
 def test_keys_differ_where_counts_do() -> None:
     texts = {name: Measure(protocol(name), sweep).description for name in PROTOCOLS}
-    assert texts["default"] == texts["paper"] and len(set(texts.values())) == len(PROTOCOLS) - 1
+    assert texts["default"] == texts["paper"] == texts["biovil"] and len(set(texts.values())) == len(PROTOCOLS) - 2
 
 
 def test_baselines_have_no_scale_that_a_raw_threshold_could_cut(world: World, data: DatasetConfig) -> None:
