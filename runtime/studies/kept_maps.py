@@ -11,7 +11,7 @@ from ..results.load import StoredRun
 from ..results.maps import MapRows, load_maps
 from .study_cell import StudyCell
 
-__all__ = ["kept_maps"]
+__all__ = ["kept_maps", "map_places"]
 
 
 def kept_maps(cell: StudyCell, run: StoredRun) -> tuple[MapRows, NDArray[np.float32]]:
@@ -29,3 +29,13 @@ def kept_maps(cell: StudyCell, run: StoredRun) -> tuple[MapRows, NDArray[np.floa
     raise RunError(
         f"its maps are larger than {KEPT_SIDE} x {KEPT_SIDE} or of several sizes, so the run did not keep them."
     )
+
+
+def map_places(cell: StudyCell, maps: MapRows) -> NDArray[np.intp]:
+    """intp [P]: the map of each pair of the cell, in its order. Raises RunError when a pair has none."""
+    place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
+    pairs = [(case, cell.classes[c]) for case, c in zip(cell.case_ids, cell.class_of, strict=True)]
+    if missing := [pair for pair in pairs if pair not in place]:
+        case, finding = missing[0]
+        raise RunError(f"the run keeps no map of {len(missing)} of its {len(pairs)} pairs, such as {finding} on {case}")
+    return np.array([place[pair] for pair in pairs], np.intp)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.counts import Counts
 from ...metrics_gpu.sweep.maps import quantile_map, scaled_map
@@ -12,7 +11,7 @@ from ...metrics_gpu.sweep.masks import GRID
 from ...metrics_gpu.sweep.sweep import sweep
 from ...metrics_gpu.sweep.sweep_options import Sweeping
 from ..results.load import StoredRun
-from .kept_maps import kept_maps
+from .kept_maps import kept_maps, map_places
 from .study_cell import StudyCell
 
 __all__ = ["quantile_counts"]
@@ -28,15 +27,10 @@ def quantile_counts(cell: StudyCell, run: StoredRun) -> Counts:
     """
     maps, saliency = kept_maps(cell, run)
     sweeping = Sweeping(protocol(cell.rows.protocol).upsample)
-    place = {key: index for index, key in enumerate(zip(maps.case_id, maps.finding, strict=True))}
-    pairs = [(case, cell.classes[c]) for case, c in zip(cell.case_ids, cell.class_of, strict=True)]
-    if missing := [pair for pair in pairs if pair not in place]:
-        case, finding = missing[0]
-        raise RunError(f"the run keeps no map of {len(missing)} of its {len(pairs)} pairs, such as {finding} on {case}")
-    wanted = [place[pair] for pair in pairs]
+    wanted = map_places(cell, maps)
     parts = []
     for start in range(0, len(wanted), _BATCH):
-        batch = np.array(wanted[start : start + _BATCH], np.intp)
+        batch = wanted[start : start + _BATCH]
         ranked = []
         for index in batch:
             y0, x0, y1, x1 = maps.frames[index].tolist()
