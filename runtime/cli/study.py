@@ -156,6 +156,36 @@ def _failures(
     return _one(run, common, ask)
 
 
+@study.command("errors")
+@_RUN
+@click.option(
+    "--cases", type=click.IntRange(min=0), default=1, show_default=True, help="Examples of each kind of error."
+)
+@click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
+@data_options
+@_common
+def _errors(
+    run: Path | None,
+    cases: int,
+    no_overlays: bool,
+    data: tuple[str, ...],
+    data_options: tuple[str, ...],
+    **common: Any,
+) -> int:
+    """The kinds of errors of boxes, and of maps at 0.5 and at the best threshold, and what fixing one would gain.
+
+    Radiographs come from where the evaluation found them; --data says where they are now.
+    """
+    from ..studies.errors import study_errors
+
+    known = resolve_config(common["config_file"], (), data, data_options).datasets
+
+    def ask(material: Material) -> StudyOutcome:
+        return study_errors(material, cases=cases, overlays=not no_overlays, datasets=known)
+
+    return _one(run, common, ask)
+
+
 @study.command("calibration")
 @_RUN
 @click.option("--no-maps", is_flag=True, help="Leave out quantile normalisation, which reads the stored maps.")

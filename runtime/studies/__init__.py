@@ -4,7 +4,8 @@ material     finished cells with their patients, ready to be resampled
 outcome      what a study found, and the files it is written to
 writing      its numbers as table cells
 figures/     its drawings
-kept_maps    the maps a run keeps, or why it keeps none
+anatomy/     what the study of errors judges, and its numbers
+kept_maps    the maps a run keeps, or why it keeps none; overlays: cases as pictures
 variants     cells of the same images and classes side by side: prompt sets, resolutions
 differences  their values and differences as rows; side_by_side: as tables
 
@@ -12,6 +13,7 @@ thresholds   how much the score depends on the threshold, and what delta Dice is
 correlation  whether recognition predicts grounding
 strata       grounding by size of the region
 failures     the best and worst classes and cases, with overlays
+errors       the kinds of errors of boxes and of cut maps, and the gain if one is fixed
 prompts      several prompt sets side by side
 resolution   several input sizes side by side
 calibration  how much of delta Dice calibration on other patients recovers

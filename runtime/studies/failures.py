@@ -11,15 +11,13 @@ from ...engines.errors import XBenchError
 from ...metrics_gpu.grounding.best_thresholds import FIXED
 from ...metrics_gpu.grounding.curves import dice_curves
 from ..host.config import DatasetConfig
-from ..reporting.gallery.pictures import open_originals
-from ..reporting.gallery.small_pictures import small_pictures
 from ..results.numbers.fields import grounding_interval
 from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table
 from .kept_maps import kept_maps
 from .material import Material
 from .outcome import Rows, StudyOutcome
-from .overlays import draw_overlay
+from .overlays import case_pictures, draw_overlay, overlay_name
 from .study_cell import PIXELS, StudyCell
 from .writing import IN_SAMPLE, INTERVALS, between, limits, metric_cell, percent_cell, without_best
 
@@ -150,13 +148,7 @@ def _overlays(
     datasets: Mapping[str, DatasetConfig],
 ) -> tuple[dict[str, bytes], list[str]]:
     """PNG files of the chosen cases, and why some are missing or lack the image; their names are set in `rows`."""
-    remarks: list[str] = []
-    wanted: dict[str, set[str]] = {}
-    for row in rows:
-        wanted.setdefault(row["dataset"], set()).add(row["case"])
-    originals, changed = open_originals(material.run, wanted, datasets)
-    pictures, lacking = small_pictures(material.run, originals, wanted)
-    remarks += [f"{note} Overlays without a picture have a black ground." for note in (*lacking, *changed)]
+    pictures, remarks = case_pictures(material.run, rows, datasets)
     files: dict[str, bytes] = {}
     for cell in cells:
         own = [row for row in rows if (row["model"], row["dataset"]) == (cell.model, cell.dataset)]
@@ -169,16 +161,12 @@ def _overlays(
         counted: dict[str, int] = {}
         for row in own:
             counted[row["end"]] = counted.get(row["end"], 0) + 1
-            name = f"overlays/{_safe(cell.model)}--{_safe(cell.dataset)}--{row['end']}-{counted[row['end']]}.png"
+            name = overlay_name(cell.model, cell.dataset, f"{row['end']}-{counted[row['end']]}")
             index = place[row["case"], row["class"]]
             picture = pictures.get((cell.dataset, row["case"]))
             files[name] = draw_overlay(maps, saliency, index, row, cell.title, picture)
             row["overlay"] = name
     return files, remarks
-
-
-def _safe(name: str) -> str:
-    return "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in name)
 
 
 def _hit(hit: float) -> str:

@@ -1,9 +1,9 @@
-"""One case as a picture: radiograph, heat map, truth, and the contour at a threshold. Pillow only."""
+"""One case as a picture: radiograph and truth, beside the heat map or the boxes that a model gave. Pillow only."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,14 +12,19 @@ from numpy.typing import NDArray
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.sweep.maps import scaled_map
 from ...metrics_gpu.sweep.masks import GRID, unpack_masks
+from ..host.config import DatasetConfig
+from ..reporting.gallery.pictures import open_originals
+from ..reporting.gallery.small_pictures import small_pictures
+from ..results.load import StoredRun
 from ..results.maps import MapRows
 
-__all__ = ["draw_overlay"]
+__all__ = ["case_pictures", "draw_boxes", "draw_overlay", "overlay_name"]
 
 _SCALE: Final = 2
 _TRUTH: Final = (64, 220, 96)
 _MARKED: Final = (90, 200, 255)
 _POINT: Final = (255, 255, 255)
+_WRONG: Final = (255, 170, 60)
 # Dark to light, in the order of its luminance, so that it is also readable in grey.
 _HEAT: Final = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], np.float64)
 
@@ -56,14 +61,75 @@ def draw_overlay(
         f"tau {row['tau']:.2f}, Dice {100 * row['dice']:.1f}, pointing {'hit' if row['hit'] > 0 else 'miss'}",
         "green: truth; blue: marked at tau; cross: maximum",
     )
-    height = 14 * len(lines) + 6
-    image = Image.new("RGB", (pair.shape[1], pair.shape[0] + height), (20, 20, 20))
-    image.paste(Image.fromarray(pair), (0, 0))
-    draw = ImageDraw.Draw(image)
+    image = Image.fromarray(pair)
     if not maps.degenerate[index]:
-        _cross(draw, int(maps.argmax[index]), plain.shape[1])
+        _cross(ImageDraw.Draw(image), int(maps.argmax[index]), plain.shape[1])
+    return _captioned(image, lines)
+
+
+def draw_boxes(
+    boxes: Sequence[tuple[Sequence[float], str]],
+    size: tuple[int, int],
+    lines: Sequence[str],
+    picture: bytes | None,
+) -> bytes:
+    """PNG, the radiograph with the true boxes beside the same with the given ones too.
+
+    boxes: each with its colour, by `true`, `given`, `wrong` (a given one) or `lost` (a true one that has the colour of
+    wrong ones on the right); size: width and height of the image whose pixels they are in; lines: the text below.
+    picture: as in `draw_overlay`.
+    """
+    from PIL import Image, ImageDraw
+
+    ground = _enlarged(_grey(picture))
+    wide = ground.shape[1]
+    image = Image.fromarray(np.concatenate([ground, ground], axis=1))
+    draw = ImageDraw.Draw(image)
+    scale = (wide / size[0], ground.shape[0] / size[1])
+    colours = (
+        {"true": _TRUTH, "lost": _TRUTH},
+        {"true": _TRUTH, "lost": _WRONG, "given": _MARKED, "wrong": _WRONG},
+    )
+    for panel, of in enumerate(colours):
+        for (left, top, right, bottom), kind in boxes:
+            if kind in of:
+                x, y = left * scale[0] + panel * wide, top * scale[1]
+                corner = (max(right * scale[0] + panel * wide - 1, x), max(bottom * scale[1] - 1, y))
+                draw.rectangle((x, y, *corner), outline=of[kind], width=2)
+    return _captioned(image, lines)
+
+
+def case_pictures(
+    run: StoredRun, rows: Sequence[Mapping[str, Any]], datasets: Mapping[str, DatasetConfig]
+) -> tuple[dict[tuple[str, str], bytes], list[str]]:
+    """(dataset, case) -> picture of the cases of `rows`, and why some are missing or may be of other images.
+
+    datasets: current folders of datasets, used instead of the run's configuration.
+    """
+    wanted: dict[str, set[str]] = {}
+    for row in rows:
+        wanted.setdefault(row["dataset"], set()).add(row["case"])
+    originals, changed = open_originals(run, wanted, datasets)
+    pictures, lacking = small_pictures(run, originals, wanted)
+    return pictures, [f"{note} Overlays without a picture have a black ground." for note in (*lacking, *changed)]
+
+
+def overlay_name(*parts: str) -> str:
+    """The file of an overlay in the folder of a study."""
+    safe = ("".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in part) for part in parts)
+    return f"overlays/{'--'.join(safe)}.png"
+
+
+def _captioned(picture: Any, lines: Sequence[str]) -> bytes:
+    """PNG, a picture with lines of text below."""
+    from PIL import Image, ImageDraw
+
+    width, height = picture.size
+    image = Image.new("RGB", (width, height + 14 * len(lines) + 6), (20, 20, 20))
+    image.paste(picture, (0, 0))
+    draw = ImageDraw.Draw(image)
     for number, line in enumerate(lines):
-        draw.text((4, pair.shape[0] + 3 + 14 * number), line, fill=(230, 230, 230))
+        draw.text((4, height + 3 + 14 * number), line, fill=(230, 230, 230))
     stream = io.BytesIO()
     image.save(stream, "PNG")
     return stream.getvalue()

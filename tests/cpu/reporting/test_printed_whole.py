@@ -20,6 +20,7 @@ from xbench_fast.runtime.results.patients import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.studies.calibration import study_calibration
 from xbench_fast.runtime.studies.correlation import study_correlation
+from xbench_fast.runtime.studies.errors import study_errors
 from xbench_fast.runtime.studies.failures import study_failures
 from xbench_fast.runtime.studies.material import load_materials
 from xbench_fast.runtime.studies.prompts import study_prompts
@@ -64,6 +65,7 @@ def tables(run: Path) -> Iterator[Table]:
     for study in (study_thresholds, study_correlation, study_strata, study_calibration):
         yield from study(materials[0]).tables  # type: ignore[operator]
     yield from study_failures(materials[0], top=2, cases=2, overlays=False, datasets={}).tables
+    yield from study_errors(materials[0], overlays=False).tables
     for several in (lambda given: study_prompts(given, by="family"), study_resolution):
         yield from several(materials).tables
 

@@ -208,7 +208,7 @@ def test_one_estimate_has_one_interval_in_report_and_studies(world: Path, capsys
     assert {"bootstrap", "wilson"} <= seen
 
 
-NAMES = ("thresholds", "correlation", "strata", "failures", "calibration")
+NAMES = ("thresholds", "correlation", "strata", "failures", "errors", "calibration")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,152 @@
+"""What the study of errors judges: the boxes of a cell, or those around what its maps mark, with the true boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....metrics_gpu.detection.boxes import Answers, BoxLists, Float
+from ....metrics_gpu.detection.components import part_boxes
+from ....metrics_gpu.grounding.best_thresholds import FIXED
+from ....metrics_gpu.sweep.maps import scaled_map
+from ....metrics_gpu.sweep.masks import GRID, unpack_masks
+from ...results.load import StoredRun
+from ...results.stored_boxes import load_boxes
+from ..kept_maps import kept_maps, map_places
+from ..study_cell import StudyCell
+
+__all__ = ["BOXES", "Judged", "TrueBoxes", "judged"]
+
+BOXES: Final = "boxes"
+"""The cut of predicted boxes: they have no threshold."""
+
+_WHOLE: Final = (GRID[1], GRID[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """P pairs of a cell as lists of boxes.
+
+    cut: how the map was cut, as printed, or `BOXES`; tau: its threshold, None for boxes. places: intp [P], of the pairs
+    among those of the cell. parts: how many have the connected parts of their region as true boxes.
+    """
+
+    cell: StudyCell
+    cut: str
+    tau: float | None
+    answers: Answers
+    places: NDArray[np.intp]
+    parts: int
+
+
+@dataclass(frozen=True, eq=False)
+class TrueBoxes:
+    """The true boxes that cells of predicted boxes of a run keep; each dataset is read once."""
+
+    run: StoredRun
+    _read: dict[tuple[str, str | None], Mapping[tuple[str, str], tuple[Float, tuple[int, int]]]] = field(
+        default_factory=dict
+    )
+
+    def of(self, cell: StudyCell) -> Mapping[tuple[str, str], tuple[Float, tuple[int, int]]]:
+        """(case, class) -> boxes and (width, height) of the image, of the same contents of the dataset."""
+        key = (cell.dataset, cell.digest)
+        if key not in self._read:
+            self._read[key] = self._boxes(cell)
+        return self._read[key]
+
+    def _boxes(self, cell: StudyCell) -> Mapping[tuple[str, str], tuple[Float, tuple[int, int]]]:
+        found: dict[tuple[str, str], tuple[Float, tuple[int, int]]] = {}
+        for model, dataset in self.run.finished:
+            entry = self.run.data["cells"][f"{model}--{dataset}"]
+            told = entry["ingredients"].get("dataset")
+            if dataset != cell.dataset or entry["weights"] != "boxes" or (told and str(told[1])) != cell.digest:
+                continue
+            rows = self.run.cell(model, dataset)
+            answers = load_boxes(self.run, rows).answers
+            for pair, (case, name) in enumerate(zip(answers.case_of, answers.class_of, strict=True)):
+                own = slice(answers.truth.offsets[pair], answers.truth.offsets[pair + 1])
+                width, height = answers.sizes[pair].tolist()
+                found[rows.case_ids[case], rows.findings[name]] = (answers.truth.boxes[own], (width, height))
+        return found
+
+
+def judged(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
+    """The pairs of a cell: as they were answered; of maps, as they are at 0.5 and at the best threshold of the dataset.
+
+    Raises RunError when the run keeps no maps of the cell, or a file cannot be read.
+    """
+    return [_boxes(cell, run)] if cell.rows.boxed else _maps(cell, run, true)
+
+
+def _boxes(cell: StudyCell, run: StoredRun) -> Judged:
+    """The pairs that count and whose region is a union of boxes."""
+    stored = load_boxes(run, cell.rows)
+    _, places, own = np.intersect1d(cell.pairs.places, stored.places, assume_unique=True, return_indices=True)
+    told = stored.answers
+    sizes = told.sizes[own]
+    return Judged(
+        cell, BOXES, None, _answers(cell, places, told.given.take(own), told.truth.take(own), sizes), places, 0
+    )
+
+
+def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
+    maps, saliency = kept_maps(cell, run)
+    known, sweeping = true.of(cell), cell.pairs.protocol.sweeping
+    cuts = _cuts(cell)
+    given: list[list[tuple[Float, Float]]] = [[] for _ in cuts]
+    truth: list[Float] = []
+    sizes: list[tuple[int, int]] = []
+    pairs = [(case, cell.classes[c]) for case, c in zip(cell.case_ids, cell.class_of, strict=True)]
+    for pair, index in zip(pairs, map_places(cell, maps), strict=True):
+        y0, x0, y1, x1 = maps.frames[index].tolist()
+        values = scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=sweeping)
+        stored = known.get(pair)
+        boxes, size = stored or (part_boxes(unpack_masks(maps.masks[index : index + 1], GRID[1])[0])[0], _WHOLE)
+        truth.append(boxes)
+        sizes.append(size)
+        scale = np.tile(np.array(size) / _WHOLE, 2)
+        for (_, level), lists in zip(cuts, given, strict=True):
+            marked, peaks = part_boxes(values >= sweeping.thresholds[level], values)
+            lists.append((marked * scale, peaks))
+    places = np.arange(len(pairs), dtype=np.intp)
+    answered = [
+        _answers(cell, places, _lists(lists), _lists([(boxes, np.ones(0)) for boxes in truth], False), np.array(sizes))
+        for lists in given
+    ]
+    parts = sum(pair not in known for pair in pairs)
+    return [
+        Judged(cell, name, level / 100, answers, places, parts)
+        for (name, level), answers in zip(cuts, answered, strict=True)
+    ]
+
+
+def _cuts(cell: StudyCell) -> list[tuple[str, int]]:
+    """The name and level of each threshold: 0.5 if the protocol has a fixed one, and the best one of the dataset."""
+    best = next(scores.best_tau for scores in cell.scores("per_dataset").classes if scores.n)
+    cuts = [("0.5", FIXED)] if cell.pairs.protocol.fixed_tau is not None else []
+    return [*cuts, ("best*", round(100 * (best or 0.0)))]
+
+
+def _lists(lists: Sequence[tuple[Float, Float]], scored: bool = True) -> BoxLists:
+    offsets = np.concatenate([[0], np.cumsum([len(boxes) for boxes, _ in lists])]).astype(np.int64)
+    boxes = np.concatenate([boxes for boxes, _ in lists])
+    return BoxLists(boxes, offsets, np.concatenate([scores for _, scores in lists]) if scored else None)
+
+
+def _answers(
+    cell: StudyCell, places: NDArray[np.intp], given: BoxLists, truth: BoxLists, sizes: NDArray[np.int64]
+) -> Answers:
+    return Answers(
+        given=given,
+        truth=truth,
+        class_of=cell.class_of[places].astype(np.int64),
+        case_of=cell.rows.case_of[cell.pairs.image_of[places]].astype(np.int64),
+        sizes=sizes.astype(np.int64),
+        names=cell.classes,
+        cases=cell.rows.cases,
+    )
