@@ -1,1 +1,1 @@
-"""Scores of boxes: counts of unions, matched boxes, average precision, kinds of errors, parts of masks, published ones."""
+"""Scores of boxes: counts of unions, matched boxes, average precision, kinds of errors, published scorers, parts."""

@@ -49,6 +49,12 @@ def drawn(boxes: list[Box], cells: int) -> NDArray[np.float32]:
     return found
 
 
+def fill(row: ResultRow, saliency: NDArray[np.float32], mask: NDArray[np.bool_]) -> None:
+    packed = pack_masks(mask[None])
+    row.take(sweep(saliency[None], packed, size=(224, 224)), 0)
+    row.keep(packed[0], (0.0, 0.0, 1.0, 1.0), saliency)
+
+
 def drawn_rows(times: int) -> list[ResultRow]:
     """Each drawing for as many patients, as Mass; no other class has a region."""
     rows = []
@@ -59,12 +65,7 @@ def drawn_rows(times: int) -> list[ResultRow]:
             rows.append(row)
             row.logit, row.region_area, row.sub_pixel = np.float32(0), 0, False
             if finding == "Mass":
-                saliency, mask = drawn(marked, CELLS), drawn(true, 224) > 0
-                counts = sweep(saliency[None], pack_masks(mask[None]), size=(224, 224))
-                row.region_area, row.area, row.overlap = int(mask.sum()), counts.area[0], counts.overlap[0]
-                row.argmax, row.hit = int(counts.argmax[0]), bool(counts.hit[0])
-                row.degenerate = bool(counts.degenerate[0])
-                row.keep(pack_masks(mask[None])[0], (0.0, 0.0, 1.0, 1.0), saliency)
+                fill(row, drawn(marked, CELLS), drawn(true, 224) > 0)
     return rows
 
 
@@ -149,6 +150,24 @@ def test_the_best_threshold_is_one_for_the_dataset(tmp_path: Path, capsys: pytes
     assert all((run / "studies/errors" / row["overlay"]).is_file() for row in data["cases"])
     study(capsys, "errors", run, "--replicates", 20, "--cases", 0, "--no-overlays")
     assert not list((run / "studies/errors").rglob("*.png")) and not answer(run, "errors")["cases"]
+
+
+@pytest.mark.usefixtures("plain")
+def test_the_part_with_the_highest_value_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ring as large as the region, and a brighter block inside: the block is the hit and the ring its duplicate."""
+    true, block = (4, 4, 24, 24), (6, 6, 22, 22)
+    ring = drawn([true], CELLS) - drawn([(5, 5, 23, 23)], CELLS)
+    rows = drawn_rows(1)
+    for row in rows:
+        if row.area is not None:
+            fill(row, 0.6 * ring + drawn([block], CELLS), drawn([true], 224) > 0)
+    with RunDirectory(tmp_path / "run") as made:
+        made.begin({})
+        add_cell(made, "kad", "one", rows, grid=[CELLS, CELLS])
+    study(capsys, "errors", tmp_path / "run", "--replicates", 20, "--no-overlays")
+    found = by_kind(answer(tmp_path / "run", "errors")["errors"], cut="0.5", group="all")
+    assert (found["hit"]["boxes"], found["duplicate"]["boxes"]) == (9, 9)
+    assert found["duplicate"]["dice"] + found["duplicate"]["dice_gain"] == pytest.approx(2 * 256 / (256 + 400))
 
 
 @pytest.mark.usefixtures("plain")
