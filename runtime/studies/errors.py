@@ -11,12 +11,12 @@ from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
 from ..host.config import DatasetConfig
 from ..tables.table import Cell, Column, Item, Table
 from .anatomy.judged import BOXES, Judged, TrueBoxes, judged
-from .anatomy.rows import Errors, error_rows, errors_of, examples
+from .anatomy.rows import Errors, cut_name, error_rows, errors_of, examples
 from .figures.errors import draw_errors
 from .material import Material
 from .outcome import Rows, StudyOutcome, drawn
 from .overlays import case_pictures, draw_boxes, overlay_name
-from .writing import IN_SAMPLE, between, percent_cell
+from .writing import CROSS_FITTED, IN_SAMPLE, between, percent_cell
 
 __all__ = ["study_errors"]
 
@@ -30,6 +30,7 @@ _MAPS: Final = (
     "maps: each connected part of what is marked gives a box, the one with the highest maximum first; Dice is that of "
     "these boxes, not of the marked pixels",
     f"{IN_SAMPLE}, one for all classes of a dataset",
+    f"{CROSS_FITTED}, one for all classes, in their first division into folds",
 )
 
 
@@ -135,7 +136,7 @@ def _overlays(
         boxes = zip(
             [*truth.boxes[true].tolist(), *found.given.boxes[given].tolist()], [*of_truth, *of_given], strict=True
         )
-        cut = "" if row["tau"] is None else f", tau {row['tau']:.2f}"
+        cut = "" if row["cut"] == BOXES else f", cut {cut_name(row)}"
         lines = (
             f"{cell.model} on {cell.title}: {row['class']}, {row['case']}{cut}",
             f"{_words(row['kind'])}, boxes: {row['boxes']}; Dice {100 * row['dice']:.1f}, "
@@ -155,8 +156,7 @@ def _words(kind: str) -> str:
 
 def _lead(row: Mapping[str, Any], material: Material) -> tuple[str, str, str]:
     """The first columns of every table."""
-    cut = BOXES if row["tau"] is None else f"{row['tau']:.2f}{'*' if row['cut'].endswith('*') else ''}"
-    return str(row["model"]), material.title(row["dataset"]), cut
+    return str(row["model"]), material.title(row["dataset"]), cut_name(row)
 
 
 def _kinds_table(rows: Rows, material: Material, notes: tuple[str, ...]) -> Table:

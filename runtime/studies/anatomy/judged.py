@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.detection.boxes import Answers, BoxLists, Float
 from ....metrics_gpu.detection.components import part_boxes
-from ....metrics_gpu.grounding.best_thresholds import FIXED
+from ....metrics_gpu.grounding.best_thresholds import FIXED, best_levels
+from ....metrics_gpu.grounding.curves import dice_curves
+from ....metrics_gpu.statistics.aggregate import macro_curve
 from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.sweep.masks import GRID, unpack_masks
 from ...results.load import StoredRun
@@ -19,10 +21,12 @@ from ...results.stored_boxes import load_boxes
 from ..kept_maps import kept_maps, map_places
 from ..study_cell import StudyCell
 
-__all__ = ["BOXES", "Judged", "TrueBoxes", "judged"]
+__all__ = ["BEST", "BOXES", "FITTED", "Judged", "TrueBoxes", "judged"]
 
 BOXES: Final = "boxes"
 """The cut of predicted boxes: they have no threshold."""
+BEST: Final = "best*"
+FITTED: Final = "cross-fitted"
 
 _WHOLE: Final = (GRID[1], GRID[0])
 
@@ -31,8 +35,9 @@ _WHOLE: Final = (GRID[1], GRID[0])
 class Judged:
     """P pairs of a cell as lists of boxes.
 
-    cut: how the map was cut, as printed, or `BOXES`; tau: its threshold, None for boxes. places: intp [P], of the pairs
-    among those of the cell. parts: how many have the connected parts of their region as true boxes.
+    cut: `0.5`, `BEST`, `FITTED` or `BOXES`; tau: the threshold, None for boxes and where it is not the same for all
+    pairs. places: intp [P], of the pairs among those of the cell. parts: how many have the connected parts of their
+    region as true boxes.
     """
 
     cell: StudyCell
@@ -76,7 +81,7 @@ class TrueBoxes:
 
 
 def judged(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
-    """The pairs of a cell: as they were answered; of maps, as they are at 0.5 and at the best threshold of the dataset.
+    """The pairs of a cell: as they were answered; of maps, at each cut.
 
     Raises RunError when the run keeps no maps of the cell, or a file cannot be read.
     """
@@ -102,7 +107,7 @@ def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
     truth: list[Float] = []
     sizes: list[tuple[int, int]] = []
     pairs = [(case, cell.classes[c]) for case, c in zip(cell.case_ids, cell.class_of, strict=True)]
-    for pair, index in zip(pairs, map_places(cell, maps), strict=True):
+    for at, (pair, index) in enumerate(zip(pairs, map_places(cell, maps), strict=True)):
         y0, x0, y1, x1 = maps.frames[index].tolist()
         values = scaled_map(saliency[index], frame=(y0, x0, y1, x1), sweeping=sweeping)
         stored = known.get(pair)
@@ -110,8 +115,8 @@ def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
         truth.append(boxes)
         sizes.append(size)
         scale = np.tile(np.array(size) / _WHOLE, 2)
-        for (_, level), lists in zip(cuts, given, strict=True):
-            marked, peaks = part_boxes(values >= sweeping.thresholds[level], values)
+        for (_, levels), lists in zip(cuts, given, strict=True):
+            marked, peaks = part_boxes(values >= sweeping.thresholds[levels[at]], values)
             lists.append((marked * scale, peaks))
     places = np.arange(len(pairs), dtype=np.intp)
     answered = [
@@ -120,16 +125,31 @@ def _maps(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
     ]
     parts = sum(pair not in known for pair in pairs)
     return [
-        Judged(cell, name, level / 100, answers, places, parts)
-        for (name, level), answers in zip(cuts, answered, strict=True)
+        Judged(cell, name, None if name == FITTED else int(levels[0]) / 100, answers, places, parts)
+        for (name, levels), answers in zip(cuts, answered, strict=True)
     ]
 
 
-def _cuts(cell: StudyCell) -> list[tuple[str, int]]:
-    """The name and level of each threshold: 0.5 if the protocol has a fixed one, and the best one of the dataset."""
-    best = next(scores.best_tau for scores in cell.scores("per_dataset").classes if scores.n)
-    cuts = [("0.5", FIXED)] if cell.pairs.protocol.fixed_tau is not None else []
-    return [*cuts, ("best*", round(100 * (best or 0.0)))]
+def _cuts(cell: StudyCell) -> list[tuple[str, NDArray[np.intp]]]:
+    """The name of each cut and the level of each pair: 0.5 if the protocol has a fixed threshold; the best threshold of
+    the dataset; and the best one of the patients of other folds, in their first division, if there are any."""
+    dice, levels = dice_curves(cell.counts), np.zeros(cell.n, np.intp)
+    every = np.arange(cell.n)
+    cuts = [("0.5", levels + FIXED)] if cell.pairs.protocol.fixed_tau is not None else []
+    cuts.append((BEST, levels + _best(cell, dice, every)))
+    fold_of = cell.patients.folds[0, cell.patient_of]
+    if len(names := np.unique(fold_of)) > 1:
+        for fold in names:
+            levels[fold_of == fold] = _best(cell, dice, every[fold_of != fold])
+        cuts.append((FITTED, levels))
+    return cuts
+
+
+def _best(cell: StudyCell, dice: Float, pairs: NDArray[np.intp]) -> int:
+    """The best level of these pairs, for the mean over their classes."""
+    class_of = cell.class_of[pairs]
+    mean = macro_curve([dice[pairs[class_of == c]].mean(axis=0) for c in np.unique(class_of)])
+    return int(best_levels(mean, mean, cell.options())[0])
 
 
 def _lists(lists: Sequence[tuple[Float, Float]], scored: bool = True) -> BoxLists:

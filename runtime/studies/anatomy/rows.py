@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..study_cell import PIXELS
 from ..writing import limits
 from .judged import Judged
 
-__all__ = ["Errors", "error_rows", "errors_of", "examples"]
+__all__ = ["Errors", "cut_name", "error_rows", "errors_of", "examples"]
 
 Float = NDArray[np.float64]
 
@@ -121,3 +121,10 @@ def examples(errors: Errors, cases: int) -> Iterator[tuple[int, dict[str, Any]]]
                     "overlay": None,
                 },
             )
+
+
+def cut_name(row: Mapping[str, Any]) -> str:
+    """How the maps of a row were cut, as printed."""
+    if row["tau"] is None:
+        return str(row["cut"])
+    return f"{row['tau']:.2f}{'*' if row['cut'].endswith('*') else ''}"

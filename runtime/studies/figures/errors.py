@@ -7,6 +7,7 @@ from typing import Any
 
 from ....metrics_gpu.detection.error_kinds import KINDS
 from ...reporting.figures.figure import DARK, PALE, Figure, looks
+from ..anatomy.rows import cut_name
 from ..material import Material
 from ..outcome import Rows
 from .canvas import canvas
@@ -49,5 +50,4 @@ def draw_errors(rows: Rows, material: Material) -> list[Figure]:
 
 
 def _bar_name(row: Mapping[str, Any], material: Material) -> str:
-    cut = "" if row["tau"] is None else f", tau {row['tau']:.2f}{'*' if row['cut'].endswith('*') else ''}"
-    return f"{row['model']}, {material.title(row['dataset'])}{cut}"
+    return f"{row['model']}, {material.title(row['dataset'])}, {cut_name(row)}"

@@ -17,11 +17,13 @@ from xbench_fast.metrics_gpu.detection.boxes import Answers, BoxLists
 from xbench_fast.metrics_gpu.detection.components import part_boxes
 from xbench_fast.metrics_gpu.detection.error_kinds import KINDS
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
+from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.studies.anatomy.judged import Judged
+from xbench_fast.runtime.studies.anatomy.judged import Judged, TrueBoxes, judged
 from xbench_fast.runtime.studies.anatomy.rows import error_rows, errors_of
+from xbench_fast.runtime.studies.material import load_material
 
 CELLS = 56
 Box = tuple[int, int, int, int]
@@ -140,23 +142,39 @@ def test_each_drawing_has_its_kind_and_its_gain(tmp_path: Path, capsys: pytest.C
 @pytest.mark.usefixtures("plain")
 def test_the_best_threshold_is_one_for_the_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows, run = drawn_rows(1), tmp_path / "run"
-    for row in rows:
-        if row.finding == "Effusion":
+    away = np.hypot(*(np.indices((CELLS, CELLS)) - 9.5))
+    for place, row in enumerate(rows):
+        if row.finding == "Mass" or (row.finding == "Effusion" and row.case_id < "c03"):
             row.label = 1
-            fill(row, drawn([TRUE], CELLS) + 2 * drawn([(4, 4, 8, 8)], CELLS), drawn([TRUE], 224) > 0)
+            region = TRUE if row.finding == "Mass" else (8, 8, 12, 12)
+            fill(row, np.exp(-away / (3 + place / 9)).astype(np.float32), drawn([region], 224) > 0)
     with RunDirectory(run) as made:
         made.begin({})
         add_cell(made, "kad", "one", rows, grid=[CELLS, CELLS])
     study(capsys, "errors", run, "--replicates", 20)
     data = answer(run, "errors")
+    pairs = [row for row in rows if row.area is not None]
     curves = [
-        [2 * row.overlap / (row.area + row.region_area) for row in rows if row.finding == name]  # type: ignore[operator]
+        [2 * row.overlap / (row.area + row.region_area) for row in pairs if row.finding == name]  # type: ignore[operator]
         for name in ("Mass", "Effusion")
     ]
     curve = np.mean([np.mean(own, axis=0) for own in curves], axis=0)
     (tau,) = {row["tau"] for row in data["errors"] if row["cut"] == "best*"}
     alone = [np.argmax(np.mean(own, axis=0)) / 100 for own in curves]
     assert tau == np.argmax(curve) / 100 and tau not in (0.5, alone[0])
+    material = load_material(run)
+    _, best, fitted = judged(material.cells[0], material.run, TrueBoxes(material.run))
+    assert (best.cut, fitted.cut, fitted.tau) == ("best*", "cross-fitted", None)
+    for place, row in enumerate(pairs):  # every patient is a fold
+        others = [[other for other in pairs if other.finding == name and other.patient_id != row.patient_id]
+                  for name in ("Mass", "Effusion")]  # fmt: skip
+        dice = [[2 * other.overlap / (other.area + other.region_area) for other in own] for own in others]  # type: ignore[operator]
+        level = np.argmax(np.mean([np.mean(own, axis=0) for own in dice], axis=0)) / 100
+        assert row.saliency is not None
+        values = scaled_map(row.saliency.reshape(CELLS, CELLS))
+        boxes = part_boxes(values >= np.float32(level))[0]
+        start, stop = fitted.answers.given.offsets[place : place + 2]
+        assert sorted(fitted.answers.given.boxes[start:stop].tolist()) == sorted(boxes.tolist())
     few = [row for row in data["errors"] if row["group"] == "all"]
     assert all(row["f1_gain_low"] is None for row in few), "no interval of 9 patients"
     assert all((run / "studies/errors" / row["overlay"]).is_file() for row in data["cases"])
