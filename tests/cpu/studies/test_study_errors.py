@@ -25,11 +25,11 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
-def evaluated(data: Path, *models: str) -> Path:
+def evaluated(data: Path, *models: str, reader: str = "chestxdet10") -> Path:
     out = data.parent / "run"
     chosen = [word for model in models for word in ("--model", model)]
     with pytest.raises(SystemExit) as stop:
-        main(["eval", *chosen, "--data", f"chestxdet10={data}", "--dataset", "chestxdet10", "--out", str(out)])
+        main(["eval", *chosen, "--data", f"{reader}={data}", "--dataset", reader, "--out", str(out)])
     assert not stop.value.code
     return out
 
@@ -143,6 +143,33 @@ def test_maps_are_judged_by_the_true_boxes_of_the_run_or_by_parts(
     store_run(run, stored)
     study(capsys, "errors", run, "--replicates", 20, "--model", "maps:mine")
     assert of_kind(run, group="all", cut="0.5")["missed"]["boxes"] == 0
+
+
+def test_regions_that_are_no_boxes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pairs of boxes are left out; those of maps are judged by the parts of the region."""
+    data = tmp_path / "data"
+    data.mkdir()
+    images = [{"id": n, "file_name": f"{n}.png", "width": SIDE, "height": SIDE} for n in ("a", "b", "c")]
+    corners = [640, 640, 896, 640, 896, 896, 640, 896]
+    shapes = ({"bbox": [640, 640, 256, 256]}, {"segmentation": [corners]}, {"bbox": [0, 0, 64, 64]})
+    annotations = [
+        {"image_id": image["id"], "category_id": 1, **shape} for image, shape in zip(images, shapes, strict=True)
+    ]
+    document = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "Mass"}]}
+    (data / "annotations.json").write_text(json.dumps(document))
+    told = answered(tmp_path / "told.jsonl", a=APART, b=APART, c=APART)
+    own = maps(tmp_path / "mine", a=APART, b=APART, c=APART)
+    run = evaluated(data, told, own, reader="coco")
+    said = " ".join(study(capsys, "errors", run, "--replicates", 20, "--no-overlays").split())
+    assert "boxes:told on coco: 1 pairs whose region is no union of boxes are left out." in said
+    assert "maps:mine on coco: 1 of 3 pairs" in said
+    kinds = ("hit", "hallucinated", "missed")
+    found = of_kind(run, model="boxes:told", group="all")
+    assert [(found[kind]["n"], found[kind]["boxes"]) for kind in kinds] == [(2, 1), (2, 1), (2, 1)]
+    sizes = [row for row in answer(run, "errors")["errors"] if (row["cut"], row["group"]) == ("boxes", "size")]
+    assert {row["name"]: row["n"] for row in sizes} == {"tiny": 1, "medium": 1}
+    found = of_kind(run, model="maps:mine", group="all", cut="0.5")
+    assert [(found[kind]["n"], found[kind]["boxes"]) for kind in kinds] == [(3, 2), (3, 1), (3, 1)]
 
 
 def test_an_overlay_shows_the_truth_and_marks_the_kind(
