@@ -85,7 +85,7 @@ def judged(cell: StudyCell, run: StoredRun, true: TrueBoxes) -> list[Judged]:
 
     Raises RunError when the run keeps no maps of the cell, or a file cannot be read.
     """
-    return [_boxes(cell, run)] if cell.rows.boxed else _maps(cell, run, true)
+    return _maps(cell, run, true) if cell.has_thresholds else [_boxes(cell, run)]
 
 
 def _boxes(cell: StudyCell, run: StoredRun) -> Judged:

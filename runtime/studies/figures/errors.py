@@ -45,7 +45,8 @@ def draw_errors(rows: Rows, material: Material) -> list[Figure]:
             + ", ".join(f"{row['kind'].replace('_', ' ')} {100 * row['boxes_per_pair']:.1f}" for row in own)
             for name, own in bars.items()
         )
-        caption = f"Boxes of each kind per 100 pairs; silent and missed are true boxes. {counted}."
+        words = "silent and missed are true boxes; beside maps their threshold, with a star if it is in-sample"
+        caption = f"Boxes of each kind per 100 pairs; {words}. {counted}."
         return [sheet.finished("Kinds of errors", caption, material.stamps, legend=5)]
 
 

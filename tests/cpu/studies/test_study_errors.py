@@ -19,7 +19,7 @@ from xbench_fast.runtime.results.run_json import read_run, store_run
 SIDE = 1024
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take most of the time of a study."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -39,6 +39,7 @@ def of_kind(run: Path, **key: Any) -> dict[str, dict[str, Any]]:
     return {row["kind"]: row for row in rows if all(row[name] == value for name, value in key.items())}
 
 
+@pytest.mark.usefixtures("plain")
 def test_the_numbers_are_those_of_the_reference(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +109,7 @@ def answered(path: Path, **boxes: Boxes) -> str:
     return f"boxes:{path}"
 
 
+@pytest.mark.usefixtures("plain")
 def test_maps_are_judged_by_the_true_boxes_of_the_run_or_by_parts(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,6 +147,7 @@ def test_maps_are_judged_by_the_true_boxes_of_the_run_or_by_parts(
     assert of_kind(run, group="all", cut="0.5")["missed"]["boxes"] == 0
 
 
+@pytest.mark.usefixtures("plain")
 def test_regions_that_are_no_boxes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pairs of boxes are left out; those of maps are judged by the parts of the region."""
     data = tmp_path / "data"
@@ -172,6 +175,7 @@ def test_regions_that_are_no_boxes(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [(found[kind]["n"], found[kind]["boxes"]) for kind in kinds] == [(3, 2), (3, 1), (3, 1)]
 
 
+@pytest.mark.usefixtures("plain")
 def test_an_overlay_shows_the_truth_and_marks_the_kind(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,3 +203,20 @@ def test_an_overlay_shows_the_truth_and_marks_the_kind(
     assert colour("hallucinated", 0, 300) == (1, 2), "a hit covers the true box on the right"
     assert colour("silent", 640, 640) == (1, 3), "what was not found is true"
     assert colour("silent", 100, 100) == (0, 0)
+
+
+def test_the_figure_has_a_bar_for_each_cut(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = answered(tmp_path / "told.jsonl", a=[*TOUCHING, [640, 640, 768, 768]], b=[])
+    run = evaluated(data, told, maps(tmp_path / "mine", a=TOUCHING, b=APART))
+    study(capsys, "errors", run, "--replicates", 20, "--no-overlays")
+    folder = run / "studies/errors"
+    drawing, page = (folder / "errors.svg").read_text(), (folder / "errors.md").read_text()
+    for kind in KINDS:
+        assert kind.replace("_", " ") in drawing
+    for bar in (
+        "boxes:told, ChestX-Det10, boxes",
+        "maps:mine, ChestX-Det10, 0.50",
+        "maps:mine, ChestX-Det10, cross-fitted",
+    ):
+        assert bar in drawing and f"{bar}, n = 2: hit " in page
+    assert "hit 100.0, duplicate 0.0, too large 0.0" in page and "hallucinated 50.0, silent 50.0, missed 0.0" in page
