@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 
-def test_prepare_and_serve_are_quoted_from_their_results(root: Path) -> None:
+def test_comparisons_are_quoted_from_their_results(root: Path) -> None:
     text = (root / "README.md").read_text(encoding="utf-8")
 
     def result(name: str) -> Any:
@@ -37,3 +37,7 @@ def test_prepare_and_serve_are_quoted_from_their_results(root: Path) -> None:
     found = result("serve-batching")
     line = row("`serve`", "without micro-batching")
     assert f"| {found['batching']['ratio']:.2f} × |" in line and f"(load {found['load_average_before']};" in line
+
+    found = result("int8")["end_to_end"]
+    line = row("`eval`, KAD-224 in INT8", "float32 bundle")
+    assert f"| {found['ratio']:.2f} × |" in line and f"{found['images']} prepared radiographs" in line
