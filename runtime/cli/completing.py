@@ -14,7 +14,7 @@ from ..host.config import Config, load_config
 __all__ = ["bundles", "completed", "dataset_folders", "datasets", "engines", "models", "protocols", "run_names"]
 
 # Importing them takes longer than a completion may.
-_BASELINES = ("baseline:ones", "baseline:center", "baseline:chance")
+_BASELINES = ("baseline:ones", "baseline:center", "baseline:chance", "baseline:prior")
 
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 

@@ -47,8 +47,8 @@ __all__ = ["evaluate"]
     "models",
     multiple=True,
     shell_complete=completed(models_to_evaluate),
-    help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, maps:FOLDER, or "
-    "boxes:FILE (boxes:NAME=FILE names it); can be repeated.",
+    help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, :prior, maps:FOLDER, "
+    "or boxes:FILE (boxes:NAME=FILE names it); can be repeated.",
 )
 @click.option(
     "--dataset", "names", multiple=True, shell_complete=completed(datasets), help="Dataset name; can be repeated."

@@ -3,10 +3,11 @@
     baseline:ones     the whole image at every threshold: the floor of every best-threshold number
     baseline:center   one Gaussian in the middle of the frame, standard deviation a quarter of the side
     baseline:chance   a random 14 x 14 map for every pair, drawn from its case and class
+    baseline:prior    the mean region of the finding in other patients (`prior`)
 
 `ones` is a mask, not a map: a constant map would be normalised to zeros, so its counts are given directly. All of its
 pixels tie; its pointing is the expected hit of a random one of them, the mean region fraction, which is the chance
-level. The maps of the other two are swept like a model's maps.
+level. The maps of the others are swept like a model's maps.
 
 Baselines need only the regions. A pair also counts if its image is missing, unless the image's size is needed to draw
 the region.
@@ -52,6 +53,7 @@ BASELINES = {
     "ones": "the whole image at every threshold",
     "center": "a centred Gaussian, standard deviation a quarter of the side",
     "chance": f"a random {_CELLS} x {_CELLS} map per pair, seed {SEED}",
+    "prior": "the mean region of the finding in other patients",
 }
 
 
@@ -99,7 +101,8 @@ def draw_case(case: Case, findings: Sequence[str], contents: Contents | None = N
 
 
 def baseline_scores(name: str, batch: Sequence[DecodedCase], findings: Sequence[str], measure: Measure) -> Scored:
-    """The counts of those drawn cases of a batch that are readable; a baseline has no score, so logits are null."""
+    """The counts of those drawn cases of a batch that are readable, of any baseline but prior; there is no score, so
+    logits are null."""
     drawn = [case for case in batch if case.status == "ok"]
     pairs = DrawnPairs.of(drawn, findings)
     if name == f"{PREFIX}ones":

@@ -15,6 +15,7 @@ from ..measure import Measure
 from ..scoring import DrawnPairs, Scored
 from .baselines import baseline_grid, baseline_scores, describe_baseline, draw_case
 from .map_files import KEPT_CELLS, MapFolder
+from .prior import Prior
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
@@ -50,12 +51,15 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
     """A baseline on a dataset, or the reason why it has no rows under the protocol."""
     if measure.protocol.normalise == "none" and not name.endswith(":ones"):
         return f"the protocol {measure.protocol.name} cuts maps as they are, and this one has no scale of its own"
-    findings, grid = list(loaded.dataset.classes), baseline_grid(name)
+    findings, grid, description = list(loaded.dataset.classes), baseline_grid(name), describe_baseline(name)
+    prior = Prior(loaded.asked, findings, loaded.contents) if name.endswith(":prior") else None
+    if prior:  # its maps rest on cases beyond a limit
+        description = f"{description} {loaded.regions_digest}"
 
     def score(batch: Sequence[DecodedCase]) -> ScoredCases:
         for drawn in batch:
             note_size(drawn, loaded)
-        return batch, [baseline_scores(name, batch, findings, measure)]
+        return batch, [prior.scores(batch, measure) if prior else baseline_scores(name, batch, findings, measure)]
 
     return Reference(
         name=name,
@@ -63,12 +67,14 @@ def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Re
         prepare=partial(draw_case, findings=findings, contents=loaded.contents),
         score=score,
         batch=32,  # bounds the memory of the maps; the rows do not depend on it
-        description=describe_baseline(name),
+        description=description,
         # `ones` has no single maximum: its pointing is the expected hit, see baselines.
         facts={
             "weights": "baseline",
             "ties": "expected" if name.endswith(":ones") else "first",
             "grid": None if grid is None else list(grid),
+            # A class of one patient has no pair then, see prior.
+            **({"of": "other patients"} if prior else {}),
         },
     )
 

@@ -6,7 +6,7 @@ from joint_inputs import CASES, FP16, FP32, NUMPY
 from joint_world import World
 from pairs_of_limit import rests_on_the_pairs_of_the_model
 
-NAMES = ["baseline:ones", "baseline:center", "baseline:chance"]
+NAMES = ["baseline:ones", "baseline:center", "baseline:chance", "baseline:prior"]
 OTHER = ("--data-option", "coco.prompts=other")
 MAPS = "maps:maps"
 

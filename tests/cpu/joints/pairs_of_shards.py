@@ -39,7 +39,7 @@ def shards_changed(world: World) -> None:
 
 
 def shards_baselines(world: World) -> None:
-    models = ["baseline:ones", "baseline:center", "baseline:chance"]
+    models = ["baseline:ones", "baseline:center", "baseline:chance", "baseline:prior"]
     world.shards(model=models)
     world.merge_all(model=models)
     for model in models:

@@ -56,7 +56,7 @@ def masks(data: DatasetConfig) -> dict[tuple[str, str], Any]:
 
 def test_all_images_may_be_missing(tmp_path: Path, data: DatasetConfig) -> None:
     world = World(tmp_path)
-    assert run(world, data, NAMES).computed == 3
+    assert run(world, data, NAMES).computed == 4
     for name in BASELINES:
         rows = rows_of(world, name)
         assert len(rows) == 40 and {row["status"] for row in rows} == {"ok"}
@@ -97,6 +97,82 @@ def test_chance_depends_on_nothing_but_case_and_class(tmp_path: Path, data: Data
     assert same(one.table("baseline:chance--coco"), two.table("baseline:chance--coco"))
 
 
+def patients(data: DatasetConfig, names: dict[str, str], lone: str = "") -> None:
+    """Gives cases these patients; of the class `lone` only the boxes of the first patient are left."""
+    file = data.root / "annotations.json"
+    told = json.loads(file.read_text())
+    for image in told["images"]:
+        image["patient_id"] = names.get(image["id"], image["id"])
+    number = {entry["name"]: entry["id"] for entry in told["categories"]}
+    told["annotations"] = [
+        entry
+        for entry in told["annotations"]
+        if entry["category_id"] != number.get(lone) or names.get(entry["image_id"]) == "p"
+    ]
+    file.write_text(json.dumps(told))
+
+
+def test_prior_is_the_mean_region_of_other_patients(tmp_path: Path, data: DatasetConfig) -> None:
+    """Against a loop over all other masks; cases 0, 3 and 4 are of one patient, so none of them sees the others."""
+    names = dict.fromkeys(("case0000", "case0003", "case0004"), "p")
+    patients(data, names)
+    world, regions = World(tmp_path), masks(data)
+    run(world, data, ["baseline:prior"])
+    rows = [row for row in rows_of(world, "prior") if row["area"] is not None]
+    assert {(row["case_id"], row["finding"]) for row in rows} == set(regions)
+    for row in rows:
+        case, finding = row["case_id"], row["finding"]
+        patient = names.get(case, case)
+        others = [mask for (o, f), mask in regions.items() if f == finding and names.get(o, o) != patient]
+        mean = np.mean(np.array(others, np.float64), axis=0).astype(np.float32)
+        counts = reference_sweep(mean[None], regions[case, finding][None])
+        assert row["area"] == counts.area[0].tolist() and row["overlap"] == counts.overlap[0].tolist()
+        assert (row["argmax"], row["hit"]) == (int(counts.argmax[0]), bool(counts.hit[0]))
+        assert row["logit"] is None
+
+
+def test_prior_of_a_limit_or_a_chunk_is_that_of_the_whole_dataset(tmp_path: Path, data: DatasetConfig) -> None:
+    (tmp_path / "other").mkdir()
+    one, two = World(tmp_path), World(tmp_path / "other")
+    run(one, data, ["baseline:prior"])
+    run(two, data, ["baseline:prior"], limit=6, chunk=2)
+    assert same(one.table("baseline:prior--coco").slice(0, 12), two.table("baseline:prior--coco"))
+    file = data.root / "annotations.json"
+    told = json.loads(file.read_text())
+    told["annotations"][-1]["bbox"][2] += 1  # of a case beyond the limit
+    file.write_text(json.dumps(told))
+    assert run(two, data, ["baseline:prior"], limit=6, chunk=2).computed == 1
+    assert run(two, data, ["baseline:prior"], limit=6, chunk=2).reused == 1
+
+
+def test_a_finding_of_one_patient_has_no_prior(tmp_path: Path) -> None:
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 20), "coco")
+    patients(data, dict.fromkeys(("case0000", "case0004", "case0008"), "p"), lone="Effusion")
+    world = World(tmp_path)
+    world.run([make_bundle(tmp_path / "blocks-32").path], [data], baselines=["baseline:prior", "baseline:ones"])
+    rows = [row for row in rows_of(world, "prior") if row["area"] is not None]
+    assert {row["finding"] for row in rows} == {"Mass"} and len(rows) == 7
+    with pytest.raises(SystemExit):
+        main(["report", str(world.out), "--no-page"])
+    told = json.loads((world.out / "report/report.json").read_text())
+    # The prior stands beside the model with the pairs it has, and a baseline that lacks none keeps all.
+    assert {cell["model"]: cell["n"] for cell in told["cells"]} == {
+        "blocks-32": 10, "baseline:prior": 7, "baseline:ones": 10,
+    }  # fmt: skip
+    text = (world.out / "report/tables.md").read_text()
+    assert "baseline:prior on coco: without Effusion, which no second patient has" in text
+
+
+def test_a_prior_of_fewer_pairs_of_a_class_is_left_out(tmp_path: Path) -> None:
+    data = DatasetConfig("coco", make_dataset(tmp_path / "data", 20), "coco")
+    world = World(tmp_path)
+    world.run([], [data], baselines=["baseline:prior"], limit=6)
+    world.run([make_bundle(tmp_path / "blocks-32").path], [data])
+    with pytest.raises(SystemExit):
+        main(["report", str(world.out), "--no-page"])
+    assert "it does not have all pairs" in (world.out / "report/tables.md").read_text()
+
+
 def test_baselines_are_resumed_and_reused(tmp_path: Path, data: DatasetConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path)
     from xbench_fast.runtime.results.storage import CellFiles
@@ -128,7 +204,7 @@ def test_the_command_needs_no_bundle_and_reports_reference_rows(
     line = ["eval", "--data", f"coco={data.root}", *(word for name in NAMES for word in ("--model", name))]
     with pytest.raises(SystemExit) as caught:
         main(line)
-    assert caught.value.code == 0 and "3 cells finished" in capsys.readouterr().out
+    assert caught.value.code == 0 and "4 cells finished" in capsys.readouterr().out
     assert json.loads(Path("run/run.json").read_text())["config"]["bundles"] == NAMES
     with pytest.raises(SystemExit) as caught:
         main(["report"])

@@ -89,7 +89,7 @@ def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
     """Of a bundle's and of baselines' cells; the page says more, for shards, maps, failures and live models."""
     page = sections(docs / "run-directory.md")
     world, data = World(tmp_path), DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
-    world.run([make_bundle(tmp_path / "blocks-32").path], [data], baselines=["baseline:ones", "baseline:chance"])
+    world.run([make_bundle(tmp_path / "blocks-32").path], [data], baselines=["baseline:ones", "baseline:prior"])
     run = read_run(world.out)
     whole, entries = (set(first_column(part, "key")) for part in page["2"].split("An entry of `cells`"))
     assert {*run, "checksum"} == whole
