@@ -27,7 +27,26 @@ FLAGS = [OPTIONS[0], "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unknown-prag
 
 
 class ndarray(np.ndarray):
-    """An array that says it is CuPy's."""
+    """An array that says it is CuPy's. It can be copied and cut into slices, and refuses what CuPy would compile code
+    for, in which subnormals are zero: arithmetic, conversion, places from an array."""
+
+    def __array_ufunc__(self, function, *_, **__):
+        raise AssertionError(f"{function.__name__} of an array on a GPU: write a kernel")
+
+    def __array_function__(self, function, *_, **__):
+        raise AssertionError(f"{function.__name__} of an array on a GPU: write a kernel")
+
+    def astype(self, *_, **__):
+        raise AssertionError("an array on a GPU is converted: write a kernel")
+
+    def __getitem__(self, place):
+        assert not has_array(place), "an array on a GPU is gathered: write a kernel"
+        return super().__getitem__(place)
+
+    def __setitem__(self, place, values):
+        assert not has_array(place), "an array on a GPU is scattered: write a kernel"
+        assert getattr(values, "dtype", self.dtype) == self.dtype, "an array on a GPU is converted: write a kernel"
+        super().__setitem__(place, values)
 
     def get(self):
         return np.array(self.view(np.ndarray))
@@ -42,6 +61,10 @@ class ndarray(np.ndarray):
 
 
 ndarray.__module__ = "cupy"
+
+
+def has_array(place):
+    return any(isinstance(one, np.ndarray | list) for one in (place if isinstance(place, tuple) else (place,)))
 
 
 class Within:

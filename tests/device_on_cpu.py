@@ -51,14 +51,6 @@ class ndarray(cupy_on_cpu.ndarray):
         assert not on_host(values)
         super().__setitem__(place, values)
 
-    def __array_ufunc__(self, function, method, *inputs, out=(), **options):
-        assert not any(map(on_host, (*inputs, *out)))
-        if out:
-            options["out"] = tuple(array.view(np.ndarray) for array in out)
-        plain = [value.view(np.ndarray) if isinstance(value, np.ndarray) else value for value in inputs]
-        result = getattr(function, method)(*plain, **options)
-        return out[0] if out else np.asarray(result).view(ndarray)
-
 
 ndarray.__module__ = "cupy"
 
@@ -213,7 +205,6 @@ def fake_device(
         zeros=lambda shape, dtype: np.zeros(shape, dtype).view(ndarray),
         asarray=lambda values, dtype=None: np.array(values, dtype).view(ndarray),
         ascontiguousarray=lambda values: np.ascontiguousarray(values).view(ndarray),
-        from_dlpack=lambda values: np.from_dlpack(values).view(ndarray),
         get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
         launches=sweeping.launches if sweeping else [],
         cuda=SimpleNamespace(

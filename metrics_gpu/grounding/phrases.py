@@ -42,16 +42,12 @@ IOU_THRESHOLDS: Final = tuple(float(t) for t in np.arange(0.1, 0.6, 0.1))
 _SQUARE: Final = 224
 
 
-def smoothed(maps: Any, sigma: float = SIGMA) -> Any:
+def smoothed(maps: NDArray[Any], sigma: float = SIGMA) -> Any:
     """Maps [..., h, w] after SciPy's `gaussian_filter` with its defaults (reflect, truncate 4), in their type.
 
-    NumPy or CuPy arrays: the filter is a matrix for each axis.
+    The filter is a matrix for each axis.
     """
     down, across = (_gaussian(side, sigma) for side in maps.shape[-2:])
-    if type(maps).__module__.partition(".")[0] == "cupy":
-        import cupy
-
-        down, across = cupy.asarray(down), cupy.asarray(across)
     return (down @ maps.astype(np.float64) @ across.T).astype(maps.dtype)
 
 

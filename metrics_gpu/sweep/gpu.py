@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..nvrtc import load_kernels
 from .arguments import check_frames, check_maps, grid_size
@@ -20,13 +21,13 @@ from .masks import GRID
 from .sweep_options import Sweeping
 from .thresholds import LEVELS
 
-__all__ = ["THREADS", "source", "sweep_on_gpu"]
+__all__ = ["THREADS", "mean_maps", "source", "sweep_on_gpu"]
 
 THREADS: Final = 256
 
 
 def source() -> str:
-    """CUDA C++ source of the kernels `sweep` and `pack_rows`, both files as one."""
+    """CUDA C++ source of the kernels `sweep`, `pack_rows` and `mean_maps`, both files as one."""
     folder = files(__package__)
     kernel, helpers = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("sweep.cu", "sweep_map.cu"))
     before, include, after = kernel.partition('#include "sweep_map.cu"')
@@ -101,6 +102,27 @@ def sweep_on_gpu(
             ),
         )
     return counts
+
+
+def mean_maps(saliency: Any, starts: NDArray[np.integer], places: NDArray[np.integer]) -> Any:
+    """The mean of the maps in a list for each of P pairs, cupy float32 [P, h, w], enqueued in the current stream.
+
+    saliency: cupy float32 [M, h, w], contiguous. starts: [P + 1], where the list of each pair begins in `places`, which
+    are numbers of maps. The mean is taken in float64, in the order of the list, and rounded once; a list of one is that
+    map. Not by CuPy's operators: what CuPy compiles takes subnormals for zero.
+    """
+    import cupy
+
+    pairs = len(starts) - 1
+    means = cupy.empty((pairs, *saliency.shape[1:]), np.float32)
+    if means.size == 0:
+        return means
+    lists = cupy.asarray(np.concatenate([starts, places]).astype(np.int32))
+    cells = np.int32(means[0].size)
+    rows = (saliency, lists[: pairs + 1], lists[pairs + 1 :], cells, np.int64(means.size), means)
+    blocks = (means.size + THREADS - 1) // THREADS
+    _kernels(int(saliency.device.id)).module.get_function("mean_maps")((blocks,), (THREADS,), rows)
+    return means
 
 
 def _words(cupy: Any, kernels: _Kernels, masks: Any, width: int) -> Any:

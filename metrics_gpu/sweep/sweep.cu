@@ -238,3 +238,25 @@ extern "C" __global__ void pack_rows(const byte* flags, word* words, long long r
     ROLLED for (int x = first; x < end; x++) bits |= (word)(source[x] != 0) << (x - first);
     words[index] = bits;
 }
+
+// The map of each pair: the mean of the maps in its list, summed in float64 in the list's order and rounded once; a list
+// of one is copied.
+extern "C" __global__ void mean_maps(
+    const float* __restrict__ saliency,   // [M, cells]
+    const int* __restrict__ starts,       // [P + 1]: where the list of each pair begins, and the end
+    const int* __restrict__ places,       // the lists: numbers of maps among the M
+    int cells, long long total,           // total: P * cells
+    float* __restrict__ means)            // [P, cells]
+{
+    const long long index = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= total) return;
+    const int pair = (int)(index / cells), first = starts[pair], end = starts[pair + 1];
+    const float* column = saliency + index % cells;
+    if (end - first == 1) {
+        means[index] = column[(size_t)places[first] * cells];
+        return;
+    }
+    double sum = 0;
+    ROLLED for (int i = first; i < end; i++) sum = __dadd_rn(sum, (double)column[(size_t)places[i] * cells]);
+    means[index] = __double2float_rn(__ddiv_rn(sum, (double)(end - first)));
+}

@@ -21,6 +21,13 @@ extern "C" void shim_pack_rows(
     shim::launch(blocks, threads, [=] { pack_rows(flags, words, rows, width, stride); });
 }
 
+extern "C" void shim_mean_maps(
+    unsigned blocks, unsigned threads, const float* saliency, const int* starts, const int* places, int cells,
+    long long total, float* means)
+{
+    shim::launch(blocks, threads, [=] { mean_maps(saliency, starts, places, cells, total, means); });
+}
+
 #ifdef SHIM_MAIN
 #include <cstdio>
 #include <random>

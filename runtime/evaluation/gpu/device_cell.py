@@ -153,10 +153,7 @@ class _Loop:
         pixels = pixels[: len(buffer)]
         target = buffer[: len(pixels)]
         with self.copies:
-            if isinstance(pixels, self.cupy.ndarray):
-                target[...] = pixels
-            else:
-                target.set(pixels, stream=self.copies)
+            target.set(pixels, stream=self.copies)
             batch.copied = self.copies.record(self.cupy.cuda.Event(disable_timing=True))
         engine.stream.wait_event(batch.copied)
         scores = engine.submit(target, features, self.slot)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ....engines.backends.device import DeviceEngine, DeviceScores
 from ....metrics_gpu.sweep.counts import Counts
+from ....metrics_gpu.sweep.gpu import mean_maps
 from ..decoding import DecodedCase
 from ..scoring import DrawnPairs, Queries, Scored
 from .feeding import pinned
@@ -18,7 +19,7 @@ from .feeding import pinned
 if TYPE_CHECKING:
     from ..measure import Measure
 
-__all__ = ["Started", "mean_maps", "start"]
+__all__ = ["Started", "pair_maps", "start"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def start(
         logits = _to_host(cupy, scores.logits, engine.stream)
         maps: NDArray[np.float32] = np.empty((0, *scores.saliency.shape[2:]), np.float32)
         if len(pairs):
-            gathered = mean_maps(cupy, scores.saliency, pairs, queries)
+            gathered = pair_maps(scores.saliency, pairs, queries)
             on_device = measure.launch(gathered, cupy.asarray(pairs.masks), pairs.frames)
             maps = _to_host(cupy, gathered, engine.stream)
             swept = tuple(_counts_to_host(cupy, counts, engine.stream) for counts in on_device)
@@ -68,29 +69,13 @@ def start(
     return Started(items, pairs, logits, maps, swept, done, tuple(kept))
 
 
-def mean_maps(cupy: Any, saliency: Any, pairs: DrawnPairs, queries: Queries) -> Any:
-    """The map of each pair, cupy float32 [P, h, w], of saliency [B, Q, h, w].
-
-    A mean over several positive prompts is taken in float64, in their order, and rounded once, as `prompt_mean` does.
-    """
-    count = saliency.shape[1]
-    flat = saliency.reshape(-1, *saliency.shape[2:])
-    parts = []
-    for entries, found in queries.by_prompts(pairs.of_finding):
-        places = cupy.asarray((pairs.of_case[entries, None] * count + found).astype(np.int64).T)
-        part = flat[places[0]]
-        if len(places) > 1:
-            total = part.astype(np.float64)
-            for place in places[1:]:
-                total += flat[place]
-            part = (total / len(places)).astype(np.float32)
-        parts.append((entries, part))
-    if len(parts) == 1:
-        return parts[0][1]
-    maps = cupy.empty((len(pairs), *saliency.shape[2:]), np.float32)
-    for entries, part in parts:
-        maps[cupy.asarray(entries)] = part
-    return maps
+def pair_maps(saliency: Any, pairs: DrawnPairs, queries: Queries) -> Any:
+    """The map of each pair, cupy float32 [P, h, w], of saliency [B, Q, h, w]: the mean over its positive prompts, as
+    `Queries.maps` takes it on the host, to the last bit."""
+    lists = [queries.positive[finding] for finding in pairs.of_finding.tolist()]
+    lengths = [len(found) for found in lists]
+    places = np.concatenate(lists) + np.repeat(pairs.of_case * saliency.shape[1], lengths)
+    return mean_maps(saliency.reshape(-1, *saliency.shape[2:]), np.cumsum([0, *lengths]), places)
 
 
 def _counts_to_host(cupy: Any, counts: Counts, stream: Any) -> Counts:

@@ -24,14 +24,14 @@ class Batch:
     """A batch ready for the engine.
 
     chunk: the part file it belongs to; `last`: no other batch of that chunk follows. items: all its cases; readable:
-    those of them with pixels, and `pixels` are theirs, uint8 [n, 1, S, S], pinned NumPy or CuPy. `copied`: an event
+    those of them with pixels, and `pixels` are theirs, uint8 [n, 1, S, S], pinned. `copied`: an event
     after which `pixels` may be overwritten; the code that copies them sets it.
     """
 
     chunk: int
     last: bool
     items: Sequence[DecodedCase]
-    pixels: Any
+    pixels: NDArray[np.uint8]
     copied: Any = None
     readable: list[DecodedCase] = field(init=False)
 

@@ -19,6 +19,9 @@ from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN
 from xbench_fast.metrics_gpu.sweep.sweep_options import Normalise
 from xbench_fast.metrics_gpu.sweep.thresholds import LEVELS
 
+KERNELS = ("sweep", "pack_rows", "mean_maps")
+ROUNDED = {"sub.rn.f32", "mul.rn.f32", "div.rn.f32", "add.rn.f64", "div.rn.f64", "cvt.rn.f32.f64"}
+
 
 def test_it_compiles_for_the_target_device(tmp_path, record_property):
     """nvcc for sm_90: registers, shared memory and no spills, nothing fused."""
@@ -46,8 +49,9 @@ def test_it_compiles_for_the_target_device(tmp_path, record_property):
         timeout=300,
         check=True,
     ).stdout
-    ptx = ptx.split(".entry sweep")[1]
-    assert "mul.rn.f32" in ptx and "div.rn.f32" in ptx and ".ftz" not in ptx and "approx" not in ptx
+    assert all(f".entry {name}(" in ptx for name in KERNELS)
+    assert set(re.findall(r"\b(?:add|sub|mul|div|cvt)\.rn\.\S*f(?:32|64)\S*", ptx)) >= ROUNDED
+    assert ".ftz" not in ptx and "approx" not in ptx
 
 
 def test_the_sources_constants_are_pythons():
@@ -108,8 +112,9 @@ def test_what_is_loaded_on_a_device_is_compiled_with_the_options_stated_and_no_o
     assert passed == [[*nvrtc.OPTIONS, "--gpu-architecture=sm_90"]]
     assert loaded == [compiled[0].cubin] and loaded[0].startswith(b"\x7fELF") and len(loaded[0]) > 5000
     ptx = compiled[0].ptx
-    assert ".target sm_90" in ptx and ".entry sweep" in ptx and ".entry pack_rows" in ptx
-    assert "mul.rn.f32" in ptx and "div.rn.f32" in ptx and ".ftz" not in ptx and "approx" not in ptx
+    assert ".target sm_90" in ptx and all(f".entry {name}(" in ptx for name in KERNELS)
+    assert set(re.findall(r"\b(?:add|sub|mul|div|cvt)\.rn\.\S*f(?:32|64)\S*", ptx)) >= ROUNDED
+    assert ".ftz" not in ptx and "approx" not in ptx
     monkeypatch.setattr(nvrtc, "OPTIONS", (*nvrtc.OPTIONS, "-ftz=true"))  # what CuPy's own compilation appends
     assert real_compile(sweep_cupy.source(), "sweep.cu", "90", cuda).ptx.count(".ftz") > 50
 

@@ -338,11 +338,11 @@ def test_packed_masks_are_used_in_place_where_they_are_whole_words(cupy):
     rng = np.random.default_rng(2)
     grids, masks = rng.random((3, 5, 5), dtype=F), random_masks(rng, 3, 9, 64)
     whole = cupy.asarray(pack_masks(masks))
-    assert np.shares_memory(sweep_cupy._words(cupy, None, whole, 64), whole)
+    assert sweep_cupy._words(cupy, None, whole, 64).data.ptr == whole.data.ptr
     shifted = np.zeros(whole.nbytes + 1, np.uint8)
     shifted[1:] = whole.ravel()
     askew = cupy.asarray(shifted)[1:].reshape(whole.shape)
-    assert askew.data.ptr % 4 and not np.shares_memory(sweep_cupy._words(cupy, None, askew, 64), askew)
+    assert askew.data.ptr % 4 and sweep_cupy._words(cupy, None, askew, 64).data.ptr % 4 == 0
     assert_equal(sweep(cupy.asarray(grids), askew, size=(9, 64)).on_host(), grids, masks)
 
 
@@ -353,3 +353,26 @@ def test_counters_are_emptied_before_they_overflow(cupy):
     masks = np.ones((1, 70_000, 40), bool)
     masks[0, 0, 0] = False
     assert_equal(gpu_sweep(cupy, grids, masks), grids, masks)
+
+
+@pytest.mark.parametrize("cells", [(14, 14), (3, 1), (1, 2)])
+def test_means_of_maps_have_the_bits_of_numpys(cupy, cells):
+    """In float64 and in order, rounded once: numbers of all sizes, subnormal ones, zeros of both signs, infinities."""
+    rng = np.random.default_rng(4)
+    maps = (rng.standard_normal((40, *cells)) * 10.0 ** rng.integers(-44, 38, (40, 1, 1))).astype(F)
+    maps[:4] = F(1e-45) * rng.integers(0, 9, (4, *cells)).astype(F)
+    maps[4:6], maps[6], maps[7, 0, 0] = F(-0.0), F(3.4028235e38), np.inf
+    maps[8], maps[9], maps[10] = 1e30, -1e30, 1
+    lists = [[0], [4], [4, 5], [0, 1], [3, 2, 1, 0], [6, 6], [7], [7, 8], [2, 9], [8, 9, 10], [10, 9, 8]]
+    lists += rng.integers(8, 40, (60, 7)).tolist() + rng.integers(8, 40, (1, 300)).tolist()
+    starts = np.cumsum([0, *map(len, lists)])
+    cupy.launches.clear()
+    means = sweep_cupy.mean_maps(cupy.asarray(maps), starts, np.concatenate(lists)).get()
+    expected = np.stack(
+        [maps[c[0]] if len(c) == 1 else maps[c].mean(axis=0, dtype=np.float64).astype(F) for c in lists]
+    )
+    assert 0 < np.abs(expected[3]).max() < np.finfo(F).tiny and (expected[9] != expected[10]).all()
+    assert means.dtype == F and means.tobytes() == expected.tobytes()
+    assert cupy.launches == [("mean_maps", (-(-means.size // sweep_cupy.THREADS),), (sweep_cupy.THREADS,))]
+    none = sweep_cupy.mean_maps(cupy.asarray(maps), np.zeros(1, np.intp), np.zeros(0, np.intp))
+    assert none.shape == (0, *cells) and len(cupy.launches) == 1
