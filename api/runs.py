@@ -71,9 +71,8 @@ class Run:
         make = getattr(frames, name)
         if name == "coverage":
             return frames.frame(name, make(found.results))
-        rows: Iterator[dict[str, Any]] = chain.from_iterable(
-            make(block.differences) if name == "differences" else make(block.results) for block in found.blocks
-        )
+        parts = (differences if name == "differences" else results for results, differences in found.blocks)
+        rows: Iterator[dict[str, Any]] = chain.from_iterable(make(part) for part in parts if part is not None)
         return frames.frame(name, rows)
 
     def rows(self) -> pd.DataFrame:

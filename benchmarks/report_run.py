@@ -20,11 +20,10 @@ from pathlib import Path
 import numpy as np
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.benching.record import write_record
-from xbench_fast.runtime.comparing.model_differences import find_blocks
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.decoding import DecodedCase
 from xbench_fast.runtime.evaluation.scoring import DrawnPairs, Logits, Scored, rows_table
-from xbench_fast.runtime.reporting.report import Report, draw_report, report_tables, write_report
+from xbench_fast.runtime.reporting.report import Report, draw_report, find_blocks, report_tables, write_report
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
 from xbench_fast.runtime.results.run_directory import RunDirectory

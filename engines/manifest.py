@@ -15,10 +15,10 @@ from msgspec import Meta
 
 from .errors import BundleError
 from .geometry import Geometry
+from .parity import OFFICIAL_MAP
 from .strict_json import CHECKSUM, checksum_of
 
 __all__ = [
-    "OFFICIAL_MAP",
     "SCHEMA",
     "CalibrationImage",
     "FileRecord",
@@ -31,8 +31,6 @@ __all__ = [
 ]
 
 SCHEMA = 1
-OFFICIAL_MAP = "official"
-"""Value of `saliency["choice"]` for the map of a model's authors."""
 Weights = Literal["published", "own", "stand-in", "demo"]
 Text = Annotated[str, Meta(min_length=1)]
 Size = Annotated[int, Meta(ge=1, le=2**31)]

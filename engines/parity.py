@@ -1,11 +1,14 @@
-"""Summarizes a bundle's parity report in words: the comparison of the exported graphs with the authors' model."""
+"""What a bundle says of its authors' model: which saliency map it exports, and the parity report in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["parity_summary"]
+__all__ = ["OFFICIAL_MAP", "parity_summary"]
+
+OFFICIAL_MAP = "official"
+"""Value of `saliency["choice"]` in bundle.json for the map of a model's authors."""
 
 
 def parity_summary(parity: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..engines.bundle import Bundle, check_place, write_bundle
 from ..engines.errors import ConfigError
-from ..engines.manifest import OFFICIAL_MAP, GraphSpec, Manifest
+from ..engines.manifest import GraphSpec, Manifest
+from ..engines.parity import OFFICIAL_MAP
 from ..engines.prompts.prompt_encoding import TextEncoder, encode_sets, texts_per_query
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet

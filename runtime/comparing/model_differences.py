@@ -20,19 +20,17 @@ from ..results.comparability import SharedRows, shared_rows
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues, cell_values
 from ..results.numbers.fields import GROUNDING
-from ..results.numbers.run_numbers import Results, split_by_protocol
+from ..results.numbers.run_numbers import Results
 from ..results.pairs import ScoredPairs
 from .difference import Difference, averaged, corrected, subtract
 
 __all__ = [
     "COMPARED",
-    "Block",
     "Differences",
     "Extent",
     "ModelDifference",
     "Overlap",
     "Overlaps",
-    "find_blocks",
     "find_differences",
 ]
 
@@ -260,16 +258,3 @@ def _opposed(parts: Sequence[tuple[CellRows, ScoredPairs]], shared: SharedRows) 
 
 def _named(found: Difference, **fields: Any) -> ModelDifference:
     return ModelDifference(**vars(found), **fields)
-
-
-@dataclass(frozen=True)
-class Block:
-    """The results of one protocol and the differences between their models."""
-
-    results: Results
-    differences: Differences
-
-
-def find_blocks(results: Results) -> tuple[Block, ...]:
-    """A block for each protocol that occurs; one, of everything, if there is only one."""
-    return tuple(Block(part, find_differences(part)) for part in split_by_protocol(results))

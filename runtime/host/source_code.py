@@ -13,7 +13,6 @@ import re
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -30,15 +29,10 @@ _ASIDE = frozenset(
 """Modules that word errors, look names up or describe machine and code: they decide no value of a result."""
 
 _SKIPPED = frozenset({"kind", "type_comment", "type_ignores", "ctx"})
+_Module = tuple[str, tuple[str, ...]]
+"""A module's hash, and the absolute names that it may import."""
+
 _NAMED = re.compile(r"value '(\w[\w.-]*\.\w+)'")
-
-
-@dataclass(frozen=True)
-class _Module:
-    """A module's hash, and the absolute names that it may import."""
-
-    digest: str
-    imports: tuple[str, ...]
 
 
 def code_digest(roots: Collection[str], aside: Collection[str] = ()) -> str:
@@ -47,7 +41,7 @@ def code_digest(roots: Collection[str], aside: Collection[str] = ()) -> str:
     for name, path in closure(roots, aside).items():
         # A file that is not installed can be moved, and then has another name, such as `__main__`.
         known = name if _is_own(name) else "another"
-        lines.append(f"{known} {_module(name, path).digest}")
+        lines.append(f"{known} {_module(name, path)[0]}")
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
@@ -69,7 +63,7 @@ def closure(roots: Collection[str], aside: Collection[str] = ()) -> dict[str, Pa
         path = _file(name)
         if path is not None:
             found[name] = path
-            waiting += _module(name, path).imports
+            waiting += _module(name, path)[1]
     return found
 
 
@@ -130,7 +124,7 @@ def _module(name: str, path: Path) -> _Module:
 def _read(name: str, path: Path, _size: int, _changed: int) -> _Module:
     content = path.read_bytes()
     if path.suffix != ".py":
-        return _Module(hashlib.sha256(content).hexdigest(), ())
+        return hashlib.sha256(content).hexdigest(), ()
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tokens: list[str] = []
     imports: list[str] = []
@@ -138,7 +132,7 @@ def _read(name: str, path: Path, _size: int, _changed: int) -> _Module:
     sha = hashlib.sha256("\0".join(tokens).encode(errors="surrogatepass"))
     for file in _data_files(tokens, path.parent):
         sha.update(file.read_bytes())
-    return _Module(sha.hexdigest(), tuple(dict.fromkeys(imports)))
+    return sha.hexdigest(), tuple(dict.fromkeys(imports))
 
 
 def _write(node: ast.AST, tokens: list[str], imports: list[str], package: str) -> None:

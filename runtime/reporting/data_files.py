@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..comparing.model_differences import Differences
 from ..results.numbers.cell_values import COVERAGE, CellValues
 from ..results.numbers.fields import GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
@@ -14,6 +13,9 @@ from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper, why_apart
+
+if TYPE_CHECKING:
+    from ..comparing.model_differences import Differences, ModelDifference
 
 __all__ = ["csv_files", "whole_csv_files"]
 
@@ -24,7 +26,7 @@ _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference
                     "p_holm", "family")  # fmt: skip
 
 
-def csv_files(results: Results, differences: Differences) -> dict[str, str]:
+def csv_files(results: Results, differences: Differences | None) -> dict[str, str]:
     """File name without its ending -> content, for the results of one protocol.
 
     Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps.
@@ -33,8 +35,8 @@ def csv_files(results: Results, differences: Differences) -> dict[str, str]:
         "table1": to_csv(_table_1(results)),
         "classes": to_csv(_classes(results)),
         "recognition": to_csv(_recognition(results)),
-        "differences": to_csv(_differences(differences), _DIFFERENCES),
-        "auc_differences": to_csv(_auc_differences(differences), _AUC_DIFFERENCES),
+        "differences": to_csv(map(_difference, differences.numbers if differences else ()), _DIFFERENCES),
+        "auc_differences": to_csv(map(_auc_difference, differences.classes if differences else ()), _AUC_DIFFERENCES),
     }
 
 
@@ -92,41 +94,39 @@ def _recognition(results: Results) -> Iterator[dict[str, Any]]:
             }
 
 
-def _differences(differences: Differences) -> Iterator[dict[str, Any]]:
-    for item in differences.numbers:
-        yield {
-            "dataset": item.dataset or "mean of datasets",
-            "number": item.field,
-            "first": item.first,
-            "second": item.second,
-            "difference_points": 100 * item.difference,
-            "low": 100 * item.interval.low if item.interval else None,
-            "high": 100 * item.interval.high if item.interval else None,
-            "p": item.p,
-            "p_bound": item.p_bound,
-            "p_holm": item.p_holm,
-            "family": item.family,
-            "datasets": " ".join(item.datasets or (item.dataset,)),
-            "shared": item.n,
-            "left_out": item.left_out,
-        }
+def _difference(item: ModelDifference) -> dict[str, Any]:
+    return {
+        "dataset": item.dataset or "mean of datasets",
+        "number": item.field,
+        "first": item.first,
+        "second": item.second,
+        "difference_points": 100 * item.difference,
+        "low": 100 * item.interval.low if item.interval else None,
+        "high": 100 * item.interval.high if item.interval else None,
+        "p": item.p,
+        "p_bound": item.p_bound,
+        "p_holm": item.p_holm,
+        "family": item.family,
+        "datasets": " ".join(item.datasets or (item.dataset,)),
+        "shared": item.n,
+        "left_out": item.left_out,
+    }
 
 
-def _auc_differences(differences: Differences) -> Iterator[dict[str, Any]]:
-    for item in differences.classes:
-        yield {
-            "dataset": item.dataset,
-            "class": item.name,
-            "first": item.first,
-            "second": item.second,
-            "images": item.n,
-            "difference_points": 100 * item.difference,
-            "low": 100 * item.interval.low if item.interval else None,
-            "high": 100 * item.interval.high if item.interval else None,
-            "p_delong": item.p,
-            "p_holm": item.p_holm,
-            "family": item.family,
-        }
+def _auc_difference(item: ModelDifference) -> dict[str, Any]:
+    return {
+        "dataset": item.dataset,
+        "class": item.name,
+        "first": item.first,
+        "second": item.second,
+        "images": item.n,
+        "difference_points": 100 * item.difference,
+        "low": 100 * item.interval.low if item.interval else None,
+        "high": 100 * item.interval.high if item.interval else None,
+        "p_delong": item.p,
+        "p_holm": item.p_holm,
+        "family": item.family,
+    }
 
 
 def _paper(results: Results) -> Iterator[dict[str, Any]]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...metrics_gpu.grounding.scores import Grounding
 from ...metrics_gpu.recognition.scores import Recognition
 from ...metrics_gpu.statistics.bootstrap import Interval
-from ..comparing.model_differences import Block, ModelDifference
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING
 from ..results.numbers.run_numbers import Results
@@ -17,6 +16,9 @@ from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..tables.stamps import stamp
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper, why_apart
+
+if TYPE_CHECKING:
+    from ..comparing.model_differences import Differences, ModelDifference
 
 __all__ = ["to_json"]
 
@@ -26,7 +28,9 @@ _OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "saliency_
             "equalised", "prompt_status")  # fmt: skip
 
 
-def to_json(results: Results, blocks: Sequence[Block], run: Mapping[str, Any]) -> dict[str, Any]:
+def to_json(
+    results: Results, blocks: Sequence[tuple[Results, Differences | None]], run: Mapping[str, Any]
+) -> dict[str, Any]:
     """The whole report; values are fractions, delta_dice is in percentage points.
 
     `models`, `differences` and `auc_differences` are of the first block; `other_protocols` has those of the others.
@@ -37,8 +41,8 @@ def to_json(results: Results, blocks: Sequence[Block], run: Mapping[str, Any]) -
         "best_threshold": IN_SAMPLE,
         "cross_fitted_threshold": CROSS_FITTED,
         "choices": asdict(results.choices),
-        **_block(blocks[0]),
-        "other_protocols": [{"protocol": block.results.protocol, **_block(block)} for block in blocks[1:]],
+        **_block(*blocks[0]),
+        "other_protocols": [{"protocol": block[0].protocol, **_block(*block)} for block in blocks[1:]],
         "cells": [_cell(results, cell) for cell in results.finished],
         "unfinished": [
             {"model": model, "dataset": dataset, "reason": reason}
@@ -47,12 +51,11 @@ def to_json(results: Results, blocks: Sequence[Block], run: Mapping[str, Any]) -
     }
 
 
-def _block(block: Block) -> dict[str, Any]:
-    results, differences = block.results, block.differences
+def _block(results: Results, differences: Differences | None) -> dict[str, Any]:
     return {
         "models": {model: _model(results, model) for model in results.models},
-        "differences": [_difference(item) for item in differences.numbers],
-        "auc_differences": [_auc_difference(item) for item in differences.classes],
+        "differences": [_difference(item) for item in (differences.numbers if differences else ())],
+        "auc_differences": [_auc_difference(item) for item in (differences.classes if differences else ())],
     }
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from ...engines.errors import MissingExtraError, RunError, XBenchError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, protocol
-from ..comparing.model_differences import Block, Differences, find_blocks
 from ..results.choices import DEFAULTS, Choices
 from ..results.load import StoredRun
-from ..results.numbers.run_numbers import Results, make_results
+from ..results.numbers.run_numbers import Results, make_results, split_by_protocol
 from ..results.run_json import read_run
 from ..results.storage import remove_drafts, write_bytes, write_json
 from ..tables.latex import WRITTEN, latex_files, to_latex
@@ -30,12 +29,16 @@ from .provenance import hashes, provenance, provenance_table
 from .recognition_tables import coverage, recognition
 
 if TYPE_CHECKING:
+    from ..comparing.model_differences import Differences
     from ..host.config import DatasetConfig
     from .box_scores import BoxScores
     from .figures import Figure
     from .gallery.model import Gallery
 
-__all__ = ["Report", "draw_report", "make_report", "report_tables", "write_report"]
+__all__ = ["Block", "Report", "draw_report", "find_blocks", "make_report", "report_tables", "write_report"]
+
+Block = tuple[Results, "Differences | None"]
+"""The results of one protocol, and the differences between their models if there are several."""
 
 _TITLE = "Grounding report"
 _EARLIER = ("report.md",)  # file names of earlier versions, to be deleted
@@ -81,15 +84,24 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
     return Report(run, results, blocks, shown, presentation, boxes)
 
 
+def find_blocks(results: Results) -> tuple[Block, ...]:
+    """A block for each protocol that occurs; one, of everything, if there is only one."""
+    parts = split_by_protocol(results)
+    if len({cell.model for cell in results.finished if cell.competes}) < 2:
+        return tuple((part, None) for part in parts)
+    from ..comparing.model_differences import find_differences
+
+    return tuple((part, find_differences(part)) for part in parts)
+
+
 def report_tables(
     run: StoredRun, results: Results, blocks: Sequence[Block], presentation: Presentation = EVERYTHING
 ) -> Iterator[Table]:
     """Every table, in reading order: those of each block, then those of the whole run. Raises RunError."""
     printed = presentation.printed(run.data)
     beside = not presentation.columns or "paper" in presentation.columns
-    for block in blocks:
-        found = block.results
-        for table in _block_tables(found, block.differences, beside, printed):
+    for found, differences in blocks:
+        for table in _block_tables(found, differences, beside, printed):
             yield replace(
                 table, title=found.titled(table.title), name=found.named(table.name), notes=(*found.apart, *table.notes)
             )
@@ -107,7 +119,7 @@ def report_tables(
 
 
 def _block_tables(
-    results: Results, differences: Differences, beside: bool, printed: Sequence[PrintedModel]
+    results: Results, differences: Differences | None, beside: bool, printed: Sequence[PrintedModel]
 ) -> Iterator[Table]:
     yield table_1(results, beside, printed)
     for dataset in results.datasets:
@@ -120,7 +132,7 @@ def _block_tables(
         # With one class, the table of recognition already has these numbers.
         if any(len(cell.recognition.classes) > 1 for cell in results.column(dataset)):
             yield class_auc(results, dataset)
-    if differences.overlaps:
+    if differences is not None and differences.overlaps:
         from .difference_tables import difference_tables
 
         yield from difference_tables(results, differences)
@@ -149,9 +161,9 @@ def write_report(
         "tables.tex": to_latex(_TITLE, facts, report.tables, report.presentation.text_width),
         **whole_csv_files(report.results),
     }
-    for block in report.blocks:
-        files = csv_files(block.results, block.differences)
-        texts |= {f"{block.results.named(name)}.csv": text for name, text in files.items()}
+    for results, differences in report.blocks:
+        files = csv_files(results, differences)
+        texts |= {f"{results.named(name)}.csv": text for name, text in files.items()}
     told = to_json(report.results, report.blocks, report.run.data) | {"names": dict(report.presentation.names)}
     if report.boxes:
         from .box_tables import box_json, box_rows, published_rows
@@ -193,7 +205,7 @@ def draw_report(
     figures: list[Figure] = []
     try:
         grid = overlays_figure(results, gallery) if gallery else None
-        figures = [*([grid] if grid else []), *(f for block in report.blocks for f in all_figures(block.results))]
+        figures = [*([grid] if grid else []), *(f for block, _ in report.blocks for f in all_figures(block))]
     except MissingExtraError as error:
         say(str(error))
     written = []

@@ -1,9 +1,10 @@
-"""Reads the maps and regions of a finished cell, for studies and galleries; reports of numbers do not need them."""
+"""Reads the maps, regions and image hashes of a finished cell, for studies and galleries; numbers do not need them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from .load import StoredRun
 from .schema import GRID
 from .storage import read_columns
 
-__all__ = ["MapRows", "load_maps"]
+__all__ = ["MapRows", "image_hashes", "load_maps"]
 
 _COLUMNS = (
     "case_id",
@@ -115,3 +116,17 @@ def _flat(column: Any, kind: Any) -> NDArray[Any]:
         return np.zeros(0, kind)
     flat: NDArray[Any] = column.combine_chunks().flatten().to_numpy()
     return flat
+
+
+def image_hashes(file: Path) -> dict[str, bytes | None]:
+    """Case id -> hash of its image in a result file; empty if the file is damaged or of an earlier version."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if "image_hash" not in pq.read_schema(file).names:
+            return {}
+        table = pq.read_table(file, columns=["case_id", "image_hash"])
+    except (OSError, pa.ArrowException):
+        return {}
+    return dict(zip(table["case_id"].to_pylist(), table["image_hash"].to_pylist(), strict=True))

@@ -16,6 +16,7 @@ from ..datasets.base import Case
 from ..host.machine import usable_cores
 from ..images.contents import Contents, FileState, Known
 from ..images.decode import decode_ahead
+from .maps import image_hashes
 from .schema import WITHOUT_MODEL
 from .storage import CellFiles, write_table
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["ImageIndex", "drop_parts_of_other_images", "other_image", "rests_on_images", "same_images"]
-
-_COLUMN = "image_hash"
 
 
 class ImageIndex:
@@ -75,7 +74,7 @@ def other_image(file: Path, cases: Sequence[Case], contents: Contents, *, whole:
 
     whole: the rows depend on the content of the images, otherwise on their sizes only, where they are not null.
     """
-    kept = _hashes(file)
+    kept = image_hashes(file)
     now = contents.hash_now if whole else contents.size_hash_now
     paths = {case.image: case for case in cases if kept.get(case.case_id) is not None}
     unknown = [path for path in paths if not contents.is_known(path, size=not whole)]
@@ -103,22 +102,8 @@ def same_images(file: Path, parts: Collection[Path]) -> bool:
     """Whether the rows in `file` were made from the same images as those in `parts` together."""
     together: dict[str, bytes | None] = {}
     for part in parts:
-        together |= _hashes(part)
-    return _hashes(file) == together
-
-
-def _hashes(file: Path) -> dict[str, bytes | None]:
-    """Case id -> hash of its image in a result file; empty if the file is damaged or of an earlier version."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        if _COLUMN not in pq.read_schema(file).names:
-            return {}
-        table = pq.read_table(file, columns=["case_id", _COLUMN])
-    except (OSError, pa.ArrowException):
-        return {}
-    return dict(zip(table["case_id"].to_pylist(), table[_COLUMN].to_pylist(), strict=True))
+        together |= image_hashes(part)
+    return image_hashes(file) == together
 
 
 def _schema() -> pa.Schema:

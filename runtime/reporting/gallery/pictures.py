@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +17,12 @@ from ....engines.errors import DataError, ImageError, XBenchError
 from ...datasets.registry import DATASETS
 from ...host.config import DatasetConfig
 from ...host.machine import usable_cores
-from ...images.decode import decode_ahead, decode_grey
-from ...results.cell_key import reader_code
+from ...images.contents import ABSENT, content_hash
+from ...images.decode import decode_ahead, decode_grey, read_bytes
 from ...results.load import StoredRun
 from ...results.loaded_dataset import LoadedDataset, load_dataset
-from ...results.read_images import other_image, rests_on_images
+from ...results.maps import image_hashes
+from ...results.schema import WITHOUT_MODEL
 
 __all__ = ["Originals", "Pixels", "encoded", "open_originals", "stored_dataset"]
 
@@ -48,8 +50,8 @@ class Originals:
         loaded = self.loaded[dataset]
         try:
             path = next(case.image for case in loaded.cases if case.case_id == case_id)
-            grey = decode_grey(loaded.contents.read(path), str(path))
-        except (StopIteration, FileNotFoundError, ImageError):
+            grey = decode_grey(read_bytes(path), str(path))
+        except (StopIteration, ImageError):
             return None
         share = _LONGEST / max(grey.shape)
         if share >= 1:
@@ -95,18 +97,40 @@ def open_originals(
 
 
 def _changed(run: StoredRun, loaded: LoadedDataset, wanted: Collection[str]) -> bool:
-    """Whether annotations, reader or the images of the cases `wanted` are others than those of a result of this run."""
-    cases = [case for case in loaded.all_cases if case.case_id in wanted]
-    for entry in run.data["cells"].values():
-        ingredients = entry.get("ingredients", {})
-        if entry["dataset"] == loaded.name and entry.get("state") == "done" and "dataset" in ingredients:
-            same_cases = replace(loaded, limit=ingredients.get("limit"))
-            now = ([loaded.name, same_cases.digest], reader_code(loaded.dataset))
-            if now != (ingredients["dataset"], ingredients.get("reader")):
-                return True
-            if rests_on_images(entry) and other_image(run.path / entry["file"], cases, loaded.contents):
+    """Whether the images of the cases `wanted` are others than those that the results of this run were made from.
+
+    Results tell by the hashes of their images. Where none has any, or the dataset asks phrases, which galleries show,
+    they tell by their annotations and the code of the reader.
+    """
+    entries = [entry for entry in run.data["cells"].values() if entry["dataset"] == loaded.config.name]
+    done = [entry for entry in entries if entry.get("state") == "done"]
+    read = [image_hashes(run.path / entry["file"]) for entry in done if entry["weights"] not in WITHOUT_MODEL]
+    stored = [hashes for hashes in read if any(hashes.values())]
+    paths = {case.case_id: case.image for case in loaded.all_cases if case.case_id in wanted} if stored else {}
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        now = dict(zip(paths, pool.map(_hash_now, paths.values()), strict=True))
+    if any(hashes.get(case_id) not in (None, found) for hashes in stored for case_id, found in now.items()):
+        return True
+    if stored and not loaded.dataset.asks_phrases:
+        return False
+    from ...results.cell_key import reader_code
+
+    for ingredients in (entry.get("ingredients", {}) for entry in done):
+        if "dataset" in ingredients:
+            digest = replace(loaded, limit=ingredients.get("limit")).digest
+            if ([loaded.config.name, digest], reader_code(loaded.dataset)) != (
+                ingredients["dataset"],
+                ingredients.get("reader"),
+            ):
                 return True
     return False
+
+
+def _hash_now(path: Path) -> bytes:
+    try:
+        return content_hash(read_bytes(path))
+    except ImageError:
+        return ABSENT
 
 
 def stored_dataset(config: Mapping[str, Any], name: str) -> DatasetConfig:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from ....engines.manifest import OFFICIAL_MAP
+from ....engines.parity import OFFICIAL_MAP
 from ...results.choices import DEFAULTS
 from ...results.numbers.cell_values import CellValues
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....engines.manifest import OFFICIAL_MAP
+from ....engines.parity import OFFICIAL_MAP
 from ....metrics_gpu.grounding.best_thresholds import pair_folds
 from ....metrics_gpu.grounding.curves import dice_curves
 from ....metrics_gpu.grounding.pairs import Pairs, Search

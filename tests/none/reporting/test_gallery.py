@@ -283,6 +283,24 @@ def test_a_picture_that_is_gone_is_counted(world: World, data: DatasetConfig) ->
     assert "1 of" in notes[0] and "changed after the evaluation" in notes[1]
 
 
+def test_pictures_that_are_not_those_of_the_evaluation_are_named(world: World, data: DatasetConfig) -> None:
+    import pyarrow.parquet as pq
+
+    assert built(world).notes == ()
+    source = data.root / "annotations.json"
+    source.write_text(source.read_text() + " ")
+    assert built(world).notes == ()  # every picture is still the one that was read
+    for path in (world.out / "cells").glob("*.parquet"):
+        pq.write_table(pq.read_table(path).drop_columns(["image_hash"]), path)
+    assert "changed after the evaluation" in built(world).notes[0]
+
+
+def test_another_picture_of_a_case_is_named(world: World, data: DatasetConfig) -> None:
+    first, other = (data.root / "images" / f"{case.case_id}.png" for case in built(world).cases[:2])
+    first.write_bytes(other.read_bytes())
+    assert "changed after the evaluation" in built(world).notes[0]
+
+
 def test_a_run_from_before_maps_were_kept_says_so(world: World) -> None:
     import pyarrow.parquet as pq
 

@@ -60,9 +60,9 @@ def test_means_and_ranks_are_of_what_is_shown(run: Path) -> None:
     assert not any("not ranked" in note or "toy" in note for note in two.tables[0].notes)
     marks = [cell_of(row[1]).mark for row in two.tables[0].rows[-2:]]
     assert sorted(marks) == ["", "best"]
-    assert {item.family for item in two.blocks[0].differences.numbers if item.field == "auc"} == {1}
+    assert {item.family for item in two.blocks[0][1].numbers if item.field == "auc"} == {1}
     three = shown(run, models=("also", "mine", "kad-224"))
-    assert {i.family for i in three.blocks[0].differences.numbers if (i.field, i.dataset) == ("auc", "one")} == {3}
+    assert {i.family for i in three.blocks[0][1].numbers if (i.field, i.dataset) == ("auc", "one")} == {3}
 
 
 def test_printed_names_stand_everywhere(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

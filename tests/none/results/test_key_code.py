@@ -177,7 +177,7 @@ def test_what_counts_as_the_same_code(tmp_path: Path, text: str, other: str, sam
     for number, source in enumerate((text, other)):
         path = tmp_path / f"{number}.py"
         path.write_text(source + "\n")
-        found.append(source_code._read("mine", path, number, 0).digest)
+        found.append(source_code._read("mine", path, number, 0)[0])
     assert (found[0] == found[1]) == same
 
 
@@ -185,10 +185,10 @@ def test_the_source_of_the_kernels_decides(mutate: Mutate) -> None:
     name = module("sweep.gpu")
     mutate(name, lambda text: text)
     folder = source_code._file(name).parent  # type: ignore[union-attr]
-    before = source_code._read(name, folder / "gpu.py", 0, 0).digest
-    assert before == source_code._read(name, SOURCES[name], 0, 0).digest
+    before = source_code._read(name, folder / "gpu.py", 0, 0)[0]
+    assert before == source_code._read(name, SOURCES[name], 0, 0)[0]
     (folder / "sweep_map.cu").write_text("// another kernel")
-    assert source_code._read(name, folder / "gpu.py", 1, 0).digest != before
+    assert source_code._read(name, folder / "gpu.py", 1, 0)[0] != before
 
 
 READER_FILE = """
