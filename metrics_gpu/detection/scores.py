@@ -87,6 +87,7 @@ def matched_scores(
         for t, threshold in enumerate(thresholds):
             by_class = (2 * sums[..., 2 + t] / (sums[..., 0] + sums[..., 1])).T
             hits, given, true = whole[:, 2 + t], whole[:, 0], whole[:, 1]
+            nothing = np.where(true > 0, 0.0, np.nan)
             found.append(
                 MatchedScores(
                     threshold=threshold,
@@ -94,9 +95,9 @@ def matched_scores(
                     by_class=by_class,
                     f1_classes=mean_over_classes(by_class),
                     f1=2 * hits / (given + true),
-                    precision=np.where(given > 0, hits / given, 0.0),
+                    precision=np.where(given > 0, hits / given, nothing),
                     recall=hits / true,
-                    f1_with_negatives=2 * hits / (given + true + extra),
+                    f1_with_negatives=nothing + 2 * hits / (given + true + extra),
                 )
             )
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 from ...engines.errors import ImageError
 from ..datasets.base import Case
@@ -68,13 +69,13 @@ class Questions:
         """
         if name in self._case_of:
             return self._case_of[name]
-        named = self._files.get(name, [])
+        named = self._named(name)
         if len(named) == 1:
             return named[0]
         if named:
             text = f"'{_short(name)}' is the file of {len(named)} cases, such as '{self.cases[named[0]].case_id}'"
             raise BadLine("case", f"{text}; write the id of the case")
-        raise BadLine("case", f"the dataset has no case '{_short(name)}'", name, self._case_of)
+        raise BadLine("case", f"the dataset has no case '{_short(name)}'", name, chain(self._case_of, self._stems))
 
     def places_of_phrase(self, name: str, phrase: str, finding: str | None) -> list[Place]:
         """The pairs that ask a phrase in an image, which `name` is the id, a case or the file of; of `finding`.
@@ -85,7 +86,7 @@ class Questions:
             raise BadLine("phrase", "this dataset asks findings and no phrases; write finding, and leave phrase out")
         image = image_id(name)
         if image not in self._case_of:
-            images = {image_id(self.cases[row].case_id) for row in self._files.get(name, [])}
+            images = {image_id(self.cases[row].case_id) for row in self._named(name)}
             image = images.pop() if len(images) == 1 else image_id(self.cases[self.case(name)].case_id)
         pairs = self._asked.get((image, phrase_key(phrase)), [])
         if not pairs:
@@ -123,6 +124,10 @@ class Questions:
         """Whether a file may call the dataset `name`; upper and lower case do not count."""
         return not self.names or name.strip().casefold() in {each.casefold() for each in self.names}
 
+    def _named(self, file: str) -> list[int]:
+        """The cases whose image file has this name, with its extension or without."""
+        return self._files.get(file) or self._stems.get(file, [])
+
     @cached_property
     def _asked(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
         return asked(self.cases)
@@ -139,6 +144,17 @@ class Questions:
         found: dict[str, list[int]] = defaultdict(list)
         for place, case in enumerate(self.cases):
             found[case.image.name].append(place)
+        return dict(found)
+
+    @cached_property
+    def _stems(self) -> dict[str, list[int]]:
+        """Names of image files without extension; none if one of them is the id of another case, since ids without a
+        case could then be taken for files."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for place, case in enumerate(self.cases):
+            if self._case_of.get(case.image.stem, place) != place:
+                return {}
+            found[case.image.stem].append(place)
         return dict(found)
 
 

@@ -31,7 +31,7 @@ class BoxScores:
 
     matched: at each threshold; intervals: of its F1, mean over classes; None where too few patients stand behind it.
     precision: AP by threshold, empty without scores. inside, dice_native, iou_native: means over classes. duplicates:
-    boxes about a true box that is hit. published: by scorer.
+    boxes about a true box that is hit. published: by scorer; empty where no region is a union of boxes.
     """
 
     model: str
@@ -90,7 +90,7 @@ def _scores(stored: StoredBoxes, title: str, patients: Patients, names: Sequence
         iou_native=_mean(native.iou, stored),
         duplicates=int((kinds.kind == KINDS.index("duplicate")).sum()),
         invented=hallucination(answers),
-        published={name: SCORERS[name].compute(answers, table) for name in names},
+        published={name: SCORERS[name].compute(answers, table) for name in names if len(stored.places)},
     )
 
 

@@ -23,7 +23,8 @@ def box_tables(scores: Sequence[BoxScores]) -> Iterator[Table]:
         stem = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())
         yield _detection(own, f"boxes-{stem}")
         yield _answers(own, f"answers-{stem}")
-        yield _published(own, f"published-{stem}")
+        if any(found.published for found in own):
+            yield _published(own, f"published-{stem}")
 
 
 def _detection(scores: Sequence[BoxScores], name: str) -> Table:
@@ -84,7 +85,7 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
                 found.model,
                 str(pairs),
                 str(answered),
-                f"{len(stored.answers.given.boxes) / answered:.2f}" if answered else NONE,
+                f"{int(stored.given.sum()) / answered:.2f}" if answered else NONE,
                 *(percent(count / pairs if pairs else None) for count in each),
                 *(str(int(stored.counters[key].sum())) for key in ("illegal", "outside", "clipped")),
                 str(found.invented.asked),
@@ -108,12 +109,12 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
 def _published(scores: Sequence[BoxScores], name: str) -> Table:
     """A row for each number that is not of a class; the one that papers quote first."""
     rows: list[tuple[Item, ...]] = []
-    names = list(scores[0].published)
+    names = list(dict.fromkeys(name for found in scores for name in found.published))
     for scorer in names:
         main = SCORERS[scorer].main
-        keys = [key for found in scores for key in found.published[scorer] if "_by_class." not in key]
+        keys = [key for found in scores for key in found.published.get(scorer, ()) if "_by_class." not in key]
         for key in dict.fromkeys([main, *keys]):
-            values = [_value(key, found.published[scorer].get(key)) for found in scores]
+            values = [_value(key, found.published.get(scorer, {}).get(key)) for found in scores]
             rows.append((scorer if key == main else "", key, *values))
     notes = (*(f"{scorer}: {SCORERS[scorer].note}" for scorer in names), "percent, but for counts of pairs and images")
     return Table(
@@ -134,17 +135,16 @@ def box_rows(scores: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
         stored = found.stored
         row: dict[str, Any] = {"model": found.model, "dataset": found.dataset, "pairs": len(stored.state)}
         for at, interval in zip(found.matched, found.intervals, strict=True):
-            row[f"f1_{at.threshold:g}_percent"] = 100 * float(at.f1_classes[0])
+            row[f"f1_{at.threshold:g}_percent"] = _percent(float(at.f1_classes[0]))
             row[f"f1_{at.threshold:g}_low"] = None if interval is None else 100 * interval.low
             row[f"f1_{at.threshold:g}_high"] = None if interval is None else 100 * interval.high
             for key in ("f1", "precision", "recall", "f1_with_negatives"):
-                row[f"{key}_{at.threshold:g}_of_all_boxes_percent"] = 100 * float(getattr(at, key)[0])
-        row |= {f"{key}_percent": 100 * value for key, value in found.precision.items()}
+                row[f"{key}_{at.threshold:g}_of_all_boxes_percent"] = _percent(float(getattr(at, key)[0]))
+        row |= {f"{key}_percent": _percent(value) for key, value in found.precision.items()}
         row["why_no_ap"] = found.why_no_precision
         for key in ("inside", "dice_native", "iou_native"):
-            value = getattr(found, key)
-            row[f"{key}_percent"] = None if value is None else 100 * value
-        row["boxes"], row["true_boxes"] = len(stored.answers.given.boxes), len(stored.answers.truth.boxes)
+            row[f"{key}_percent"] = _percent(getattr(found, key))
+        row["boxes"], row["true_boxes"] = int(stored.given.sum()), len(stored.answers.truth.boxes)
         row["duplicates"] = found.duplicates
         row["answered"], row["silent"] = stored.of_state("answered"), stored.of_state("silent", "no_box_in_text")
         row["unparsable"], row["missing"] = stored.of_state("unparsable"), stored.of_state("missing")
@@ -165,7 +165,7 @@ def published_rows(scores: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
                     "dataset": found.dataset,
                     "scorer": scorer,
                     "number": number,
-                    "value": value,
+                    "value": _known(value),
                     "main": number == about.main,
                     "note": about.note,
                     "source": about.source,
@@ -196,9 +196,18 @@ def box_json(scores: Sequence[BoxScores]) -> list[dict[str, Any]]:
     ]
 
 
+def _known(value: float | None) -> float | None:
+    """The value; None for NaN, which says that there is nothing to score."""
+    return None if value is None or math.isnan(value) else value
+
+
+def _percent(value: float | None) -> float | None:
+    known = _known(value)
+    return None if known is None else 100 * known
+
+
 def _number(value: float | None, basis: str, interval: str = "") -> Cell:
-    known = value is not None and not math.isnan(value)
-    return Cell(percent(value if known else None), interval, rank=value if known else None, basis=basis)
+    return Cell(percent(_known(value)), interval, rank=_known(value), basis=basis)
 
 
 def _ends(interval: Any) -> str:
@@ -207,9 +216,8 @@ def _ends(interval: Any) -> str:
 
 def _value(key: str, value: float | None) -> str:
     counted = key.rpartition(".")[2] in ("cases", "n", "at_threshold", "pairs_left_out", "precision_is_nan")
-    if value is None or math.isnan(value):
-        return NONE
-    return f"{value:.0f}" if counted else percent(value)
+    known = _known(value)
+    return NONE if known is None else f"{known:.0f}" if counted else percent(known)
 
 
 def _left(found: BoxScores) -> str:

@@ -34,8 +34,8 @@ class StoredBoxes:
 
     cell: its rows. answers: of the P pairs whose region is a union of boxes, and of the negatives that were asked.
     places: intp [P], of these pairs among those of the rows. native: counts of the unions on the image's own grid, of
-    all pairs of the rows; state: int8, of all pairs of the rows; counters: of them too. not_asked: absent classes
-    without a line.
+    all pairs of the rows; state: int8, of all pairs of the rows; given: their numbers of boxes; counters: of them too.
+    not_asked: absent classes without a line.
     """
 
     cell: CellRows
@@ -43,6 +43,7 @@ class StoredBoxes:
     places: NDArray[np.intp]
     native: UnionCounts
     state: NDArray[np.int8]
+    given: Int
     counters: Mapping[str, Int]
     not_asked: int
 
@@ -103,6 +104,7 @@ def _stored(table: pa.Table, cell: CellRows) -> StoredBoxes:
         places=np.flatnonzero(boxed),
         native=UnionCounts(*(_numbers(told, name)[pairs] for name in ("area", "overlap", "region"))),
         state=_numbers(told, "state")[pairs].astype(np.int8),
+        given=given.lengths[pairs],
         counters={name: values[pairs] for name, values in counters.items()},
         not_asked=int(absent.sum()) - len(asked),
     )

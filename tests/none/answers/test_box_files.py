@@ -324,6 +324,19 @@ def test_a_file_name_of_several_cases_is_refused(tmp_path: Path) -> None:
         read(tmp_path, {"case": "same.png", "finding": "Mass", "boxes": []}, questions=Questions(twins, CLASSES))
 
 
+def test_a_file_may_be_named_without_its_extension(tmp_path: Path) -> None:
+    """Unless such a name is the id of another case: it would then depend on the others which image is meant."""
+    line = answer(case="x", boxes=[[1, 2, 3, 4]])
+    plain = case("7", {"Mass": 1})
+    cases = [type(plain)("7", Path("x.png"), plain.labels, plain.regions, "test", size=plain.size), case("8", {})]
+    assert read(tmp_path, line, questions=Questions(cases, CLASSES)).unknown_label == 0
+    with pytest.raises(DataError, match="no case 'xx': did you mean 'x'"):
+        read(tmp_path, {**line, "case": "xx"}, questions=Questions(cases, CLASSES))
+    other = type(plain)("x", Path("y.png"), {}, {}, "test", size=plain.size)
+    with pytest.raises(DataError, match="no case 'y'"):
+        read(tmp_path, {**line, "case": "y"}, questions=Questions([*cases, other], CLASSES))
+
+
 def test_origins_are_kept(tmp_path: Path) -> None:
     header = {**HEADER, "model": "m", "dataset": "Small", "prompt": ["where is {}?"]}
     lines = [answer(boxes=[], seed=1), {"case": "b", "finding": "Mass", "boxes": [], "seed": 2, "frame": "unit"}]
