@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engines.backends.ort_session import CPU_PROVIDER, open_session
 from ..engines.errors import ConfigError, ExportError
 from ..engines.registry import did_you_mean
 from .lower import last_products
+from .machine import threads_to_use
 
 __all__ = ["Batches", "LayerError", "Recipe", "layer_errors", "products_to_quantise", "quantise"]
 
@@ -150,25 +152,74 @@ def _followers(graph: Any, chosen: Sequence[str]) -> list[str]:
 
 
 def layer_errors(target: Path, batches: Batches) -> list[LayerError]:
-    """The error of every product in bytes of the graph that `quantise` wrote as `target`, largest first."""
-    import onnx
-    from onnxruntime.quantization import qdq_loss_debug as debug
+    """The error of every product in bytes of the graph that `quantise` wrote as `target`, largest first.
 
-    folded, seen = target.with_suffix(".folded.onnx"), []
-    with _quiet():
-        for path in (target, folded):
-            wide = path.with_suffix(".all.onnx")
-            debug.modify_model_output_intermediate_tensors(str(path), str(wide))
-            seen.append(debug.collect_activations(str(wide), iter(batches)))
-            wide.unlink()
-        inputs = debug.compute_activation_error(debug.create_activation_matching(*seen))
-        weights = debug.compute_weight_error(debug.create_weight_matching(str(folded), str(target)))
-    found = []
-    for node in onnx.load(str(folded)).graph.node:
-        if node.op_type in _PRODUCTS and node.input[0] in inputs and node.input[1] in weights:
-            decibels = np.array([inputs[node.input[0]]["qdq_err"], weights[node.input[1]]])
-            found.append(LayerError(node.name, node.op_type, float(np.sqrt((10 ** (-decibels / 10)).sum()))))
+    The inputs are those of the graph in bytes, for `batches`. A ReLU before a product that the bytes replace, since
+    they begin at 0, is no error.
+    """
+    import onnx
+
+    model, folded = onnx.load(str(target)), onnx.load(str(target.with_suffix(".folded.onnx"))).graph
+    layers = list(_layers(model.graph, folded))
+    names = sorted({name for layer in layers for name in layer.inputs} - set(batches[0]))
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    session = open_session(model.SerializeToString(), [CPU_PROVIDER], threads_to_use(), optimise=False)
+    noise = np.zeros((len(layers), 2))
+    for batch in batches:
+        values = {**batch, **dict(zip(names, session.run(names, dict(batch)), strict=True))}
+        for place, layer in enumerate(layers):
+            full, rounded = (values[name] for name in layer.inputs)
+            noise[place] += _squares(np.maximum(full, 0) if layer.cut else full, rounded)
+    found = [
+        LayerError(layer.name, layer.kind, (_share(lost, size) + layer.lost) ** 0.5)
+        for layer, (lost, size) in zip(layers, noise.tolist(), strict=True)
+    ]
     return sorted(found, key=lambda each: -each.error)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A product in bytes: its input before and after rounding, whether rounding also does the work of a ReLU, and the
+    squares that its weight lost, as a share."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, str]
+    cut: bool
+    lost: float
+
+
+def _layers(graph: Any, folded: Any) -> Iterator[_Layer]:
+    """The products in bytes of a quantised `graph`; `folded` is the same in float32."""
+    from onnx.numpy_helper import to_array
+
+    made, full = ({name: node for node in each.node for name in node.output} for each in (graph, folded))
+    bytes_of, weights = ({tensor.name: tensor for tensor in each.initializer} for each in (graph, folded))
+    before = {node.name: node for node in folded.node if node.op_type in _PRODUCTS}
+    left = {node.name for node in graph.node}
+    for node in graph.node:
+        makers = [made.get(name) for name in node.input[:2]] if node.name in before else []
+        if not makers or any(maker is None or maker.op_type != "DequantizeLinear" for maker in makers):
+            continue
+        value, weight = makers
+        source = full.get(before[node.name].input[0])
+        exact = to_array(weights[before[node.name].input[1]])
+        numbers, scale = (to_array(bytes_of[name]).astype(np.float32) for name in weight.input[:2])
+        scale = scale.reshape([-1 if axis == weight.attribute[0].i else 1 for axis in range(exact.ndim)])
+        lost = _share(*_squares(exact, numbers * scale))
+        cut = source is not None and source.op_type == "Relu" and source.name not in left
+        yield _Layer(node.name, node.op_type, (made[value.input[0]].input[0], value.output[0]), cut, lost)
+
+
+def _squares(exact: NDArray[Any], rounded: NDArray[Any]) -> tuple[float, float]:
+    """The sums of squares of what rounding changes, and of the values."""
+    lost = np.subtract(exact, rounded, dtype=np.float32)
+    return float(np.vdot(lost, lost)), float(np.vdot(exact, exact))
+
+
+def _share(lost: float, size: float) -> float:
+    """Nothing is lost of values that are all zero."""
+    return lost / size if size else 0.0
 
 
 class _Reader:

@@ -350,6 +350,35 @@ def test_layers_are_kept_by_name_and_explained_by_their_errors(tmp_path: Path) -
     assert str(errors[0]).endswith(" %")
 
 
+def chain(folder: Path, *weights: str) -> Any:
+    """x [B, 3, 6, 6] through a convolution, a ReLU and one more convolution with each of `weights`, in INT8."""
+    h, random = onnx.helper, np.random.default_rng(3)
+    tensors = {"k": random.normal(size=(4, 3, 1, 1)), "l": random.normal(size=(4, 4, 1, 1))}
+    tensors |= {"m": random.normal(size=(4, 4, 1, 1)), "zeros": np.zeros((4, 4, 1, 1))}
+    nodes = [h.make_node("Conv", ["x", "k"], ["a"], "first"), h.make_node("Relu", ["a"], ["0"], "relu")]
+    nodes += [h.make_node("Conv", [f"{n}", name], [f"{n + 1}"], f"conv{n}") for n, name in enumerate(weights)]
+    constants = [onnx.numpy_helper.from_array(np.float32(value), key) for key, value in tensors.items()]
+    x, y = (
+        h.make_tensor_value_info(name, FLOAT, ["B", channels, 6, 6])
+        for name, channels in (("x", 3), (nodes[-1].output[0], 4))
+    )
+    model = h.make_model(
+        h.make_graph(nodes, "g", [x], [y], constants), opset_imports=[h.make_opsetid("", 20)], ir_version=10
+    )
+    onnx.save(model, folder / "full.onnx")
+    names = quantise(folder / "full.onnx", folder / "low.onnx", Recipe("vnni"), batches())
+    assert names == ["first", *(f"conv{n}" for n in range(len(weights) - 1))]
+    return onnx.load(folder / "low.onnx")
+
+
+def test_a_relu_that_the_bytes_replace_is_no_error(tmp_path: Path) -> None:
+    low = chain(tmp_path, "l", "zeros", "m")
+    assert "Relu" not in {node.op_type for node in low.graph.node}
+    errors = {error.name: error.error for error in layer_errors(tmp_path / "low.onnx", batches())}
+    assert set(errors) == {"first", "conv0", "conv1"}
+    assert 0 < errors["conv0"] < 0.02, "half of the values are below 0, and are meant to be cut"
+
+
 def test_only_products_with_constant_weights_before_the_last_ones_are_candidates() -> None:
     assert products_to_quantise(small()) == ["conv"], "the other weight is computed in the graph, until it is folded"
 
