@@ -81,15 +81,18 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
         options["CalibPercentile"] = recipe.percentile
     try:
         with _quiet():
-            folded = folded_graph(source, target)
-            model = onnx.load(str(folded))
+            full = folded_graph(source, target)
+            model = onnx.load(str(full))
             layers = products_to_quantise(model)
             _check_names(recipe.keep, layers)
             chosen = [name for name in layers if name not in recipe.keep]
             if not chosen:
                 raise ExportError(f"{source.name} has no product with a constant weight left for int8; use fp16.")
+            if _separate(model.graph, chosen):
+                full = target.with_suffix(".separate.onnx")
+                onnx.save(model, str(full))
             quantize_static(
-                str(folded),
+                str(full),
                 str(target),
                 _Reader(batches),
                 quant_format=QuantFormat.QDQ,
@@ -139,6 +142,27 @@ def products_to_quantise(model: Any) -> list[str]:
         for number, node in enumerate(model.graph.node)
         if node.op_type in _PRODUCTS and node.input[1] in weights and number not in last
     ]
+
+
+def _separate(graph: Any, chosen: Sequence[str]) -> bool:
+    """Gives nodes that stay in float32 copies of the weights of products in `chosen`, which the library would otherwise
+    round for every reader; whether there were any."""
+    names, stored = set(chosen), {tensor.name: tensor for tensor in graph.initializer}
+    rounded = {node.input[1] for node in graph.node if node.name in names}
+    readers = [
+        (node, place)
+        for node in graph.node
+        for place, name in enumerate(node.input)
+        if name in rounded and (place != 1 or node.name not in names)
+    ]
+    for node, place in readers:
+        copy = f"{node.input[place]}_float32"
+        if copy not in stored:
+            stored[copy] = graph.initializer.add()
+            stored[copy].CopyFrom(stored[node.input[place]])
+            stored[copy].name = copy
+        node.input[place] = copy
+    return bool(readers)
 
 
 def _followers(graph: Any, chosen: Sequence[str]) -> list[str]:

@@ -379,6 +379,14 @@ def test_a_relu_that_the_bytes_replace_is_no_error(tmp_path: Path) -> None:
     assert 0 < errors["conv0"] < 0.02, "half of the values are below 0, and are meant to be cut"
 
 
+def test_a_layer_in_float32_keeps_the_weight_that_it_shares(tmp_path: Path) -> None:
+    low = chain(tmp_path, "l", "l")
+    weight = constant(onnx.load(tmp_path / "full.onnx"), "l")
+    last = next(node for node in low.graph.node if node.name == "conv1")
+    np.testing.assert_array_equal(constant(low, last.input[1]), weight)
+    assert {error.name for error in layer_errors(tmp_path / "low.onnx", batches())} == {"first", "conv0"}
+
+
 def test_only_products_with_constant_weights_before_the_last_ones_are_candidates() -> None:
     assert products_to_quantise(small()) == ["conv"], "the other weight is computed in the graph, until it is folded"
 
