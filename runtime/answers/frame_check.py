@@ -31,8 +31,7 @@ def true_boxes(questions: Questions, answers: BoxAnswers) -> list[Float]:
     found = []
     for pair, (width, height) in zip(answers.pairs, answers.sizes.tolist(), strict=True):
         region = questions.cases[questions.case(pair.case_id)].regions.get(pair.asked)
-        corners = region.pixels(height, width) if isinstance(region, Boxes) and width else ()
-        found.append(np.array(corners, np.float64).reshape(-1, 4))
+        found.append(region.clipped(height, width) if isinstance(region, Boxes) and width else np.zeros((0, 4)))
     return found
 
 

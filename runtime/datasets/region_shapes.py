@@ -64,6 +64,12 @@ class Boxes:
         sides = (width, height, width, height)
         return tuple(tuple(map(_pixel, box, sides)) for box in self.corners)  # type: ignore[misc]
 
+    def clipped(self, height: int, width: int) -> NDArray[np.float64]:
+        """float64 [n, 4]: the corners of the boxes that meet a [height, width] image, clipped to it."""
+        corners = np.array(self.pixels(height, width), np.float64).reshape(-1, 4)
+        inside = (corners[:, :2] < (width, height)).all(axis=1) & (corners[:, 2:] > 0).all(axis=1)
+        return np.clip(corners[inside], 0, (width, height, width, height))
+
     def excess(self, height: int, width: int) -> float:
         """Pixels by which a box reaches beyond a [height, width] image; 0 up to `ROUNDING`."""
         x1, y1, x2, y2 = np.array(self.pixels(height, width) or ((0.0,) * 4,), np.float64).T

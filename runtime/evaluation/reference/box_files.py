@@ -151,7 +151,7 @@ def _count(given: BoxLists, regions: Sequence[Region], sizes: Int, masks: NDArra
     for region, (width, height) in zip(regions, sizes.tolist(), strict=True):
         found = region.spans(height, width) if isinstance(region, Boxes) else []
         spans.append(np.array(found, np.int64).reshape(-1, 4)[:, [2, 0, 3, 1]])
-        truth.append(_corners(region, height, width) if isinstance(region, Boxes) else None)
+        truth.append(region.clipped(height, width) if isinstance(region, Boxes) else None)
     ends = np.concatenate([[0], np.cumsum([len(each) for each in spans])]).astype(np.int64)
     true = Rectangles(np.concatenate([np.zeros((0, 4), np.int64), *spans]), ends)
     mine = pixel_rectangles(given, sizes)
@@ -189,14 +189,6 @@ def _drawn(lists: Rectangles, pair: int, shape: tuple[int, int]) -> NDArray[np.b
     found = np.zeros(shape, np.bool_)
     for left, top, right, bottom in lists.spans[lists.offsets[pair] : lists.offsets[pair + 1]].tolist():
         found[top:bottom, left:right] = True
-    return found
-
-
-def _corners(region: Boxes, height: int, width: int) -> NDArray[np.float64]:
-    """The boxes that meet the image, clipped to it."""
-    corners = np.array(region.pixels(height, width), np.float64).reshape(-1, 4)
-    inside = (corners[:, :2] < (width, height)).all(axis=1) & (corners[:, 2:] > 0).all(axis=1)
-    found: NDArray[np.float64] = np.clip(corners[inside], 0, (width, height, width, height))
     return found
 
 

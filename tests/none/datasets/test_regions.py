@@ -262,3 +262,10 @@ def test_polygons_of_any_size_do_not_fail() -> None:
     with pytest.raises(DataError, match="in fractions"):
         Boxes(((0, 0, 1e300, 4),), fractions=True)
     assert not Ellipse(3, 3, 0, 2).mask(9, 9).any()
+
+
+def test_the_corners_of_boxes_are_clipped_and_those_outside_dropped() -> None:
+    boxes = Boxes(((-10, 5, 20, 30.5), (90, 90, 130, 120), (200, 0, 210, 10), (0, -9, 5, 0)))
+    assert boxes.clipped(100, 110).tolist() == [[0, 5, 20, 30.5], [90, 90, 110, 100]]
+    assert Boxes(((0.5, 0.25, 1.5, 0.5),), fractions=True).clipped(100, 200).tolist() == [[100, 25, 200, 50]]
+    assert Boxes(()).clipped(10, 10).shape == (0, 4)
