@@ -1,4 +1,5 @@
-"""What the pairs of a finding look like in other patients: means that leave one patient out (docs/metrics.md §4.4)."""
+"""What the pairs of a finding look like in other patients: means that leave one patient out (docs/metrics.md §4.4), and
+one pair of another patient (docs/detection.md §5)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OtherPatients"]
+__all__ = ["OtherPatients", "next_patients"]
 
 _BLOCK: Final = 256  # pairs in memory at once
 
@@ -48,3 +49,20 @@ class OtherPatients:
         for start in range(_BLOCK, len(places), _BLOCK):
             total += self._take(places[start : start + _BLOCK]).sum(axis=0, dtype=np.float64)
         return np.asarray(total)
+
+
+def next_patients(class_of: NDArray[np.intp], patient_of: NDArray[np.intp]) -> NDArray[np.intp]:
+    """intp [P]: for each pair the next one of its class that is of another patient; after the last comes the first.
+
+    -1 where all pairs of the class are of one patient.
+    """
+    found = np.full(len(class_of), -1, np.intp)
+    for finding in np.unique(class_of):
+        places = np.flatnonzero(class_of == finding)
+        other = -1
+        for at in [*range(len(places) - 1, -1, -1)] * 2:  # the second time around, the last pairs see the first
+            after = places[(at + 1) % len(places)]
+            if patient_of[after] != patient_of[places[at]]:
+                other = after
+            found[places[at]] = other
+    return found

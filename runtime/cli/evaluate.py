@@ -48,7 +48,7 @@ __all__ = ["evaluate"]
     multiple=True,
     shell_complete=completed(models_to_evaluate),
     help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, :prior, maps:FOLDER, "
-    "or boxes:FILE (boxes:NAME=FILE names it); can be repeated.",
+    "boxes:FILE (boxes:NAME=FILE names it), or moved:FILE, its answers moved to other patients; can be repeated.",
 )
 @click.option(
     "--dataset", "names", multiple=True, shell_complete=completed(datasets), help="Dataset name; can be repeated."
@@ -142,7 +142,8 @@ def evaluate(
     maps that need neither a bundle nor images; their rows stand beside those of the models. maps:FOLDER evaluates
     saliency maps of your own, one file for each case and finding: FOLDER/CASE/FINDING.npy, .npz or grey .png, or
     FOLDER/CASE_FINDING_map.npy, or FOLDER/CASE.npz with one array for each finding. boxes:FILE scores predicted boxes,
-    one JSON line for each case and finding.
+    one JSON line for each case and finding; moved:FILE scores each answer of it on the image of another patient, which
+    shows what the boxes get without looking at the image.
 
     Images and maps that are missing or unreadable are counted and do not stop the run; where most are unreadable, the
     command ends with an error.

@@ -55,6 +55,11 @@ class Case:
     size: tuple[int, int] | None = None
     phrases: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def patient(self) -> str:
+        """The patient's name, or one of its own if the dataset does not say it."""
+        return f"case {self.case_id}" if self.patient_id is None else self.patient_id
+
 
 @dataclass(frozen=True)
 class OfficialCounts:

@@ -40,7 +40,7 @@ def number_cell(number: Number, key: str, basis: Hashable = None) -> Cell:
 def entry(results: Results, model: str, field: str, dataset: str = "", name: str = "") -> Cell:
     """A model's number for a class, a dataset (no class) or the mean over datasets (no dataset).
 
-    Models are ranked, baselines are not.
+    Models are ranked, baselines and controls are not.
     """
     cell = results.cells.get((model, dataset))
     if cell and cell.unfitted(field, name):
@@ -51,7 +51,7 @@ def entry(results: Results, model: str, field: str, dataset: str = "", name: str
         )
     else:
         found = number_cell(results.mean_number(model, field), field, results.mean_basis(model, field))
-    return found if any(cell.competes for cell in results.row(model)) else replace(found, rank=None)
+    return found if any(cell.ranked for cell in results.row(model)) else replace(found, rank=None)
 
 
 def interval_text(interval: Interval | None, key: str) -> str:

@@ -53,8 +53,10 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
 
 def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
     """What every table must say of files of boxes; `models`: name and what run.json tells of the file, if it is one."""
-    lines = []
-    for name, told in models:
+    files = list(models)
+    moved = ", ".join(dict.fromkeys(name for name, told in files if told.get("moved")))
+    lines = [f"{moved}: a control, each answer is the one to the image of another patient"] if moved else []
+    for name, told in files:
         share = told.get("missing_share", 0.0)
         if told.get("missing") == "leave-out" and share:
             lines.append(f"{name}: {share:.1%} of the pairs have no line; they are left out (--missing leave-out)")

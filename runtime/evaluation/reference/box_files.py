@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ....metrics_gpu.detection.boxes import BoxLists, Int, Rectangles
 from ....metrics_gpu.detection.pointing import centres, pointed
 from ....metrics_gpu.detection.unions import UnionCounts, on_grid, pixel_rectangles, union_counts
+from ....metrics_gpu.grounding.other_patients import next_patients
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.masks import unpack_masks
 from ...answers.answered import BoxAnswers, BoxFile, State
@@ -29,7 +30,7 @@ from ..decoding import DecodedCase
 from ..measure import Measure
 from ..scoring import DrawnPairs, Scored
 from .baselines import draw_case
-from .box_models import BoxModel, Missing
+from .box_models import BoxModel
 from .references import Reference, ScoredCases, note_size
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     questions = Questions(dataset.cases(), dataset.classes, names, loaded.file_sizes)
     file = read_boxes(model.path, questions, model.options.read)
     truths = true_boxes(questions, file.positives)
-    answers = _Answers(file, model.options.missing, out_of_view(file.positives, truths))
+    answers = _Answers(file, _sources(file, questions, model), out_of_view(file.positives, truths), model.moved)
     said = frame_check(file, truths)
     share = file.missing_share
     lines = [f"{share:.1%} of the pairs with a region have no line"] if share > 0.01 else []
@@ -62,20 +63,41 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         prepare=partial(draw_case, findings=list(dataset.classes), contents=loaded.contents),
         score=partial(answers.score, loaded=loaded),
         batch=64,
-        description=model.description,
+        # A moved answer rests on the patients of other cases too.
+        description=f"{model.description} {loaded.regions_digest}" if model.moved else model.description,
         facts={"weights": "boxes", "grid": None, "boxes": _facts(model, file, said)},
         answers=True,
         remarks=[*lines, *([said] if said else [])],
     )
 
 
-class _Answers:
-    """The answers of a file, found by case and finding."""
+def _sources(file: BoxFile, questions: Questions, model: BoxModel) -> NDArray[np.intp]:
+    """intp [P]: the pair whose answer each pair gets, itself or the next one of another patient; -1: left out."""
+    counted = np.ones(len(file.positives), np.bool_)
+    if model.options.missing == "leave-out":
+        counted = file.positives.state != State.MISSING
+    found = np.where(counted, np.arange(len(counted)), -1)
+    if model.moved:
+        kept = np.flatnonzero(counted)
+        pairs = [file.positives.pairs[place] for place in kept]
+        cases = [questions.cases[questions.case(pair.case_id)].patient for pair in pairs]
+        _, patient_of = np.unique(np.array(cases, np.str_), return_inverse=True)
+        class_of = np.array([questions.finding(pair.asked) for pair in pairs], np.intp)
+        other = next_patients(class_of, patient_of)
+        found[kept] = np.where(other >= 0, kept[other], -1)
+    return found
 
-    def __init__(self, file: BoxFile, missing: Missing, out_of_view: NDArray[np.bool_]) -> None:
-        self._file, self._missing, self._out_of_view = file, missing, out_of_view
+
+class _Answers:
+    """The answers of a file, found by case and finding. sources: as `_sources`. moved: no negatives are asked."""
+
+    def __init__(
+        self, file: BoxFile, sources: NDArray[np.intp], out_of_view: NDArray[np.bool_], moved: bool = False
+    ) -> None:
+        self._file, self._sources, self._out_of_view = file, sources, out_of_view & (not moved)
         self._positive = {tuple(pair): place for place, pair in enumerate(file.positives.pairs)}
-        self._negative = {tuple(pair): place for place, pair in enumerate(file.negatives.pairs)}
+        negatives = () if moved else file.negatives.pairs
+        self._negative = {tuple(pair): place for place, pair in enumerate(negatives)}
 
     def score(self, batch: Sequence[DecodedCase], loaded: LoadedDataset) -> ScoredCases:
         """Drawn cases and what the file says of those that are readable."""
@@ -83,14 +105,14 @@ class _Answers:
         findings = list(loaded.dataset.classes)
         for case in batch:
             note_size(case, loaded)
-        for case in drawn if self._missing == "leave-out" else ():
+        for case in drawn:
             case.masks = {name: mask for name, mask in case.masks.items() if not self._absent(case.case, name)}
         pairs = DrawnPairs.of(drawn, findings)
         named = [(drawn[c].case.case_id, findings[f]) for c, f in zip(pairs.of_case, pairs.of_finding, strict=True)]
         places = np.array([self._positive[pair] for pair in named], np.intp)
         sizes = np.array([drawn[c].size for c in pairs.of_case], np.int64).reshape(-1, 2)[:, ::-1].copy()
         regions = [drawn[c].case.regions[name] for c, (_, name) in zip(pairs.of_case, named, strict=True)]
-        given = _lists(self._file.positives).take(places)
+        given = self._given(places, sizes)
         counted = _count(given, regions, sizes, pairs.masks)
         asked = [
             (c * len(findings) + f, place)
@@ -99,19 +121,32 @@ class _Answers:
             if (place := self._negative.get((case.case.case_id, name))) is not None
         ]
         rows = pairs.of_case * len(findings) + pairs.of_finding
-        column = self._column(places, np.array([place for _, place in asked], np.intp), counted)
+        column = self._column(given, places, np.array([place for _, place in asked], np.intp), counted)
         order = np.full(len(drawn) * len(findings), -1, np.int64)
         order[rows] = np.arange(len(rows))
         order[[row for row, _ in asked]] = len(rows) + np.arange(len(asked))
         return batch, [Scored(len(drawn), pairs, counted.counts, answers=_placed(column, order))]
 
-    def _column(self, places: NDArray[np.intp], asked: NDArray[np.intp], counted: _Counted) -> pa.StructArray:
+    def _given(self, places: NDArray[np.intp], sizes: Int) -> BoxLists:
+        """The boxes for these pairs, in pixels of their images; those of another image keep their place in it."""
+        sources, positives = self._sources[places], self._file.positives
+        given = _lists(positives).take(sources)
+        if (sources == places).all():
+            return given
+        scale = sizes / np.maximum(positives.sizes[sources], 1)
+        edges = np.tile(sizes, 2)[given.owner]
+        boxes = np.minimum(given.boxes * np.tile(scale, 2)[given.owner], edges)
+        return BoxLists(boxes, given.offsets, given.scores)
+
+    def _column(
+        self, given: BoxLists, places: NDArray[np.intp], asked: NDArray[np.intp], counted: _Counted
+    ) -> pa.StructArray:
         """The answers of pairs, then those of negatives; places, asked: where they stand in the file's columns."""
         import pyarrow as pa
 
         kind = result_schema(answers=True).field("answer").type
-        parts = ((self._file.positives, places), (self._file.negatives, asked))
-        taken = [_lists(answers).take(own) for answers, own in parts]
+        parts = ((self._file.positives, self._sources[places]), (self._file.negatives, asked))
+        taken = [given, _lists(self._file.negatives).take(asked)]
         size = np.concatenate([counted.sizes, self._file.negatives.sizes[asked]])
         without: list[None] = [None] * len(asked)
         values: dict[str, Any] = {
@@ -132,7 +167,7 @@ class _Answers:
         )
 
     def _absent(self, case: Case, finding: str) -> bool:
-        return bool(self._file.positives.state[self._positive[case.case_id, finding]] == State.MISSING)
+        return bool(self._sources[self._positive[case.case_id, finding]] < 0)
 
 
 @dataclass(frozen=True)
@@ -235,6 +270,7 @@ def _facts(model: BoxModel, file: BoxFile, said: str) -> Mapping[str, Any]:
         "frames": dict(file.frames),
         "frame_check": said,
         "missing": model.options.missing,
+        **({"moved": True} if model.moved else {}),
         "missing_share": file.missing_share,
         "bad_lines": "count" if model.options.read.count_bad_lines else "stop",
         "provenance": {**file.provenance, **{name: list(values) for name, values in file.line_provenance.items()}},

@@ -13,9 +13,11 @@ from ....engines.errors import ConfigError, DataError
 from ...answers.reading import ReadOptions
 from ...host.paths import has_file
 
-__all__ = ["COUNTED", "PREFIX", "BoxModel", "BoxOptions", "Missing", "split_boxes"]
+__all__ = ["COUNTED", "MOVED", "PREFIX", "BoxModel", "BoxOptions", "Missing", "split_boxes"]
 
 PREFIX: Final = "boxes:"
+MOVED: Final = "moved:"
+"""The answers of a file of boxes, each moved to the image of another patient."""
 
 Missing = Literal["count", "leave-out"]
 
@@ -34,11 +36,12 @@ COUNTED: Final = BoxOptions()
 
 @dataclass(frozen=True)
 class BoxModel:
-    """A file of predicted boxes, and the name of its model in a run."""
+    """A file of predicted boxes, and the name of its model in a run. moved: each answer is that to another patient."""
 
     path: Path
     name: str
     options: BoxOptions = COUNTED
+    moved: bool = False
 
     @cached_property
     def description(self) -> str:
@@ -46,29 +49,30 @@ class BoxModel:
         told = self.options.read
         files = [_digest(path) for path in (self.path, told.coco, told.mapping) if path is not None]
         explained = [told.coco is not None, told.mapping is not None, told.count_bad_lines]
-        return " ".join(map(str, (*files, *explained, self.options.missing)))
+        return " ".join(map(str, (*files, *explained, self.options.missing, *["moved"] * self.moved)))
 
 
 def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxModel], list[str]]:
     """The files of boxes among the names of models, and the other names. Raises ConfigError.
 
-    boxes:FILE is called boxes:STEM, boxes:NAME=FILE is called boxes:NAME.
+    boxes:FILE is called boxes:STEM, boxes:NAME=FILE is called boxes:NAME; those of moved:FILE alike.
     """
     names = list(models)
-    chosen = dict.fromkeys(name for name in names if name.startswith(PREFIX))
+    chosen = dict.fromkeys(name for name in names if name.startswith((PREFIX, MOVED)))
     found: dict[str, BoxModel] = {}
     for text in chosen:
-        given = text.removeprefix(PREFIX)
+        prefix = MOVED if text.startswith(MOVED) else PREFIX
+        given = text.removeprefix(prefix)
         name, equals, file = given.partition("=")
         named = bool(equals and name) and not has_file(Path(given))
         path = Path(file if named else given).expanduser()
         if not has_file(path):
             raise ConfigError(f"The file {path} of {text} does not exist; give the file of the boxes.")
-        model = BoxModel(path, PREFIX + (name if named else path.stem), options)
+        model = BoxModel(path, prefix + (name if named else path.stem), options, prefix == MOVED)
         if model.name in found:
             raise ConfigError(
                 f"Two files of boxes are called '{model.name}': {found[model.name].path} and {path}; name one of them, "
-                f"as {PREFIX}NAME={path}."
+                f"as {prefix}NAME={path}."
             )
         found[model.name] = model
     return list(found.values()), [name for name in names if name not in chosen]

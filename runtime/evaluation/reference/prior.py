@@ -50,17 +50,17 @@ class Prior:
 
     def _mean(self, case: Case, finding: str) -> NDArray[np.float32] | None:
         others, numbers = self._others
-        return others.mean(self._findings.index(finding), numbers[_patient(case)])
+        return others.mean(self._findings.index(finding), numbers[case.patient])
 
     @cached_property
     def _others(self) -> tuple[OtherPatients, dict[str, int]]:
-        numbers = {name: place for place, name in enumerate(dict.fromkeys(map(_patient, self._cases)))}
+        numbers = {name: place for place, name in enumerate(dict.fromkeys(case.patient for case in self._cases))}
         masks, class_of, patient_of = [np.zeros((0, GRID, GRID // 8), np.uint8)], list[int](), list[int]()
         for case in self._cases:
             found = draw_case(case, self._findings, self._contents).masks
             masks += [mask[None] for mask in found.values()]
             class_of += map(self._findings.index, found)
-            patient_of += [numbers[_patient(case)]] * len(found)
+            patient_of += [numbers[case.patient]] * len(found)
         packed = np.concatenate(masks)
         means = OtherPatients(
             lambda places: unpack_masks(packed[places], GRID),
@@ -68,7 +68,3 @@ class Prior:
             np.array(patient_of, np.intp),
         )
         return means, numbers
-
-
-def _patient(case: Case) -> str:
-    return f"case {case.case_id}" if case.patient_id is None else case.patient_id

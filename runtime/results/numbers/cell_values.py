@@ -116,6 +116,11 @@ class CellValues:
         """Whether this is the cell of a model, not of a baseline."""
         return self.weights != "baseline"
 
+    @property
+    def ranked(self) -> bool:
+        """Whether tables rank this cell: it competes, and is no control."""
+        return self.competes and not self.boxes.get("moved")
+
     def scores(self, name: str) -> GroundingScores | None:
         """Grounding of a class, None if the cell does not have the class."""
         return next((item for item in self.grounding.classes if item.name == name), None)
