@@ -1,8 +1,8 @@
 """Writes the files of a run atomically: to a temporary name, flushed, then renamed. A file is never half written.
 
-A cell is computed in chunks. Each chunk becomes a part file; the parts are merged when the last one exists. All of
-them have the cell's content key and a checksum in their footer; a file with another key, or a damaged one, counts as
-missing. Every page has a checksum too, which is compared when it is read.
+A cell is computed in chunks. Each chunk becomes a part file, a whole Parquet file; when the last one exists, their row
+groups are joined as they are. All of them have the cell's content key and a checksum in their footer; a file with
+another key, or a damaged one, counts as missing. Every page has a checksum too, which is compared when it is read.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError, RunError
 from .integrity import BLANK, checksum_fault, seal
+from .row_groups import JoinedFiles
 from .schema import count_faults
 
 if TYPE_CHECKING:
@@ -211,24 +212,40 @@ class CellFiles:
         return {**images, **count_faults(table["region_fault"])}
 
     def merge(self, count: int, schema: pa.Schema) -> None:
-        """Joins parts 0..count-1 into the final file, one part in memory at a time.
+        """Joins parts 0..count-1 into the final file, one part in memory at a time; what is encoded stays as it is.
+        `schema`: of a cell without a part.
 
         Raises RunError when writing fails, and DataError for a damaged part, which is deleted so that the same command
         computes it again. The parts are removed only after the rename.
         """
-        write_table(self.final, (self._read_part(index, schema) for index in range(count)), schema)
+
+        def write(draft: Path) -> None:
+            with draft.open("wb") as stream:
+                joined = JoinedFiles(stream)
+                for index in range(count):
+                    self._join(joined, self.part(index))
+                joined.finish()
+            seal(draft)
+
+        if count:
+            write_atomic(self.final, write)
+        else:
+            write_table(self.final, [], schema)
         shutil.rmtree(self.parts, ignore_errors=True)
 
-    def _read_part(self, index: int, schema: pa.Schema) -> pa.Table:
-        import pyarrow as pa
-
-        path = self.part(index)
+    @staticmethod
+    def _join(joined: JoinedFiles, path: Path) -> None:
         try:
             fault = checksum_fault(path)
-            if not fault:
-                return read_columns(path, schema=schema)
-        except (OSError, pa.ArrowException) as error:
+            content = b"" if fault else path.read_bytes()
+        except OSError as error:
             fault = str(error)
+        if not fault:
+            try:
+                joined.add(content)
+                return
+            except ValueError as error:
+                fault = str(error)
         with suppress(OSError):
             path.unlink(missing_ok=True)
         raise DataError(f"{path} was damaged ({fault}) and is deleted; run the same command again.")
