@@ -52,7 +52,7 @@ def test_resident_pixels_go_from_slot_to_slot(cupy: Any, tmp_path: Path, monkeyp
         resident = submitted[1:]  # the first one only finds out what fits
         assert len(resident) == 6 * 3 and [slot for _, slot in resident[:3]] == [0, 1, 0]
         for pixels, slot in resident:
-            assert pixels.shape == (4, 1, SIZE, SIZE) and pixels.std() > 0
+            assert pixels.shape == (4, 1, SIZE, SIZE) and pixels.get().std() > 0
             assert pixels.data.ptr == engine.input(slot, 3).data.ptr
         assert found.counts == {"images": 12} and found.batch == 4 and not found.problems
         assert found.limit is not None and found.limit.rate == 3000 and "fp32" in found.limit.name
