@@ -222,10 +222,11 @@ def _layers(graph: Any, folded: Any) -> Iterator[_Layer]:
     before = {node.name: node for node in folded.node if node.op_type in _PRODUCTS}
     left = {node.name for node in graph.node}
     for node in graph.node:
-        makers = [made.get(name) for name in node.input[:2]] if node.name in before else []
-        if not makers or any(maker is None or maker.op_type != "DequantizeLinear" for maker in makers):
+        if node.name not in before:
             continue
-        value, weight = makers
+        value, weight = (made.get(name) for name in node.input[:2])
+        if value is None or weight is None or {value.op_type, weight.op_type} != {"DequantizeLinear"}:
+            continue
         source = full.get(before[node.name].input[0])
         exact = to_array(weights[before[node.name].input[1]])
         numbers, scale = (to_array(bytes_of[name]).astype(np.float32) for name in weight.input[:2])
