@@ -9,7 +9,6 @@ import pytest
 from evaluation_world import World, same
 from result_rows import table_of
 from stored_counts import add_cell, random_rows
-from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import DataError, RunError
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.load import load_run
@@ -22,16 +21,6 @@ from xbench_fast.runtime.results.storage import KEY_FIELD, CellFiles
 from xbench_fast.runtime.studies.material import load_material
 
 NAMES = ("blocks-32--coco", "baseline:center--coco")
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DatasetConfig:
-    return DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    return make_bundle(tmp_path / "blocks-32").path
 
 
 def run(world: World, bundle: Path, data: DatasetConfig, **options: Any) -> Any:

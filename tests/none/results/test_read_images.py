@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from evaluation_world import World, same
 from make_images import encode
-from synthetic import make_bundle, make_dataset
+from synthetic import make_dataset
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.store import PreparedStore
 from xbench_fast.runtime.cli import main
@@ -51,16 +51,6 @@ def rewrite(one: Path, other: Path) -> None:
     for path, data in ((one, second), (other, first)):
         path.write_bytes(data)
         os.utime(path, ns=(1_000_000_000, 1_000_000_000))
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    return make_bundle(tmp_path / "blocks-32").path
 
 
 @pytest.fixture

@@ -24,21 +24,6 @@ from xbench_fast.runtime.results.cell_key import cases_digest
 from xbench_fast.runtime.results.schema import result_schema
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    return make_bundle(tmp_path / "blocks-32").path
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DatasetConfig:
-    return DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
-
-
 def test_rows_are_what_a_plain_loop_computes(world: World, bundle: Path, data: DatasetConfig) -> None:
     outcome = world.run([bundle], [data])
     assert (outcome.computed, outcome.failed, outcome.skipped) == (1, [], [])

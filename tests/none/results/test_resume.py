@@ -11,28 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from evaluation_world import World, same
-from synthetic import make_bundle, make_dataset
+from synthetic import make_bundle
 from xbench_fast.engines.errors import RunError
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.reporting.report import make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.storage import CellFiles, write_atomic
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    return make_bundle(tmp_path / "blocks-32").path
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DatasetConfig:
-    return DatasetConfig("coco", make_dataset(tmp_path / "data"), "coco")
 
 
 def test_a_finished_cell_is_not_computed_again(world: World, bundle: Path, data: DatasetConfig) -> None:
