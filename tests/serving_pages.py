@@ -74,10 +74,6 @@ def visiting(browser: Any, url: str) -> Iterator[Visit]:
     assert made.seen == []
 
 
-def film(folder: Path, number: int = 0) -> bytes:
-    return (folder / "data" / "images" / f"case{number:04d}.png").read_bytes()
-
-
 def drop(page: Any, data: bytes, name: str = "film.png") -> None:
     """Drops a file on the page, as a hand would."""
     code = """([text, name]) => {

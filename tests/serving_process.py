@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -14,6 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import numpy as np
+from PIL import Image
+from synthetic import SIZE, model, prompt_set
 
 COMMAND = [sys.executable, "-m", "xbench_fast.runtime.cli", "serve"]
 
@@ -95,6 +100,17 @@ def until_closed(line: socket.socket, *, send: bytes = b"") -> bytes:
         with suppress(StopIteration, OSError):
             line.sendall(bytes([next(rest)]))
     raise AssertionError("the connection was kept")
+
+
+def film(folder: Path, number: int = 0) -> bytes:
+    """An image of `synthetic.make_served`, as a file."""
+    return (folder / "data" / "images" / f"case{number:04d}.png").read_bytes()
+
+
+def scores(data: bytes) -> tuple[Any, Any]:
+    """Logits and saliency of a file for the three findings, by NumPy."""
+    small = np.asarray(Image.open(io.BytesIO(data)).resize((SIZE, SIZE), Image.Resampling.BILINEAR))
+    return model(small[None, None], prompt_set().features)
 
 
 def image_request(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from grpc_server import GrpcServer
-from serving_process import COMMAND
-from synthetic import SIZE, make_served, model, prompt_set
+from serving_process import COMMAND, film
+from synthetic import SIZE, model, prompt_set
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client", "grpc", "google.protobuf"):
     pytest.importorskip(package)
@@ -27,14 +27,8 @@ NAMES += ["saliency_full", "mask", "boxes", "overlay", "sizes", "frames"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_served(tmp_path_factory.mktemp("serve-grpc"))
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[GrpcServer]:
-    (folder / "server").mkdir()
-    with GrpcServer(folder / "models", folder / "server", "--max-body", "2MB") as process:
+def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
+    with GrpcServer(folder / "models", tmp_path_factory.mktemp("grpc"), "--max-body", "2MB") as process:
         yield process
         assert process.stop() == 0
         assert "Traceback" not in process.log.read_text()
@@ -44,10 +38,6 @@ def server(folder: Path) -> Iterator[GrpcServer]:
 def client(server: GrpcServer) -> Iterator[Any]:
     with triton.InferenceServerClient(server.grpc) as made:
         yield made
-
-
-def film(folder: Path, number: int = 0) -> bytes:
-    return (folder / "data" / "images" / f"case{number:04d}.png").read_bytes()
 
 
 def tensor(module: Any, name: str, array: Any, datatype: str) -> Any:

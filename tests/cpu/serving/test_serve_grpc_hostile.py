@@ -6,11 +6,12 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import SIZE, make_bundle, save_graph
+from synthetic import SIZE
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client", "google.protobuf"):
     pytest.importorskip(package)
@@ -45,11 +46,8 @@ GOOD = infer_message()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
-    folder = tmp_path_factory.mktemp("grpc-hostile")
-    (folder / "models").mkdir()
-    make_bundle(folder / "models" / "blocks-32", graph=save_graph(folder / "blocks.onnx"))
-    with GrpcServer(folder / "models", folder, "--max-body", str(LIMIT)) as process:
+def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
+    with GrpcServer(folder / "models", tmp_path_factory.mktemp("grpc"), "--max-body", str(LIMIT)) as process:
         yield process
         assert process.stop() == 0
         assert "Traceback" not in process.log.read_text()

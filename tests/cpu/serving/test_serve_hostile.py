@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -19,8 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from make_images import dicom, encode
 from PIL import Image
-from serving_process import ServerProcess, image_request, stopped, until_closed
-from synthetic import SIZE, make_bundle, make_dataset, save_graph
+from serving_process import ServerProcess, film, image_request, stopped, until_closed
+from synthetic import SIZE
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)
@@ -47,17 +48,8 @@ with Catalogue([Path(sys.argv[1])], engine="onnxruntime-cpu", threads=1) as cata
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("hostile")
-    (made / "models").mkdir()
-    make_bundle(made / "models" / "blocks-32", graph=save_graph(made / "blocks.onnx"))
-    make_dataset(made / "data", 2)
-    return made
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[ServerProcess]:
-    with ServerProcess(folder / "models", folder, "--max-body", "1MB") as process:
+def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(folder / "models", tmp_path_factory.mktemp("hostile"), "--max-body", "1MB") as process:
         yield process
         assert process.process.poll() is None, process.log.read_text()
         assert process.stop() == 0
@@ -131,7 +123,7 @@ def test_a_health_check_is_answered_however_many_connections_there_are(addresses
 
 
 def test_who_goes_away_is_forgotten(server: ServerProcess, folder: Path) -> None:
-    content, headers = image_request((folder / "data" / "images" / "case0000.png").read_bytes())
+    content, headers = image_request(film(folder))
     host, port = server.address.split(":")
     head = HEAD + f"Content-Length: {len(content)}\r\n".encode()
     head += "".join(f"{key}: {value}\r\n" for key, value in headers.items()).encode() + b"\r\n"
@@ -241,7 +233,7 @@ def test_damaged_files_are_refused_or_answered(client: Any, folder: Path, seed: 
 
 def damaged_source(folder: Path, kind: str) -> bytes:
     """A file that is whole still."""
-    grey = np.asarray(Image.open(folder / "data" / "images" / "case0000.png"))
+    grey = np.asarray(Image.open(io.BytesIO(film(folder))))
     return bytes(dicom(grey) if kind == "dcm" else encode(grey, kind))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from serving_process import ServerProcess, image_request
+from serving_process import ServerProcess, film, image_request, scores
 from synthetic import SIZE, model, prompt_set
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
@@ -21,16 +21,6 @@ httpx = pytest.importorskip("httpx")
 triton = pytest.importorskip("tritonclient.http")
 
 INFER = "/v2/models/blocks-32/infer"
-
-
-def film(folder: Path, number: int = 0) -> bytes:
-    return (folder / "data" / "images" / f"case{number:04d}.png").read_bytes()
-
-
-def scores(data: bytes) -> tuple[Any, Any]:
-    """Logits and saliency of a file for the three findings, by NumPy."""
-    small = np.asarray(Image.open(io.BytesIO(data)).resize((SIZE, SIZE), Image.Resampling.BILINEAR))
-    return model(small[None, None], prompt_set().features)
 
 
 def test_tritonclient_finds_its_way(server: ServerProcess) -> None:

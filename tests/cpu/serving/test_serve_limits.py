@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import pytest
 from serving_process import ServerProcess, until_closed
-from synthetic import make_bundle, save_graph
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.runtime.serving.addresses import AddressShares, client_key, is_in, read_networks
 from xbench_fast.runtime.serving.http import middleware
@@ -27,17 +26,12 @@ for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_clien
 CLOSE = "Connection: close\r\n"
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("limits")
-    make_bundle(folder / "models" / "blocks-32", graph=save_graph(folder / "blocks.onnx"))
-    return folder / "models"
-
-
 @pytest.fixture(scope="module", params=["httptools", "h11"])
-def server(request: pytest.FixtureRequest, models: Path) -> Iterator[ServerProcess]:
+def server(
+    request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
     options = ("--client-connections", 3, "--http-parser", request.param)
-    with ServerProcess(models, models.parent, *options) as process:
+    with ServerProcess(folder / "models", tmp_path_factory.mktemp("limits"), *options) as process:
         yield process
         assert process.stop() == 0
         assert "Traceback" not in process.log.read_text()
@@ -76,9 +70,9 @@ def test_one_client_cannot_take_every_connection(server: ServerProcess) -> None:
     assert asked(server, "/v2").startswith(b"HTTP/1.1 200"), "closed connections count no more"
 
 
-def test_a_proxy_is_not_limited_and_names_its_clients(models: Path, tmp_path: Path) -> None:
+def test_a_proxy_is_not_limited_and_names_its_clients(folder: Path, tmp_path: Path) -> None:
     options = ("--client-connections", 2, "--trusted-proxy", "127.0.0.1", "--trusted-proxy", "10.0.0.0/8")
-    with ServerProcess(models, tmp_path, *options) as process:
+    with ServerProcess(folder / "models", tmp_path, *options) as process:
         lines = [opened(process) for _ in range(8)]
         assert asked(process, "/v2", headers=f"X-Forwarded-For: 192.0.2.7, 10.1.1.1\r\n{CLOSE}").startswith(
             b"HTTP/1.1 200"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from serving_process import ServerProcess, image_request
-from synthetic import SIZE, make_served
+from serving_process import ServerProcess, film, image_request
+from synthetic import SIZE
 from xbench_fast.runtime.serving.http.docs import docs_text
 from xbench_fast.runtime.serving.http.openapi import openapi
 from xbench_fast.runtime.serving.protocol.interface import OUTPUTS
@@ -27,14 +27,10 @@ INFER = "/v2/models/blocks-32/infer"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_served(tmp_path_factory.mktemp("openapi"))
-
-
-@pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[Any]:
-    (folder / "token").write_text("a-token")
-    with ServerProcess(folder / "models", folder, "--token-file", folder / "token", "--max-body", "1MB") as process:
+def client(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    own = tmp_path_factory.mktemp("openapi")
+    (own / "token").write_text("a-token")
+    with ServerProcess(folder / "models", own, "--token-file", own / "token", "--max-body", "1MB") as process:
         with httpx.Client(base_url=process.url, timeout=60) as made:
             yield made
         assert process.stop() == 0
@@ -168,19 +164,19 @@ def test_what_the_schema_refuses_the_server_refuses(client: Any, content: dict[s
 
 
 def test_files_pictures_and_refusals(client: Any, folder: Path) -> None:
-    film = (folder / "data" / "images" / "case0000.png").read_bytes()
     operation = described("POST", INFER)
-    raw, length = image_request(film, parameters={"binary_data_output": True})
-    late, of_late = image_request(film, parameters={"timeout": 1})
+    image = film(folder)
+    raw, length = image_request(image, parameters={"binary_data_output": True})
+    late, of_late = image_request(image, parameters={"timeout": 1})
     seen = set()
     lines = {"Content-Type": "image/png", "Accept": "application/jsonl"}
-    assert client.post(INFER, content=film, headers={**lines, **TOKEN}).status_code == 400
+    assert client.post(INFER, content=image, headers={**lines, **TOKEN}).status_code == 400
     for body, headers, status in (
-        (film, {"Content-Type": "image/png"}, 200),
-        (film, {"Content-Type": "image/png", "Accept": "image/png"}, 200),
+        (image, {"Content-Type": "image/png"}, 200),
+        (image, {"Content-Type": "image/png", "Accept": "image/png"}, 200),
         (raw, length, 200),
         (b"GIF", {"Content-Type": "image/png"}, 400),
-        (film, {"Content-Type": "image/webp"}, 415),
+        (image, {"Content-Type": "image/webp"}, 415),
         (bytes(2 << 20), {"Content-Type": "image/png"}, 413),
         (late, of_late, 504),
     ):
@@ -191,7 +187,7 @@ def test_files_pictures_and_refusals(client: Any, folder: Path) -> None:
         schema = operation["responses"][str(status)]["content"][kind]["schema"]
         if kind == "application/json":
             check(answer.json(), schema)
-    answer = client.post(f"{INFER}?id=case0000", content=film, headers={**lines, **TOKEN})
+    answer = client.post(f"{INFER}?id=case0000", content=image, headers={**lines, **TOKEN})
     seen.add((answer.status_code, answer.headers["content-type"]))
     assert {kind for status, kind in seen if status == 200} == set(operation["responses"]["200"]["content"])
     named = {item["name"] for item in operation["parameters"] if item["in"] == "header"}

@@ -5,7 +5,6 @@ Starting a dozen processes takes most of the time, 20 to 60 s in all.
 
 from __future__ import annotations
 
-import io
 import signal
 import socket
 import subprocess
@@ -16,9 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from serving_process import COMMAND, ServerProcess, image_request
-from synthetic import SIZE, make_bundle, make_dataset, model, prompt_set, save_graph
+from serving_process import COMMAND, ServerProcess, film, image_request, scores
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)
@@ -26,27 +23,6 @@ httpx = pytest.importorskip("httpx")
 
 INFER = "/v2/models/blocks-32/infer"
 TOKEN = "correct-horse-battery-staple"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("serve")
-    graph = save_graph(made / "blocks.onnx")
-    (made / "models").mkdir()
-    make_bundle(made / "models" / "blocks-32", graph=graph)
-    make_bundle(made / "models" / "several-32", graph=graph, several=True, weights="demo", sets=("coco", "other"))
-    make_dataset(made / "data", 6)
-    return made
-
-
-def film(folder: Path, number: int = 0) -> bytes:
-    return (folder / "data" / "images" / f"case{number:04d}.png").read_bytes()
-
-
-def scores(data: bytes) -> tuple[Any, Any]:
-    """Logits and saliency of a file for the three findings, by NumPy."""
-    small = np.asarray(Image.open(io.BytesIO(data)).resize((SIZE, SIZE), Image.Resampling.BILINEAR))
-    return model(small[None, None], prompt_set().features)
 
 
 def test_the_banner_is_honest(folder: Path, tmp_path: Path) -> None:

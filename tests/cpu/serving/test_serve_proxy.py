@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from serving_process import ServerProcess, image_request, until_closed
-from synthetic import SIZE, make_bundle, make_dataset, save_graph
+from serving_process import ServerProcess, film, image_request, until_closed
+from synthetic import SIZE
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)
@@ -42,11 +42,8 @@ def configuration(root: Path, folder: Path, server: str, port: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder = tmp_path_factory.mktemp("proxied")
-    make_bundle(folder / "models" / "blocks-32", graph=save_graph(folder / "blocks.onnx"))
-    make_dataset(folder / "data", 1)
-    with ServerProcess(folder / "models", folder) as process:
+def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(folder / "models", tmp_path_factory.mktemp("proxied")) as process:
         yield process
         assert process.stop() == 0
 
@@ -86,9 +83,8 @@ def answered(port: int) -> bool:
     return bool(httpx.get(f"http://127.0.0.1:{port}/v2/health/ready", timeout=30).status_code == 200)
 
 
-def test_requests_pass_as_they_are(port: int, server: ServerProcess) -> None:
-    film = (server.log.parent / "data" / "images" / "case0000.png").read_bytes()
-    content, headers = image_request(film, outputs=("logits", "saliency_full", "overlay"))
+def test_requests_pass_as_they_are(port: int, server: ServerProcess, folder: Path) -> None:
+    content, headers = image_request(film(folder), outputs=("logits", "saliency_full", "overlay"))
     through, direct = (
         httpx.post(f"{url}{INFER}", content=content, headers=headers, timeout=60)
         for url in (f"http://127.0.0.1:{port}", server.url)

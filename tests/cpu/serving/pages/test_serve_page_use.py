@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_findings import serious
-from serving_pages import Visit, answered, drop, film, make_models, maps, visiting
-from serving_process import ServerProcess
+from serving_pages import Visit, answered, drop, maps, visiting
+from serving_process import ServerProcess, film
 from xbench_fast.runtime.serving.page import page_policy, page_text
 
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
@@ -25,18 +24,6 @@ httpx = pytest.importorskip("httpx")
 playwright = pytest.importorskip("playwright.sync_api")
 
 TOKEN = "correct-horse-battery-staple"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_models(tmp_path_factory.mktemp("page"))
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[ServerProcess]:
-    (folder / "server").mkdir()
-    with ServerProcess(folder / "models", folder / "server") as process:
-        yield process
 
 
 def chooser_by_enter(page: Any) -> Any:

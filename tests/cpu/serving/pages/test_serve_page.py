@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from serving_pages import GEOMETRIES, PROMPTS, WEIGHTS, Visit, answered, drop, film, make_models, maps
-from serving_process import ServerProcess, image_request
+from serving_pages import GEOMETRIES, PROMPTS, WEIGHTS, Visit, answered, drop, maps
+from serving_process import ServerProcess, film, image_request
 from synthetic import model, reference_sweep
 from xbench_fast.runtime.images.geometry import field_of_view, to_model
 from xbench_fast.runtime.serving.inference.metadata import NOTICE
@@ -25,18 +24,6 @@ from xbench_fast.runtime.serving.inference.metadata import NOTICE
 for package in ("onnx", "onnxruntime", "starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(package)
 httpx = pytest.importorskip("httpx")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_models(tmp_path_factory.mktemp("page"))
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[ServerProcess]:
-    (folder / "server").mkdir()
-    with ServerProcess(folder / "models", folder / "server") as process:
-        yield process
 
 
 @dataclass
