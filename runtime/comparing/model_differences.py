@@ -34,8 +34,10 @@ __all__ = [
     "find_differences",
 ]
 
-COMPARED: Final = ("pointing", "dice_best", "dice_cross_fitted", "auc")
+COMPARED: Final = ("pointing", "dice_fixed", "iou_fixed", "dice_best", "dice_cross_fitted", "auc")
 """The numbers that are compared."""
+
+_OF_BOXES: Final = ("dice_fixed", "iou_fixed")  # compared where a model has no best threshold
 
 
 @dataclass(frozen=True)
@@ -182,11 +184,11 @@ def find_differences(results: Results) -> Differences:
         return Differences((), ())
     numbers: list[ModelDifference] = []
     classes: list[ModelDifference] = []
-    overlaps = Overlaps(results)
+    overlaps, fields = Overlaps(results), _compared(results)
     for dataset in results.datasets:
         here = [cell.model for cell in results.column(dataset) if cell.competes]
         for first, second in combinations(here, 2):
-            numbers += _on(overlaps, dataset, first, second)
+            numbers += _on(overlaps, fields, dataset, first, second)
             classes += _of_classes(overlaps, dataset, first, second)
     if len(results.datasets) > 1:
         for first, second in combinations(models, 2):
@@ -200,18 +202,24 @@ def find_differences(results: Results) -> Differences:
     return Differences(tuple(numbers), tuple(classes), overlaps.all)
 
 
+def _compared(results: Results) -> tuple[str, ...]:
+    """Those of `COMPARED` that are compared: Dice and IoU at 0.5 where predicted boxes are among the models."""
+    boxed = any(cell.weights == "boxes" for cell in results.finished)
+    return tuple(field for field in COMPARED if boxed or field not in _OF_BOXES)
+
+
 def _columns(results: Results) -> Iterator[tuple[str, str]]:
     for dataset in (*results.datasets, ""):
         for field in COMPARED:
             yield dataset, field
 
 
-def _on(overlaps: Overlaps, dataset: str, first: str, second: str) -> Iterator[ModelDifference]:
+def _on(overlaps: Overlaps, fields: Sequence[str], dataset: str, first: str, second: str) -> Iterator[ModelDifference]:
     found = overlaps.of(dataset, first, second)
     if found is None:
         return
     overlap, (one, two) = found
-    for field in COMPARED:
+    for field in fields:
         item = subtract(one, two, field)
         if item is not None:
             left_out = overlap.extent(field).left_out
@@ -222,7 +230,7 @@ def _on(overlaps: Overlaps, dataset: str, first: str, second: str) -> Iterator[M
 def _over(results: Results, overlaps: Overlaps, first: str, second: str) -> Iterator[ModelDifference]:
     """Differences of the mean over the datasets on which both have the number."""
     met = {dataset: found for dataset in results.datasets if (found := overlaps.of(dataset, first, second))}
-    for field in COMPARED:
+    for field in _compared(results):
         each = {name: item for name, (_, cells) in met.items() if (item := subtract(*cells, field)) is not None}
         if len(each) < 2:
             continue

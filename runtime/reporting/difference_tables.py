@@ -39,6 +39,8 @@ def difference_tables(results: Results, differences: Differences) -> Iterator[Ta
 def _table(results: Results, differences: Differences, dataset: str, title: str, notes: tuple[str, ...]) -> Table:
     star = in_sample(results.finished)
     fields = [field for field in COMPARED if star or field != "dice_cross_fitted"]
+    known = {item.field for item in differences.numbers if item.dataset == dataset}
+    fields = [field for field in fields if field in known] or ["pointing"]
     titles = {field: heading(field, star) for field in fields}
     columns = [Column("first"), Column("second")]
     columns += [Column(part, titles[field], field) for field in fields for part in ("difference", "p", "p (Holm)")]

@@ -12,25 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import xbench_fast as xb
+from box_world import Line, command
 from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.metrics_gpu.detection.boxes import BoxLists
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.answers.reading import ReadOptions
-from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.region_grid import region_grid
 from xbench_fast.runtime.datasets.region_shapes import Boxes, MaskRuns
 from xbench_fast.runtime.evaluation.reference.box_files import _count
 from xbench_fast.runtime.evaluation.reference.box_models import BoxModel, BoxOptions, split_boxes
-
-Line = dict[str, Any]
-
-
-def command(*arguments: object) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as caught:
-        return int(caught.code or 0)
-    return 0
 
 
 def write(path: Path, lines: Sequence[Line], **header: Any) -> Path:

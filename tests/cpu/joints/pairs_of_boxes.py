@@ -65,7 +65,8 @@ def baselines_boxes(world: World) -> None:
 
 def maps_boxes(world: World) -> None:
     world.eval(model=[FP32, world.own_maps, world.own_boxes])
-    assert set(world.differences("pointing")) == {(FP32, "maps:maps"), (FP32, BOXES), (BOXES, "maps:maps")}
+    for field in ("pointing", "dice_fixed", "iou_fixed"):
+        assert set(world.differences(field)) == {(FP32, "maps:maps"), (FP32, BOXES), (BOXES, "maps:maps")}
     assert set(world.differences("dice_best")) == {(FP32, "maps:maps")}
     rows = [line.split("|") for line in world.tables()["Table 1: grounding"].split("\n") if line.startswith("|")]
     cells = {row[1].strip(): [text.strip() for text in row] for row in rows}
