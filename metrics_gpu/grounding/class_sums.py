@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..statistics.bootstrap import drawn_or_not
 from ..sweep.thresholds import LEVELS, level
-from .best_thresholds import Fitted, at_level, cross_fitted
+from .best_thresholds import FIXED, Fitted, at_level, cross_fitted
 from .curves import pointing_hits
 from .pairs import Float, Pairs, with_floor
 from .protocols import GroundingOptions
@@ -53,12 +53,12 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
     crossed: with cross-fitted scores, for which pairs need folds; keep: their thresholds are those of the estimate in
     each replicate.
     """
-    counts, class_of = pairs.counts, np.asarray(pairs.class_of)
+    counts, class_of, crossed = pairs.counts, np.asarray(pairs.class_of), crossed and not pairs.masks
     draws, patient_of = drawn_or_not(pairs.draws, pairs.patient_of, len(counts))
-    dice, iou = with_floor(counts, pairs.pixels)
+    dice, iou = with_floor(counts, pairs.pixels, slice(FIXED, FIXED + 1) if pairs.masks else slice(None))
     hits = pointing_hits(counts, options.ties) if pairs.hits is None else np.asarray(pairs.hits, np.float64)
-    plain = [np.ones(len(counts)), hits, dice[:, LEVELS], iou[:, LEVELS], *_each_best(dice, iou, options)]
-    table = np.column_stack([*plain, dice[:, :LEVELS], iou[:, :LEVELS]])
+    best = (dice[:, 0], iou[:, 0]) if pairs.masks else _each_best(dice, iou, options)
+    table = np.column_stack([np.ones(len(counts)), hits, dice[:, -1], iou[:, -1], *best, dice[:, :-1], iou[:, :-1]])
     person, weights = patient_of, draws.weights if crossed else None
     if crossed and pairs.draws is None:  # folds are not those of one patient who has all pairs
         person, weights = np.arange(len(counts)), np.ones((1, len(counts)), np.uint16)
@@ -75,8 +75,9 @@ def class_sums(pairs: Pairs, options: GroundingOptions, crossed: bool, keep: boo
 
 
 def _split(sums: Float) -> Sums:
-    curves = sums[:, 1 + _PLAIN :]
-    return Sums(sums[:, 0], sums[:, 1 : 1 + _PLAIN], curves[:, :LEVELS], curves[:, LEVELS:])
+    dice, iou = np.split(sums[:, 1 + _PLAIN :], 2, axis=1)
+    shape = len(sums), LEVELS  # of masks, one column stands for all
+    return Sums(sums[:, 0], sums[:, 1 : 1 + _PLAIN], np.broadcast_to(dice, shape), np.broadcast_to(iou, shape))
 
 
 def _each_best(dice: Float, iou: Float, options: GroundingOptions) -> tuple[Float, Float]:

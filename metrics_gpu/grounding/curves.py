@@ -11,16 +11,17 @@ from .protocols import Ties
 __all__ = ["dice_curves", "iou_curves", "pointing_hits"]
 
 
-def dice_curves(counts: Counts) -> NDArray[np.float64]:
-    """Dice of each pair at each threshold, float64 [P, 101]; raises ValueError if a pair has no region."""
+def dice_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:
+    """Dice of each pair at each threshold, or at some, float64 [P, 101]; raises ValueError if a pair has no region."""
     _need_regions(counts)
-    return 2.0 * counts.overlap / (counts.area.astype(np.int64) + counts.region[:, None])
+    return 2.0 * counts.overlap[:, levels] / (counts.area[:, levels].astype(np.int64) + counts.region[:, None])
 
 
-def iou_curves(counts: Counts) -> NDArray[np.float64]:
-    """IoU of each pair at each threshold, float64 [P, 101]; raises ValueError if a pair has no region."""
+def iou_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:
+    """IoU of each pair at each threshold, or at some, float64 [P, 101]; raises ValueError if a pair has no region."""
     _need_regions(counts)
-    return counts.overlap / (counts.area.astype(np.int64) + counts.region[:, None] - counts.overlap)
+    area, overlap = counts.area[:, levels].astype(np.int64), counts.overlap[:, levels]
+    return overlap / (area + counts.region[:, None] - overlap)
 
 
 def pointing_hits(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:

@@ -30,6 +30,8 @@ class Pairs:
     pixels: of the evaluation grid, for the floor; needed only for counts whose first threshold does not mark all pixels
         (another normalisation or comparison than the default's).
     draws: of the patients of the dataset, for replicates; patient_of: integers [P], the patient of each pair.
+    masks: the counts are those of masks, equal at every threshold above 0: nothing is searched, and what the scores say
+        of a best threshold is what they say of the fixed one.
     Raises ValueError if they do not fit together.
     """
 
@@ -41,6 +43,7 @@ class Pairs:
     pixels: int | None = None
     draws: Draws | None = None
     patient_of: NDArray[np.intp] | None = None
+    masks: bool = False
 
     def __post_init__(self) -> None:
         pairs, classes, class_of = len(self.counts), len(self.names), np.asarray(self.class_of)
@@ -72,12 +75,12 @@ class Search:
             raise ValueError(f"levels must lie in 0..{LEVELS - 1}, got {self.levels}")
 
 
-def with_floor(counts: Counts, pixels: int | None = None) -> tuple[Float, Float]:
-    """Dice and IoU of each pair at each threshold and, as column 101, of the all-ones mask: two float64 [P, 102].
+def with_floor(counts: Counts, pixels: int | None = None, levels: slice = slice(None)) -> tuple[Float, Float]:
+    """Dice and IoU of each pair at each threshold and, as last column, of the all-ones mask: two float64 [P, 102].
 
-    Raises ValueError if a pair has no region, or has more pixels than `pixels`.
+    levels: the thresholds to take. Raises ValueError if a pair has no region, or has more pixels than `pixels`.
     """
-    dice, iou = dice_curves(counts), iou_curves(counts)
+    dice, iou = dice_curves(counts, levels), iou_curves(counts, levels)
     every = counts.area[:, 0] if pixels is None else np.full(len(counts), pixels)
     if (every < np.maximum(counts.area[:, 0], counts.region)).any():
         raise ValueError(f"the evaluation grid has more pixels than {pixels}")

@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +46,8 @@ __all__ = [
 ]
 
 KEY_FIELD = "xbench_cell_key"
+
+_ROWS: Final = 4096  # whose regions are in memory at once
 
 # Dictionaries of floats and counts would be larger than the data themselves; the bytes of a map's values compress
 # better when they are split into four streams.
@@ -268,17 +271,19 @@ def region_digests(path: Path, rows: NDArray[np.bool_], sizes: NDArray[np.int32]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    sha, digests, first = partial(hashlib.blake2b, digest_size=8), list[bytes](), 0
+    salts = [size.to_bytes(4, "little") for size in sizes.tolist()]
     try:
-        kept = "region" in pq.read_schema(path).names
-        regions: list[bytes | None] = [None] * len(sizes)
-        if kept and len(sizes):
-            regions = read_columns(path, ["region"])["region"].filter(pa.array(rows)).to_pylist()
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            # A part at a time: the regions are most of a file's bytes.
+            for batch in file.iter_batches(_ROWS, columns=["region"]) if "region" in file.schema_arrow.names else ():
+                found = batch["region"].filter(pa.array(rows[first : first + len(batch)])).to_pylist()
+                first += len(batch)
+                mine = salts[len(digests) : len(digests) + len(found)]
+                digests += [sha(each or b"", salt=salt).digest() for each, salt in zip(found, mine, strict=True)]
     except (OSError, pa.ArrowException) as error:
         raise RunError(
             f"{path} cannot be read ({error}); delete that file and run the same eval command again."
         ) from error
-    digests = b"".join(
-        hashlib.blake2b(region or b"", digest_size=8, salt=size.to_bytes(4, "little")).digest()
-        for region, size in zip(regions, sizes.tolist(), strict=True)
-    )
-    return np.frombuffer(digests, "<u8").astype(np.uint64)
+    digests += [sha(b"", salt=salt).digest() for salt in salts[len(digests) :]]
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)

@@ -208,6 +208,7 @@ def cell_values(
         pixels=pairs.pixels,
         draws=patients.draws,
         patient_of=of_pair,
+        masks=cell.boxed,
     )
     sample = sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro")
     searches = [Search(pairs.options, levels), Search(replace(pairs.options, unit="cross_fit"))]

@@ -219,3 +219,21 @@ def test_intervals_of_columns_are_those_of_each():
     values[:, 2] = np.nan
     assert percentile_intervals(values, 0.9) == [percentile_interval(values[:, k], 0.9) for k in range(4)]
     assert percentile_intervals(np.zeros((5, 0))) == []
+
+
+@pytest.mark.parametrize("unit", ["per_class", "cross_fit"])
+def test_masks_have_the_numbers_of_their_counts_at_every_threshold(unit):
+    """Nothing is searched for masks, whose counts are equal at all thresholds above 0."""
+    counts, class_of, patient_of, draws = world()
+    area, overlap = (np.repeat(values[:, 50:51], 101, axis=1) for values in (counts.area, counts.overlap))
+    area[:, 0], overlap[:, 0] = 400, counts.region
+    same = replace(counts, area=area, overlap=overlap)
+    asked = Pairs(same, class_of, NAMES, fold_of=patient_of[None], draws=draws, patient_of=patient_of)
+    options = GroundingOptions(unit=unit)
+    searched, found = grounding(asked, options), grounding(replace(asked, masks=True), options)
+    for field in ("pointing", "dice_fixed", "iou_fixed", "floor_dice", "floor_iou", "chance"):
+        np.testing.assert_array_equal(found.each[field], searched.each[field])
+        for name in (*NAMES, "macro", "micro"):
+            np.testing.assert_array_equal(found.drawn.of(field, name), searched.drawn.of(field, name))
+    assert found.macro.dice_best == found.macro.dice_fixed != 0, "there is no other threshold"
+    np.testing.assert_array_equal(found.drawn.of("iou_best", "macro"), found.drawn.of("iou_fixed", "macro"))

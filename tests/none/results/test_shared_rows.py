@@ -111,3 +111,15 @@ def test_regions_that_are_not_stored_are_told_apart_by_their_size(tmp_path: Path
     pq.write_table(pa.table({"case_id": ["a", "b", "c"]}), tmp_path / "old.parquet")
     one, same, other = region_digests(tmp_path / "old.parquet", np.ones(3, bool), np.array([9, 9, 8], np.int32))
     assert one == same != other
+
+
+def test_regions_are_told_apart_in_parts_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A region's digest does not depend on the part of the file in which it is read."""
+    regions = [b"one", None, b"two", b"one", None, b"three", b"one"]
+    pq.write_table(pa.table({"region": pa.array(regions, pa.binary())}), tmp_path / "new.parquet")
+    rows = np.array([region is not None for region in regions])
+    asked = tmp_path / "new.parquet", rows, np.array([3, 3, 3, 5, 4], np.int32)
+    whole = region_digests(*asked)
+    assert [whole.tolist().index(digest) for digest in whole] == [0, 1, 0, 3, 4], "the size counts too"
+    monkeypatch.setattr("xbench_fast.runtime.results.storage._ROWS", 2)
+    assert region_digests(*asked).tolist() == whole.tolist()
