@@ -45,21 +45,10 @@ def _installed(name: str) -> bool:
 
 def compiler(seconds: float) -> Iterator[Row]:
     """What NVRTC makes of the kernels for a run, and their registers and spills, as nvcc reports them."""
-    from xbench_fast.metrics_gpu.nvrtc import OPTIONS, KernelError, compile_source
+    from xbench_fast.metrics_gpu.nvrtc import OPTIONS
     from xbench_fast.metrics_gpu.sweep.gpu import source
 
-    reasons = []
-    for cuda in (13, 12):
-        try:
-            made = compile_source(source(), "sweep.cu", "90", cuda)
-        except KernelError as error:
-            reasons.append(str(error))
-            continue
-        flushed = made.ptx.count(".ftz")
-        status = "failed" if flushed else "ok"
-        yield row(f"NVRTC {cuda} sm_90", status, f"{flushed} instructions flush subnormals", bytes=len(made.cubin))
-    if len(reasons) == 2:
-        yield row("NVRTC sm_90", "not run", reasons[0])
+    yield _by_nvrtc(source())
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         yield row("nvcc sm_90", "not run", "there is no nvcc")
@@ -77,6 +66,25 @@ def compiler(seconds: float) -> Iterator[Row]:
         numbers = {name: re.search(rf"(\d+) {words}", text) for name, words in _USED.items()}
         used = {name: int(found[1]) if found else 0 for name, found in numbers.items()}
         yield row(f"nvcc sm_90, {text.partition(chr(39))[0]}", "failed" if used["spill_bytes"] else "ok", **used)
+
+
+def _by_nvrtc(source: str) -> Row:
+    """As in a run: by the compiler that CuPy loads."""
+    from xbench_fast.engines.backends.gpu import load_cupy
+    from xbench_fast.engines.errors import EngineError
+    from xbench_fast.metrics_gpu.nvrtc import KernelError, compile_source
+
+    lacking = missing("cupy")
+    if lacking:
+        return row("NVRTC sm_90", "not run", lacking)
+    try:
+        cupy = load_cupy()
+        made = compile_source(cupy, source, "sweep.cu", "90")
+    except (EngineError, KernelError) as error:
+        return row("NVRTC sm_90", "failed", str(error))
+    flushed, version = made.ptx.count(".ftz"), ".".join(map(str, cupy.cuda.nvrtc.getVersion()))
+    status, words = "failed" if flushed else "ok", f"{flushed} instructions flush subnormals"
+    return row(f"NVRTC {version} sm_90", status, words, bytes=len(made.cubin))
 
 
 def kernel(seconds: float) -> Iterator[Row]:
@@ -113,13 +121,13 @@ def kernel(seconds: float) -> Iterator[Row]:
 
 def sweep_is_right(seed: int, sizes: tuple[int, ...] = (224, 97)) -> Row:
     """Compares random maps, also flat, tied, huge and invalid ones, on two grids; returns a row."""
-    import cupy
     import numpy as np
+    from xbench_fast.engines.backends.gpu import load_cupy
     from xbench_fast.metrics_gpu.sweep.masks import pack_masks
     from xbench_fast.metrics_gpu.sweep.sweep import sweep
     from xbench_fast.runtime.benching.oracle import check_counts
 
-    rng = np.random.default_rng(seed)
+    cupy, rng = load_cupy(), np.random.default_rng(seed)
     for size in sizes:
         grids = rng.standard_normal((14, 14, 14)).astype(np.float32)
         grids[1], grids[2, 0, 0], grids[3] = 0.25, np.nan, np.round(grids[3])

@@ -214,7 +214,7 @@ def fake_device(
             get_current_stream=lambda: OwnStream.entered[-1] if OwnStream.entered else default,
             alloc_pinned_memory=lambda count: bytearray(b"\x63" * count),
             function=sweeping.cuda.function if sweeping else None,
-            nvrtc=SimpleNamespace(getVersion=lambda: (13, 2)),
+            nvrtc=SimpleNamespace(getVersion=lambda: (13, 2), createProgram=lambda *_: 1),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             runtime=SimpleNamespace(
                 CUDARuntimeError=CUDARuntimeError,

@@ -73,9 +73,14 @@ def _places(name: str) -> Iterator[tuple[str, int]]:
 
 
 def load_cupy() -> Any:
-    """The CuPy module. Raises MissingExtraError when it is not installed, EngineError when it does not load."""
+    """The CuPy module, with the compiler of its own CUDA loaded. Raises MissingExtraError when it is not installed,
+    EngineError when it does not load."""
     try:
         import cupy
+
+        # CuPy looks only where pip installs by default, and takes CUDA 13's before its own; what is loaded, it takes
+        # before both.
+        _loaded(_compiler(cupy))
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             "CuPy is not installed; install xbench-fast[gpu] (CUDA 12) or xbench-fast[gpu-cuda13] (CUDA 13)."
@@ -103,15 +108,19 @@ def gpu_reason() -> str | None:
         return f"CUDA does not start ({text})"
 
 
+def _compiler(cupy: Any) -> str:
+    """The file of NVRTC, of the CUDA that CuPy is built for."""
+    return f"libnvrtc.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}"
+
+
 def _compiler_reason(cupy: Any) -> str | None:
-    """None if CuPy can load NVRTC, which compiles its kernels."""
-    cuda = cupy.cuda.runtime.runtimeGetVersion() // 1000
-    name = f"libnvrtc.so.{cuda}"
-    _loaded(name)  # CuPy looks only where pip installs by default; what is loaded, it takes
+    """None if CuPy can load NVRTC, which compiles its kernels and ours."""
     try:
         cupy.cuda.nvrtc.getVersion()
     except (RuntimeError, OSError, ImportError):  # cuda-pathfinder's DynamicLibNotFoundError is a RuntimeError
-        return f"CuPy finds no compiler for its kernels, {name}; install {_EXTRAS.get(cuda, 'nvidia-cuda-nvrtc')}"
+        name = _compiler(cupy)
+        extra = _EXTRAS.get(int(name.rpartition(".")[2]), "nvidia-cuda-nvrtc")
+        return f"CuPy finds no compiler for its kernels, {name}; install {extra}"
     return None
 
 

@@ -31,6 +31,7 @@ from xbench_fast.runtime.evaluation.gpu.device_sweep import pair_maps
 from xbench_fast.runtime.evaluation.scoring import DrawnPairs, Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
 
+COMPILE = nvrtc.compile_source
 ENGINES = {"tensorrt": TensorRtEngine, "onnxruntime-cuda": OrtCudaEngine}
 
 
@@ -186,9 +187,13 @@ def test_a_failing_gpu_and_a_logit_that_is_not_finite_are_one_sentence(
     [(_, _, reason)] = device.run([bundle], [data]).failed
     assert reason.startswith("The GPU failed while blocks-32 ran (cudaErrorIllegalAddress: an illegal memory access)")
     device.trouble = {}
+
+    def absent(*_: Any) -> int:
+        raise RuntimeError("Failure finding libnvrtc.so.13")
+
     with monkeypatch.context() as patch:
-        patch.setattr(nvrtc, "_places", lambda name: [])
-        patch.setattr(nvrtc, "compile_source", lambda source, name, capability, cuda: nvrtc.find_nvrtc(cuda))
+        patch.setattr(nvrtc, "compile_source", COMPILE)
+        patch.setattr(cupy.cuda.nvrtc, "createProgram", absent)
         sweep_gpu._kernels.cache_clear()
         [(_, _, reason)] = device.run([bundle], [data]).failed
     assert reason == (

@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
 
 import cupy_on_cpu
 import pytest
+from nvrtc_binding import compiling_cupy
 from xbench_fast.metrics_gpu import nvrtc
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN
@@ -69,40 +69,24 @@ def test_the_sources_constants_are_pythons():
 
 
 @pytest.fixture(scope="module")
-def cuda():
-    """The CUDA of the NVRTC that is installed here."""
-    for number in (13, 12):
-        try:
-            nvrtc.find_nvrtc(number)
-        except nvrtc.KernelError:
-            continue
-        return number
-    pytest.skip("NVRTC is not installed here")
+def compiling():
+    return compiling_cupy()
 
 
-def test_what_is_loaded_on_a_device_is_compiled_with_the_options_stated_and_no_other(cuda, monkeypatch):
+def test_what_is_loaded_on_a_device_is_compiled_with_the_options_stated_and_no_other(compiling, monkeypatch):
     """As in a run: the code that `load_kernels` gives to the device, its assembler text, and the compiler's options."""
     compiled, loaded, passed = [], [], []
-    real_compile, real_find = nvrtc.compile_source, nvrtc.find_nvrtc
+    real, binding = nvrtc.compile_source, compiling.cuda.nvrtc
 
-    class Watched:
-        """NVRTC, which notes the options it gets."""
+    def compile_program(program, options):
+        passed.append(list(options))
+        binding.compileProgram(program, options)
 
-        def __init__(self, library):
-            self.library = library
-
-        def __getattr__(self, name):
-            return getattr(self.library, name)
-
-        def nvrtcCompileProgram(self, program, count, options):
-            passed.append([options[at].decode() for at in range(count)])
-            return self.library.nvrtcCompileProgram(program, count, options)
-
-    monkeypatch.setattr(nvrtc, "find_nvrtc", lambda number: Watched(real_find(number)))
-    monkeypatch.setattr(nvrtc, "compile_source", lambda *a: compiled.append(real_compile(*a)) or compiled[-1])
+    names = ("createProgram", "getCUBIN", "getPTX", "getProgramLog", "destroyProgram")
+    monkeypatch.setattr(nvrtc, "compile_source", lambda *a: compiled.append(real(*a)) or compiled[-1])
     fake = cupy_on_cpu.fake_cupy(None)
     fake.cuda.function.Module = lambda: SimpleNamespace(load=loaded.append, get_function=None)
-    fake.cuda.runtime.runtimeGetVersion = lambda: 1000 * cuda + 20
+    fake.cuda.nvrtc = SimpleNamespace(compileProgram=compile_program, **{n: getattr(binding, n) for n in names})
     monkeypatch.setitem(sys.modules, "cupy", fake)
     sweep_cupy._kernels.cache_clear()
     try:
@@ -116,33 +100,36 @@ def test_what_is_loaded_on_a_device_is_compiled_with_the_options_stated_and_no_o
     assert set(re.findall(r"\b(?:add|sub|mul|div|cvt)\.rn\.\S*f(?:32|64)\S*", ptx)) >= ROUNDED
     assert ".ftz" not in ptx and "approx" not in ptx
     monkeypatch.setattr(nvrtc, "OPTIONS", (*nvrtc.OPTIONS, "-ftz=true"))  # what CuPy's own compilation appends
-    assert real_compile(sweep_cupy.source(), "sweep.cu", "90", cuda).ptx.count(".ftz") > 50
+    assert real(compiling, sweep_cupy.source(), "sweep.cu", "90").ptx.count(".ftz") > 50
 
 
 @pytest.mark.parametrize(
     ("source", "capability", "words"),
     [("__global__ void f( {", "90", "sweep.cu(1): error"), ("", "91", "compute capability 91: nvrtc: error")],
 )
-def test_what_does_not_compile_is_said(cuda, source, capability, words):
-    with pytest.raises(nvrtc.KernelError, match=re.escape(words)):
-        nvrtc.compile_source(source, "sweep.cu", capability, cuda)
+def test_what_does_not_compile_is_said(compiling, source, capability, words):
+    with pytest.raises(nvrtc.KernelError, match=re.escape(words)) as raised:
+        nvrtc.compile_source(compiling, source, "sweep.cu", capability)
+    assert "\n" not in str(raised.value)
 
 
-def test_a_missing_compiler_is_named_with_what_to_install():
-    with pytest.raises(nvrtc.KernelError, match=r"libnvrtc\.so\.99, is not found; install nvidia-cuda-nvrtc\.$"):
-        nvrtc.find_nvrtc(99)
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (12090, "libnvrtc.so.12, is not found; install nvidia-cuda-nvrtc-cu12, which xbench-fast[gpu] includes."),
+        (13020, "libnvrtc.so.13, is not found; install nvidia-cuda-nvrtc, which xbench-fast[gpu-cuda13] includes."),
+        (14000, "libnvrtc.so.14, is not found; install nvidia-cuda-nvrtc."),
+    ],
+)
+def test_a_missing_compiler_is_named_with_what_to_install(version, words):
+    def absent(*_):
+        raise RuntimeError('Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No such file\n')  # as cuda-pathfinder
 
-
-def test_the_compiler_is_found_in_any_folder_of_packages(cuda, tmp_path, monkeypatch):
-    """Where packages were installed with pip's --target: a library that only such a folder holds."""
-    folder = tmp_path / "nvidia/any/lib"
-    folder.mkdir(parents=True)
-    nvrtc.find_nvrtc(cuda)
-    mapped = Path("/proc/self/maps").read_text().splitlines()
-    real = next(line.split(maxsplit=5)[5] for line in mapped if f"/libnvrtc.so.{cuda}" in line)
-    (folder / "libnvrtc.so.98").symlink_to(real)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert nvrtc.find_nvrtc(98)._name == str(folder / "libnvrtc.so.98")
+    binding, runtime = SimpleNamespace(createProgram=absent), SimpleNamespace(runtimeGetVersion=lambda: version)
+    cupy = SimpleNamespace(cuda=SimpleNamespace(nvrtc=binding, runtime=runtime))
+    with pytest.raises(nvrtc.KernelError) as raised:
+        nvrtc.compile_source(cupy, "", "sweep.cu", "90")
+    assert str(raised.value) == f"The compiler for GPU kernels, {words}"
 
 
 def test_no_fused_multiply_add_in_the_machine_code():

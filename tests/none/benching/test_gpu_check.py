@@ -9,7 +9,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -108,6 +108,7 @@ def test_wrong_counts_of_a_gpu_are_a_failed_row(check: Any, monkeypatch: pytest.
 
     fake = ModuleType("cupy")
     fake.asarray = Host  # type: ignore[attr-defined]
+    fake.cuda = SimpleNamespace(runtime=SimpleNamespace(runtimeGetVersion=lambda: 13020))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cupy", fake)
     place = sys.modules[real.__module__]
     monkeypatch.setattr(place, "sweep", lambda maps, bits, size: real(maps.array, bits.array, size=size))
@@ -202,8 +203,6 @@ def test_engines_export_once_and_only_where_they_run(
 
 def test_the_ceilings_of_a_gpu_take_little_of_it() -> None:
     """Counted on arrays of the host: two copies, then three matrices, all given back."""
-    from types import SimpleNamespace
-
     import numpy as np
     from xbench_fast.runtime.benching import ceilings
 
@@ -232,7 +231,7 @@ def test_the_ceilings_of_a_gpu_take_little_of_it() -> None:
     fake.cuda = SimpleNamespace(
         Device=lambda number: contextlib.nullcontext(),
         get_current_stream=lambda: stream,
-        runtime=SimpleNamespace(CUDARuntimeError=error),
+        runtime=SimpleNamespace(CUDARuntimeError=error, runtimeGetVersion=lambda: 13020),
         memory=SimpleNamespace(OutOfMemoryError=error),
     )
     with pytest.MonkeyPatch.context() as patch:

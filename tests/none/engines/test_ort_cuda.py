@@ -188,6 +188,15 @@ def test_libraries_are_found_in_any_folder_of_packages(monkeypatch, tmp_path):
     assert lacking_libraries(99) is None
 
 
+@pytest.mark.parametrize(("version", "name"), [(12090, "libnvrtc.so.12"), (13020, "libnvrtc.so.13")])
+def test_the_compiler_of_cupys_own_cuda_is_loaded_with_it(world, monkeypatch, version, name):
+    """Beside PyTorch's, CuPy would take that of CUDA 13; and none where packages were installed with pip's --target."""
+    loaded = []
+    monkeypatch.setattr(gpu, "_loaded", lambda name: loaded.append(name) or False)
+    monkeypatch.setattr(world.cupy.cuda.runtime, "runtimeGetVersion", lambda: version)
+    assert gpu.load_cupy() is world.cupy and loaded == [name]
+
+
 @pytest.mark.parametrize("words", [FULL, "CUDA failure 2: out of memory ; GPU=0", "CUBLAS_STATUS_ALLOC_FAILED"])
 def test_too_little_memory_halves_the_batch(world, words):
     world.install(run_errors=[None, words, words])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import device_on_cpu
 import pytest
-from xbench_fast.metrics_gpu import nvrtc
+from xbench_fast.metrics_gpu.nvrtc import KernelError
 from xbench_fast.runtime.host import doctor
 from xbench_fast.runtime.host import packages as gpu_packages
 from xbench_fast.runtime.host.packages import cuda_of, driver_reason, installed_packages, mixture
@@ -86,7 +86,11 @@ def test_doctor_lists_what_the_gpu_needs(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(doctor, "_counts_rightly", lambda array: swept.append(True) or True)
     found = {check.name: check for check in doctor.examine()}
     assert found["sweep (GPU)"].usable and len(swept) == 2
-    monkeypatch.setattr(doctor, "_sweep_on_gpu", lambda: nvrtc.find_nvrtc(99))
+
+    def absent() -> None:
+        raise KernelError("The compiler for GPU kernels, libnvrtc.so.99, is not found; install it.")
+
+    monkeypatch.setattr(doctor, "_sweep_on_gpu", absent)
     assert {"tensorrt", "tensorrt-rtx", "onnxruntime-cuda", "onnxruntime-cpu"} <= set(found)
     driver, cupy, packages = found["NVIDIA driver"], found["CuPy"], found["CUDA packages"]
     assert not driver.usable and driver.version == "550.54.14" and "CUDA 13" in driver.reason
