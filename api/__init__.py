@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cases import Radiograph, Radiographs, load_dataset
+    from .cases import ModelInput, Radiograph, Radiographs, load_dataset
     from .comparing import RunComparison, compare
     from .counting import best_threshold, dice, iou, pointing, sweep
     from .engines.errors import XBenchError
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from .evaluation import evaluate
     from .metrics_gpu.sweep.counts import Counts
     from .metrics_gpu.sweep.sweep_options import Sweeping
-    from .prediction import Prediction, Predictor, open_engine
+    from .prediction import Prediction, Predictor, open_engine, prepare
     from .runs import Run, load_run, report
+    from .runtime.comparing.answers import PairedDifference, auc, auc_difference, mean_difference
 
     __version__: str
 
 __all__ = [
     "Counts",
     "Geometry",
+    "ModelInput",
+    "PairedDifference",
     "Prediction",
     "Predictor",
     "Radiograph",
@@ -36,6 +39,8 @@ __all__ = [
     "Sweeping",
     "XBenchError",
     "__version__",
+    "auc",
+    "auc_difference",
     "best_threshold",
     "compare",
     "dice",
@@ -43,8 +48,10 @@ __all__ = [
     "iou",
     "load_dataset",
     "load_run",
+    "mean_difference",
     "open_engine",
     "pointing",
+    "prepare",
     "report",
     "sweep",
 ]
@@ -53,6 +60,8 @@ __all__ = [
 _HOME = {
     "Counts": ".metrics_gpu.sweep.counts",
     "Geometry": ".engines.geometry",
+    "ModelInput": ".cases",
+    "PairedDifference": ".runtime.comparing.answers",
     "Prediction": ".prediction",
     "Predictor": ".prediction",
     "Radiograph": ".cases",
@@ -61,6 +70,8 @@ _HOME = {
     "RunComparison": ".comparing",
     "Sweeping": ".metrics_gpu.sweep.sweep_options",
     "XBenchError": ".engines.errors",
+    "auc": ".runtime.comparing.answers",
+    "auc_difference": ".runtime.comparing.answers",
     "best_threshold": ".counting",
     "compare": ".comparing",
     "dice": ".counting",
@@ -68,8 +79,10 @@ _HOME = {
     "iou": ".counting",
     "load_dataset": ".cases",
     "load_run": ".runs",
+    "mean_difference": ".runtime.comparing.answers",
     "open_engine": ".prediction",
     "pointing": ".counting",
+    "prepare": ".prediction",
     "report": ".runs",
     "sweep": ".counting",
 }

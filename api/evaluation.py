@@ -19,7 +19,7 @@ from .runtime.evaluation.live import LiveFunction, LiveModel
 from .runtime.evaluation.progress import Progress, SilentProgress, progress_for
 from .runtime.evaluation.reference.box_models import PREFIX as BOXES
 from .runtime.evaluation.reference.box_models import BoxOptions
-from .runtime.host.config import MAX_THREADS, Config, DatasetConfig, load_config
+from .runtime.host.config import MAX_THREADS, Config, load_config
 from .runtime.host.sizes import parse_bytes
 from .runtime.results.outcome import RunOutcome
 
@@ -129,9 +129,7 @@ def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions)
         if isinstance(item, Radiographs):
             config = config.with_dataset(item._config)
         elif folders:
-            root = Path(folders[place]).expanduser()
-            known = config.datasets.get(item)
-            config = config.with_dataset(replace(known, root=root) if known else DatasetConfig(item, root, item))
+            config = config.with_dataset(config.dataset(item, Path(folders[place]).expanduser()))
     for name, keys in (options.get("data_options") or {}).items():
         if name not in config.datasets:
             raise ConfigError(

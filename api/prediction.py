@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .engines.base import EngineOptions, Scores
 from .engines.bundle import Bundle
 from .engines.errors import ImageError
+from .engines.geometry import Geometry
 from .engines.prompts.prompt_files import FindingPrompts
 from .engines.select import open_engine as open_backend
 from .options import FilePath
@@ -27,7 +28,7 @@ from .runtime.serving.protocol.requests import Request, check_request
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Prediction", "Predictor", "open_engine"]
+__all__ = ["Prediction", "Predictor", "open_engine", "prepare"]
 
 Image = FilePath | NDArray[np.uint8]
 Prompts = Mapping[str, str | Sequence[str]]
@@ -83,7 +84,7 @@ class Predictor:
 
     def prepare(self, image: Image) -> NDArray[np.uint8]:
         """A radiograph as the model's input, uint8 [1, 1, S, S]. Raises ImageError."""
-        return self._prepared(image).pixels[None, None]
+        return prepare(image, self.bundle.manifest.geometry)
 
     def text(self, prompt_set: str | None = None, prompts: Prompts | None = None) -> NDArray[np.float32]:
         """The encoded texts of a prompt set of the bundle, or of `prompts`: float32 [Q, D...], see `predict`."""
@@ -108,7 +109,7 @@ class Predictor:
         """
         request = self._request(findings, prompt_set, prompts, tau)
         selection = self._served.select(request)
-        prepared = self._prepared(image)
+        prepared = _prepared(image, self.bundle.manifest.geometry)
         scores = self.run(prepared.pixels[None, None], selection.prompts.features)
         found = build_answer(request, self._served, selection, [prepared], scores).outputs
         return Prediction(
@@ -142,16 +143,6 @@ class Predictor:
         check_request(request)
         return request
 
-    def _prepared(self, image: Image) -> Prepared:
-        geometry = self.bundle.manifest.geometry
-        if isinstance(image, np.ndarray):
-            if image.dtype != np.uint8 or image.ndim != 2 or 0 in image.shape:
-                raise ImageError(f"An image must be uint8 [H, W], not {image.dtype} {list(image.shape)}.")
-            return prepare_grey(image, geometry)
-        from .runtime.images.decode import read_bytes
-
-        return prepare_file(read_bytes(Path(image)), geometry, str(image))
-
 
 def open_engine(
     bundle: FilePath,
@@ -171,6 +162,24 @@ def open_engine(
     """
     options = EngineOptions(max_batch=batch, build=build, tf32=tf32)
     return Predictor(Bundle.load(Path(bundle)), engine, threads, options)
+
+
+def prepare(image: Image, geometry: Geometry) -> NDArray[np.uint8]:
+    """A radiograph as the input of a model of that geometry, uint8 [1, 1, S, S], as an evaluation makes it.
+
+    image: a DICOM, PNG or JPEG file, or an array uint8 [H, W], bright = radio-dense. Raises ImageError.
+    """
+    return _prepared(image, geometry).pixels[None, None]
+
+
+def _prepared(image: Image, geometry: Geometry) -> Prepared:
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.ndim != 2 or 0 in image.shape:
+            raise ImageError(f"An image must be uint8 [H, W], not {image.dtype} {list(image.shape)}.")
+        return prepare_grey(image, geometry)
+    from .runtime.images.decode import read_bytes
+
+    return prepare_file(read_bytes(Path(image)), geometry, str(image))
 
 
 def _texts(text: str | Sequence[str]) -> tuple[str, ...]:

@@ -1,19 +1,23 @@
-"""What the command lines `xbench-fast` and `xbench-export` share: groups that import a command when it is run, and
-suggestions for a mistyped command or choice."""
+"""What the command lines `xbench-fast` and `xbench-export` share: groups that import a command when it is run,
+suggestions for a mistyped command or choice, and the option of a dataset."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
 
+from .errors import ConfigError
 from .registry import did_you_mean
 
-__all__ = ["CLOSED_PIPE", "Choice", "LazyGroup"]
+__all__ = ["CLOSED_PIPE", "Choice", "LazyGroup", "data_option", "read_data_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 CLOSED_PIPE = 141
 """The exit status where the reader of a pipe went away, as a shell has it for SIGPIPE."""
@@ -79,3 +83,32 @@ class LazyGroup(click.Group):
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"There is no command '{args[0]}': {did_you_mean(args[0], known)}.")
         return super().resolve_command(ctx, args)
+
+
+def data_option(name: str) -> Callable[[F], F]:
+    """--data-option NAME.KEY=VALUE, handed over as `name`; `read_data_option` reads each."""
+    return click.option(
+        "--data-option",
+        name,
+        metavar="NAME.KEY=VALUE",
+        multiple=True,
+        help="Option of a dataset: reader, prompts, or an option of its reader, whose paths are relative to the "
+        "dataset's folder; can be repeated.",
+    )
+
+
+def read_data_option(item: str) -> tuple[str, str, Any]:
+    """Dataset, key and value of one --data-option: a text for the keys of every dataset, else a number, truth value or
+    list as TOML writes it, or a text. Raises ConfigError."""
+    where, equals, text = item.partition("=")
+    name, dot, key = where.rpartition(".")
+    if not equals or not dot or not name or not key:
+        raise ConfigError(f"--data-option {item} is not of the form NAME.KEY=VALUE.")
+    return name, key, text if key in ("root", "reader", "prompts") else _value(text)
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):  # ValueError also for a number of thousands of digits
+        return text

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..engines.prompts.prompt_files import PromptSets
+
+if TYPE_CHECKING:
+    from .parity.metric_changes import TrialMetrics
+    from .parity.trial_data import TrialData
 
 __all__ = ["ACCEPT", "BundleOptions", "Int8Options", "Progress"]
 
@@ -21,13 +25,13 @@ ACCEPT: Final = 2.0
 class Int8Options:
     """How an image graph is written in INT8.
 
-    `calibration`: a folder of images, a dataset of the configuration, or NAME=PATH. `form`: one of
-    engines.quantised.FORMS, or "auto": that of this machine's processor. `percentile`: of the values that a range
+    `calibration`: the images that ranges are taken from. `form`: one of engines.quantised.FORMS, or "auto": that of
+    this machine's processor. `percentile`: of the values that a range
     covers; None: the whole range. `keep_float`: names of layers that stay in float32; "auto": those with the largest
     errors, until the change is accepted.
     """
 
-    calibration: str | Path | None = None
+    calibration: TrialData | None = None
     form: str = "auto"
     percentile: float | None = None
     keep_float: tuple[str, ...] = ()
@@ -40,17 +44,17 @@ class BundleOptions:
     `tokenizer` is a folder with the model's vocabulary, by default that of the weights; `prompts` replaces or adds
     prompt sets. With `precision` "fp16" or "bf16" both graphs are of that type (export.lower), with "int8" the image
     graph multiplies bytes (export.quantise); the variant says it, and the parity report gives its effect on tensors
-    and metrics: on the images and boxes of `parity_data` (export.parity.trial_data), or on probe pictures. On these
-    images no interval of a change may reach beyond `accept` points (None: `ACCEPT` for int8, no bound for others).
-    `config`: the file that names datasets. `force` replaces a bundle; `progress` receives a message a step.
+    and `metrics`: on the images and boxes of `parity_data`, or on probe pictures. On these images no interval of a
+    change may reach beyond `accept` points (None: `ACCEPT` for int8, no bound for others). `force` replaces a bundle;
+    `progress` receives a message a step. export.cli.radiographs has metrics and opens images.
     """
 
     tokenizer: Path | None = None
     prompts: PromptSets | None = None
     precision: str = "fp32"
-    parity_data: str | Path | None = None
+    metrics: TrialMetrics | None = None
+    parity_data: TrialData | None = None
     accept: float | None = None
     int8: Int8Options = field(default_factory=Int8Options)
-    config: Path | None = None
     force: bool = False
     progress: Progress = lambda line: None

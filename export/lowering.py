@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .adapter import Adapter
     from .parity.checks import ParityReport
     from .parity.low_precision import PrecisionTrial
+    from .parity.metric_changes import TrialMetrics
     from .parity.trial_data import TrialData
     from .quantise import LayerError
 
@@ -61,14 +62,17 @@ class LowGraphs:
 
 @dataclass(frozen=True)
 class Materials:
-    """The images of a lower precision: `trial` it is judged on, None for probe pictures; `calibration` is for int8."""
+    """What judges a lower precision, None for fp32: the metrics, and the images in `trial`, None for probe pictures;
+    `calibration` is for int8."""
 
+    metrics: TrialMetrics | None = None
     trial: TrialData | None = None
     calibration: TrialData | None = None
 
 
 def materials(options: BundleOptions, adapter: Adapter) -> Materials:
-    """Opens the images that `options` name, before anything slow. Raises ConfigError, DataError and ImageError."""
+    """The metrics and images of `options` if they fit the precision; those that calibrate are chosen. Raises
+    ConfigError, DataError and ImageError."""
     if options.precision not in PRECISIONS:
         raise ConfigError(f"Unknown precision '{options.precision}': {did_you_mean(options.precision, PRECISIONS)}.")
     calibration = options.int8.calibration
@@ -78,15 +82,16 @@ def materials(options: BundleOptions, adapter: Adapter) -> Materials:
         if options.parity_data is not None:
             raise ConfigError("Parity data show what lower precision does; they go with --precision fp16, bf16, int8.")
         return Materials()
-    from .parity.trial_data import open_data, parted
-
-    trial = None if options.parity_data is None else open_data(str(options.parity_data), options.config)
+    if options.metrics is None:
+        raise ConfigError(f"A graph in {options.precision} is judged by metrics; give BundleOptions its `metrics`.")
     if options.precision in LOW_TYPES:
-        return Materials(trial)
+        return Materials(options.metrics, options.parity_data)
     if calibration is None:
         raise ConfigError("Ranges of int8 are taken from radiographs; give --calibration a folder or a dataset.")
-    found = parted(open_data(str(calibration), options.config), trial, CALIBRATED, adapter.geometry)
-    return Materials(found[1], found[0])
+    from .parity.trial_data import parted
+
+    chosen, trial = parted(calibration, options.parity_data, CALIBRATED, adapter.geometry)
+    return Materials(options.metrics, trial, chosen)
 
 
 def write_lower(
@@ -106,7 +111,8 @@ def write_lower(
     precision, say = options.precision, options.progress
     folder = full.folder / precision
     folder.mkdir()
-    trial = PrecisionTrial(full.adapter, full.words, full.folder, folder, precision, threads_to_use())
+    assert found.metrics is not None  # `materials` has refused a lower precision without
+    trial = PrecisionTrial(full.adapter, full.words, full.folder, folder, precision, threads_to_use(), found.metrics)
     if precision in LOW_TYPES:
         from .lower import lower
 
@@ -188,8 +194,7 @@ class _Quantising:
 
     def _records(self) -> tuple[CalibrationImage, ...]:
         return tuple(
-            CalibrationImage(self.data.named(number), hashlib.sha256(case.image.read_bytes()).hexdigest())
-            for number, case in enumerate(self.data.cases)
+            CalibrationImage(case.name, hashlib.sha256(case.image.read_bytes()).hexdigest()) for case in self.data.cases
         )
 
 

@@ -214,6 +214,14 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
     from ..pipeline import ModelSource, export_bundle
     from ..prompts.from_files import read_prompts
 
+    metrics, trial, calibration = None, None, None
+    if flags.precision != "fp32":
+        from .radiographs import EvaluationMetrics, open_radiographs
+
+        metrics = EvaluationMetrics()
+        texts = (flags.parity_data, flags.calibration)
+        trial, calibration = open_radiographs(texts, flags.table, flags.data_option, _say)
+
     assert flags.out is not None
     for line in flags.table.own_code(entry):
         _say(line)
@@ -236,10 +244,10 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
             flags.tokenizer,
             prompts,
             flags.precision,
-            flags.parity_data,
+            metrics,
+            trial,
             flags.accept,
-            Int8Options(flags.calibration, flags.int8_form, flags.percentile, flags.keep_float),
-            flags.table.path,
+            Int8Options(calibration, flags.int8_form, flags.percentile, flags.keep_float),
             flags.force,
             progress=_say,
         )

@@ -22,6 +22,7 @@ _ALWAYS = (
     "seed",
     "precision",
     "parity_data",
+    "data_option",
     "accept",
     "calibration",
     "percentile",
@@ -59,6 +60,7 @@ class Flags:
     backend: str
     batch: int
     parity_data: str | None
+    data_option: tuple[str, ...]
     accept: float | None
     calibration: str | None
     percentile: float | None
@@ -126,6 +128,10 @@ class Flags:
         for name, value in given.items() if self.precision != "int8" else ():
             if value:
                 raise click.UsageError(f"--{name} goes with --precision int8.")
+        given = {"parity-data": self.parity_data, "data-option": self.data_option}
+        for name, value in given.items() if self.precision == "fp32" else ():
+            if value:
+                raise click.UsageError(f"--{name} goes with --precision fp16, bf16 or int8.")
         if self.checkpoints is not None:
             raise click.UsageError("--checkpoints goes with --model all or --list; give one file with --checkpoint.")
 

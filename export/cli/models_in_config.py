@@ -42,7 +42,8 @@ _DATA = ("parity_data", "calibration")
 _TEXTS = ("weights", "source", "variant", "saliency", "precision", "int8_for")
 _NUMBERS = ("resolution", "seed")
 _FRACTIONS = ("accept", "percentile")
-_SETTINGS = (*_PATHS, *_DATA, "prompts", *_TEXTS, *_NUMBERS, *_FRACTIONS, "keep_float")
+_LISTS = ("data_option", "keep_float")
+_SETTINGS = (*_PATHS, *_DATA, "prompts", *_TEXTS, *_NUMBERS, *_FRACTIONS, *_LISTS)
 _KEYS = ("class", "family", "arch", *_SETTINGS, "options")
 BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written
 
@@ -61,12 +62,14 @@ class ModelEntry:
 
 @dataclass(frozen=True)
 class ModelTable:
-    """The models of a file, and the first of its folders of bundles, where exports go; `path` is None without one."""
+    """The models of a file, the first of its folders of bundles, where exports go, and the names of its datasets;
+    `path` is None without one."""
 
     path: Path | None = None
     entries: Mapping[str, ModelEntry] = field(default_factory=dict)
     out: Path | None = None
     named: bool = True
+    datasets: tuple[str, ...] = ()
 
     def own_code(self, entry: ModelEntry) -> list[str]:
         """The lines on the code of an `entry` of ./xbench.toml that no --config names. Raises ConfigError for a file
@@ -106,9 +109,9 @@ def read_models(path: Path | None = None) -> ModelTable:
     bundles = data.get("bundles")
     first = bundles[0] if isinstance(bundles, list) and bundles else bundles
     out = found.parent / Path(first).expanduser() if isinstance(first, str) else None
-    return ModelTable(
-        found, entries, None if out is not None and (out / "bundle.json").exists() else out, named=path is not None
-    )
+    free = None if out is not None and (out / "bundle.json").exists() else out
+    datasets = tuple(_table(data.get("datasets", {}), "datasets", found))
+    return ModelTable(found, entries, free, named=path is not None, datasets=datasets)
 
 
 def of_family(family: str, name: str) -> ModelEntry:
@@ -195,7 +198,7 @@ def _setting(key: str, value: object, where: str, path: Path) -> Any:
     if key in _DATA:  # a folder beside the file, or the name of a dataset
         place = _path(value, where, path)
         return str(place) if place.is_dir() else value
-    if key == "keep_float":
+    if key in _LISTS:
         return [_text(item, where, path) for item in (value if isinstance(value, list) else [value])]
     if key == "prompts":
         return [_path(item, where, path) for item in (value if isinstance(value, list) else [value])]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ...engines.commands import Choice
+from ...engines.commands import Choice, data_option
 from ...engines.quantised import FORMS
 from ...engines.rounding import PRECISIONS
 from ..bundle_options import ACCEPT
@@ -33,6 +33,7 @@ _OPTIONS = (
         "eval --data, or a folder with annotations.csv and images/ (the dataset csv).  [default: probe pictures with "
         "made-up regions; for int8 the images of --calibration that are not calibrated on]",
     ),
+    data_option("data_option"),
     click.option(
         "--accept",
         type=click.FloatRange(0, 100),

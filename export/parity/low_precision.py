@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.backends.ort_session import CPU_PROVIDER, open_session
+from ...engines.processor import cpu_model
 from ...engines.prompts.prompt_set import PromptSet
-from ...metrics_gpu.statistics.intervals import LEAST
-from ...runtime.host.machine import cpu_model
 from .checks import LOW_TOLERANCE, Floats, ParityReport, Place, TensorCheck, compare
 from .compare_graphs import OUTPUTS, Session, queries_of, text_inputs
-from .metric_changes import METRICS, Outcome, Tally, TrialImage, outcome, probe_cases
+from .metric_changes import METRICS, Outcome, Tally, TrialImage, TrialMetrics, outcome, probe_cases
 from .probes import LONG_TEXT, PROBE_TEXTS, probe_images
 
 if TYPE_CHECKING:
@@ -49,6 +48,7 @@ class PrecisionTrial:
     lowered: Path
     precision: str
     threads: int
+    measured: TrialMetrics
 
     def extend(
         self,
@@ -85,7 +85,7 @@ class PrecisionTrial:
                 f"labels, so nothing shows what {self.precision} does; give --parity-data others."
             )
         for name, entry in judged.items():
-            if entry["patients"] < LEAST["patients"]:
+            if entry["patients"] < self.measured.least_patients:
                 return (
                     f"The change of {name} in {self.precision} rests on {entry['patients']} patients, too few for an "
                     "interval; give --parity-data more."
@@ -168,13 +168,24 @@ class PrecisionTrial:
             progress(f"running {len(data.cases)} images of {data.description} in fp32 and {self.precision}")
         full = self._session(self.full, "image", rounding=False)
         low = self._session(self.lowered, "image", rounding=self.precision in _TYPES)
-        tally = Tally(findings)
+        tally = Tally(findings, self.measured)
         for case in cases:
             if case.name not in self._before:
-                self._before[case.name] = _asked(full, case, before[name])
-            tally.add(case, self._before[case.name], _asked(low, case, after[name]))
+                self._before[case.name] = self._asked(full, case, before[name])
+            tally.add(case, self._before[case.name], self._asked(low, case, after[name]))
         left = {} if data is None else {"left_out": dict(data.left_out)}
         return {**facts, **left, **tally.summary()}
+
+    def _asked(self, session: Session, case: TrialImage, prompts: PromptSet) -> Outcome:
+        """The outcome of one image: logits and maps are the mean over a finding's positive prompts."""
+        inputs: dict[str, NDArray[Any]] = {"pixels": case.pixels[None], "text": prompts.features}
+        logits, maps = (output[0] for output in session.run(OUTPUTS, inputs))
+        rows = [
+            np.flatnonzero((prompts.finding_of == number) & (prompts.polarity > 0))
+            for number in range(len(prompts.findings))
+        ]
+        means = [np.stack([values[row].mean(axis=0) for row in rows]) for values in (logits, maps)]
+        return outcome(case, means[0], means[1], self.measured)
 
     def _runs(self) -> list[tuple[str, bool]]:
         rounded, native = (f"{REFERENCE}, every result rounded", True), (f"{REFERENCE}, file as it is", False)
@@ -214,15 +225,3 @@ def _seconds(session: Any, inputs: Sequence[dict[str, Any]]) -> float:
     for entry in inputs:
         session.run(list(OUTPUTS), entry)
     return time.perf_counter() - start
-
-
-def _asked(session: Session, case: TrialImage, prompts: PromptSet) -> Outcome:
-    """The outcome of one image: logits and maps are the mean over a finding's positive prompts."""
-    inputs: dict[str, NDArray[Any]] = {"pixels": case.pixels[None], "text": prompts.features}
-    logits, maps = (output[0] for output in session.run(OUTPUTS, inputs))
-    rows = [
-        np.flatnonzero((prompts.finding_of == number) & (prompts.polarity > 0))
-        for number in range(len(prompts.findings))
-    ]
-    means = [np.stack([values[row].mean(axis=0) for row in rows]) for values in (logits, maps)]
-    return outcome(case, means[0], means[1])

@@ -2,45 +2,75 @@
 
 All numbers are those of an evaluation by the default protocol (docs/metrics.md §2 to §5): pointing and Dice at 0.5 of
 the swept map, AUC of the mean logit of a finding's positive prompts, and means over findings. Intervals are paired:
-both graphs are resampled together, by patient.
+both graphs are resampled together, by patient. The metrics themselves are handed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.curves import dice_curves
-from ...metrics_gpu.recognition.delong import auc_difference, auc_estimate, auc_parts
-from ...metrics_gpu.statistics.bootstrap import Draws, Interval, draw_patients, patient_index
-from ...metrics_gpu.statistics.intervals import mean_interval, meaningful, shares
-from ...metrics_gpu.sweep.masks import GRID, pack_masks
-from ...metrics_gpu.sweep.sweep import sweep
 from .probes import probe_images
 
-__all__ = ["METRICS", "Outcome", "Tally", "TrialImage", "outcome", "probe_cases"]
+__all__ = ["METRICS", "Change", "Floats", "Outcome", "Tally", "TrialImage", "TrialMetrics", "outcome", "probe_cases"]
 
 Floats = NDArray[np.float32]
 METRICS: Final = ("pointing", "dice", "auc")
 """The numbers whose change is given with an interval."""
-_HALF = 50  # the level of the threshold 0.5
+_SIDE: Final = 224  # of the evaluation grid (docs/metrics.md §2)
 _WORST = 5
 _WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 
+class Change(Protocol):
+    """A paired difference, the ends of its interval if it has one, and how many patients stand behind it."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def patients(self) -> int: ...
+
+
+class TrialMetrics(Protocol):
+    """The metrics of an evaluation: export.cli.radiographs has them.
+
+    least_patients: with fewer a change has no interval. pairs: hits and Dice, [P] each, of maps [P, h, w] and regions
+    bool [P, 224, 224] of one image. mean_change: of two means over findings of the mean over pairs; auc: of each
+    finding, NaN without both labels, from scores and labels [N, F]; auc_change: of its mean over the findings with
+    enough patients. A change is None where it rests on nothing.
+    """
+
+    @property
+    def least_patients(self) -> int: ...
+    def pairs(
+        self, maps: Floats, regions: NDArray[np.bool_], frame: tuple[float, float, float, float], /
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def mean_change(
+        self, a: NDArray[np.float64], b: NDArray[np.float64], findings: Sequence[int], patients: Sequence[str], /
+    ) -> Change | None: ...
+    def auc(self, scores: Floats, labels: NDArray[np.float64], /) -> NDArray[np.float64]: ...
+    def auc_change(
+        self, a: Floats, b: Floats, labels: NDArray[np.float64], patients: Sequence[str], /
+    ) -> Change | None: ...
+
+
 @dataclass(frozen=True)
 class TrialImage:
-    """One image: `name` for the report, pixels uint8 [1, S, S] as the graph takes them, regions on the evaluation grid
-    as packed bits uint8 [224, 28] by finding, the labels that are known, the part of the image that the model sees, and
+    """One image: `name` for the report, pixels uint8 [1, S, S] as the graph takes them, regions on the evaluation grid,
+    bool [224, 224], by finding, the labels that are known, the part of the image that the model sees, and
     the patient."""
 
     name: str
     pixels: NDArray[np.uint8]
-    regions: Mapping[int, NDArray[np.uint8]]
+    regions: Mapping[int, NDArray[np.bool_]]
     labels: Mapping[int, bool]
     frame: tuple[float, float, float, float] = _WHOLE
     patient: str = ""
@@ -55,17 +85,15 @@ class Outcome:
     dice: Mapping[int, float]
 
 
-def outcome(case: TrialImage, logits: Floats, maps: Floats) -> Outcome:
+def outcome(case: TrialImage, logits: Floats, maps: Floats, metrics: TrialMetrics) -> Outcome:
     """The outcome of logits [F] and maps [F, h, w]."""
     asked = list(case.regions)
     if not asked:
         return Outcome(logits, {}, {})
-    masks, frames = np.stack([case.regions[number] for number in asked]), np.tile(case.frame, (len(asked), 1))
-    counts = sweep(np.ascontiguousarray(maps[asked]), masks, frames=frames.astype(np.float64))
-    dice = dice_curves(counts)[:, _HALF]
+    hits, dice = metrics.pairs(maps[asked], np.stack([case.regions[number] for number in asked]), case.frame)
     return Outcome(
         logits,
-        dict(zip(asked, counts.hit.tolist(), strict=True)),
+        dict(zip(asked, (hits > 0).tolist(), strict=True)),
         dict(zip(asked, dice.tolist(), strict=True)),
     )
 
@@ -75,6 +103,7 @@ class Tally:
     """Collects cases one by one; `findings` are the names of the columns of logits and maps."""
 
     findings: tuple[str, ...]
+    metrics: TrialMetrics
     _scores: tuple[list[Floats], list[Floats]] = field(default_factory=lambda: ([], []))
     _labels: list[list[float]] = field(default_factory=list)
     _patients: list[str] = field(default_factory=list)
@@ -107,12 +136,17 @@ class Tally:
         """
         hits = np.array([pair["hit"] for pair in self._pairs], bool).reshape(-1, 2)
         dice = np.array([pair["dice"] for pair in self._pairs], float).reshape(-1, 2)
-        columns = self._columns()
-        tables = [np.stack(scores) if scores else np.zeros((0, len(self.findings))) for scores in self._scores]
-        aucs = [[auc_estimate(table[of, n], label).auc for table in tables] for n, of, label in columns]
-        auc = np.array(aucs, float).reshape(-1, 2)
+        empty = np.zeros((0, len(self.findings)))
+        before, after = (np.stack(scores) if scores else empty.astype(np.float32) for scores in self._scores)
+        labels = np.array(self._labels, float) if self._labels else empty
+        aucs = np.stack([self.metrics.auc(scores, labels) for scores in (before, after)], axis=1)
+        auc = aucs[~np.isnan(aucs[:, 0])]
         ordered = sorted(self._pairs, key=lambda pair: (pair["hit"][0] == pair["hit"][1], -_gap(pair["dice"])))
-        changes = {"pointing": self._mean_change(hits.astype(float)), "dice": self._mean_change(dice)}
+        changes = {
+            "pointing": self._mean_change(hits.astype(float)),
+            "dice": self._mean_change(dice),
+            "auc": _change(self.metrics.auc_change(before, after, labels, self._patients)),
+        }
         return {
             "images": len(self._labels),
             "findings": len(self.findings),
@@ -123,47 +157,14 @@ class Tally:
             "dice_change": _largest(dice),
             "auc": _means(auc),
             "auc_change": _largest(auc),
-            "changes": {**changes, "auc": self._auc_change(auc, columns, tables)},
+            "changes": changes,
             "worst": [pair for pair in ordered[:_WORST] if pair["hit"][0] != pair["hit"][1] or _gap(pair["dice"]) > 0],
         }
 
-    def _columns(self) -> list[tuple[int, NDArray[np.intp], NDArray[np.int64]]]:
-        """Finding, its images and their labels, of the findings that have both labels."""
-        labels = np.array(self._labels, float).reshape(-1, len(self.findings))
-        found = []
-        for number in range(len(self.findings)):
-            known = np.flatnonzero(~np.isnan(labels[:, number]))
-            own = labels[known, number].astype(np.int64)
-            if 0 < own.sum() < len(own):
-                found.append((number, known, own))
-        return found
-
     def _mean_change(self, values: NDArray[np.float64]) -> dict[str, float | None] | None:
         """The change of the mean over findings of the mean over pairs; values: [P, 2]."""
-        if not len(values):
-            return None
-        images, class_of = np.array(self._places, np.intp).T
-        patient_of, patients = patient_index([self._patients[image] for image in images])
-        gaps = values[:, 1] - values[:, 0]
-        parts = shares(gaps, class_of, patient_of, patients)
-        drawn = _replicates(gaps, class_of, patient_of, draw_patients(patients))
-        interval = mean_interval(drawn[1:], parts, bounds=None)
-        return _change(float(drawn[0]), interval, patients)
-
-    def _auc_change(self, auc: NDArray[np.float64], columns: Any, tables: Any) -> dict[str, float | None] | None:
-        """The change of the mean AUC over the findings with enough patients of each label, with DeLong's interval."""
-        patient_of, patients = patient_index(self._patients)
-        gaps, parts = [], []
-        for (number, of, label), (before, after) in zip(columns, auc, strict=True):
-            own = patient_of[of]
-            if meaningful(positives=len(np.unique(own[label == 1])), negatives=len(np.unique(own[label == 0]))):
-                one, two = (auc_parts(table[of, number], label, own, patients) for table in tables)
-                gaps.append(after - before)
-                parts.append(two - one)
-        if not gaps:
-            return None
-        change = float(np.mean(gaps))
-        return _change(change, auc_difference(change, np.mean(parts, axis=0)).interval, patients)
+        numbers, patients = [number for _, number in self._places], [self._patients[image] for image, _ in self._places]
+        return _change(self.metrics.mean_change(values[:, 0], values[:, 1], numbers, patients))
 
 
 def probe_cases(size: int, findings: int) -> list[TrialImage]:
@@ -172,34 +173,23 @@ def probe_cases(size: int, findings: int) -> list[TrialImage]:
     They measure how much the precision changes the results, not how good the model is.
     """
     random = np.random.Generator(np.random.PCG64(0))
-    side, cases = GRID[0], []
+    cases = []
     for number, pixels in enumerate(probe_images(size)):
         regions = {}
         for finding in range(findings):
-            region = np.zeros(GRID, bool)
-            (top, left), (high, wide) = random.integers(0, side // 2, 2), random.integers(side // 8, side // 2, 2)
+            region = np.zeros((_SIDE, _SIDE), bool)
+            (top, left), (high, wide) = random.integers(0, _SIDE // 2, 2), random.integers(_SIDE // 8, _SIDE // 2, 2)
             region[top : top + high, left : left + wide] = True
-            regions[finding] = pack_masks(region[None])[0]
+            regions[finding] = region
         labels = dict.fromkeys(range(findings), number % 2 == 0)
         cases.append(TrialImage(f"probe picture {number + 1}", pixels, regions, labels))
     return cases
 
 
-def _replicates(
-    values: NDArray[np.float64], class_of: NDArray[np.intp], patient_of: NDArray[np.intp], draws: Draws
-) -> NDArray[np.float64]:
-    """The mean over classes of the mean over pairs, in the estimate and in each replicate: float64 [1 + B]."""
-    columns = class_of[:, None] == np.unique(class_of)
-    sums = draws.sums(patient_of, np.hstack([columns * values[:, None], columns.astype(float)]))
-    totals, counts = np.split(sums, 2, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: NDArray[np.float64] = np.nanmean(np.where(counts > 0, totals / counts, np.nan), axis=1)
-    return found
-
-
-def _change(change: float, interval: Interval | None, patients: int) -> dict[str, float | None]:
-    low, high = (None, None) if interval is None else (interval.low, interval.high)
-    return {"change": change, "low": low, "high": high, "patients": patients}
+def _change(found: Change | None) -> dict[str, float | None] | None:
+    if found is None:
+        return None
+    return {"change": found.value, "low": found.low, "high": found.high, "patients": found.patients}
 
 
 def _gap(pair: list[float]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from ...engines.commands import Choice
+from ...engines.commands import Choice, data_option, read_data_option
 from ...engines.errors import ConfigError
-from ..host.config import DATASET_KEYS, MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
+from ..host.config import MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
 from ..host.sizes import parse_bytes
 from .completing import completed, dataset_folders, protocols
 
@@ -149,14 +148,7 @@ def bundle_options(function: F) -> F:
 
 def data_options(function: F) -> F:
     """--data NAME=PATH and --data-option NAME.KEY=VALUE"""
-    function = click.option(
-        "--data-option",
-        "data_options",
-        metavar="NAME.KEY=VALUE",
-        multiple=True,
-        help="Option of a dataset: reader, prompts, or an option of its reader, whose paths are relative to the "
-        "dataset's folder; can be repeated.",
-    )(function)
+    function = data_option("data_options")(function)
     return click.option(
         "--data",
         "data",
@@ -234,9 +226,7 @@ def resolve_config(
         name, equals, path = item.partition("=")
         if not equals or not name or not path:
             raise ConfigError(f"--data {item} is not of the form NAME=PATH.")
-        known = config.datasets.get(name)
-        root = Path(path).expanduser()
-        config = config.with_dataset(replace(known, root=root) if known else DatasetConfig(name, root, name))
+        config = config.with_dataset(config.dataset(name, Path(path).expanduser()))
     for item in data_options:
         config = config.with_dataset(_with_option(config, item))
     for line in () if data is None else config.own_code():
@@ -245,21 +235,10 @@ def resolve_config(
 
 
 def _with_option(config: Config, item: str) -> DatasetConfig:
-    where, equals, text = item.partition("=")
-    name, dot, key = where.rpartition(".")
-    if not equals or not dot or not name or not key:
-        raise ConfigError(f"--data-option {item} is not of the form NAME.KEY=VALUE.")
+    name, key, value = read_data_option(item)
     dataset = config.datasets.get(name)
     if dataset is None:
         raise ConfigError(
             f"--data-option {item}: there is no dataset '{name}'; give its folder with --data {name}=PATH."
         )
-    return dataset.with_option(key, text if key in DATASET_KEYS else _value(text))
-
-
-def _value(text: str) -> Any:
-    """A number, truth value or list as TOML writes it; anything else is text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):  # ValueError also for a number of thousands of digits
-        return text
+    return dataset.with_option(key, value)

@@ -125,6 +125,17 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
     code: Mapping[str, str] = field(default_factory=dict)
 
+    def dataset(self, name: str, root: Path | None = None) -> DatasetConfig:
+        """The dataset called `name`, in the folder `root` if that is given. Raises ConfigError where nothing says its
+        folder."""
+        known = self.datasets.get(name)
+        if root is not None:
+            return replace(known, root=root) if known else DatasetConfig(name, root, name)
+        if known is None:
+            hint = f": {did_you_mean(name, sorted(self.datasets))}" if self.datasets else ""
+            raise ConfigError(f"No dataset '{name}' is configured{hint}; give its folder.")
+        return known
+
     def own_code(self) -> list[str]:
         """A line for each reader in a Python file that ./xbench.toml names, without --config: its code runs here.
 

@@ -8,10 +8,11 @@ import shutil
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+
+from ...engines.processor import cpu_model
 
 __all__ = [
-    "LIBRARIES", "code_version", "cpu_model", "describe_machine", "gpus", "installed_version", "library_versions",
+    "LIBRARIES", "code_version", "describe_machine", "gpus", "installed_version", "library_versions",
     "usable_cores",
 ]  # fmt: skip
 
@@ -32,17 +33,6 @@ def installed_version(name: str) -> str | None:
 def code_version() -> str:
     """The installed version of this project; "unknown" when it runs from a folder without installation."""
     return installed_version("xbench-fast") or "unknown"
-
-
-def cpu_model() -> str:
-    """The processor's marketing name, or the architecture if the system does not give the name."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.lower().startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def usable_cores() -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xbench_fast as xb
 from click.testing import CliRunner
 from PIL import Image
 from xbench_fast.engines.bundle import Bundle
@@ -23,12 +24,13 @@ from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export.bundle_options import BundleOptions, Int8Options
 from xbench_fast.export.cli.export_command import command
+from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiographs
 from xbench_fast.export.lowering import FullGraphs, LowGraphs, materials, write_lower
 from xbench_fast.export.parity.checks import ParityReport
 from xbench_fast.export.parity.compare_graphs import check_parity
 from xbench_fast.export.parity.low_precision import PrecisionTrial
 from xbench_fast.export.parity.probes import probe_images
-from xbench_fast.export.parity.trial_data import open_data
+from xbench_fast.export.parity.trial_data import TrialData
 from xbench_fast.export.pipeline import export_adapter
 from xbench_fast.export.quantise import Recipe, layer_errors, products_to_quantise, quantise
 from xbench_fast.export.triton.repository import RepositoryChoices, write_repository
@@ -37,6 +39,8 @@ onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
 for package in ("torch", "onnxscript"):
     pytest.importorskip(package)
+METRICS = EvaluationMetrics()
+NOTHING = TrialData("none", "nowhere", (), prepare=lambda path, geometry: np.zeros(0, np.uint8))
 FLOAT, BYTE, SIGNED, SUM = 1, 2, 3, 6
 CLASSES = ("Mass", "Effusion")
 
@@ -68,8 +72,12 @@ def bundle(kad_demo: Any, images: Path, tmp_path_factory: pytest.TempPathFactory
 
             patch.setattr(f"xbench_fast.export.graph.export_{name}", copy)
         patch.setattr("xbench_fast.export.parity.compare_graphs.check_parity", partial(check_parity, batches=(1,)))
-        how = BundleOptions(precision="int8", accept=100, int8=Int8Options(images, "vnni"))
+        how = BundleOptions(precision="int8", metrics=METRICS, accept=100, int8=Int8Options(opened(images), "vnni"))
         yield export_adapter(dataclasses.replace(kad_demo.adapter), tmp_path_factory.mktemp("int8"), how).bundle
+
+
+def opened(folder: Path) -> Any:
+    return open_radiographs([folder])[0]
 
 
 def lowered(kad_demo: Any, folder: Path, images: Path, accept: float, **int8: Any) -> tuple[LowGraphs, ParityReport]:
@@ -79,7 +87,9 @@ def lowered(kad_demo: Any, folder: Path, images: Path, accept: float, **int8: An
         shutil.copy2(made.file(name), folder / f"{name}.onnx")
     features = [made.prompt_set("chestxdet10")]
     full = FullGraphs(kad_demo.adapter, bundle_tokenizer(made), folder, made.manifest.graphs, features)
-    how = BundleOptions(precision="int8", accept=accept, int8=Int8Options(images, "vnni", **int8))
+    how = BundleOptions(
+        precision="int8", metrics=METRICS, accept=accept, int8=Int8Options(opened(images), "vnni", **int8)
+    )
     report = ParityReport({"reference": "none"})
     return write_lower(full, how, materials(how, kad_demo.adapter), report, lambda *_: features), report
 
@@ -143,7 +153,7 @@ def test_the_verdict_is_that_of_both_bundles_by_hand(bundle: Bundle, kad_demo: A
     """Maps enlarged and cut by loops over pixels, on the images that do not calibrate."""
     metrics = bundle.manifest.parity["metrics"]
     calibrated = {image.name for image in bundle.manifest.quantisation.images}
-    data = open_data(str(images))
+    data, radiographs = opened(images), xb.load_dataset("csv", images)
     prompts = bundle.prompt_set(metrics["prompt_set"])
     cases = [case for case in data.images(bundle.manifest.geometry, prompts.findings) if case.name not in calibrated]
     assert len(cases) == metrics["images"]
@@ -153,9 +163,9 @@ def test_the_verdict_is_that_of_both_bundles_by_hand(bundle: Bundle, kad_demo: A
             found.append([engine.run(case.pixels[None], prompts.features) for case in cases])
     flips, gaps, pairs = 0, [], 0
     for place, case in enumerate(cases):
-        row = data.cases[int(case.name.rpartition(" ")[2]) - 2]
-        for finding, region in row.regions.items():
-            inside = region.mask(224, 224)
+        row = radiographs[int(case.name.rpartition(" ")[2]) - 2]
+        for finding in row.findings:
+            inside = row.mask(finding)
             query = prompts.findings.index(finding)
             (hit, dice), (other_hit, other_dice) = (judged(one[place].saliency[0, query], inside) for one in found)
             flips, pairs, gaps = flips + (hit != other_hit), pairs + 1, [*gaps, abs(dice - other_dice)]
@@ -466,9 +476,8 @@ def test_a_triton_repository_takes_the_form_of_its_device(bundle: Bundle, tmp_pa
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        (BundleOptions(precision="int8"), "give --calibration"),
-        (BundleOptions(precision="fp16", int8=Int8Options("x")), "belong to --precision int8"),
-        (BundleOptions(precision="int8", int8=Int8Options("no-such-folder")), "neither a folder nor a dataset"),
+        (BundleOptions(precision="int8", metrics=METRICS), "give --calibration"),
+        (BundleOptions(precision="fp16", int8=Int8Options(NOTHING)), "belong to --precision int8"),
     ],
 )
 def test_what_is_missing_is_said_before_anything_slow(kad_demo: Any, how: BundleOptions, words: str) -> None:

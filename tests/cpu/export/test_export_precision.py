@@ -20,10 +20,12 @@ from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.rounding import stated_precision, with_rounding
 from xbench_fast.engines.select import open_engine
 from xbench_fast.engines.tokenizing import bundle_tokenizer
+from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiographs
 from xbench_fast.export.graph import export_image, export_text
 from xbench_fast.export.lower import KEPT, PRODUCTS, lower
 from xbench_fast.export.parity.checks import LOW_TOLERANCE
 from xbench_fast.export.parity.probes import probe_images
+from xbench_fast.export.parity.trial_data import TrialData
 from xbench_fast.export.pipeline import BundleOptions, ModelSource, export_adapter, export_bundle
 
 onnx = pytest.importorskip("onnx")
@@ -31,6 +33,7 @@ ort = pytest.importorskip("onnxruntime")
 ml_dtypes = pytest.importorskip("ml_dtypes")
 for package in ("torch", "onnxscript"):
     pytest.importorskip(package)
+METRICS = EvaluationMetrics()
 FLOAT, TYPES = 1, {"fp16": 10, "bf16": 16}
 PROMPTS = {"mine": (FindingPrompts("Effusion", ("fluid", "water"), ("no fluid",)), FindingPrompts("Mass", ("mass",)))}
 
@@ -48,6 +51,10 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def opened(folder: Path) -> TrialData | None:
+    return open_radiographs([folder])[0]
+
+
 @pytest.fixture(scope="module", params=["fp16", "bf16"])
 def half(
     request: pytest.FixtureRequest, kad_demo: Any, images: Path, tmp_path_factory: pytest.TempPathFactory
@@ -58,7 +65,7 @@ def half(
         yield export_bundle(
             ModelSource("kad", variant="demo"),
             out,
-            BundleOptions(precision="bf16", prompts=PROMPTS, parity_data=images),
+            BundleOptions(precision="bf16", prompts=PROMPTS, metrics=METRICS, parity_data=opened(images)),
         ).bundle
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -71,7 +78,7 @@ def half(
 
             patch.setattr(f"xbench_fast.export.graph.export_{name}", copy)
         adapter = dataclasses.replace(kad_demo.adapter)
-        yield export_adapter(adapter, out, BundleOptions(precision="fp16", prompts=PROMPTS)).bundle
+        yield export_adapter(adapter, out, BundleOptions(precision="fp16", prompts=PROMPTS, metrics=METRICS)).bundle
 
 
 def inferred(path: Path) -> tuple[Any, dict[str, int]]:
@@ -346,11 +353,15 @@ def test_wrong_precision_and_data_are_said_before_the_work(kad_demo: Any, tmp_pa
     with pytest.raises(ConfigError, match="Unknown precision 'fp61': did you mean 'fp16'"):
         export_adapter(adapter, tmp_path, BundleOptions(precision="fp61"))
     with pytest.raises(ConfigError, match="go with --precision fp16, bf16, int8"):
-        export_adapter(adapter, tmp_path, BundleOptions(parity_data=images))
+        export_adapter(adapter, tmp_path, BundleOptions(parity_data=opened(images)))
+    with pytest.raises(ConfigError, match="bf16 is judged by metrics; give BundleOptions"):
+        export_adapter(adapter, tmp_path, BundleOptions(precision="bf16"))
     with pytest.raises(ConfigError, match="no prompt set asks for one of them"):
         other = {"mine": (FindingPrompts("Rod", ("rod",)),)}
         demo = dataclasses.replace(adapter, weights="demo")
-        export_adapter(demo, tmp_path, BundleOptions(precision="bf16", prompts=other, parity_data=images))
+        export_adapter(
+            demo, tmp_path, BundleOptions(precision="bf16", prompts=other, metrics=METRICS, parity_data=opened(images))
+        )
     assert not list(tmp_path.iterdir())
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xbench_fast as xb
+from sklearn.metrics import roc_auc_score
 from synthetic import CLASSES, make_dataset, reference_sweep
 
 
@@ -75,6 +76,84 @@ def test_a_dataset_takes_the_options_of_its_reader(tmp_path: Path) -> None:
         xb.load_dataset("coco", root, titel="Mine")
     with pytest.raises(xb.XBenchError, match="Unknown dataset 'coca': did you mean 'coco'"):
         xb.load_dataset("coca", root)
+
+
+def test_a_dataset_of_the_configuration_needs_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_dataset(tmp_path / "data", 4)
+    toml = tmp_path / "xbench.toml"
+    toml.write_text('[datasets.mine]\nreader = "coco"\nroot = "data"\ntitle = "Mine"\n')
+    assert xb.load_dataset("mine", config=toml).title == "Mine"
+    assert xb.load_dataset("mine", config=toml, title="Other").title == "Other"
+    make_dataset(tmp_path / "copy", 2)
+    assert len(xb.load_dataset("mine", tmp_path / "copy", config=toml)) == 2
+    with pytest.raises(xb.XBenchError, match="No dataset 'mime' is configured: did you mean 'mine'"):
+        xb.load_dataset("mime", config=toml)
+    with pytest.raises(xb.XBenchError, match="No dataset 'mine' is configured; give its folder"):
+        xb.load_dataset("mine")
+    monkeypatch.chdir(tmp_path)
+    assert xb.load_dataset("mine").root == Path("data")
+
+
+def test_inputs_are_those_of_an_evaluation(tmp_path: Path) -> None:
+    data = xb.load_dataset("coco", make_dataset(tmp_path / "data", 8, missing=(7,)))
+    geometry = xb.Geometry("pad_crop", 32, 40, "area")
+    found = list(data.inputs(geometry, ["Mass"], places=[7, 0, 3]))
+    assert [each.radiograph.case_id for each in found] == ["case0007", "case0000", "case0003"]
+    assert found[0].pixels is None and "does not exist" in str(found[0].problem)
+    for each in found[1:]:
+        np.testing.assert_array_equal(each.pixels, xb.prepare(each.radiograph.path, geometry)[0])
+        np.testing.assert_array_equal(each.pixels, xb.prepare(each.radiograph.image(), geometry)[0])
+        drawn = each.radiograph.mask("Mass", grid=True)
+        assert set(each.regions) <= {"Mass"} and ("Mass" in each.regions) == drawn.any()
+        np.testing.assert_array_equal(each.regions.get("Mass", np.zeros((224, 224), bool)), drawn)
+    # A picture of 40 x 56 becomes 28 x 40 in the middle of 40 x 40, and the model sees 32 x 32 of these.
+    assert found[1].frame == pytest.approx((-2 / 28, 4 / 40, 30 / 28, 36 / 40))
+    assert sum(len(each.regions) for each in data.inputs(geometry)) == sum(
+        len(each.findings) for each in data if each.case_id != "case0007"
+    )
+    assert data[0].rows and data.sources == (tmp_path / "data" / "annotations.json",)
+    with pytest.raises(xb.XBenchError, match="no class 'Mas': did you mean 'Mass'"):
+        data.inputs(geometry, ["Mas"])
+
+
+def test_differences_in_memory_are_paired() -> None:
+    rng = np.random.default_rng(2)
+    a = rng.random(40)
+    b, findings, patients = a + 0.1, ["x", "y"] * 20, [f"p{n // 4}" for n in range(40)]
+    b[::2] += rng.normal(0, 0.01, 20)
+    found = xb.mean_difference(a, b, findings, patients)
+    assert isinstance(found, xb.PairedDifference) and found.patients == 10
+    assert (found.a, found.b) == (pytest.approx(a.mean()), pytest.approx(b.mean()))
+    assert found.low is not None and found.high is not None
+    assert found.value == pytest.approx(found.b - found.a) and found.low < found.value < found.high < found.low + 0.02
+    few = xb.mean_difference(a[:12], b[:12], findings[:12], patients[:12])
+    assert few is not None and few.patients == 3 < few.LEAST_PATIENTS and few.low is few.high is None
+    assert xb.mean_difference([], [], [], []) is None
+    with pytest.raises(ValueError, match="must be equally many"):
+        xb.mean_difference(a, b, findings, patients[1:])
+    with pytest.raises(ValueError, match="is not finite"):
+        xb.mean_difference([0.0, np.nan], [0.0, 1.0], "xx", "pq")
+
+
+def test_auc_leaves_out_what_has_one_label_or_few_patients() -> None:
+    rng = np.random.default_rng(4)
+    scores, labels = rng.normal(size=(2, 30, 4)), (rng.random((30, 4)) < 0.5).astype(float)
+    labels[3, 0], labels[:, 2] = np.nan, 1
+    labels[:, 3] = np.arange(30) < 2  # two positive patients
+    found = xb.auc(scores[0], labels)
+    known = ~np.isnan(labels[:, 0])
+    assert found[0] == pytest.approx(roc_auc_score(labels[known, 0], scores[0][known, 0])) and np.isnan(found[2])
+    change = xb.auc_difference(*scores, labels, [f"p{n}" for n in range(30)])
+    both = np.array([xb.auc(each, labels)[:2] for each in scores])
+    assert change is not None and (change.a, change.b) == (pytest.approx(both[0].mean()), pytest.approx(both[1].mean()))
+    assert change.low is not None and change.low < change.value < (change.high or 0)
+    assert xb.auc_difference(*scores[..., 2:], labels[:, 2:], list(range(30))) is None
+    with pytest.raises(ValueError, match="labels must be 1, 0, or NaN"):
+        xb.auc(scores[0], labels + 1)
+    with pytest.raises(ValueError, match="30 images and 2 patients"):
+        xb.auc_difference(*scores, labels, "ab")
+    with pytest.raises(ValueError, match="one shape"):
+        xb.auc(scores[0], labels[:, :1])
 
 
 def test_counts_give_the_numbers_of_a_plain_loop() -> None:

@@ -12,15 +12,23 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.export.cli.models_in_config import read_models
+from xbench_fast.export.cli.radiographs import EvaluationMetrics, open_radiographs
 from xbench_fast.export.parity.low_precision import PrecisionTrial
 from xbench_fast.export.parity.metric_changes import Tally, TrialImage, outcome, probe_cases
-from xbench_fast.export.parity.trial_data import TrialData, open_data, parted
-from xbench_fast.metrics_gpu.sweep.masks import pack_masks, unpack_masks
+from xbench_fast.export.parity.trial_data import TrialData, parted
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
 
 PIXELS = np.zeros((1, 8, 8), np.uint8)
 SIDE = 224
+METRICS = EvaluationMetrics()
+
+
+def open_data(text: str, config: Path | None = None, *options: str) -> TrialData:
+    (found,) = open_radiographs([text], read_models(config), options)
+    assert found is not None
+    return found
 
 
 def region(top: int, left: int, bottom: int, right: int) -> Any:
@@ -29,13 +37,9 @@ def region(top: int, left: int, bottom: int, right: int) -> Any:
     return mask
 
 
-def packed(mask: Any) -> Any:
-    return pack_masks(mask[None])[0]
-
-
 def add(tally: Tally, case: TrialImage, before: Any, after: Any) -> None:
     """Adds a case by its (logits, maps) of both graphs."""
-    tally.add(case, outcome(case, *before), outcome(case, *after))
+    tally.add(case, outcome(case, *before, METRICS), outcome(case, *after, METRICS))
 
 
 def spot(row: int, column: int) -> Any:
@@ -46,10 +50,10 @@ def spot(row: int, column: int) -> Any:
 
 
 def test_a_moved_maximum_flips_and_is_the_worst_case() -> None:
-    tally = Tally(("Mass",))
+    tally = Tally(("Mass",), METRICS)
     here, logits = region(0, 0, 64, 64), np.zeros(1, np.float32)
-    add(tally, TrialImage("a", PIXELS, {0: packed(here)}, {0: True}), (logits, spot(1, 1)), (logits, spot(1, 1)))
-    add(tally, TrialImage("b", PIXELS, {0: packed(here)}, {0: True}), (logits, spot(1, 1)), (logits, spot(5, 5)))
+    add(tally, TrialImage("a", PIXELS, {0: here}, {0: True}), (logits, spot(1, 1)), (logits, spot(1, 1)))
+    add(tally, TrialImage("b", PIXELS, {0: here}, {0: True}), (logits, spot(1, 1)), (logits, spot(5, 5)))
     found = tally.summary()
     assert (found["pairs"], found["hits"], found["hits_flipped"]) == (2, [2, 1], 1)
     (worst,) = found["worst"]
@@ -67,7 +71,7 @@ def test_auc_is_that_of_scikit_learn() -> None:
     after[2, 0] = after[3, 0]  # a tie
     labels = random.random((12, 3)) < 0.5
     labels[:, 2] = True  # no negative image: no AUC
-    tally, maps = Tally(("A", "B", "C")), np.zeros((3, 7, 7), np.float32)
+    tally, maps = Tally(("A", "B", "C"), METRICS), np.zeros((3, 7, 7), np.float32)
     for row in range(12):
         case = TrialImage(str(row), PIXELS, {}, dict(enumerate(labels[row].tolist())))
         add(tally, case, (before[row], maps), (after[row], maps))
@@ -80,7 +84,7 @@ def test_auc_is_that_of_scikit_learn() -> None:
 
 def test_equal_outputs_change_nothing_and_probe_cases_have_both_labels() -> None:
     cases = probe_cases(16, 3)
-    tally, random = Tally(("A", "B", "C")), np.random.default_rng(0)
+    tally, random = Tally(("A", "B", "C"), METRICS), np.random.default_rng(0)
     for case in cases:
         assert case.pixels.shape == (1, 16, 16) and all(mask.any() for mask in case.regions.values())
         same = random.normal(size=3).astype(np.float32), random.random((3, 4, 4), dtype=np.float32)
@@ -93,19 +97,19 @@ def test_equal_outputs_change_nothing_and_probe_cases_have_both_labels() -> None
 def random_case(number: int, random: Any, patient: str) -> TrialImage:
     mask = region(*random.integers(0, 100, 2), *random.integers(120, 224, 2))
     return TrialImage(
-        f"{number}", PIXELS, {number % 2: packed(mask)}, {0: number % 3 == 0, 1: number % 4 == 0}, patient=patient
+        f"{number}", PIXELS, {number % 2: mask}, {0: number % 3 == 0, 1: number % 4 == 0}, patient=patient
     )
 
 
 def test_intervals_of_a_change_are_paired_and_by_patient() -> None:
     """A naive bootstrap over patients gives the interval of the change of the mean over findings."""
     random = np.random.default_rng(5)
-    tally, rows = Tally(("A", "B")), []
+    tally, rows = Tally(("A", "B"), METRICS), []
     for number in range(60):
         case = random_case(number, random, f"p{number // 2}")
         pair = [(random.normal(size=2).astype(np.float32), random.random((2, 7, 7), dtype=np.float32)) for _ in "ab"]
         add(tally, case, *pair)
-        one, two = (outcome(case, *each) for each in pair)
+        one, two = (outcome(case, *each, METRICS) for each in pair)
         rows.append((number // 2, number % 2, two.dice[number % 2] - one.dice[number % 2]))
     found = tally.summary()["changes"]["dice"]
     table = np.array(rows)
@@ -122,7 +126,7 @@ def test_intervals_of_a_change_are_paired_and_by_patient() -> None:
 
 
 def test_an_unknown_label_counts_for_no_auc() -> None:
-    tally, maps = Tally(("A",)), np.zeros((1, 7, 7), np.float32)
+    tally, maps = Tally(("A",), METRICS), np.zeros((1, 7, 7), np.float32)
     for row, label in enumerate([{0: True}, {0: False}, {}, {0: True}, {0: False}]):
         score = np.float32([row]), maps
         add(tally, TrialImage(str(row), PIXELS, {}, label), score, score)
@@ -130,6 +134,14 @@ def test_an_unknown_label_counts_for_no_auc() -> None:
 
 
 # The user's images
+
+
+def names(data: TrialData) -> list[str]:
+    return [case.name for case in data.cases]
+
+
+def no_pixels(path: Path, geometry: Geometry) -> Any:
+    raise AssertionError("nothing is read")
 
 
 def folder(path: Path, *rows: str, header: str = "image,class,x_min,y_min,x_max,y_max") -> Path:
@@ -153,7 +165,7 @@ def test_regions_and_pixels_are_those_of_an_evaluation(tmp_path: Path) -> None:
         assert (one.labels, two.labels) == ({1: True, 2: True}, {1: False, 2: False}) and not two.regions
         np.testing.assert_array_equal(one.pixels[0], to_model(read_grey(place / "images" / "a.png"), geometry))
         wanted = region(0, 0, 112, 112) | region(112, 168, 224, 224)
-        np.testing.assert_array_equal(unpack_masks(one.regions[2], SIDE), wanted)
+        np.testing.assert_array_equal(one.regions[2], wanted)
     assert one.frame == (-0.3, 0.1, 1.3, 0.9) and one.patient != two.patient
 
 
@@ -179,9 +191,9 @@ def test_datasets_are_named_as_eval_names_them(tmp_path: Path) -> None:
     (tmp_path / "xbench.toml").write_text('[datasets.mine]\nreader = "csv"\nroot = "."\n')
     by_name, by_path = open_data("mine", tmp_path / "xbench.toml"), open_data(f"csv={place}")
     assert by_name.description == "the dataset 'mine'" and by_path.description == "the dataset 'csv'"
-    assert [case.case_id for case in by_name.cases] == [case.case_id for case in by_path.cases] == ["a.png", "b.png"]
+    assert names(by_name) == names(by_path) == ["annotations.csv row 2", "annotations.csv row 3"]
     plain = open_data(str(place / "images"))
-    assert plain.classes == () and [plain.named(n) for n in range(2)] == ["a.png", "b.png"]
+    assert plain.classes == () and names(plain) == ["a.png", "b.png"]
 
 
 # Calibration apart from the verdict
@@ -207,7 +219,7 @@ def test_one_dataset_is_parted_by_patients(tmp_path: Path) -> None:
     assert len(chosen.cases) + len(rest.cases) == 24 and 4 <= len(chosen.cases) <= 12
     assert not set(chosen.patients) & set(rest.patients)
     twin = open_data(f"csv={tmp_path / 'd'}")
-    assert [case.case_id for case in parted(data, twin, 128, GEOMETRY)[1].cases] == [c.case_id for c in rest.cases]
+    assert names(parted(data, twin, 128, GEOMETRY)[1]) == names(rest)
     assert len(list(rest.images(GEOMETRY, ["Mass"]))) == len(rest.cases) and not rest.left_out
 
 
@@ -258,8 +270,8 @@ def change(value: float, low: float | None, high: float | None, patients: int = 
     ],
 )
 def test_the_whole_interval_of_every_change_counts(entries: dict[str, Any], words: str) -> None:
-    trial = PrecisionTrial(None, None, Path(), Path(), "int8", 1)  # type: ignore[arg-type]
-    found, data = {"images": 9, "changes": entries}, TrialData("mine", "here", ())
+    trial = PrecisionTrial(None, None, Path(), Path(), "int8", 1, METRICS)  # type: ignore[arg-type]
+    found, data = {"images": 9, "changes": entries}, TrialData("mine", "here", (), no_pixels)
     reason = trial.refusal(found, 2.0, data)
     assert re.search(words, reason) if words else reason == ""
     assert trial.refusal(found, 2.0, None) == "", "probe pictures decide nothing"
@@ -270,3 +282,55 @@ def test_other_images_of_a_calibrated_patient_are_not_measured(tmp_path: Path) -
     chosen, rest = parted(data.only(range(12)), data, 128, GEOMETRY)
     assert len(chosen.cases) == 3 and len(rest.cases) == 18
     assert not set(chosen.patients) & set(rest.patients)
+
+
+# Options of datasets, as eval has them
+
+
+def test_a_dataset_takes_its_options(tmp_path: Path) -> None:
+    """Given by NAME=PATH, by its name in the configuration, or as a folder, which is the dataset csv."""
+    place = folder(tmp_path, "a.png,Mass,0,0,40,20", "b.png,,,,,")
+    (place / "patients.csv").write_text("image,patient\na.png,p1\nb.png,p1\n")
+    (tmp_path / "xbench.toml").write_text('[datasets.mine]\nreader = "csv"\nroot = "."\n')
+    toml = tmp_path / "xbench.toml"
+    for text, name in ((f"own={place}", "own"), ("mine", "mine"), (str(place), "csv")):
+        options = [f"{name}.patients=patients.csv", *([f"{name}.reader=csv"] if name == "own" else [])]
+        assert open_data(text, toml, *options).patients == ["patient p1", "patient p1"]
+        if name != "own":
+            assert open_data(text, toml).patients == ["a.png", "b.png"]
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("mine.patients", r"^--data-option mine\.patients is not of the form NAME\.KEY=VALUE\.$"),
+        ("mime.title=x", r"^--data-option mime\.title: neither --parity-data nor --calibration .*did you mean 'mine'"),
+        ("mine.titel=x", "has no option 'titel': did you mean 'title'"),
+    ],
+)
+def test_a_mistyped_option_is_one_sentence(tmp_path: Path, option: str, words: str) -> None:
+    place = folder(tmp_path, "a.png,Mass,0,0,40,20")
+    (tmp_path / "xbench.toml").write_text('[datasets.mine]\nreader = "csv"\nroot = "."\n')
+    with pytest.raises(ConfigError, match=words):
+        open_data("mine", tmp_path / "xbench.toml", option)
+    assert place.is_dir()
+
+
+def test_own_code_of_an_unnamed_file_is_told_and_stays_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in `eval`: a reader in a Python file of ./xbench.toml is named before it runs, one from elsewhere refused."""
+    (tmp_path / "data").mkdir()
+    place = folder(tmp_path / "data", "a.png,Mass,0,0,40,20")
+    (tmp_path / "mine.py").write_text("from xbench_fast.runtime.datasets.formats.csv_boxes import CsvBoxes as Mine\n")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    table = f'[datasets.mine]\nreader = "mine.py:Mine"\nroot = "{place}"\n'
+    (tmp_path / "xbench.toml").write_text(table)
+    said: list[str] = []
+    open_radiographs(["mine"], read_models(), say=said.append)
+    assert len(said) == 1 and "mine.py" in said[0]
+    (tmp_path / "here" / "xbench.toml").write_text(table.replace("mine.py", "../mine.py"))
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ConfigError, match="--config"):
+        open_data("mine")

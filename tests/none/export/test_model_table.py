@@ -32,6 +32,7 @@ resolution = 512
 [models.second]
 class = "hospital.models:Second"
 prompts = "c.yaml"
+data_option = ["rsna.list=x.csv", "rsna.split=paper"]
 
 [datasets.rsna]
 root = "rsna"
@@ -58,9 +59,14 @@ def test_a_whole_file_is_read_relative_to_itself(tmp_path: Path) -> None:
         {
             "mine": ModelEntry("mine", f"{tmp_path}/code/mine.py:Mine", settings, {"depth": 3}),
             "kad": ModelEntry("kad", "kad", {"checkpoint": tmp_path / "best_valid.pt", "resolution": 512}),
-            "second": ModelEntry("second", "hospital.models:Second", {"prompts": [tmp_path / "c.yaml"]}),
+            "second": ModelEntry(
+                "second",
+                "hospital.models:Second",
+                {"prompts": [tmp_path / "c.yaml"], "data_option": ["rsna.list=x.csv", "rsna.split=paper"]},
+            ),
         },
         tmp_path / "made",
+        datasets=("rsna",),
     )
     assert set(load_config(path).datasets) == {"rsna"}, "the evaluation reads the same file"
 

@@ -12,14 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import xbench_fast
 
 ARROWS = {
     "api": {"api", "engines", "metrics_gpu", "runtime"},
-    "export": {"export", "engines", "metrics_gpu", "runtime"},
+    "export": {"export", "engines"},
     "engines": {"engines"},
     "metrics_gpu": {"metrics_gpu"},
     "runtime": {"runtime", "engines", "metrics_gpu"},
 }
+COMPOSED = ("xbench_fast", "export", "cli")
+"""Where an export is joined with the rest of the project: by the names of the public interface, and no other."""
 HEAVY = ["torch", "torchvision", "transformers", "open_clip", "timm", "onnx", "onnxscript", "onnxruntime", "cupy"]
 HEAVY += ["tensorrt", "tensorrt_rtx", "nvidia", "ray", "safetensors", "tokenizers"]
 
@@ -56,8 +59,23 @@ def test_imports_follow_the_arrows(root: Path, room: str) -> None:
             for other in reached:
                 if room == "api" and (root / "api" / f"{other}.py").is_file():
                     continue
+                if here == COMPOSED and other in xbench_fast.__all__:
+                    continue
                 assert other in ARROWS[room], f"{path}:{node.lineno}: {room} must not import {other}"
     assert checked or room == "metrics_gpu"
+
+
+def test_an_export_in_float32_loads_nothing_of_the_other_rooms(root: Path) -> None:
+    """Only the file that joins both takes the public interface, and only for an export in a lower precision."""
+    joins = [path for _, path in modules(root, "export") if re.search(r"^from \.\.\. import", path.read_text(), re.M)]
+    assert joins == [root / "export" / "cli" / "radiographs.py"]
+    code = (
+        "import sys\nfrom xbench_fast.export.cli.export_command import main\n"
+        "main(['--model', 'kad', '--checkpoint', 'none.pt', '--out', 'out'])\n"
+        "print(*(name for name in sys.modules if name.startswith(('xbench_fast.runtime', 'xbench_fast.metrics_gpu'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "none.pt" in done.stderr and not done.stdout.split(), done.stdout
 
 
 LIGHT = ["engines", "metrics_gpu", "runtime", "api"]

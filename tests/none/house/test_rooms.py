@@ -30,9 +30,6 @@ ROOMS = {
 }
 """Room of runtime/ -> the rooms of runtime/ it may import. `cli` may import all of them, and none imports `cli`."""
 
-OF_EXPORT = {"evaluation", "results", "datasets", "images", "host"}
-"""The rooms of runtime/ that `export` may import: those that read radiographs, regions and labels."""
-
 MOST_LINES, MOST_FILES, MOST_PARAMETERS = 300, 22, 6
 
 
@@ -70,17 +67,6 @@ def test_rooms_of_runtime_follow_the_arrows(root: Path, room: str) -> None:
         if room_of(name) == room
         for line, target in imported(root, path)
         if room_of(target) not in {"", room, *ROOMS[room]}
-    ]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_an_export_takes_from_runtime_only_what_reads_data(root: Path) -> None:
-    wrong = [
-        f"{path.relative_to(root)}:{line}: export must not import {target}"
-        for name, path in files(root).items()
-        if name.startswith("xbench_fast.export")
-        for line, target in imported(root, path)
-        if target.startswith("xbench_fast.runtime.") and room_of(target) not in OF_EXPORT
     ]
     assert not wrong, "\n".join(wrong)
 
