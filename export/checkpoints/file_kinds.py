@@ -77,7 +77,7 @@ def _zip(path: Path) -> tuple[str, str] | None:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
-    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):  # zipfile has the second for a version it cannot read
         return "a damaged zip archive", _AGAIN
     if any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
         return None

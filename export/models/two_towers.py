@@ -7,6 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from ...engines.errors import ConfigError
 from ..adapter import Adapter
 from .layers.contrastive import contrast, contrast_outputs, patch_map
 from .saliency_maps import VALUE_VALUE
@@ -26,7 +27,9 @@ class TwoTowers(Adapter):
 
     def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same image vector, and the patches with value-value attention in the last block, where `maps` has it."""
-        raise NotImplementedError(f"{self.name} offers no value-value map in `maps`")  # choose_map has refused it
+        raise ConfigError(
+            f"{self.name} has '{VALUE_VALUE}' in `maps` and no `encode_values`; define it, or leave it out."
+        )
 
     def scale(self) -> Tensor:
         """The factor of the cosine, []."""

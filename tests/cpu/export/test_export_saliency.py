@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from xbench_fast.export.models.layers.contrastive import patch_map
 from xbench_fast.export.models.layers.query_decoder import DecoderConfig, QueryDecoder, join_layers
 from xbench_fast.export.models.layers.vit import ViTConfig
 from xbench_fast.export.models.saliency_maps import ATTENTION_MAPS, MAPS
+from xbench_fast.export.models.two_towers import TwoTowers
 
 torch = pytest.importorskip("torch")
 
@@ -154,6 +157,13 @@ def test_value_value_in_a_vit_changes_the_patches_and_not_the_image() -> None:
     assert torch.equal(pooled, same) and values.shape == patches.shape
     torch.testing.assert_close(values, wanted)
     assert not torch.allclose(values, patches, rtol=1e-2)
+
+
+def test_a_map_that_an_adapter_names_and_does_not_compute_is_one_sentence() -> None:
+    adapter: Any = SimpleNamespace(name="half", map_name="value-value")
+    adapter.encode_values = partial(TwoTowers.encode_values, adapter)
+    with pytest.raises(ConfigError, match=r"half has 'value-value' in `maps` and no `encode_values`; define it"):
+        TwoTowers.forward(adapter, torch.zeros(1), torch.zeros(1))
 
 
 def test_value_value_in_clip_is_that_of_its_blocks() -> None:

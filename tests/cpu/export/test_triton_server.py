@@ -125,7 +125,11 @@ def server(bundles: Path) -> Iterator[ServerProcess]:
 
 
 def _backends(root: Path, folder: Path) -> Path:
-    """Triton's own Python backend with the stub for this Python, and the two written in Python."""
+    """Triton's own Python backend with the stub for this Python, and the two written in Python.
+
+    Triton starts the stub that lies beside the backend, and no option names another. The wheel keeps those of each
+    version of Python apart, and its folder is not to be changed: it can be somebody's environment.
+    """
     stub = root / "python_backend_stubs" / f"{sys.version_info[0]}.{sys.version_info[1]}" / "triton_python_backend_stub"
     shutil.copytree(root / "backends" / "python", folder / "python")
     shutil.copy(stub, folder / "python")

@@ -53,6 +53,10 @@ KINDS: dict[str, tuple[bytes, str]] = {
         zipped(repo__README="x", repo__best="y") + b"",
         "is a zip archive of 2 other files (repo/README, repo/best), not a checkpoint; unpack it",
     ),
+    "newer zip": (
+        zipped(a="x").replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\x63"),
+        "is a damaged zip archive, not",
+    ),
     "arrays": (zipped(**{"a.npy": "x"}), "is a NumPy archive (.npz)"),
     "tarball": (gzip.compress(b"x"), "is a gzip archive (as .tar.gz), not a checkpoint; unpack it and give the weight"),
     "tar": (tarred(), "is a tar archive"),
