@@ -156,9 +156,10 @@ class _Quantising:
             if not reason:
                 break
             errors = layer_errors(self.folder / "image.onnx", self.batches[:_EXPLAINED])
-            if not auto or 2 * len(recipe.keep) > len(layers):
-                raise ParityError(f"{reason} {_explained(errors)}")
-            worst = [error.name for error in errors if error.name not in recipe.keep][:more]
+            kept, room = len(recipe.keep), (len(layers) - len(recipe.keep)) // 2  # half of all layers at most
+            if not auto or room <= 0:
+                raise ParityError(f"{reason} {_explained(errors, kept if auto else None)}")
+            worst = [error.name for error in errors][: min(more, room)]
             say(f"{reason} Keeping {len(worst)} more in float32: {', '.join(worst[:_SHOWN])}")
             recipe, more = replace(recipe, keep=recipe.keep | set(worst)), 2 * more
         report.metrics = {**report.metrics, "speed": trial.speed(self.batches)}
@@ -198,10 +199,12 @@ class _Quantising:
         )
 
 
-def _explained(errors: list[LayerError]) -> str:
-    """The end of a refusal: the layers with the largest errors."""
+def _explained(errors: list[LayerError], kept: int | None) -> str:
+    """The end of a refusal: the layers with the largest errors; `kept`: how many `auto` has left in float32."""
     worst = ", ".join(map(str, errors[:_SHOWN]))
+    way = "keep them in float32 with --keep-float auto or their names, " if kept is None else ""
+    most = "" if kept is None else f" with {kept} layers in float32, half of all"
     return (
-        f"No bundle was written. Layers with the largest error of input and weight: {worst}; keep them in float32 with "
-        "--keep-float auto or their names, try --percentile, or use --precision fp16."
+        f"No bundle was written{most}. Layers with the largest error of input and weight: {worst}; {way}try "
+        "--percentile, judge on more images, whose interval is narrower, or use --precision fp16."
     )

@@ -15,8 +15,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -287,10 +288,11 @@ def _clean(target: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The library warns through the root logger."""
+    """The library warns through the root logger, and prints what it counts for percentiles."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        yield
+        with redirect_stdout(StringIO()):
+            yield
     finally:
         logging.disable(before)

@@ -32,7 +32,7 @@ from xbench_fast.export.parity.low_precision import PrecisionTrial
 from xbench_fast.export.parity.probes import probe_images
 from xbench_fast.export.parity.trial_data import TrialData
 from xbench_fast.export.pipeline import export_adapter
-from xbench_fast.export.quantise import Recipe, layer_errors, products_to_quantise, quantise
+from xbench_fast.export.quantise import LayerError, Recipe, layer_errors, products_to_quantise, quantise
 from xbench_fast.export.triton.repository import RepositoryChoices, write_repository
 
 onnx = pytest.importorskip("onnx")
@@ -215,6 +215,28 @@ def test_the_worst_layers_stay_float_until_it_is_accepted(
     assert len(report.checks) == 2 * 4, "the checks of refused graphs are not reported"
 
 
+def test_half_of_the_layers_stay_float_at_most(
+    kad_demo: Any, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, tried = [f"layer{number}" for number in range(10)], []
+
+    def write(source: Path, target: Path, recipe: Recipe, batches: Any) -> list[str]:
+        tried.append(sorted(recipe.keep))
+        return [name for name in names if name not in recipe.keep]
+
+    left = lambda *_: [LayerError(name, "Conv", 0.1) for name in names if name not in tried[-1]]  # noqa: E731
+    monkeypatch.setattr("xbench_fast.export.quantise.quantise", write)
+    monkeypatch.setattr("xbench_fast.export.quantise.layer_errors", left)
+    monkeypatch.setattr(PrecisionTrial, "extend", lambda *_: None)
+    monkeypatch.setattr(PrecisionTrial, "refusal", lambda *_: "Too much.")
+    words = (
+        r"^Too much\. No bundle was written with 5 layers in float32, half of all\. .* layer5 \(Conv\) 10\.0 %, .*; try"
+    )
+    with pytest.raises(ParityError, match=words):
+        lowered(kad_demo, tmp_path, images, accept=2, keep_float=("auto",))
+    assert tried == [[], names[:1], names[:3], names[:5]]
+
+
 def test_other_images_have_other_hashes(kad_demo: Any, images: Path, bundle: Bundle, tmp_path: Path) -> None:
     shutil.copytree(images, tmp_path / "data")
     before = bundle.manifest.quantisation.images
@@ -362,7 +384,7 @@ def test_processors_without_vnni_cut_the_sums_of_the_full_range_only(tmp_path: P
             np.testing.assert_allclose(session.run(["m"], {"x": rows})[0], whole * scale * scales, rtol=1e-5, atol=1e-4)
 
 
-def test_percentiles_cut_what_is_rare(tmp_path: Path) -> None:
+def test_percentiles_cut_what_is_rare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def scale(model: Any) -> float:
         made, conv = makers(model.graph), next(node for node in model.graph.node if node.name == "conv")
         return float(constant(model, made[conv.input[0]].input[1]))
@@ -371,6 +393,7 @@ def test_percentiles_cut_what_is_rare(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     whole, some = written(tmp_path / "a", "vnni")[0], written(tmp_path / "b", "vnni", percentile=90.0)[0]
     assert 0.3 * scale(whole) < scale(some) < 0.8 * scale(whole)
+    assert not capsys.readouterr().out, "the bundle's path is the first line that an export prints"
     assert Recipe("vnni").method == "min-max" and Recipe("vnni", 99.99).method == "percentile 99.99"
 
 
