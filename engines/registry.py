@@ -77,14 +77,6 @@ class Registry:
             return self._resolve(name)
         raise ConfigError(f"Unknown {self.kind} '{name}': {did_you_mean(name, sorted(table))}.")
 
-    def extended(self, entries: Mapping[str, str]) -> Registry:
-        """A new registry with `entries` added. Raises ConfigError when a name is already taken."""
-        table = self._table()
-        for name in entries:
-            if name in table:
-                raise ConfigError(f"The {self.kind} '{name}' is already defined as {table[name]}; choose another name.")
-        return Registry(self.kind, {**self._entries, **entries}, self._group)
-
     def _table(self) -> dict[str, str]:
         table = dict(self._entries)
         for name, target in _added(self._group, tuple(sys.path)) if self._group else ():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["fill", "fill_all", "fill_module", "image"]
+__all__ = ["fill", "fill_module", "image"]
 
 
 def _noise(name: str, shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
@@ -56,14 +55,6 @@ def fill(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[Any]:
 def image(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray[np.float32]:
     """A batch of already normalised input [B, C, H, W], about unit variance (also used for random text features)."""
     return _noise(name, tuple(shape), seed)
-
-
-def fill_all(
-    shapes: Mapping[str, tuple[int, ...]], seed: int = 0, aliases: Mapping[str, str] | None = None
-) -> dict[str, NDArray[Any]]:
-    """A whole state dict; a name in `aliases` takes the value of the tensor that it is an alias of."""
-    canonical = aliases or {}
-    return {name: fill(canonical.get(name, name), shape, seed) for name, shape in shapes.items()}
 
 
 def fill_module(module: nn.Module, seed: int = 0, prefix: str = "") -> None:

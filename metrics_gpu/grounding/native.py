@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..sweep.maps import upsampled
 
-__all__ = ["SEARCHED", "TUNED", "iou", "native_map", "otsu_level", "pointing_hit", "segment", "with_filled_holes"]
+__all__ = ["SEARCHED", "TUNED", "iou", "native_map", "otsu_level", "segment", "with_filled_holes"]
 
 TUNED: Final[Mapping[str, float]] = {
     "Airspace Opacity": 0.4,
@@ -109,11 +109,3 @@ def iou(segmented: NDArray[np.bool_], region: NDArray[np.bool_], *, true_positiv
     if not region.any() or (true_positives_only and not segmented.any()):
         return math.nan
     return float(np.count_nonzero(segmented & region) / np.count_nonzero(segmented | region))
-
-
-def pointing_hit(native: NDArray[np.float32], region: NDArray[np.bool_]) -> float:
-    """1.0 if the first maximum of a full-resolution map in row-major order lies in the region, else 0.0; NaN where the
-    region is empty. Raises ValueError when the shapes differ."""
-    if native.shape != region.shape:
-        raise ValueError(f"a map of {native.shape} cannot be compared with a region of {region.shape}")
-    return float(region.reshape(-1)[int(np.argmax(native))]) if region.any() else math.nan

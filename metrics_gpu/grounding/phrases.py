@@ -17,21 +17,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sweep.maps import WHOLE, Frame, axis, upsampled
-from ..sweep.sweep_options import Mode
+from ..sweep.maps import WHOLE, Frame, upsampled
 
 __all__ = [
     "IOU_THRESHOLDS",
     "SIGMA",
     "PhraseMeans",
     "PhraseScores",
-    "boxes_on_square",
-    "on_image",
     "phrase_means",
     "phrase_scores",
     "scores_on_grid",
     "smoothed",
-    "with_border",
 ]
 
 Floats = NDArray[np.float64]
@@ -39,7 +35,6 @@ SIGMA: Final = 1.5
 """Of the Gaussian, in cells of the map."""
 IOU_THRESHOLDS: Final = tuple(float(t) for t in np.arange(0.1, 0.6, 0.1))
 """On the scale -1 to 1; NumPy's third one is 0.30000000000000004."""
-_SQUARE: Final = 224
 
 
 def smoothed(maps: NDArray[Any], sigma: float = SIGMA) -> Any:
@@ -58,62 +53,6 @@ def _gaussian(side: int, sigma: float) -> Floats:
     matrix: Floats = gaussian_filter1d(np.eye(side), sigma, axis=0)
     matrix.setflags(write=False)
     return matrix
-
-
-def on_image(
-    saliency: NDArray[Any], width: int, height: int, *, crop: int, resize: int = 512, mode: Mode = "nearest"
-) -> Floats:
-    """A map [h, w] over an image of width x height, float64 [height, width], NaN where the network saw nothing.
-
-    The network saw the shorter side resized to `resize` and a central square of `crop` of that.
-    """
-    side = int(crop * min(width, height) / resize)
-    drawn = _resized(saliency, side, mode)
-    out = np.full((height, width), np.nan)
-    top, left = (math.floor((length - side) / 2) for length in (height, width))
-    out[top : top + side, left : left + side] = drawn
-    return out
-
-
-def with_border(values: NDArray[Any], *, crop: int, resize: int = 512) -> Floats:
-    """A square map [n, n] with NaN outside the central square of crop / resize of its side."""
-    side = values.shape[0]
-    inner = int(crop * side / resize)
-    start = math.floor((side - inner) / 2)
-    out = np.full(values.shape, np.nan)
-    out[start : start + inner, start : start + inner] = values[start : start + inner, start : start + inner]
-    return out
-
-
-def _resized(saliency: NDArray[Any], side: int, mode: Mode) -> Floats:
-    """A map at side x side, in float64, as torch's `interpolate` draws it (half-pixel centres; nearest: floor)."""
-    values = saliency.astype(np.float64)
-    for _axis in (0, 1):
-        cells = values.shape[0]
-        if mode == "nearest":
-            values = values[np.arange(side) * cells // side]
-        else:
-            table = axis(cells, side, mode=mode)
-            weight = table.weight.astype(np.float64)[:, None]
-            values = values[table.lo] * (1 - weight) + values[table.hi] * weight
-        values = values.T
-    return values
-
-
-def boxes_on_square(
-    boxes: Sequence[Sequence[float]], width: int, height: int, side: int = _SQUARE
-) -> NDArray[np.uint8]:
-    """How many boxes (x, y, w, h) of an image cover each pixel of its copy padded to a square of `side`.
-
-    The longer side becomes `side`; the padding is halved and rounded down, and so are the four numbers of a box.
-    """
-    scale = side / max(width, height)
-    left, top = ((side - math.floor(length * scale)) // 2 for length in (width, height))
-    out = np.zeros((side, side), np.uint8)
-    for x, y, w, h in boxes:
-        x0, y0, across, down = math.floor(x * scale + left), math.floor(y * scale + top), int(w * scale), int(h * scale)
-        out[y0 : y0 + down, x0 : x0 + across] += 1
-    return out
 
 
 @dataclass(frozen=True)

@@ -123,12 +123,6 @@ class CellRows:
         told = self.entry.get("last_attempt")
         return "" if told is None else f"{told['state']} on {told['at']}: {told['reason']}"
 
-    @property
-    def pair_cases(self) -> NDArray[np.intp]:
-        """intp [P]: index into `case_ids` of each pair."""
-        cases: NDArray[np.intp] = self.case_of[self.image_of]
-        return cases
-
 
 class StoredRun:
     """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result."""

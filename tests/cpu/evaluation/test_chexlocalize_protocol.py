@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu.grounding.native import TUNED, iou, native_map, otsu_level, pointing_hit, segment
+from xbench_fast.metrics_gpu.grounding.native import TUNED, iou, native_map, otsu_level, segment
 from xbench_fast.runtime.datasets.region_shapes import RunText
 
 FIRST, SECOND = "patient64541_study1_view1_frontal", "patient64542_study1_view1_frontal"
@@ -52,7 +52,6 @@ def test_the_official_numbers_and_masks_of_the_sample(sample: Path, image: str) 
         differing += int((found != drawn(theirs[name])).sum())
         value = iou(found, region)
         assert round(value, 4) == OFFICIAL[image, name] if (image, name) in OFFICIAL else math.isnan(value)
-        assert math.isnan(pointing_hit(native, region)) == math.isnan(value)
     assert differing <= 2  # of 10 masks of 4 to 6 million pixels; the last bit of torch's interpolation decides
 
 
@@ -104,17 +103,12 @@ def test_which_pairs_count() -> None:
     assert iou(left, middle) == pytest.approx(1 / 3)
     assert math.isnan(iou(left, empty)) and math.isnan(iou(left, empty, true_positives_only=False))
     assert math.isnan(iou(empty, left)) and iou(empty, left, true_positives_only=False) == 0.0
-    rising = np.arange(8, dtype=np.float32).reshape(2, 4)
-    assert pointing_hit(rising, left) == 0.0 and pointing_hit(-rising, left) == 1.0
-    assert math.isnan(pointing_hit(rising, empty))
 
 
 def test_misuse_is_refused() -> None:
     mask = np.zeros((2, 2), bool)
     with pytest.raises(ValueError, match="cannot be compared"):
         iou(mask, np.zeros((2, 3), bool))
-    with pytest.raises(ValueError, match="cannot be compared"):
-        pointing_hit(np.zeros((2, 3), np.float32), mask)
     with pytest.raises(TypeError, match="float32"):
         native_map(np.zeros((2, 2)), 4, 4)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="shape"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,13 @@ from scipy.ndimage import gaussian_filter
 from xbench_fast.metrics_gpu.grounding.phrases import (
     IOU_THRESHOLDS,
     PhraseScores,
-    boxes_on_square,
-    on_image,
     phrase_means,
     phrase_scores,
     scores_on_grid,
     smoothed,
-    with_border,
 )
+from xbench_fast.metrics_gpu.sweep.maps import axis
+from xbench_fast.metrics_gpu.sweep.sweep_options import Mode
 
 NAN = math.nan
 Floats = NDArray[np.floating[Any]]
@@ -39,6 +39,60 @@ def grid(golden: dict[str, Any], pair: int) -> Floats:
     arrays = golden["arrays"]
     found: Floats = smoothed(arrays[f"{pair:02d}_patches"] @ arrays[f"{pair:02d}_text"][0])
     return found
+
+
+def on_image(
+    saliency: NDArray[Any], width: int, height: int, *, crop: int, resize: int = 512, mode: Mode = "nearest"
+) -> Floats:
+    """A map [h, w] over an image of width x height, float64 [height, width], NaN where the network saw nothing.
+
+    The network saw the shorter side resized to `resize` and a central square of `crop` of that.
+    """
+    side = int(crop * min(width, height) / resize)
+    drawn = resized(saliency, side, mode)
+    out = np.full((height, width), np.nan)
+    top, left = (math.floor((length - side) / 2) for length in (height, width))
+    out[top : top + side, left : left + side] = drawn
+    return out
+
+
+def with_border(values: NDArray[Any], *, crop: int, resize: int = 512) -> Floats:
+    """A square map [n, n] with NaN outside the central square of crop / resize of its side."""
+    side = values.shape[0]
+    inner = int(crop * side / resize)
+    start = math.floor((side - inner) / 2)
+    out = np.full(values.shape, np.nan)
+    out[start : start + inner, start : start + inner] = values[start : start + inner, start : start + inner]
+    return out
+
+
+def resized(saliency: NDArray[Any], side: int, mode: Mode) -> Floats:
+    """A map at side x side, in float64, as torch's `interpolate` draws it (half-pixel centres; nearest: floor)."""
+    values = saliency.astype(np.float64)
+    for _axis in (0, 1):
+        cells = values.shape[0]
+        if mode == "nearest":
+            values = values[np.arange(side) * cells // side]
+        else:
+            table = axis(cells, side, mode=mode)
+            weight = table.weight.astype(np.float64)[:, None]
+            values = values[table.lo] * (1 - weight) + values[table.hi] * weight
+        values = values.T
+    return values
+
+
+def boxes_on_square(boxes: Sequence[Sequence[float]], width: int, height: int, side: int = 224) -> NDArray[np.uint8]:
+    """How many boxes (x, y, w, h) of an image cover each pixel of its copy padded to a square of `side`.
+
+    The longer side becomes `side`; the padding is halved and rounded down, and so are the four numbers of a box.
+    """
+    scale = side / max(width, height)
+    left, top = ((side - math.floor(length * scale)) // 2 for length in (width, height))
+    out = np.zeros((side, side), np.uint8)
+    for x, y, w, h in boxes:
+        x0, y0, across, down = math.floor(x * scale + left), math.floor(y * scale + top), int(w * scale), int(h * scale)
+        out[y0 : y0 + down, x0 : x0 + across] += 1
+    return out
 
 
 def square(golden: dict[str, Any], pair: int, kind: str) -> Floats:

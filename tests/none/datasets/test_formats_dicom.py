@@ -20,7 +20,6 @@ from xbench_fast.runtime.datasets.formats.dicom_objects import DicomObjects
 CANARY = "ZZCANARY"
 SCT = {"rename": {"Pleural effusion": "Effusion"}}
 BY_CODE = {"rename": {"60046008": "Effusion"}}
-SOFT = {"threshold": 0.5}
 
 
 @pytest.fixture(scope="module")

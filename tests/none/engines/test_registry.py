@@ -38,13 +38,6 @@ def test_a_miss_says_what_there_is(name: str, words: str) -> None:
         TABLE.load(name)
 
 
-def test_extending_makes_a_new_table_and_refuses_duplicates() -> None:
-    longer = TABLE.extended({"mine": "json:loads"})
-    assert longer.names() == ["dumps", "mine", "path"] and TABLE.names() == ["dumps", "path"]
-    with pytest.raises(ConfigError, match="already defined"):
-        longer.extended({"dumps": "json:loads"})
-
-
 def test_installed_packages_add_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Registry("model", {"path": "pathlib:Path"}, "made_up.models")
     assert table.names() == ["path"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu.grounding.native import SEARCHED, TUNED, iou, pointing_hit, segment
+from xbench_fast.metrics_gpu.grounding.native import SEARCHED, TUNED, iou, segment
 from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
 from xbench_fast.runtime.reporting.native_tables import NativeRows, native_scores
 
@@ -33,7 +33,7 @@ def rows() -> NativeRows:
         marked = [scaled >= t for t in table]
         cut = segment(values)
         columns.append(
-            (index, 600, region.sum(), bool(pointing_hit(values, region)) and high > low, [m.sum() for m in marked],
+            (index, 600, region.sum(), bool(region.flat[values.argmax()]) and high > low, [m.sum() for m in marked],
              [(m & region).sum() for m in marked], cut.sum(), (cut & region).sum())
         )  # fmt: skip
     c, pixels, area, hit, *counts = (np.array(column) for column in zip(*columns, strict=True))

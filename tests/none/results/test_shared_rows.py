@@ -51,7 +51,7 @@ def test_shared_rows_of_three_cells(cells: list[tuple[CellRows, ScoredPairs]]) -
     for place, (cell, scored) in enumerate(cells):
         rows, pairs = shared.cut(place, cell, scored)
         keys = set(shared.pair_names(np.arange(len(shared.image_of))))
-        counted = zip(cell.pair_cases.tolist(), cell.class_of.tolist(), strict=True)
+        counted = zip(cell.case_of[cell.image_of].tolist(), cell.class_of.tolist(), strict=True)
         own = {(cell.case_ids[case], cell.findings[c]): i for i, (case, c) in enumerate(counted)}
         assert keys <= own.keys() and len(pairs.counts) == len(keys)
         for pair, name in enumerate(shared.pair_names(np.arange(len(keys)))):
