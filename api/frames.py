@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .engines.errors import RunError
 from .runtime.comparing.difference import Difference
 from .runtime.comparing.model_differences import Differences
+from .runtime.reporting.recognition_tables import cell_coverage
 from .runtime.results.load import StoredRun
 from .runtime.results.numbers.cell_values import CellValues
 from .runtime.results.numbers.fields import GROUNDING, RECOGNITION, Number
@@ -15,6 +16,8 @@ from .runtime.results.numbers.run_numbers import Results
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .runtime.reporting.box_scores import BoxScores
 
 __all__ = ["classes", "coverage", "differences", "frame", "grounding", "recognition", "stored_rows"]
 
@@ -94,8 +97,9 @@ def _test(item: Difference) -> dict[str, Any]:
     return {"p": item.p, "p_bound": item.p_bound, "p_holm": item.p_holm, "family": item.family}
 
 
-def coverage(results: Results) -> Iterator[dict[str, Any]]:
+def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict[str, Any]]:
     """What was evaluated and what could not be, including each model and dataset without a result."""
+    answers = {(found.model, found.dataset): found for found in boxes}
     for model in results.everyone:
         for dataset in results.datasets:
             cell = results.cells.get((model, dataset))
@@ -106,7 +110,7 @@ def coverage(results: Results) -> Iterator[dict[str, Any]]:
                 continue
             later = results.rows[model, dataset].attempt
             told = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
-            for name, count in cell.coverage.items():
+            for name, count in cell_coverage(cell, answers.get((model, dataset))).items():
                 metric = "images" if name == "cases" else name
                 yield {**_row(model, dataset, "", metric, Number(float(count)), cell.cases), **told}
 

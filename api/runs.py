@@ -70,7 +70,7 @@ class Run:
         found = self._report("table", dict(choices))
         make = getattr(frames, name)
         if name == "coverage":
-            return frames.frame(name, make(found.results))
+            return frames.frame(name, make(found.results, found.boxes))
         parts = (differences if name == "differences" else results for results, differences in found.blocks)
         rows: Iterator[dict[str, Any]] = chain.from_iterable(make(part) for part in parts if part is not None)
         return frames.frame(name, rows)

@@ -49,6 +49,16 @@ class BoxScores:
     published: Mapping[str, Values]
 
     @property
+    def coverage(self) -> dict[str, int]:
+        """How many pairs have which answer, and how many boxes were dropped, cut, duplicate, or for absent classes."""
+        stored = self.stored
+        told = {"answered": ("answered",), "silent": ("silent", "no_box_in_text"), "unparsable": ("unparsable",)}
+        found = {name: stored.of_state(*states) for name, states in told.items()}
+        found["without_line"] = stored.of_state("missing")
+        found |= {f"{name}_boxes": int(stored.counters[name].sum()) for name in ("illegal", "outside", "clipped")}
+        return {**found, "duplicate_boxes": self.duplicates, "hallucinated_boxes": self.invented.boxes}
+
+    @property
     def why_no_precision(self) -> str:
         """Why there is no average precision; empty if there is."""
         return "" if self.precision else "no scores"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..results.numbers.cell_values import COVERAGE, CellValues
@@ -13,9 +13,11 @@ from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper, why_apart
+from .recognition_tables import cell_coverage
 
 if TYPE_CHECKING:
     from ..comparing.model_differences import Differences, ModelDifference
+    from .box_scores import BoxScores
 
 __all__ = ["csv_files", "whole_csv_files"]
 
@@ -40,9 +42,9 @@ def csv_files(results: Results, differences: Differences | None) -> dict[str, st
     }
 
 
-def whole_csv_files(results: Results) -> dict[str, str]:
-    """File name -> content, of the files about all results of a run."""
-    return {"paper.csv": to_csv(_paper(results)), "coverage.csv": to_csv(_coverage(results))}
+def whole_csv_files(results: Results, boxes: Sequence[BoxScores] = ()) -> dict[str, str]:
+    """File name -> content, of the files about all results of a run. boxes: those of cells of predicted boxes."""
+    return {"paper.csv": to_csv(_paper(results)), "coverage.csv": to_csv(_coverage(results, boxes))}
 
 
 def _table_1(results: Results) -> Iterator[dict[str, Any]]:
@@ -155,12 +157,13 @@ def _paper(results: Results) -> Iterator[dict[str, Any]]:
             }
 
 
-def _coverage(results: Results) -> Iterator[dict[str, Any]]:
+def _coverage(results: Results, boxes: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
+    told = {(found.model, found.dataset): found for found in boxes}
     for model, dataset, cell in _grid(results, results.everyone):
         yield {
             "model": model,
             "dataset": dataset,
-            **(cell.coverage if cell else dict.fromkeys(COVERAGE)),
+            **(cell_coverage(cell, told.get((model, dataset))) if cell else dict.fromkeys(COVERAGE)),
             "engine": cell.engine if cell else None,
             "protocol": cell.protocol if cell else None,
             "state": "done" if cell else "no result",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
@@ -164,13 +164,20 @@ def thresholds(results: Results) -> Table:
 def shared_rows(
     label: str, cells: Sequence[CellValues], row: Callable[[CellValues], tuple[Item, ...]]
 ) -> Iterator[tuple[Item, ...]]:
-    """One row if all models agree, else one per model, since they were not scored on the same pairs."""
-    rows = {cell.model: row(cell) for cell in cells}
-    if len(set(rows.values())) == 1:
-        yield (label, *next(iter(rows.values())))
-        return
+    """One row for all models that were scored on the same pairs; of several rows each names its models, but that of
+    most models."""
+    yield from _grouped(label, {cell.model: row(cell) for cell in cells})
+
+
+def _grouped(label: str, rows: Mapping[str, tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:
+    models: dict[tuple[Item, ...], list[str]] = {}
     for model, items in rows.items():
-        yield (f"{label}, {model}", *items)
+        models.setdefault(items, []).append(model)
+    most, second = sorted([0, 0, *map(len, models.values())], reverse=True)[:2]
+    if most == second:
+        most = 0
+    for items, names in sorted(models.items(), key=lambda item: len(item[1]) != most):
+        yield (label if len(names) == most else f"{label}, {', '.join(names)}", *items)
 
 
 def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
@@ -201,7 +208,7 @@ def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
         if whole and all(_fits(row, whole[0], len(names)) for row in rows.values()):
             yield (label, *whole[0])
         else:
-            yield from ((f"{label}, {model}", *row) for model, row in rows.items())
+            yield from _grouped(label, rows)
 
 
 def _lead_row(

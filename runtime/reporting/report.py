@@ -69,14 +69,12 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
     run = StoredRun(path, data)
     results = make_results(run, choices)
     blocks = find_blocks(results)
-    tables = [*report_tables(run, results, blocks, presentation)]
     boxes: Sequence[BoxScores] = ()
     if any(cell.boxed for cell in results.rows.values()):
         from .box_scores import box_scores
-        from .box_tables import box_tables
 
         boxes = box_scores(run, results, presentation.scorers)
-        tables += box_tables(boxes)
+    tables = report_tables(run, results, blocks, presentation, boxes)
     shown = tuple(
         (table.chosen(presentation.columns) if presentation.columns else table).with_intervals(presentation.intervals)
         for table in tables
@@ -95,7 +93,11 @@ def find_blocks(results: Results) -> tuple[Block, ...]:
 
 
 def report_tables(
-    run: StoredRun, results: Results, blocks: Sequence[Block], presentation: Presentation = EVERYTHING
+    run: StoredRun,
+    results: Results,
+    blocks: Sequence[Block],
+    presentation: Presentation = EVERYTHING,
+    boxes: Sequence[BoxScores] = (),
 ) -> Iterator[Table]:
     """Every table, in reading order: those of each block, then those of the whole run. Raises RunError."""
     printed = presentation.printed(run.data)
@@ -105,7 +107,7 @@ def report_tables(
             yield replace(
                 table, title=found.titled(table.title), name=found.named(table.name), notes=(*found.apart, *table.notes)
             )
-    yield coverage(results)
+    yield coverage(results, boxes)
     yield provenance_table(results, run.data)
     told = {entry.get("protocol") for entry in run.data["cells"].values()}
     if any(protocol(name).native_size for name in told.intersection(PROTOCOLS)):
@@ -116,6 +118,10 @@ def report_tables(
         from .phrase_tables import phrase_tables
 
         yield from phrase_tables(run, results)
+    if boxes:
+        from .box_tables import box_tables
+
+        yield from box_tables(boxes)
 
 
 def _block_tables(
@@ -127,7 +133,8 @@ def _block_tables(
             yield class_pointing(results, dataset, beside, printed)
             yield class_dice(results, dataset)
     yield thresholds(results)
-    yield recognition(results)
+    if any(cell.recognition.classes for cell in results.finished):
+        yield recognition(results)
     for dataset in results.datasets:
         # With one class, the table of recognition already has these numbers.
         if any(len(cell.recognition.classes) > 1 for cell in results.column(dataset)):
@@ -159,7 +166,7 @@ def write_report(
     texts = {
         "tables.md": to_markdown(_TITLE, facts, report.tables),
         "tables.tex": to_latex(_TITLE, facts, report.tables, report.presentation.text_width),
-        **whole_csv_files(report.results),
+        **whole_csv_files(report.results, report.boxes),
     }
     for results, differences in report.blocks:
         files = csv_files(results, differences)

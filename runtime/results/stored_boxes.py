@@ -35,7 +35,8 @@ class StoredBoxes:
     cell: its rows. answers: of the P pairs whose region is a union of boxes, and of the negatives that were asked.
     places: intp [P], of these pairs among those of the rows. native: counts of the unions on the image's own grid, of
     all pairs of the rows; state: int8, of all pairs of the rows; given: their numbers of boxes; counters: of them too.
-    not_asked: absent classes without a line.
+    not_asked: absent classes without a line. left_out: pairs with a region that are no pairs of the rows, because they
+    have no answer that counts.
     """
 
     cell: CellRows
@@ -46,6 +47,7 @@ class StoredBoxes:
     given: Int
     counters: Mapping[str, Int]
     not_asked: int
+    left_out: int = 0
 
     @cached_property
     def truth(self) -> str:
@@ -79,13 +81,14 @@ def _stored(table: pa.Table, cell: CellRows) -> StoredBoxes:
     held = np.flatnonzero(answer.is_valid())
     told = answer.drop_null()
     positive = told.field("region").is_valid().to_numpy(zero_copy_only=False)
-    pairs, asked = np.flatnonzero(positive), np.flatnonzero(~positive)
+    label = table["label"].fill_null(-1).to_numpy()
+    pairs, asked = np.flatnonzero(positive), np.flatnonzero(~positive & (label[held] == 0))
     boxed = told.field("truth").is_valid().to_numpy(zero_copy_only=False)[pairs]
     given, truth = _lists(told.field("boxes"), told.field("scores")), _lists(told.field("truth"))
     kept = pairs[boxed]
     counters = {name: _numbers(told, name) for name in _COUNTERS}
     tried = (given.lengths > 0) | (counters["illegal"] > 0) | (counters["outside"] > 0)
-    absent = (table["label"].fill_null(-1).to_numpy() == 0) & (table["status"].to_numpy() == "ok")
+    absent = (label == 0) & (table["status"].to_numpy() == "ok")
     return StoredBoxes(
         cell=cell,
         answers=Answers(
@@ -107,6 +110,7 @@ def _stored(table: pa.Table, cell: CellRows) -> StoredBoxes:
         given=given.lengths[pairs],
         counters={name: values[pairs] for name, values in counters.items()},
         not_asked=int(absent.sum()) - len(asked),
+        left_out=len(held) - len(pairs) - len(asked),
     )
 
 

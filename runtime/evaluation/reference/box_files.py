@@ -105,8 +105,11 @@ class _Answers:
         findings = list(loaded.dataset.classes)
         for case in batch:
             note_size(case, loaded)
-        for case in drawn:
-            case.masks = {name: mask for name, mask in case.masks.items() if not self._absent(case.case, name)}
+        left = []
+        for row, case in enumerate(drawn):
+            absent = [name for name in case.masks if self._absent(case.case, name)]
+            left += [(row * len(findings) + findings.index(name), (case.case.case_id, name)) for name in absent]
+            case.masks = {name: mask for name, mask in case.masks.items() if name not in absent}
         pairs = DrawnPairs.of(drawn, findings)
         named = [(drawn[c].case.case_id, findings[f]) for c, f in zip(pairs.of_case, pairs.of_finding, strict=True)]
         places = np.array([self._positive[pair] for pair in named], np.intp)
@@ -121,10 +124,11 @@ class _Answers:
             if (place := self._negative.get((case.case.case_id, name))) is not None
         ]
         rows = pairs.of_case * len(findings) + pairs.of_finding
-        column = self._column(given, places, np.array([place for _, place in asked], np.intp), counted)
+        others = np.array([self._positive[pair] for _, pair in left], np.intp)
+        column = self._column(given, places, (np.array([place for _, place in asked], np.intp), others), counted)
         order = np.full(len(drawn) * len(findings), -1, np.int64)
         order[rows] = np.arange(len(rows))
-        order[[row for row, _ in asked]] = len(rows) + np.arange(len(asked))
+        order[[row for row, _ in (*asked, *left)]] = len(rows) + np.arange(len(asked) + len(left))
         return batch, [Scored(len(drawn), pairs, counted.counts, answers=_placed(column, order))]
 
     def _given(self, places: NDArray[np.intp], sizes: Int) -> BoxLists:
@@ -139,16 +143,24 @@ class _Answers:
         return BoxLists(boxes, given.offsets, given.scores)
 
     def _column(
-        self, given: BoxLists, places: NDArray[np.intp], asked: NDArray[np.intp], counted: _Counted
+        self,
+        given: BoxLists,
+        places: NDArray[np.intp],
+        others: tuple[NDArray[np.intp], NDArray[np.intp]],
+        counted: _Counted,
     ) -> pa.StructArray:
-        """The answers of pairs, then those of negatives; places, asked: where they stand in the file's columns."""
+        """The answers of pairs, then of `others`: of negatives, and of pairs that are left out, which are empty.
+
+        places, others: where they stand in the file's columns.
+        """
         import pyarrow as pa
 
         kind = result_schema(answers=True).field("answer").type
-        parts = ((self._file.positives, self._sources[places]), (self._file.negatives, asked))
-        taken = [given, _lists(self._file.negatives).take(asked)]
-        size = np.concatenate([counted.sizes, self._file.negatives.sizes[asked]])
-        without: list[None] = [None] * len(asked)
+        (asked, left), positives, negatives = others, self._file.positives, self._file.negatives
+        parts = ((positives, self._sources[places]), (negatives, asked), (positives, left))
+        taken = [given, _lists(negatives).take(asked), BoxLists.of([[]] * len(left))]
+        size = np.concatenate([counted.sizes, negatives.sizes[asked], positives.sizes[left]])
+        without: list[None] = [None] * (len(asked) + len(left))
         values: dict[str, Any] = {
             "state": np.concatenate([answers.state[own] for answers, own in parts]),
             "boxes": _listed([each for lists in taken for each in _each(lists, lists.boxes)]),
@@ -157,7 +169,7 @@ class _Answers:
             "width": size[:, 0],
             "height": size[:, 1],
             **{name: np.concatenate([getattr(answers, name)[own] for answers, own in parts]) for name in _COUNTERS},
-            "out_of_view": np.concatenate([self._out_of_view[places], np.zeros(len(asked), np.bool_)]),
+            "out_of_view": np.concatenate([self._out_of_view[places], np.zeros(len(without), np.bool_)]),
             **{name: [*getattr(counted.native, name).tolist(), *without] for name in ("area", "overlap", "region")},
         }
         columns = [values[entry.name] for entry in kind]

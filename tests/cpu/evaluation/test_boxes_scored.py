@@ -110,6 +110,63 @@ def test_pairs_without_a_line_are_left_out_on_request(data: Path, tmp_path: Path
     assert (found["model"], found["pairs"], found["missing"]) == ("boxes:part", 2, 0)
     assert [cell["n"] for cell in found["cells"]] == [2]
     assert "they are left out (--missing leave-out)" in (tmp_path / "run/report/tables.md").read_text()
+    assert coverage(tmp_path)["boxes:part"] == ["2", "1", "1", "1", "0", "0", "1", "0", "0", "1", "0"]
+
+
+def test_rows_of_n_name_the_models_that_have_other_pairs(data: Path, tmp_path: Path) -> None:
+    lines = [
+        {"case": c, "finding": f, "boxes": [[1, 1, 9, 9]]} for c, f in (("a", "Mass"), ("b", "Mass"), ("c", "Nodule"))
+    ]
+    whole, part = write(tmp_path / "whole.jsonl", lines), write(tmp_path / "part.jsonl", lines[:2])
+    models = [word for model in (whole, part, f"two={whole}") for word in ("--model", f"boxes:{model}")]
+    place = ["--data", f"chestxdet10={data}", "--dataset", "chestxdet10", "--out", tmp_path / "run"]
+    assert command("eval", "--missing", "leave-out", *models, *place) == 0
+    assert command("report", tmp_path / "run", "--quiet", "--no-page", "--replicates", 0) == 0
+    text = (tmp_path / "run/report/tables.md").read_text()
+    found = [line.split("|")[1].strip() for line in text.split("\n## ")[1].split("\n") if line.startswith("|")]
+    assert found[2:6] == ["n pairs", "n pairs, boxes:part", "all-ones", "all-ones, boxes:part"]
+    # Two that differ are both named, as neither is the rule.
+    command("report", tmp_path / "run", "--quiet", "--no-page", "--models", "boxes:part,boxes:two")
+    assert all(
+        f"| n pairs, boxes:{name} |" in (tmp_path / "run/report/tables.md").read_text() for name in ("part", "two")
+    )
+
+
+COUNTED = ("pairs", "left_out", "answered", "silent", "unparsable", "without_line", "illegal_boxes", "outside_boxes",
+           "clipped_boxes", "duplicate_boxes", "hallucinated_boxes")  # fmt: skip
+
+
+def coverage(folder: Path) -> dict[str, list[str]]:
+    """Model -> its counts in coverage.csv."""
+    with (folder / "run/report/coverage.csv").open(newline="") as stream:
+        return {row["model"]: [row[name] for name in COUNTED] for row in csv.DictReader(stream)}
+
+
+def test_the_coverage_counts_answers_and_boxes(data: Path, tmp_path: Path) -> None:
+    lines: list[Line] = [
+        {"case": "a", "finding": "Mass", "boxes": [[100, 100, 300, 300], [100, 100, 300, 310], [2000, 0, 2100, 9]]},
+        {"case": "b", "finding": "Mass", "boxes": [[9, 9, 9, 9]]},
+        {"case": "d", "finding": "Mass", "boxes": [[1, 1, 90, 1090], [5, 5, 9, 9]]},
+        {"case": "d", "finding": "Nodule", "boxes": []},
+    ]
+    found = scored(data, "--model", "baseline:ones", boxes=write(tmp_path / "mine.jsonl", lines))
+    assert found["pairs"] == 3
+    # a: answered, one outside, one a duplicate; b: unparsable by its illegal box; c: no line; d: two hallucinated.
+    assert coverage(tmp_path)["boxes:mine"] == ["3", "0", "1", "0", "1", "1", "1", "1", "0", "1", "2"]
+    assert coverage(tmp_path)["baseline:ones"] == ["3", "0", *[""] * 9]
+    text = (tmp_path / "run/report/tables.md").read_text()
+    table = text[text.index("## Coverage") :].split("\n## ")[0]
+    rows = [[item.strip() for item in line.split("|")] for line in table.split("\n") if line.startswith("|")]
+    (mine,) = [dict(zip(rows[0], row, strict=True)) for row in rows if row[1] == "boxes:mine"]
+    heads = [f"pairs: {name}" for name in ("answered", "silent", "unparsable", "no line")]
+    heads += [f"boxes: {name}" for name in ("illegal", "outside", "clipped", "duplicate", "hallucinated")]
+    assert [mine[head] for head in heads] == ["1", "0", "1", "1", "1", "1", "0", "1", "2"]
+    shown = xb.load_run(tmp_path / "run").table("coverage")
+    (count,) = shown[(shown.model == "boxes:mine") & (shown.metric == "hallucinated_boxes")].value
+    assert count == 2
+    # Nothing has a score, so a table of recognition would be empty.
+    assert "\n## Recognition" not in text
+    assert "no table of recognition, as none of 2 results has scores of findings" in table
 
 
 def test_a_bad_line_stops_or_is_counted(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
