@@ -73,14 +73,11 @@ class Fixed:
 
 def anatomy(answers: Answers) -> Anatomy:
     """The kind of each box of the pairs; boxes of negatives are not among them."""
-    given = answers.given.by_score()
-    table = overlaps(given, answers.truth)
-    kind, about = np.zeros(len(given.boxes), np.int8), np.full(len(given.boxes), -1, np.int64)
-    left = np.full(len(answers.truth.boxes), -1, np.int8)
+    given, truth = answers.given.by_score(), answers.truth
+    table = overlaps(given, truth)
+    mine, true = ((np.ascontiguousarray(lists.boxes), lists.offsets) for lists in (given, truth))
     width = np.ascontiguousarray(answers.sizes[:, 0])
-    mine, true = np.ascontiguousarray(given.boxes), np.ascontiguousarray(answers.truth.boxes)
-    _judge(table.values, table.offsets, mine, given.offsets, true, answers.truth.offsets, width, kind, about, left)
-    return Anatomy(given, kind, about, left)
+    return Anatomy(given, *_judge((table.values, table.offsets), mine, true, width))
 
 
 def fixed(answers: Answers, found: Anatomy, kind: str | None) -> Fixed:
@@ -121,18 +118,10 @@ def _joined(left: BoxLists, right: BoxLists) -> BoxLists:
     return BoxLists(np.concatenate([left.boxes, right.boxes])[order], left.offsets + right.offsets)
 
 
-def _judge_loop(
-    ious: Any,
-    starts: Any,
-    given: Any,
-    given_offsets: Any,
-    truth: Any,
-    truth_offsets: Any,
-    width: Any,
-    kind: Any,
-    about: Any,
-    left: Any,
-) -> None:
+def _judge_loop(table: Any, mine: Any, regions: Any, width: Any) -> Any:
+    (ious, starts), (given, given_offsets), (truth, truth_offsets) = table, mine, regions
+    kind, about = np.zeros(len(given), np.int8), np.full(len(given), -1, np.int64)
+    left = np.full(len(truth), -1, np.int8)
     for p in range(len(starts) - 1):
         a, n = given_offsets[p], given_offsets[p + 1] - given_offsets[p]
         c, m = truth_offsets[p], truth_offsets[p + 1] - truth_offsets[p]
@@ -191,11 +180,13 @@ def _judge_loop(
         for j in range(m):
             if not known[j]:
                 left[c + j] = _MISSED if n > 0 else _SILENT
+    return kind, about, left
 
 
 _judge = compiled(
     _judge_loop,
-    types.void(
-        readonly(types.float64, 1), _I1, _F2, _I1, _F2, _I1, _I1, types.int8[::1], types.int64[::1], types.int8[::1]
+    types.Tuple([types.int8[::1], types.int64[::1], types.int8[::1]])(
+        types.Tuple([readonly(types.float64, 1), _I1]), *[types.Tuple([_F2, _I1])] * 2, _I1
     ),
 )
+"""(IoU, offsets), (given boxes, offsets), (true boxes, offsets) and widths -> kind, about and left of `Anatomy`."""

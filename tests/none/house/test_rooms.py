@@ -119,7 +119,7 @@ def test_files_are_short_enough_to_be_read(root: Path) -> None:
 
 
 def test_functions_take_few_parameters(root: Path) -> None:
-    """Commands take their options; and a loop that numba compiles takes arrays, no object that holds them."""
+    """Commands take their options."""
     many = []
     for name, path in files(root).items():
         if ".cli" in name:
@@ -128,14 +128,9 @@ def test_functions_take_few_parameters(root: Path) -> None:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 taken = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
                 count = len(taken) - (taken[:1] in (["self"], ["cls"]))
-                if count > MOST_PARAMETERS and not compiled(name, node.name):
+                if count > MOST_PARAMETERS:
                     many.append(f"{path.relative_to(root)}:{node.lineno}: {node.name} takes {count}")
     assert not many, "\n".join(many)
-
-
-def compiled(module: str, function: str) -> bool:
-    known = ("_judge_loop", "_sweep", "_sweep_plain", "_walk")
-    return module.startswith("xbench_fast.metrics_gpu.") and function in known
 
 
 def test_no_public_class_name_stands_twice(root: Path) -> None:
