@@ -17,6 +17,7 @@ from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import EngineError, RunError
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.scaling import worker
 from xbench_fast.runtime.scaling.jobs import ChunkJob, Part, WorkPlan, everywhere
 from xbench_fast.runtime.scaling.worker import ChunkWorker, describe
 
@@ -70,6 +71,19 @@ def check(world: World, local: World) -> None:
             threads = entry.pop("threads", [1])  # those of whoever computed the parts; a baseline has none
             assert threads == sorted(set(threads)) and min(threads) >= 1
         assert ours == theirs
+
+
+def test_workers_fill_smaller_batches_up(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a local run does, so that an engine on a GPU meets one shape and the results are the same."""
+    given: list[EngineOptions] = []
+
+    def opened(bundle: Bundle, name: str, *, threads: int | None, options: EngineOptions) -> WorkerEngine:
+        given.append(options)
+        return WorkerEngine(bundle, threads=threads)
+
+    monkeypatch.setattr(worker, "open_engine", opened)
+    assert not describe(plan_for(inputs.bundles, inputs.datasets, engine=ENGINE)).error
+    assert [(options.pad, options.max_batch) for options in given] == [(True, 3)] * 2
 
 
 def test_workers_leave_what_a_local_run_leaves(inputs: Inputs, local: World, tmp_path: Path) -> None:
