@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +21,14 @@ from ..bundle import Bundle
 from ..tokenizing import TOKENIZER_FILE, bundle_tokenizer
 from .prompt_encoding import TextEncoder, texts_per_query
 
-__all__ = ["PHRASE_FEATURES", "PhraseFeatures"]
+__all__ = ["PHRASE_FEATURES", "PhraseFeatures", "forget_phrases", "stored_phrases"]
 
 PHRASE_FEATURES: Final = "phrase-features.sqlite"
 """The file in a cache folder that keeps the features of phrases."""
 
 Floats = NDArray[np.float32]
 _CHUNK: Final = 32
+_PATIENCE: Final = 5.0  # seconds in which a database that is to be emptied may be written by others
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS features (phrase BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID"
 
 
@@ -89,6 +90,25 @@ class PhraseFeatures:
     def _write(self, key: bytes, features: Floats) -> None:
         with suppress(sqlite3.Error), self._store:  # a full disk or another process: the phrase is encoded again
             self._store.execute("INSERT OR REPLACE INTO features VALUES (?, ?)", (key, features.tobytes()))
+
+
+def stored_phrases(file: Path) -> int:
+    """How many phrases a database keeps; 0 for none, and for a file that is no such database."""
+    if not file.is_file():
+        return 0
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as store:
+        return int(store.execute("SELECT count(*) FROM features").fetchone()[0])
+    return 0
+
+
+def forget_phrases(file: Path) -> bool:
+    """Empties a database of phrases; whether that was possible. Other processes may have it open: it stays a file."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(file, timeout=_PATIENCE)) as store:
+        with store:
+            store.execute("DELETE FROM features")
+        store.execute("VACUUM")
+        return True
+    return False
 
 
 def _text_tower(bundle: Bundle) -> bytes:

@@ -1,4 +1,5 @@
-"""Lists and deletes the stores of prepared images in a cache folder, and keeps the folder below a size limit.
+"""Lists and deletes the stores of a cache folder, and keeps the folder below a size limit: prepared images, drawn
+masks, and the text features of phrases, which are one database.
 
 Results are never changed, and a store that a process has open is never deleted. A folder that does not have exactly
 the form of a store is never deleted either, so a wrong path does no harm.
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ...engines.errors import RunError
+from ...engines.prompts.phrase_features import PHRASE_FEATURES, forget_phrases, stored_phrases
 from ..host.paths import has_folder
 from ..images.dali import dali_reader
 from ..images.decode import reader_version
@@ -33,8 +35,9 @@ _NAME = re.compile(r".+-(?:[a-z_]+-(?P<side>[0-9]{1,6})-[0-9]{1,6}-[a-z]+|masks)
 @dataclass(frozen=True)
 class StoreInfo:
     """One store: `images` of its `cases` are prepared; `bytes`: size on disk; `used`: when it was last opened (seconds
-    since 1970). `in_use`: also True for a store of another user, where this is unknown. `outdated`: made by another
-    version of the reader or of DALI than the installed one, so this installation does not read it."""
+    since 1970). Of the database of phrases, both are the phrases, and it was last written then. `in_use`: also True for
+    a store of another user, where this is unknown. `outdated`: made by another version of the reader or of DALI than
+    the installed one, so this installation does not read it."""
 
     path: Path
     dataset: str
@@ -49,7 +52,7 @@ class StoreInfo:
 
 def list_stores(root: Path) -> list[StoreInfo]:
     """All stores under `root`, by name. Raises RunError when the folder cannot be read."""
-    return [_describe(folder) for folder in _folders(root)]
+    return [*map(_describe, _folders(root)), *_phrases(root)]
 
 
 def make_room(root: Path, limit: int, need: int = 0, keep: Collection[Path] = ()) -> tuple[list[StoreInfo], bool]:
@@ -145,7 +148,17 @@ def _describe(folder: Path) -> StoreInfo:
     )
 
 
+def _phrases(root: Path) -> Iterator[StoreInfo]:
+    path = root / PHRASE_FEATURES
+    if count := stored_phrases(path):
+        found = path.stat()
+        size = found.st_blocks * 512
+        yield StoreInfo(path, "phrases", "text features", count, count, size, found.st_mtime, False, False)
+
+
 def _remove(store: StoreInfo) -> bool:
+    if store.path.name == PHRASE_FEATURES:
+        return forget_phrases(store.path)
     try:
         return remove_store(store.path)
     except OSError as error:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...engines.commands import Choice, LazyGroup
+from ...engines.commands import LazyGroup
 from .completing import completed
 from .completing import datasets as datasets_here
-from .options import Output, config_option, data_options, json_option, resolve_config
+from .options import Output, config_option, data_options, json_option, reading_options, resolve_config
 
 if TYPE_CHECKING:
     from ..answers.answered import BoxFile
+    from ..answers.reading import ReadOptions
 
 __all__ = ["boxes"]
 
@@ -31,28 +32,18 @@ def boxes() -> None:
 @click.option(
     "--dataset", "name", required=True, shell_complete=completed(datasets_here), help="The dataset that was asked."
 )
-@click.option(
-    "--bad-lines",
-    type=Choice(["stop", "count"]),
-    default="stop",
-    show_default=True,
-    help="A line that the file's writer must correct stops, or is counted and taken as missing.",
-)
-@click.option("--coco", type=_FILE, help="For COCO results: the COCO file with their images and categories.")
-@click.option("--mapping", type=_FILE, help="For grounded phrases: a JSON file {text: finding or phrase}.")
+@reading_options
 @data_options
 @config_option
 @json_option
 def check(
     file: Path,
     name: str,
-    bad_lines: str,
-    coco: Path | None,
-    mapping: Path | None,
     data: tuple[str, ...],
     data_options: tuple[str, ...],
     config_file: Path | None,
     output: Output,
+    read: ReadOptions,
 ) -> int:
     """Read FILE for a dataset and say what is answered, what is dropped, and whether the coordinate frame fits.
 
@@ -63,14 +54,13 @@ def check(
     from ..answers.frame_check import frame_check, out_of_view, true_boxes
     from ..answers.questions import Questions
     from ..answers.read import read_boxes
-    from ..answers.reading import ReadOptions
     from ..evaluation.pairing import select_datasets
     from ..results.loaded_dataset import load_dataset
 
     (chosen,) = select_datasets(config, [name])
     dataset = load_dataset(chosen).dataset
     questions = Questions(dataset.cases(), dataset.classes, (chosen.name, dataset.name, dataset.title))
-    found = read_boxes(file, questions, ReadOptions(bad_lines == "count", coco, mapping))
+    found = read_boxes(file, questions, read)
     truths = true_boxes(questions, found.positives)
     warnings = [text for text in (frame_check(found, truths), *_warnings(found)) if text]
     told = _told(found, int(out_of_view(found.positives, truths).sum()), warnings)

@@ -42,7 +42,7 @@ class _Flags:
 @json_option
 @click.pass_context
 def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, output: Output) -> int:
-    """List the stores of prepared images; `clear` and `prune` delete some. Results are never touched."""
+    """List the stores of prepared images and text features; `clear` and `prune` delete some. Results stay."""
     ctx.obj = _Flags(cache, config_file, output)
     if ctx.invoked_subcommand is not None:
         return 0
@@ -62,7 +62,7 @@ def cache(ctx: click.Context, cache: Path | None, config_file: Path | None, outp
 @json_option
 @click.pass_obj
 def clear(above: _Flags, cache: Path | None, config_file: Path | None, output: Output) -> int:
-    """Delete all prepared images but those in use; they are decoded again when they are needed."""
+    """Delete all prepared images and text features but those in use; they are computed again when they are needed."""
     from ..cache.eviction import clear as clear_stores
 
     flags = above.with_later(cache, config_file, output)

@@ -17,7 +17,6 @@ from .completing import models as models_to_evaluate
 from .options import (
     THREADS,
     Output,
-    boxes_options,
     bundle_options,
     cache_limit_option,
     cache_option,
@@ -25,15 +24,18 @@ from .options import (
     data_options,
     decoder_option,
     json_option,
+    missing_option,
     protocol_option,
+    reading_options,
     resolve_config,
     setting,
 )
 from .scaling import scaling_options
 
 if TYPE_CHECKING:
+    from ..answers.reading import ReadOptions
     from ..evaluation.evaluate import Evaluation
-    from ..evaluation.reference.box_models import BoxOptions
+    from ..evaluation.reference.box_models import Missing
     from ..results.outcome import RunOutcome
     from .scaling import Scale
 
@@ -97,7 +99,8 @@ __all__ = ["evaluate"]
     show_default=True,
     help="Cases per part file, which is the most that a killed run repeats.",
 )
-@boxes_options
+@missing_option
+@reading_options
 @click.option(
     "--verify",
     is_flag=True,
@@ -127,7 +130,8 @@ def evaluate(
     decoder: str,
     chunk: int,
     verify: bool,
-    boxes: BoxOptions,
+    missing: Missing,
+    read: ReadOptions,
     scale: Scale,
     bundle_folders: tuple[Path, ...],
     data: tuple[str, ...],
@@ -162,7 +166,9 @@ def evaluate(
         engine=engine, batch=batch, threads=threads, out=place, protocol=protocol, build=build, tf32=tf32
     )
     from ..evaluation.evaluate import Asked, Evaluation
+    from ..evaluation.reference.box_models import BoxOptions
 
+    boxes = BoxOptions(missing, read)
     asked = Asked(
         models, names, limit=limit, chunk=chunk, shard=scale.shard, decoder=decoder, verify=verify, boxes=boxes
     )

@@ -19,7 +19,6 @@ from .completing import completed, dataset_folders, protocols
 __all__ = [
     "THREADS",
     "Output",
-    "boxes_options",
     "bundle_options",
     "cache_limit_option",
     "cache_option",
@@ -27,7 +26,9 @@ __all__ = [
     "data_options",
     "decoder_option",
     "json_option",
+    "missing_option",
     "protocol_option",
+    "reading_options",
     "resolve_config",
     "setting",
 ]
@@ -97,40 +98,42 @@ def protocol_option(function: F) -> F:
     )(function)
 
 
-def boxes_options(function: F) -> F:
-    """--missing, --bad-lines, --coco and --mapping, given to the command as `boxes`"""
-
-    @click.option(
+def missing_option(function: F) -> F:
+    """--missing"""
+    return click.option(
         "--missing",
         type=Choice(["count", "leave-out"]),
         default="count",
         show_default=True,
         help="A pair without a line in a file of boxes is scored as silent, or left out, which every table says.",
-    )
+    )(function)
+
+
+def reading_options(function: F) -> F:
+    """--bad-lines, --coco and --mapping, given to the command as `read`"""
+
     @click.option(
         "--bad-lines",
         type=Choice(["stop", "count"]),
         default="stop",
         show_default=True,
-        help="A line of a file of boxes that its writer must correct stops, or is counted and scored as missing.",
+        help="A line of a file of boxes that its writer must correct stops, or is counted and taken as missing.",
     )
     @click.option(
         "--coco",
         type=click.Path(path_type=Path),
-        help="The COCO file with the images and categories of a boxes:FILE of COCO results.",
+        help="The COCO file with the images and categories of a file of boxes that is COCO results.",
     )
     @click.option(
         "--mapping",
         type=click.Path(path_type=Path),
-        help="A JSON file, text -> finding, for a boxes:FILE of RadFact's grounded phrases.",
+        help="A JSON file {text: finding or phrase} for a file of boxes that is RadFact's grounded phrases.",
     )
     @wraps(function)
-    def wrapped(*args: Any, missing: Any, bad_lines: str, coco: Any, mapping: Any, **rest: Any) -> Any:
+    def wrapped(*args: Any, bad_lines: str, coco: Path | None, mapping: Path | None, **rest: Any) -> Any:
         from ..answers.reading import ReadOptions
-        from ..evaluation.reference.box_models import BoxOptions
 
-        read = ReadOptions(count_bad_lines=bad_lines == "count", coco=coco, mapping=mapping)
-        return function(*args, boxes=BoxOptions(missing, read), **rest)
+        return function(*args, read=ReadOptions(bad_lines == "count", coco, mapping), **rest)
 
     return cast(F, wrapped)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 from joint_inputs import FP16, FP32, NUMPY
-from joint_world import World
+from joint_world import World, command
 from numpy.typing import NDArray
 from synthetic import BlockEngine
 from xbench_fast.engines.base import Scores
@@ -138,6 +138,8 @@ def cache_phrases(world: World) -> None:
     world.eval(*asked(world), *cache, out="two")
     assert world.decoding() == 0 and store.read_bytes() == before and cases == 15
     assert world.rows(CELL, "one").equals(whole(world)) and world.rows(CELL, "two").equals(whole(world))
+    assert "deleted: phrase-features.sqlite" in command("cache", "clear", *cache).text
+    assert "0 stores" in command("cache", *cache).text
 
 
 def engine_phrases(world: World) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import pytest
 from locked import locked, open_folder
 from make_images import encode
 from xbench_fast.engines.geometry import Geometry
+from xbench_fast.engines.prompts import phrase_features
+from xbench_fast.engines.prompts.phrase_features import PHRASE_FEATURES
 from xbench_fast.runtime.cache import eviction as caches
 from xbench_fast.runtime.cache.locks import in_use, remove_store
 from xbench_fast.runtime.cache.store import PreparedStore
@@ -179,3 +183,33 @@ def test_flags_stand_before_or_after_the_word(
     os.close(held)
     status, out = ran(capsys, "cache", "clear", "--cache", root)
     assert status == 0 and out.startswith("deleted: demo-squash")
+
+
+def test_text_features_of_phrases_are_listed_and_cleared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database stays, empty, for processes that have it open; it is no store while it keeps nothing."""
+    path, options = tmp_path / PHRASE_FEATURES, ("--cache", tmp_path)
+    assert ran(capsys, "cache", *options)[1].startswith(f"{tmp_path}: 0 stores")
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute("CREATE TABLE features (phrase BLOB PRIMARY KEY, content BLOB) WITHOUT ROWID")
+        other.executemany("INSERT INTO features VALUES (?, ?)", [(bytes([n]), bytes(4096)) for n in range(40)])
+        other.commit()
+        (found,) = json.loads(ran(capsys, "cache", *options, "--json", "-")[1])["stores"]
+        assert (found["dataset"], found["images"], found["path"]) == ("phrases", 40, str(path))
+        assert found["bytes"] > 40 * 4096
+        assert f"deleted: {PHRASE_FEATURES}" in ran(capsys, "cache", *options, "clear")[1]
+        assert other.execute("SELECT count(*) FROM features").fetchone() == (0,)
+        assert listed(tmp_path) == set() and path.stat().st_size < 4 * 4096
+        other.execute("INSERT INTO features VALUES (x'00', x'00')")
+        other.commit()
+        assert listed(tmp_path) == {path}
+        assert caches.make_room(tmp_path, 0)[1] and listed(tmp_path) == set()
+        other.execute("INSERT INTO features VALUES (x'00', x'00')")
+        other.commit()
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(phrase_features, "_PATIENCE", 0.01)
+        assert f"in use, kept: {PHRASE_FEATURES}" in ran(capsys, "cache", *options, "clear")[1]
+    path.write_bytes(b"no database")
+    assert listed(tmp_path) == set() and "nothing was deleted" in ran(capsys, "cache", *options, "clear")[1]
+    assert path.read_bytes() == b"no database"
