@@ -1,4 +1,4 @@
-"""Warning lines above tables: weights without meaning, limits, shards, and missing images."""
+"""Warning lines above tables: weights without meaning, INT8, limits, shards, and missing images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
-__all__ = ["box_stamps", "cell_stamps", "limit_stamps", "stamp", "stamps"]
+__all__ = ["box_stamps", "cell_stamps", "limit_stamps", "precision_stamps", "stamp", "stamps"]
 
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
@@ -47,8 +47,15 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
     holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
     worth = stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
+    worth += precision_stamps((cell.model, cell.engine) for cell in cells)
     worth += box_stamps((cell.model, cell.boxes) for cell in cells)
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
+
+
+def precision_stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The line on models in INT8, if there are any; `models` are (name, engine with its precision)."""
+    names = dict.fromkeys(name for name, engine in models if engine.endswith(" int8"))
+    return (f"{', '.join(names)}: computed in INT8",) if names else ()
 
 
 def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:

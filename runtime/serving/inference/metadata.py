@@ -77,6 +77,7 @@ def model_metadata(model: ServedModel) -> dict[str, Any]:
             "notice": NOTICE,
             "digest": model.bundle.digest,
             "engine": model.info.detail,
+            "precision": model.info.precision,
             "geometry": manifest.geometry.to_json(),
             "grid": list(model.grid),
             "saliency": dict(manifest.saliency),

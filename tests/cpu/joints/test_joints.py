@@ -1,7 +1,7 @@
 """Every pair of features of docs/joints.md, once through the command line, with the outcome written there.
 
-The check of a pair is the function `first_second` in one of the files beside this one. A pair whose outcome is not true
-yet stands in OPEN with what is missing, and must fail.
+The check of a pair is the function `first_second` in one of the files beside this one, that of INT8 and a command
+`int8_command`. A pair whose outcome is not true yet stands in OPEN with what is missing, and must fail.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import int8_with_commands
 import pairs_of_baselines
 import pairs_of_boxes
 import pairs_of_limit
@@ -19,7 +20,7 @@ import pairs_of_shards
 import pairs_of_twin
 import pytest
 from joint_inputs import Originals, make_originals
-from joint_table import Joint, joints
+from joint_table import Joint, int8_joints, joints
 from joint_world import World, counting
 
 pytest.importorskip("onnx")
@@ -34,6 +35,7 @@ FILES = (
     pairs_of_twin,
     pairs_of_patients,
     pairs_of_phrases,
+    int8_with_commands,
 )
 OPEN: dict[str, str] = {}
 
@@ -56,7 +58,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
     return make_originals(tmp_path_factory.mktemp("originals"))
 
 
-@pytest.mark.parametrize("joint", [_parameter(joint) for joint in joints()])
+@pytest.mark.parametrize("joint", [_parameter(joint) for joint in (*joints(), *int8_joints())])
 def test_two_features_meet(joint: Joint, originals: Originals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "250")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import click
-from joint_table import features, joints, not_features, outcomes
+from joint_table import features, int8_joints, joints, not_features, outcomes
 from xbench_fast.runtime.cli.evaluate import evaluate
 
 
@@ -25,5 +25,5 @@ def test_a_feature_has_a_row_with_every_other() -> None:
 
 
 def test_every_row_says_what_is_run_and_what_must_follow() -> None:
-    for row in joints():
+    for row in (*joints(), *int8_joints()):
         assert row.done and row.expected and row.outcome in outcomes(), row
