@@ -63,7 +63,8 @@ class EvaluateOptions(TypedDict, total=False):
 class ReportOptions(TypedDict, total=False):
     """How stored counts are scored, as the options of `xbench-fast report`; None means the protocol's value.
 
-    protocol: how maps are cut and counted, as evaluated by default. tau_from: first threshold of the search, 0 or 0.01.
+    protocol: how maps are cut and counted, as evaluated by default; or a published scorer of boxes that is shown, such
+        as "radvlm", every one by default; one name or a list. tau_from: first threshold of the search, 0 or 0.01.
     best: what a best threshold is chosen for, "per_class" (default), "per_dataset", "per_model", "per_image" or
         "cross_fit". iou_at: IoU at the threshold found for Dice ("joint") or at its own ("independent").
     ties: "first", "any" or "expected". tolerance_px: a miss this near to a region is a hit, in pixels of the 224 grid.
@@ -73,7 +74,7 @@ class ReportOptions(TypedDict, total=False):
     replicates: resamples of the patients, 0 for no intervals (1000). seed: of the resampling.
     """
 
-    protocol: str | None
+    protocol: str | Sequence[str] | None
     tau_from: float | None
     best: Literal["per_class", "per_dataset", "per_model", "per_image", "cross_fit"] | None
     iou_at: Literal["joint", "independent"] | None

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 from .engines.errors import ConfigError
 from .engines.registry import did_you_mean
 from .options import FilePath, ReportOptions, check_options
+from .runtime.reporting.presentation import Presentation
 from .runtime.reporting.report import Report, make_report, write_report
-from .runtime.results.choices import Choices
+from .runtime.results.choices import Choices, split_protocols
 from .runtime.results.load import StoredRun
 from .runtime.results.load import load_run as open_run
 from .runtime.tables.stamps import cell_stamps
@@ -36,7 +37,7 @@ class Run:
         self.models = tuple(stored.models)
         self.datasets = tuple(stored.datasets)
         self._stored = stored
-        self._reports: dict[Choices, Report] = {}
+        self._reports: dict[tuple[Choices, tuple[str, ...]], Report] = {}
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, models={list(self.models)}, datasets={list(self.datasets)})"
@@ -88,10 +89,12 @@ class Run:
 
     def _report(self, function: str, choices: dict[str, Any]) -> Report:
         check_options(function, ReportOptions, choices)
-        chosen = Choices(**choices)
-        if chosen not in self._reports:
-            self._reports[chosen] = make_report(self.path, chosen)
-        return self._reports[chosen]
+        told = choices.pop("protocol", None) or ()
+        protocol, scorers = split_protocols([told] if isinstance(told, str) else told)
+        key = (Choices(**choices, protocol=protocol), scorers)
+        if key not in self._reports:
+            self._reports[key] = make_report(self.path, key[0], Presentation(scorers=scorers))
+        return self._reports[key]
 
 
 def load_run(path: FilePath) -> Run:

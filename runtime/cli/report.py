@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from ...engines.commands import Choice
-from ...engines.errors import ConfigError, RunError
+from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Ties, Unit
 from ..results.choices import F1, SCORERS, Auprc, Choices, Constant, Mean, Pairs
 from ..tables.latex import TEXT_WIDTH
@@ -147,11 +147,10 @@ def report(
     """
     from ..reporting.presentation import Presentation, parse_columns, parse_list, parse_names
     from ..reporting.report import make_report, write_report
-    from ..results.choices import Choices
+    from ..results.choices import Choices, split_protocols
     from ..tables.console import print_table
 
-    scorers = tuple(dict.fromkeys(name for name in protocols if name in SCORERS))
-    asked["protocol"] = _one_protocol([name for name in protocols if name not in SCORERS])
+    asked["protocol"], scorers = split_protocols(protocols)
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
     shown = Presentation(
@@ -183,12 +182,6 @@ def report(
     for line in _places(written):
         output.say(f"written: {line}")
     return 0
-
-
-def _one_protocol(names: list[str]) -> str | None:
-    if len(set(names)) > 1:
-        raise ConfigError(f"--protocol names {' and '.join(dict.fromkeys(names))}; maps are counted by one of them.")
-    return names[0] if names else None
 
 
 def _unfinished(run: StoredRun) -> str:

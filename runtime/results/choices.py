@@ -7,7 +7,7 @@ stores the maps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, get_args
 
@@ -16,7 +16,7 @@ from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouAt, Protocol, Ties, Unit, protocol
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 
-__all__ = ["DEFAULTS", "F1", "SCORERS", "Auprc", "Choices", "Constant", "Mean", "Pairs"]
+__all__ = ["DEFAULTS", "F1", "SCORERS", "Auprc", "Choices", "Constant", "Mean", "Pairs", "split_protocols"]
 
 SCORERS: Final = ("radvlm", "chexagent", "radfact", "radfact_boxes", "afloc", "chex", "acc50", "rodeo", "coco")
 """Names of the published scorers of boxes, `metrics_gpu.detection.published.registry.SCORERS`."""
@@ -129,3 +129,15 @@ def _text(value: object) -> str:
 
 
 DEFAULTS: Final = Choices()
+
+
+def split_protocols(names: Iterable[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The protocol among these names, None if there is none, and the published scorers. Raises ConfigError."""
+    every, known = list(dict.fromkeys(names)), [*PROTOCOLS, *SCORERS]
+    for name in every:
+        if name not in known:
+            raise ConfigError(f"Unknown protocol '{name}': {did_you_mean(str(name), known)}.")
+    protocols = [name for name in every if name not in SCORERS]
+    if len(protocols) > 1:
+        raise ConfigError(f"--protocol names {' and '.join(protocols)}; maps are counted by one of them.")
+    return (protocols[0] if protocols else None), tuple(name for name in every if name in SCORERS)

@@ -187,6 +187,16 @@ def test_the_report_shows_the_scorers_that_are_asked(data: Path, tmp_path: Path)
     told = json.loads((tmp_path / "run/report/report.json").read_text())
     assert list(told["boxes"][0]["published"]) == ["afloc"] and told["choices"]["protocol"] == "paper"
     assert command("report", tmp_path / "run", "--quiet", "--protocol", "paper", "--protocol", "mavl") == 1
+    run = xb.load_run(tmp_path / "run")
+    for protocol, shown, counted in ((["rodeo", "paper"], ["rodeo"], "paper"), ("coco", ["coco"], None)):
+        folder = xb.report(run, page=False, protocol=protocol, replicates=0)
+        told = json.loads((folder / "report.json").read_text())
+        assert list(told["boxes"][0]["published"]) == shown and told["choices"]["protocol"] == counted
+    folder = xb.report(run, page=False, replicates=0)
+    assert len(json.loads((folder / "report.json").read_text())["boxes"][0]["published"]) == 9
+    for wrong, said in (("radvml", "did you mean 'radvlm'"), (["paper", "mavl"], "one of them"), (["coco", 3], "'3'")):
+        with pytest.raises(ConfigError, match=said):
+            xb.report(run, page=False, protocol=wrong)
 
 
 def test_studies_of_thresholds_leave_boxes_out(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
