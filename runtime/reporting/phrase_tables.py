@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...metrics_gpu.grounding.phrases import (
     IOU_THRESHOLDS,
@@ -14,45 +17,96 @@ from ...metrics_gpu.grounding.phrases import (
     phrase_means,
     scores_on_grid,
 )
+from ...metrics_gpu.statistics.bootstrap import Interval
+from ...metrics_gpu.statistics.class_means import class_means
+from ...metrics_gpu.statistics.intervals import mean_interval, shares
 from ...metrics_gpu.sweep.masks import unpack_masks
 from ..results.load import StoredRun
 from ..results.maps import MapRows, load_maps
 from ..results.numbers.run_numbers import Results
+from ..results.patients import Patients
 from ..results.schema import GRID
 from ..tables.metrics import NONE, value_of
 from ..tables.stamps import cell_stamps
-from ..tables.table import Column, Item, Table
+from ..tables.table import Cell, Column, Item, Table
+from .notes import interval_notes
 
-__all__ = ["phrase_tables"]
+__all__ = ["PhraseRow", "phrase_json", "phrase_rows", "phrase_tables"]
 
 _BLOCK = 256  # pairs whose regions are unpacked at once
+_IOU: Final = tuple(f"iou@{threshold:.1f}" for threshold in IOU_THRESHOLDS)
+_NUMBERS: Final = ("cnr", "cnr_absolute", "miou", *_IOU, "miou_with_unseen")
 
 
-def phrase_tables(run: StoredRun, results: Results) -> list[Table]:
-    """A table for each dataset with results of the protocol biovil. Raises RunError."""
-    tables = []
+@dataclass(frozen=True)
+class PhraseRow:
+    """The numbers of a model on a dataset, for a finding, or (empty) in the mean over findings.
+
+    means: None where the run has no maps. intervals: by number; None where too few patients stand behind it.
+    """
+
+    model: str
+    dataset: str
+    finding: str
+    means: PhraseMeans | None
+    intervals: Mapping[str, Interval | None] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, float | None]:
+        """Each number, None where it is not defined."""
+        if self.means is None:
+            return {}
+        told = asdict(self.means) | dict(zip(_IOU, self.means.iou, strict=True))
+        return {name: None if math.isnan(told[name]) else told[name] for name in _NUMBERS}
+
+
+def phrase_rows(run: StoredRun, results: Results) -> list[PhraseRow]:
+    """The rows of every result of the protocol biovil, each finding and then their mean. Raises RunError."""
+    rows = []
     for dataset in results.datasets:
+        for cell in results.column(dataset):
+            if cell.protocol == "biovil":
+                maps = load_maps(run, cell.model, dataset)
+                if maps.saliency is None:
+                    rows.append(PhraseRow(cell.model, dataset, "", None))
+                    continue
+                patients = results.patients[dataset]
+                stored = results.rows[cell.model, dataset]
+                rows += _rows(maps, patients.of_images(stored)[stored.image_of], patients)
+    return rows
+
+
+def phrase_tables(results: Results, found: Sequence[PhraseRow]) -> Iterator[Table]:
+    """A table for each dataset; found: as `phrase_rows` gives them."""
+    for dataset in dict.fromkeys(row.dataset for row in found if row.means is not None):
+        mine = [row for row in found if row.dataset == dataset]
+        left_out = ", ".join(row.model for row in mine if row.means is None)
         cells = [cell for cell in results.column(dataset) if cell.protocol == "biovil"]
-        body: list[tuple[Item, ...]] = []
-        left_out = []
-        for cell in cells:
-            maps = load_maps(run, cell.model, dataset)
-            if maps.saliency is None:
-                left_out.append(cell.model)
-                continue
-            scores, findings = _scores(maps)
-            for finding in dict.fromkeys(maps.findings):
-                mine = [score for score, name in zip(scores, findings, strict=True) if name == finding]
-                if mine:
-                    body.append(_row(cell.model, finding, phrase_means(mine, [finding] * len(mine))))
-            if scores:
-                body.append(_row(cell.model, "Mean", phrase_means(scores, findings)))
-        if body:
-            stem = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())
-            notes = (*_NOTES, *((f"without stored maps, left out: {', '.join(left_out)}",) if left_out else ()))
-            title = f"{cells[0].title}: phrase grounding, protocol biovil"
-            tables.append(Table(title, _columns(), tuple(body), cell_stamps(cells), notes, f"phrases-{stem}"))
-    return tables
+        stem = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.lower())
+        notes = (
+            *_NOTES,
+            *interval_notes(results, cells),
+            *([f"without stored maps, left out: {left_out}"] * bool(left_out)),
+        )
+        title = f"{cells[0].title}: phrase grounding, protocol biovil"
+        body = tuple(_row(row, row.means) for row in mine if row.means is not None)
+        yield Table(title, _columns(), body, cell_stamps(cells), notes, f"phrases-{stem}")
+
+
+def phrase_json(found: Sequence[PhraseRow]) -> list[dict[str, Any]]:
+    """The same for report.json; an empty finding is the mean over findings."""
+    return [
+        {
+            "model": row.model,
+            "dataset": row.dataset,
+            "finding": row.finding,
+            **{name: getattr(row.means, name) for name in ("pairs", "unseen", "constant")},
+            **row.numbers,
+            "intervals": {name: [at.low, at.high] for name, at in row.intervals.items() if at is not None},
+        }
+        for row in found
+        if row.means is not None
+    ]
 
 
 _NOTES = (
@@ -73,36 +127,82 @@ def _columns() -> tuple[Column, ...]:
     return tuple(Column(text, group) if group else Column(text) for text, group in names)
 
 
-def _row(model: str, finding: str, means: PhraseMeans) -> tuple[Item, ...]:
-    return (
-        model,
-        finding,
-        str(means.pairs),
-        _plain(means.cnr),
-        _plain(means.cnr_absolute),
-        *(value_of("iou_fixed", _known(value)) for value in (means.miou, *means.iou, means.miou_with_unseen)),
-        str(means.unseen),
-        str(means.constant),
-    )
+def _row(row: PhraseRow, means: PhraseMeans) -> tuple[Item, ...]:
+    cells = []
+    for name, value in row.numbers.items():
+        at = row.intervals.get(name)
+        form = _plain if name.startswith("cnr") else _percent
+        cells.append(Cell(form(value), f"[{form(at.low, 1)}, {form(at.high, 1)}]" if at else ""))
+    counts = [str(number) for number in (means.unseen, means.constant)]
+    return (row.model, row.finding or "Mean", str(means.pairs), *cells, *counts)
 
 
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _percent(value: float | None, fewer: int = 0) -> str:
+    return value_of("iou_fixed", value, 2 - fewer)
 
 
-def _plain(value: float) -> str:
-    return NONE if math.isnan(value) else f"{value:.3f}"
+def _plain(value: float | None, fewer: int = 0) -> str:
+    return NONE if value is None else f"{value:.{3 - fewer}f}"
 
 
-def _scores(maps: MapRows) -> tuple[list[PhraseScores], Sequence[str]]:
-    """The scores and findings of the pairs whose region is not empty."""
+def _rows(maps: MapRows, of_pair: NDArray[np.intp], patients: Patients) -> Iterator[PhraseRow]:
+    """Those of a cell; of_pair: the patient of each pair."""
+    scores, places = _scores(maps)
+    names = maps.finding
+    findings = list(dict.fromkeys(names))
+    class_of = np.array([findings.index(names[place]) for place in places], np.intp)
+    intervals = _intervals(scores, class_of, of_pair[places], patients) if scores else []
+    for place, finding in enumerate(findings):
+        mine = [score for score, own in zip(scores, class_of, strict=True) if own == place]
+        if mine:
+            yield PhraseRow(
+                maps.model, maps.dataset, finding, phrase_means(mine, [finding] * len(mine)), intervals[place]
+            )
+    if scores:
+        means = phrase_means(scores, [findings[own] for own in class_of])
+        yield PhraseRow(maps.model, maps.dataset, "", means, intervals[-1])
+
+
+def _intervals(
+    scores: Sequence[PhraseScores], class_of: NDArray[np.intp], of_pair: NDArray[np.intp], patients: Patients
+) -> list[dict[str, Interval | None]]:
+    """Of each finding, then of their mean: number -> interval; patients are drawn as for all numbers of the dataset."""
+    classes = int(class_of.max()) + 1
+    found: list[dict[str, Interval | None]] = [{} for _ in range(classes + 1)]
+    if patients.draws is None:
+        return found
+    for name in _NUMBERS:
+        values = np.array([_value(score, name) for score in scores])
+        known = ~np.isnan(values)
+        values, own, patient = values[known], class_of[known], of_pair[known]
+        drawn = class_means(values[:, None], own, classes, patients.draws, patient)
+        bounds = None if name == "cnr" else (0.0, math.inf) if name == "cnr_absolute" else (0.0, 1.0)
+        for place in range(classes + 1):
+            whole = place == classes
+            kept = np.ones(len(own), np.bool_) if whole else own == place
+            parts = shares(values[kept], own[kept], patient[kept], len(patients.number))
+            column = drawn.macro[1:, 0] if whole else drawn.classes[1:, place, 0]
+            found[place][name] = mean_interval(column, parts, bounds=bounds)
+    return found
+
+
+def _value(score: PhraseScores, name: str) -> float:
+    if name == "miou_with_unseen":
+        return 0.0 if score.unseen else score.miou
+    if name in _IOU:
+        return score.iou[_IOU.index(name)]
+    return {"cnr": score.cnr, "cnr_absolute": abs(score.cnr), "miou": score.miou}[name]
+
+
+def _scores(maps: MapRows) -> tuple[list[PhraseScores], list[int]]:
+    """The scores and places of the pairs whose region is not empty."""
     assert maps.saliency is not None
-    scores, findings, names = [], [], maps.finding
+    scores, places = [], []
     for start in range(0, len(maps), _BLOCK):
         regions = unpack_masks(maps.masks[start : start + _BLOCK], GRID)
         for place, region in enumerate(regions, start):
             if np.any(region):
                 top, left, bottom, right = maps.frames[place].tolist()
                 scores.append(scores_on_grid(maps.saliency[place], region, (top, left, bottom, right)))
-                findings.append(names[place])
-    return scores, findings
+                places.append(place)
+    return scores, places

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .box_scores import BoxScores
     from .figures import Figure
     from .gallery.model import Gallery
+    from .phrase_tables import PhraseRow
 
 __all__ = ["Block", "Report", "draw_report", "find_blocks", "make_report", "report_tables", "write_report"]
 
@@ -56,6 +57,7 @@ class Report:
     tables: Sequence[Table]
     presentation: Presentation = EVERYTHING
     boxes: Sequence[BoxScores] = ()
+    phrases: Sequence[PhraseRow] = ()
 
     @cached_property
     def facts(self) -> dict[str, str]:
@@ -74,12 +76,17 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
         from .box_scores import box_scores
 
         boxes = box_scores(run, results, presentation.scorers)
-    tables = report_tables(run, results, blocks, presentation, boxes)
+    phrases: Sequence[PhraseRow] = ()
+    if any(cell.protocol == "biovil" for cell in results.finished):
+        from .phrase_tables import phrase_rows
+
+        phrases = phrase_rows(run, results)
+    tables = report_tables(run, results, blocks, presentation, boxes, phrases)
     shown = tuple(
         (table.chosen(presentation.columns) if presentation.columns else table).with_intervals(presentation.intervals)
         for table in tables
     )
-    return Report(run, results, blocks, shown, presentation, boxes)
+    return Report(run, results, blocks, shown, presentation, boxes, phrases)
 
 
 def find_blocks(results: Results) -> tuple[Block, ...]:
@@ -98,6 +105,7 @@ def report_tables(
     blocks: Sequence[Block],
     presentation: Presentation = EVERYTHING,
     boxes: Sequence[BoxScores] = (),
+    phrases: Sequence[PhraseRow] = (),
 ) -> Iterator[Table]:
     """Every table, in reading order: those of each block, then those of the whole run. Raises RunError."""
     printed = presentation.printed(run.data)
@@ -114,10 +122,10 @@ def report_tables(
         from .native_tables import native_tables
 
         yield from native_tables(run)
-    if any(cell.protocol == "biovil" for cell in results.finished):
+    if phrases:
         from .phrase_tables import phrase_tables
 
-        yield from phrase_tables(run, results)
+        yield from phrase_tables(results, phrases)
     if boxes:
         from .box_tables import box_tables
 
@@ -177,6 +185,10 @@ def write_report(
 
         texts |= {"boxes.csv": to_csv(box_rows(report.boxes)), "published.csv": to_csv(published_rows(report.boxes))}
         told["boxes"] = box_json(report.boxes)
+    if report.phrases:
+        from .phrase_tables import phrase_json
+
+        told["phrases"] = phrase_json(report.phrases)
     latex = latex_files(facts, report.tables, report.presentation.text_width)
     texts |= {f"latex/{name}": text for name, text in latex.items()}
     for name, text in texts.items():

@@ -157,8 +157,16 @@ def test_the_report_has_the_numbers_of_biovil(world: Path, tmp_path: Path) -> No
     ]
     assert [line[1] for line in cells] == [*sorted(scores), "Mean"]
     numbers = (f"{means.cnr:.3f}", f"{means.cnr_absolute:.3f}", f"{100 * means.miou:.2f}")
-    assert cells[-1][2:6] == [str(len(found)), *numbers] and cells[-1][-2:] == ["0", "0"]
-    assert cells[-1][6:11] == [f"{100 * value:.2f}" for value in means.iou]
+    plain = [cell.split("<br>")[0] for cell in cells[-1]]
+    assert plain[2:6] == [str(len(found)), *numbers] and plain[-2:] == ["0", "0"]
+    assert plain[6:11] == [f"{100 * value:.2f}" for value in means.iou]
+    told = json.loads((tmp_path / "run/report/report.json").read_text())["phrases"]
+    assert [item["finding"] for item in told] == [*sorted(scores), ""]
+    whole = told[-1]
+    assert (whole["pairs"], whole["cnr"], whole["miou"]) == (len(found), means.cnr, means.miou)
+    assert [whole[f"iou@{step / 10}"] for step in range(1, 6)] == list(means.iou)
+    assert {"cnr", "miou"} <= set(whole["intervals"]) and "[" in cells[-1][3]
+    assert whole["intervals"]["cnr"][0] <= means.cnr <= whole["intervals"]["cnr"][1]
     assert "without stored maps, left out: baseline:ones" in table
 
 
