@@ -9,9 +9,9 @@ warm-up; images and cache are made before it, untimed.
 1. Whole loop: this version and version b0ab629 (extracted from git), in turns, with two threads each. The ratio is the
    median over rounds, of wall-clock and of processor time. The rows of both must be equal in every common column.
 2. Under the lock: processor time of all threads, less that within calls that release the interpreter lock: the compiled
-   sweep, CRC-32 of pixels and masks, SHA-256 of result files, flushing to the disk, Arrow's `take`, writing and
-   reading Parquet, and copying the pixels of a batch. Each is timed by the clock of its thread. The clock itself is not
-   subtracted, nor is switching between threads: the figure is an upper bound. Its inverse limits the images per second.
+   sweep, the compiled copies of pixels and masks with their checksums, SHA-256 of result files, flushing to the disk,
+   Arrow's `take` and writing Parquet. Each is timed by the clock of its thread. The clock itself is not subtracted, nor
+   is switching between threads: the figure is an upper bound. Its inverse limits the images per second.
 3. Memory: the peak of the private memory of the process above its start, for a quarter of the cases and for all.
 """
 
@@ -121,12 +121,12 @@ def compute(code, cases, cache, out, batch):
         source, more = images.source(code.geometry), {}
         if not code.before:
             from xbench_fast.runtime.cache.masks import MaskStore
-            from xbench_fast.runtime.datasets.pixels import noting_sizes
+            from xbench_fast.runtime.datasets.pixels import NotingSizes
             from xbench_fast.runtime.images.contents import Contents
 
             more["contents"] = Contents()
             images.use(more["contents"])
-            source = noting_sizes(source, {})
+            source = NotingSizes(source, {})
             more["draw"] = stack.enter_context(MaskStore.open(cache, "bench", cases, "the cases of this benchmark"))
         files = code.CellFiles(out, "cell", "0" * 64)
         names = {name: name for name in FINDINGS}
@@ -139,13 +139,10 @@ def compute(code, cases, cache, out, batch):
 
 def time_released(spent):
     """Lets the calls that release the lock add their thread's seconds to `spent`, by name."""
-    import zlib
-
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
     from xbench_fast.metrics_gpu.sweep import cpu
-    from xbench_fast.runtime.cache import records
-    from xbench_fast.runtime.evaluation import cell
+    from xbench_fast.runtime.cache import checksums
     from xbench_fast.runtime.results import integrity
 
     def timed(owner, name, what):
@@ -160,21 +157,14 @@ def time_released(spent):
 
         setattr(owner, name, call)
 
-    cell.np = SimpleNamespace(stack=np.stack)
-    released = SimpleNamespace(crc32=zlib.crc32)
-    timed(released, "crc32", "CRC-32")
-    kind = {True: released, False: zlib}  # a short text is checked under the lock
-    records.zlib = SimpleNamespace(crc32=lambda data, *start: kind[memoryview(data).nbytes > 5120].crc32(data, *start))
     timed(cpu, "sweep_batch", "sweep")
+    timed(checksums, "copy_pixels", "copying and checking pixels")
+    timed(checksums, "copy_masks", "copying and checking masks")
     timed(integrity, "_digest", "SHA-256")
     timed(os, "fsync", "flushing")
     timed(pc, "take", "Arrow take")
     timed(pq.ParquetWriter, "write_table", "writing Parquet")
     timed(pq.ParquetWriter, "close", "writing Parquet")
-    timed(cell.np, "stack", "copying pixels")
-    read = pq.read_table
-    pq.read_table = lambda *args, **how: read(*args, use_threads=False, **how)  # Arrow's threads have no such clock
-    timed(pq, "read_table", "reading Parquet")
 
 
 def side(options):

@@ -22,7 +22,8 @@ from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.decoding import DecodedCase
-from xbench_fast.runtime.evaluation.scoring import DrawnPairs, Logits, Scored, rows_table
+from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
+from xbench_fast.runtime.evaluation.scoring import Logits, Scored, rows_table
 from xbench_fast.runtime.reporting.report import Report, draw_report, find_blocks, report_tables, write_report
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
@@ -110,7 +111,7 @@ def simulate(cases, positives, model, dataset):
         for case, row in enumerate(labels.astype(int).tolist())
     ]
     said = Logits((logits + skill * labels).astype(np.float32), logits, np.ones(len(columns), np.bool_))
-    return drawn, Scored(cases, DrawnPairs.of(drawn, columns), counts, said, low)
+    return CaseColumns.of(drawn, columns), Scored(cases, DrawnPairs.of(drawn, columns), counts, said, low)
 
 
 def write_run(path, models, datasets):
@@ -122,7 +123,7 @@ def write_run(path, models, datasets):
                 key = f"{model}{name}".ljust(64, "0")
                 files = run.files(model, name, key)
                 drawn, scored = simulate(cases, positives, model, name)
-                files.write_part(0, rows_table(drawn, [scored], list(positives), model, name, {KEY_FIELD: key}))
+                files.write_part(0, rows_table([drawn], [scored], list(positives), model, name, {KEY_FIELD: key}))
                 files.merge(1, result_schema({KEY_FIELD: key}))
                 run.set_cell(
                     model,

@@ -153,8 +153,8 @@ _extremes_c = compiled(_extremes)
 def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) -> tuple[Int, Int, NDArray[np.bool_]]:
     tables, y_cells, y_weights, x_cells, x_weights = axes
     (pairs, h, _), (_, height, stride) = saliency.shape, masks.shape
-    levels, single = np.empty((pairs, 2, LEVELS), np.int32), np.empty((pairs, 2), np.int32)
-    flags = np.empty((pairs, 2), np.bool_)
+    levels, single = np.empty((2, pairs, LEVELS), np.int32), np.empty((2, pairs), np.int32)
+    flags = np.empty((2, pairs), np.bool_)
     valid = np.uint32(np.uint32(0xFFFFFFFF) >> np.uint32(32 * stride - width))
     rows_all, scaled_all = np.empty(h * width, np.float32), np.empty(h * width, np.float32)
     ends, used = np.empty((h, 2), np.float32), np.empty(h, np.bool_)
@@ -190,7 +190,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
             minimum, maximum = _extremes_c(rows, ends, lo, hi, weight, line)
             span = maximum - minimum
             flat = not (span > 0 and span < np.inf)
-        flags[p, 0], flags[p, 1] = False, flat
+        flags[0, p], flags[1, p] = False, flat
 
         count = 0
         found = -1
@@ -241,7 +241,7 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                             code[x] = _bin_c(v, minimum, span)
                             if v == maximum and found < 0:
                                 found = y * width + left + x
-                                flags[p, 0] = marked > 0 and inside[x] != 0
+                                flags[0, p] = marked > 0 and inside[x] != 0
             if marked > 0:
                 for x in range(n):
                     code[x] |= inside[x]
@@ -250,14 +250,14 @@ def _sweep(saliency: Float, masks: NDArray[np.uint32], width: int, axes: Any) ->
                 for j in range(8):
                     tally[np.uint64(256 * j) + ((eight >> np.uint64(8 * j)) & np.uint64(255))] += 1
 
-        single[p, 0], single[p, 1] = count, max(found, 0)
-        levels[p, 0, 0], levels[p, 1, 0] = height * width, count
+        single[0, p], single[1, p] = count, max(found, 0)
+        levels[0, p, 0], levels[1, p, 0] = height * width, count
         total = total_inside = 0
         for k in range(LEVELS - 1, 0, -1):
             for j in range(_PRIVATE):
                 total += tally[256 * j + k] + tally[256 * j + k + 128]
                 total_inside += tally[256 * j + k + 128]
-            levels[p, 0, k], levels[p, 1, k] = total, total_inside
+            levels[0, p, k], levels[1, p, k] = total, total_inside
     return levels, single, flags
 
 
@@ -268,5 +268,5 @@ sweep_batch = compiled(_sweep, _COUNTS(readonly(types.float32, 3), readonly(type
 
 saliency float32 [P, h, w]; masks uint32 [P, H, words], lowest bit first; width; `Tables.arrays`: int32 [P, 2], which
 axis table a pair uses (vertical, horizontal), and for each axis cells int32 [tables, 2, length] (lo, hi) and weights
-float32 [tables, length]. Returns levels int32 [P, 2, 101] (area, overlap), single int32 [P, 2] (region, argmax), flags
-bool [P, 2] (hit, degenerate). Holds no lock and no state: threads may call it side by side."""
+float32 [tables, length]. Returns levels int32 [2, P, 101] (area, overlap), single int32 [2, P] (region, argmax), flags
+bool [2, P] (hit, degenerate). Holds no lock and no state: threads may call it side by side."""

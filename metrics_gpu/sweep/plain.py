@@ -46,8 +46,8 @@ def _sweep_plain(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
     tables, y_cells, y_weights, x_cells, x_weights = axes
     (pairs, h, _), height = saliency.shape, masks.shape[1]
-    levels, single = np.empty((pairs, 2, LEVELS), np.int32), np.empty((pairs, 2), np.int32)
-    flags = np.empty((pairs, 2), np.bool_)
+    levels, single = np.empty((2, pairs, LEVELS), np.int32), np.empty((2, pairs), np.int32)
+    flags = np.empty((2, pairs), np.bool_)
     rows, values = np.empty((h, width), np.float32), np.empty((height, width), np.float32)
     tally = np.empty((2, LEVELS + 1), np.int64)
     for p in range(pairs):
@@ -84,14 +84,14 @@ def _sweep_plain(
                 tally[inside, _passed_c((values[y, x] - offset) / scale, thresholds) if seen else rest] += 1
         found = 0 if flat else first
         word = masks[p, found // width, found % width // 32]
-        flags[p, 0] = not flat and ((word >> np.uint32(found % width % 32)) & np.uint32(1)) != 0
-        flags[p, 1] = flat
-        single[p, 0], single[p, 1] = count, found
+        flags[0, p] = not flat and ((word >> np.uint32(found % width % 32)) & np.uint32(1)) != 0
+        flags[1, p] = flat
+        single[0, p], single[1, p] = count, found
         total = total_inside = 0
         for k in range(LEVELS - 1, -1, -1):
             total += tally[0, k + 1] + tally[1, k + 1]
             total_inside += tally[1, k + 1]
-            levels[p, 0, k], levels[p, 1, k] = total, total_inside
+            levels[0, p, k], levels[1, p, k] = total, total_inside
     return levels, single, flags
 
 

@@ -69,10 +69,7 @@ def sweep(
         from .plain import sweep_plain
 
         levels, single, flags = sweep_plain(*common, sweeping.kind, sweeping.thresholds)
-    area, overlap = (np.ascontiguousarray(levels[:, i]) for i in range(2))
-    region, argmax = (np.ascontiguousarray(single[:, i]) for i in range(2))
-    hit, degenerate = (np.ascontiguousarray(flags[:, i]) for i in range(2))
-    return Counts(area, overlap, region, argmax, hit, degenerate)
+    return Counts(*levels, *single, *flags)
 
 
 def _as_words(masks: NDArray[np.bool_] | NDArray[np.uint8]) -> NDArray[np.uint32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,22 +42,37 @@ class Tables:
         spans: NDArray[np.float64], pairs: int, cells: tuple[int, ...], size: tuple[int, int], upsample: Mode
     ) -> Tables:
         """Tables for fields of view [P, 4] or [1, 4] for all, grids of `cells` (h, w) and an evaluation grid `size`."""
+        y_used, *vertical = _tables(spans[:, 0::2], cells[0], size[0], upsample)
+        x_used, *horizontal = _tables(spans[:, 1::2], cells[1], size[1], upsample)
         used = np.zeros((pairs, 2), np.int32)
-        y_tables, used[:, 0] = _tables(spans[:, 0::2], cells[0], size[0], upsample)
-        x_tables, used[:, 1] = _tables(spans[:, 1::2], cells[1], size[1], upsample)
-        return Tables(used, *_stacked(y_tables), *_stacked(x_tables))
+        used[:, 0], used[:, 1] = y_used, x_used
+        return Tables(used, *vertical, *horizontal)
 
 
-def _tables(spans: NDArray[np.float64], cells: int, pixels: int, mode: Mode) -> tuple[list[Axis], NDArray[np.intp]]:
-    """One axis table per distinct field of view, and which one each pair uses."""
-    if len(spans) == 1:
-        return [axis(cells, pixels, float(spans[0, 0]), float(spans[0, 1]), mode)], np.zeros(1, np.intp)
+Stacked = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]
+
+
+def _tables(
+    spans: NDArray[np.float64], cells: int, pixels: int, mode: Mode
+) -> tuple[NDArray[np.intp] | int, NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]:
+    """Which axis table each pair uses, and one table per distinct field of view."""
+    if (spans == spans[0]).all():
+        return 0, *_one(cells, pixels, float(spans[0, 0]), float(spans[0, 1]), mode)
     distinct, index = np.unique(spans, axis=0, return_inverse=True)
-    tables = [axis(cells, pixels, float(start), float(stop), mode) for start, stop in distinct]
-    return tables, np.asarray(index).reshape(-1)
+    return np.asarray(index).reshape(-1), *_stacked(
+        [axis(cells, pixels, float(start), float(stop), mode) for start, stop in distinct]
+    )
 
 
-def _stacked(tables: list[Axis]) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]:
+@lru_cache(64)
+def _one(cells: int, pixels: int, start: float, stop: float, mode: Mode) -> Stacked:
+    found = _stacked([axis(cells, pixels, start, stop, mode)])
+    for array in found:
+        array.setflags(write=False)
+    return found
+
+
+def _stacked(tables: list[Axis]) -> Stacked:
     cells = np.stack([np.stack([table.lo, table.hi]) for table in tables])
     seen = np.zeros((len(tables), 2), np.int32)
     for row, table in zip(seen, tables, strict=True):

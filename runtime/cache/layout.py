@@ -2,7 +2,7 @@
 
 A store is one directory per (dataset, geometry, decoder), or for the masks of a dataset (`masks`), with
 
-    pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space; of masks uint8 [P, 6273]
+    pixels.bin    uint8 [N, S, S], sparse: only prepared slots take space; of masks uint8 [P, 6280]
     records.bin   one 64-byte record per case: state, native size, checksum, and the state and hash of the image file
     reasons.jsonl why an image could not be read
     index.json    the meaning of pixels.bin and records.bin
@@ -21,7 +21,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
+from ..host.paths import has_folder
 from ..images.decode import reader_version
-from .locks import Hold
+from .locks import FOREIGN, Hold
 from .records import EMPTY, RECORD, UNREADABLE, checked
 
 __all__ = [
@@ -44,7 +45,7 @@ __all__ = [
     "store_folder",
 ]
 
-_FORMAT = 4
+_FORMAT = 5
 
 
 def store_folder(
@@ -70,7 +71,7 @@ def store_bytes(count: int, geometry: Geometry) -> int:
 
 @dataclass
 class StoreFiles:
-    """Open files of a store; `pixels` uint8 [N, S, S], or [P, 6273], and `records` [N] are read-only maps of them.
+    """Open files of a store; `pixels` uint8 [N, S, S], or [P, 6280], and `records` [N] are read-only maps of them.
 
     Data are written through `pixel_file` and `record_file`, not through the maps: a full disk then raises an error
     instead of killing the process. `writes`: whether this process may write.
@@ -83,6 +84,41 @@ class StoreFiles:
     record_file: int
     hold: Hold
     writes: bool
+
+    @staticmethod
+    def take(
+        folder: Path,
+        about: Mapping[str, object],
+        count: int,
+        row: tuple[int, ...],
+        rows: int | None = None,
+        wait: Callable[[Path], None] | None = None,
+    ) -> tuple[StoreFiles | None, str]:
+        """As `open`, after taking a hold on the folder, which is created. Also says why this process does not write;
+        empty if it does.
+
+        wait: called when another process writes; this one then waits until it can. None instead of files where nobody
+        may write here and there is nothing to read. Raises RunError when the folder cannot be written.
+        """
+        try:
+            hold = Hold.take(folder, None if wait is None else lambda: wait(folder))
+        except OSError as error:
+            if wait is not None or error.errno not in FOREIGN or not has_folder(folder.parent):
+                raise disk_error(folder, error) from error
+            return None, f"{folder} cannot be made ({error.strerror}): images are not kept."
+        try:
+            files = StoreFiles.open(folder, about, count, row, hold, rows)
+        except BaseException as error:
+            hold.release()
+            if isinstance(error, OSError):
+                raise disk_error(folder, error) from error
+            raise
+        if files is None:
+            hold.release()
+        why = f"cannot be written ({hold.refused})" if hold.refused else "is in use by another process"
+        return files, (
+            "" if hold.writes else f"{folder} {why}: what it holds is read, the rest is decoded and not kept."
+        )
 
     @staticmethod
     def open(

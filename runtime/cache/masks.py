@@ -1,8 +1,8 @@
 """The regions of a dataset on the evaluation grid, drawn once for all models, and kept beside the prepared images.
 
 The files are those of `layout`. A record is of a case: its native size, and the checksum of its masks. A row of
-pixels.bin is of a region, 6272 bytes of packed bits and one byte that says what else was found. The key covers the
-annotations, the code that reads them and the code that draws: a change of one of them makes another store.
+pixels.bin is of a region, 6272 bytes of packed bits, one byte that says what else was found, and 7 zeros. The key
+covers the annotations, the code that reads them and the code that draws: a change of one of them makes another store.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from numpy.typing import NDArray
 from ...engines.errors import DataError
 from ..datasets.base import Case
 from ..datasets.placement import FAULTS
-from ..datasets.region_grid import DrawnRegions, region_masks
-from ..host.paths import has_folder
+from ..datasets.region_grid import DrawnRegions, ManyRegions, region_masks
 from ..host.source_code import PROJECT, code_digest
-from .layout import StoreFiles, disk_error, safe_name
-from .locks import FOREIGN, Hold
+from .layout import StoreFiles, safe_name
 from .records import READY, RECORD, is_whole
 
 __all__ = ["MASK_ROW", "MaskStore", "mask_bytes", "mask_folder", "mask_rules"]
 
 _BITS: Final = (224, 28)
-MASK_ROW: Final = _BITS[0] * _BITS[1] + 1
-_DRAWN, _SUB_PIXEL, _FAULT = 1, 2, 4  # bits of the last byte of a row; a fault is its place in FAULTS from 1 on
+_SAID: Final = _BITS[0] * _BITS[1]  # place of the byte behind the bits
+MASK_ROW: Final = _SAID + 8  # whole words of 64 bits
+_DRAWN, _SUB_PIXEL, _FAULT = 1, 2, 4  # bits of that byte; a fault is its place in FAULTS from 1 on
 
 Rows = NDArray[np.uint8]
 
@@ -64,8 +63,12 @@ class MaskStore:
     def __init__(self, cases: Sequence[Case], files: StoreFiles | None, *, verify: bool = False) -> None:
         self._files, self._verify = files, verify
         self._index = {case.case_id: number for number, case in enumerate(cases)}
-        self._names = [tuple(sorted(case.regions)) for case in cases]
-        self._first = np.concatenate([[0], np.cumsum([len(names) for names in self._names])]).tolist()
+        classes = sorted({name for case in cases for name in case.regions})
+        place = {name: at for at, name in enumerate(classes)}
+        self._classes = classes
+        self._first = np.zeros(len(cases) + 1, np.int64)
+        np.cumsum([len(case.regions) for case in cases], out=self._first[1:])
+        self._class_of = np.array([place[name] for case in cases for name in sorted(case.regions)], np.int64)
         self.damaged: set[int] = set()
 
     @classmethod
@@ -78,21 +81,7 @@ class MaskStore:
         """
         folder, about = mask_folder(cache_root, dataset_name, digest)
         pairs = sum(len(case.regions) for case in cases)
-        try:
-            hold = Hold.take(folder)
-        except OSError as error:
-            if error.errno not in FOREIGN or not has_folder(cache_root):
-                raise disk_error(folder, error) from error
-            return cls(cases, None)
-        try:
-            files = StoreFiles.open(folder, {**about, "pairs": pairs}, len(cases), (MASK_ROW,), hold, pairs)
-        except BaseException as error:
-            hold.release()
-            if isinstance(error, OSError):
-                raise disk_error(folder, error) from error
-            raise
-        if files is None:
-            hold.release()
+        files, _ = StoreFiles.take(folder, {**about, "pairs": pairs}, len(cases), (MASK_ROW,), pairs)
         return cls(cases, files, verify=verify)
 
     def __enter__(self) -> MaskStore:
@@ -110,10 +99,11 @@ class MaskStore:
         if not case.regions:
             return {}, frozenset(), {}
         number = self._index[case.case_id]
+        names = self._names(number)
         rows = self._stored(number, size)
         if rows is None or self._verify:
             try:
-                drawn = _rows(region_masks(case, size, self._names[number]), self._names[number])
+                drawn = _rows(region_masks(case, size, names), names)
             except DataError:
                 return region_masks(case, size, findings)  # raises, unless it is about a class that nobody asks
             if rows is None or not np.array_equal(rows, drawn):
@@ -121,7 +111,49 @@ class MaskStore:
                     self.damaged.add(number)
                 self._keep(number, size, drawn)
             rows = drawn
-        return _regions(rows, self._names[number], findings)
+        return _regions(rows, names, findings)
+
+    def draw_many(
+        self, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]
+    ) -> tuple[NDArray[np.bool_], ManyRegions]:
+        """Which of these cases, on native grids of `sizes` [n, 2], have all of their regions in the store, whole, and
+        the regions of `findings` of these; the others must be drawn one by one."""
+        files, count = self._files, len(cases)
+        if files is None or self._verify:
+            return np.zeros(count, np.bool_), ManyRegions.of([], findings)
+        from .checksums import copy_masks  # compiles
+
+        numbers = np.array([self._index[case.case_id] for case in cases], np.int64)
+        all_records = files.records.view(np.uint32).reshape(-1, RECORD.itemsize // 4)
+        records = all_records[numbers]
+        spans = np.stack([self._first[numbers], self._first[numbers + 1]], axis=1)
+        held = spans[:, 1] - spans[:, 0]
+        whole = (records[:, 0] == READY) & (records[:, 1:3] == sizes).all(axis=1) & (held > 0)
+        case_of = np.repeat(np.arange(count), held)
+        rows = np.arange(len(case_of)) + np.repeat(spans[:, 0] - np.cumsum(held) + held, held)
+        place = {name: at for at, name in enumerate(findings)}
+        finding_of = np.array([place.get(name, -1) for name in self._classes], np.int64)[self._class_of[rows]]
+        order = np.lexsort((finding_of, case_of))
+        order = order[finding_of[order] >= 0]
+        rows, case_of, finding_of = rows[order], case_of[order], finding_of[order]
+        bits = np.empty((len(rows), _SAID), np.uint8)
+        said = files.pixels[rows, _SAID]
+        copy_masks(files.pixels.view(np.uint32), records, spans, rows, bits.view(np.uint32), whole)
+        if not files.writes:  # another process may have written meanwhile
+            whole &= (all_records[numbers] == records).all(axis=1)
+        kept = whole[case_of]
+        wrong = np.flatnonzero(kept & (said >= _FAULT)).tolist()
+        faults = [(int(case_of[at]), int(finding_of[at]), FAULTS[said[at] // _FAULT - 1]) for at in wrong]
+        kept &= (said & _DRAWN) > 0
+        if not kept.all():
+            bits, said, case_of, finding_of = bits[kept], said[kept], case_of[kept], finding_of[kept]
+        sub_pixel = (said & _SUB_PIXEL) > 0
+        whole |= held == 0
+        return whole, ManyRegions(case_of, finding_of, bits.reshape(-1, *_BITS), sub_pixel, faults)
+
+    def _names(self, number: int) -> list[str]:
+        """The classes of a case's rows."""
+        return [self._classes[at] for at in self._class_of[self._first[number] : self._first[number + 1]].tolist()]
 
     def _stored(self, number: int, size: tuple[int, int]) -> Rows | None:
         """The rows of a case as they are on disk, drawn on a grid of this size; None: they must be drawn."""
@@ -155,12 +187,12 @@ def _rows(drawn: DrawnRegions, names: Sequence[str]) -> Rows:
     rows = np.zeros((len(names), MASK_ROW), np.uint8)
     for row, name in zip(rows, names, strict=True):
         if name in masks:
-            row[:-1] = masks[name].reshape(-1)
-            row[-1] |= _DRAWN
+            row[:_SAID] = masks[name].reshape(-1)
+            row[_SAID] |= _DRAWN
         if name in sub_pixel:
-            row[-1] |= _SUB_PIXEL
+            row[_SAID] |= _SUB_PIXEL
         if name in faults:
-            row[-1] |= _FAULT * (1 + FAULTS.index(faults[name]))
+            row[_SAID] |= _FAULT * (1 + FAULTS.index(faults[name]))
     return rows
 
 
@@ -168,8 +200,8 @@ def _regions(rows: Rows, names: Sequence[str], findings: Collection[str]) -> Dra
     masks: dict[str, NDArray[np.uint8]] = {}
     sub_pixel: list[str] = []
     faults: dict[str, str] = {}
-    bits = rows[:, :-1].reshape(-1, *_BITS)
-    for mask, name, found in zip(bits, names, rows[:, -1].tolist(), strict=True):
+    bits = rows[:, :_SAID].reshape(-1, *_BITS)
+    for mask, name, found in zip(bits, names, rows[:, _SAID].tolist(), strict=True):
         if name not in findings:
             continue
         if found & _DRAWN:

@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...engines.errors import ImageAccessError, ImageError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
+from ..datasets.pixels import ReadyImages
 from ..images.contents import Contents, FileState, file_state
 from ..images.decode import decode_ahead
 from ..images.decoders import CPU, Decoder
@@ -96,13 +99,13 @@ class PreparedSet:
         """The stores of the geometries that are `wanted`."""
         return [store for store in self._stores.values() if wanted(store.geometry)]
 
-    def source(self, geometry: Geometry) -> Callable[[Case], Prepared]:
-        """A function: case -> pixels uint8 [S, S], native height and width. Stores a decoded image in all geometries.
+    def source(self, geometry: Geometry) -> PreparedSource:
+        """The source of the pixels in one geometry. It stores a decoded image in all geometries.
 
-        The function raises FileNotFoundError, ImageError and RunError as `PreparedStore.load` does.
+        It raises FileNotFoundError, ImageError and RunError as `PreparedStore.load` does.
         """
         wanted = self._stores[geometry.key]
-        return partial(wanted.read, others=[store for store in self._stores.values() if store is not wanted])
+        return PreparedSource(wanted, [store for store in self._stores.values() if store is not wanted])
 
     def fill(self, index: int) -> Filled:
         """Prepares one case in all geometries, and returns the outcome. Raises RunError."""
@@ -120,6 +123,20 @@ class PreparedSet:
         except ImageError:
             return "unreadable"
         return "ready"
+
+
+@dataclass(frozen=True)
+class PreparedSource:
+    """A `BulkSource` of the images of `store`; decoded ones are stored in `others` too."""
+
+    store: PreparedStore
+    others: Sequence[PreparedStore]
+
+    def __call__(self, case: Case, /) -> Prepared:
+        return self.store.read(case, self.others)
+
+    def read_many(self, cases: Sequence[Case], target: NDArray[np.uint8], /) -> ReadyImages:
+        return self.store.read_many(cases, target)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from ...engines.errors import ImageAccessError, ImageError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
-from ..host.paths import has_folder
+from ..datasets.pixels import ReadyImages
 from ..images.contents import HASH_BYTES, Contents, FileState, Known, file_state
 from ..images.decode import decode_grey
 from ..images.geometry import to_model
-from .layout import StoreFiles, disk_error, store_folder
-from .locks import FOREIGN, Hold
+from .layout import StoreFiles, store_folder
+from .ready import read_ready
 from .records import EMPTY, READY, RECORD, UNREADABLE, CaseRecord, is_whole
 
 __all__ = ["Prepared", "PreparedStore"]
@@ -73,24 +73,8 @@ class PreparedStore:
         Without it a read-only store is read, and nothing is kept. Raises RunError when the folder cannot be written.
         """
         folder, about = store_folder(cache_root, dataset_name, cases, geometry, reader)
-        try:
-            hold = Hold.take(folder, None if wait is None else lambda: wait(folder))
-        except OSError as error:
-            if wait is not None or error.errno not in FOREIGN or not has_folder(cache_root):
-                raise disk_error(folder, error) from error
-            return cls(cases, geometry, None, f"{folder} cannot be made ({error.strerror}): images are not kept.")
-        try:
-            files = StoreFiles.open(folder, about, len(cases), (geometry.size, geometry.size), hold)
-        except BaseException as error:
-            hold.release()
-            if isinstance(error, OSError):
-                raise disk_error(folder, error) from error
-            raise
-        if files is None:
-            hold.release()
-        why = f"cannot be written ({hold.refused})" if hold.refused else "is in use by another process"
-        note = None if hold.writes else f"{folder} {why}: what it holds is read, the rest is decoded and not kept."
-        return cls(cases, geometry, files, note)
+        files, note = StoreFiles.take(folder, about, len(cases), (geometry.size, geometry.size), wait=wait)
+        return cls(cases, geometry, files, note or None)
 
     @property
     def is_kept(self) -> bool:
@@ -109,6 +93,14 @@ class PreparedStore:
     def read(self, case: Case, others: Sequence[PreparedStore] = ()) -> Prepared:
         """`load`, for a case instead of its index."""
         return self.load(self._index[case.case_id], others)
+
+    def read_many(self, cases: Sequence[Case], target: Pixels) -> ReadyImages:
+        """Copies those cases to `target`, uint8 [n, ...], that are ready and whose files are unchanged."""
+        if self._files is None or self.contents.verify or self._skipped:
+            return ReadyImages.none(len(cases))
+        numbers = [self._slots[self._index[case.case_id]] for case in cases]
+        paths = [self._paths[number] for number in numbers]
+        return read_ready(self._files, np.array(numbers, np.int64), paths, self.contents, target)
 
     def load(self, index: int, others: Sequence[PreparedStore] = ()) -> Prepared:
         """Reads a case from the store, or decodes it and stores it here and in `others`.

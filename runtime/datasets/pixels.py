@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +13,39 @@ if TYPE_CHECKING:
     from ..images.contents import Contents
     from .base import Case
 
-__all__ = ["PixelSource", "direct_source", "noting_sizes"]
+__all__ = ["BulkSource", "NotingSizes", "PixelSource", "ReadyImages", "direct_source", "read_many"]
 
 
 class PixelSource(Protocol):
     """Returns a case's model input, uint8 [S, S], native height and width. Raises ImageError, FileNotFoundError."""
 
     def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]: ...
+
+
+class ReadyImages(NamedTuple):
+    """Which of n images were read at once. found: bool [n]; of these sizes int32 [n, 2], native height and width, and
+    images uint8 [n, 16], hashes of the files."""
+
+    found: NDArray[np.bool_]
+    sizes: NDArray[np.int32]
+    images: NDArray[np.uint8]
+
+    @staticmethod
+    def none(count: int) -> ReadyImages:
+        """Every image must be read by itself."""
+        return ReadyImages(np.zeros(count, np.bool_), np.zeros((count, 2), np.int32), np.zeros((count, 16), np.uint8))
+
+
+@runtime_checkable
+class BulkSource(PixelSource, Protocol):
+    """A source that also has images ready, and reads many of them at once."""
+
+    def read_many(self, cases: Sequence[Case], target: NDArray[np.uint8], /) -> ReadyImages: ...
+
+
+def read_many(source: PixelSource, cases: Sequence[Case], target: NDArray[np.uint8]) -> ReadyImages:
+    """Copies the pixels that `source` has ready to `target`, uint8 [n, 1, S, S]; the others are read one by one."""
+    return source.read_many(cases, target) if isinstance(source, BulkSource) else ReadyImages.none(len(cases))
 
 
 def direct_source(geometry: Geometry, contents: Contents | None = None) -> PixelSource:
@@ -37,12 +64,20 @@ def direct_source(geometry: Geometry, contents: Contents | None = None) -> Pixel
     return read
 
 
-def noting_sizes(source: PixelSource, sizes: dict[str, tuple[int, int]]) -> PixelSource:
+class NotingSizes:
     """`source`, which also stores the (height, width) of every image it reads in `sizes`, by case."""
 
-    def read(case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
-        pixels, height, width = source(case)
-        sizes[case.case_id] = height, width
+    def __init__(self, source: PixelSource, sizes: dict[str, tuple[int, int]]) -> None:
+        self._source, self._sizes = source, sizes
+
+    def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
+        pixels, height, width = self._source(case)
+        self._sizes[case.case_id] = height, width
         return pixels, height, width
 
-    return read
+    def read_many(self, cases: Sequence[Case], target: NDArray[np.uint8], /) -> ReadyImages:
+        ready = read_many(self._source, cases, target)
+        for case, found, (height, width) in zip(cases, ready.found.tolist(), ready.sizes.tolist(), strict=True):
+            if found:
+                self._sizes[case.case_id] = height, width
+        return ready

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +13,93 @@ from .base import Case, Region
 from .placement import region_fault
 from .region_shapes import Boxes
 
-__all__ = ["DrawRegions", "DrawnRegions", "region_grid", "region_masks"]
+__all__ = [
+    "BulkRegions",
+    "DrawRegions",
+    "DrawnRegions",
+    "ManyRegions",
+    "draw_many",
+    "region_grid",
+    "region_masks",
+]
+
+_PACKED = 224, 28
 
 DrawnRegions = tuple[dict[str, NDArray[np.uint8]], frozenset[str], dict[str, str]]
 """Class -> packed bits uint8 [224, 28] of a region that is not empty, which of them are sub-pixel, and class -> fault,
 one of `placement.FAULTS`."""
 DrawRegions = Callable[[Case, tuple[int, int], Collection[str]], DrawnRegions]
+
+
+class ManyRegions(NamedTuple):
+    """The regions of several cases that are not empty, case by case, each in the order of the findings.
+
+    of_case, of_finding: intp [P], places among the cases and findings; masks: packed bits uint8 [P, 224, 28];
+    sub_pixel: bool [P]. faults: case, finding and what is wrong with the place of the region, also of empty ones.
+    """
+
+    of_case: NDArray[np.intp]
+    of_finding: NDArray[np.intp]
+    masks: NDArray[np.uint8]
+    sub_pixel: NDArray[np.bool_]
+    faults: Sequence[tuple[int, int, str]]
+
+    @staticmethod
+    def of(drawn: Sequence[tuple[int, DrawnRegions]], findings: Sequence[str]) -> ManyRegions:
+        """The regions of single cases, each with the place of its case, in rising order."""
+        place = {name: at for at, name in enumerate(findings)}
+        found, faults = list[tuple[int, int, NDArray[np.uint8], bool]](), list[tuple[int, int, str]]()
+        for case, (masks, sub_pixel, wrong) in drawn:
+            for at in sorted(place[name] for name in masks if name in place):
+                found.append((case, at, masks[findings[at]], findings[at] in sub_pixel))
+            faults += [(case, place[name], fault) for name, fault in wrong.items() if name in place]
+        return ManyRegions(
+            np.array([case for case, _, _, _ in found], np.intp),
+            np.array([at for _, at, _, _ in found], np.intp),
+            np.stack([mask for _, _, mask, _ in found]) if found else np.zeros((0, *_PACKED), np.uint8),
+            np.array([flag for _, _, _, flag in found], np.bool_),
+            faults,
+        )
+
+    def at(self, places: NDArray[np.intp]) -> ManyRegions:
+        """These regions, of cases at these places among others."""
+        faults = [(int(places[case]), finding, fault) for case, finding, fault in self.faults]
+        return self._replace(of_case=places[self.of_case], faults=faults)
+
+    def and_others(self, others: ManyRegions) -> ManyRegions:
+        """These regions and those of other cases."""
+        if not len(others.of_case):
+            return self._replace(faults=[*self.faults, *others.faults])
+        columns = [np.concatenate(pair) for pair in zip(self[:4], others[:4], strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return ManyRegions(*(column[order] for column in columns), faults=[*self.faults, *others.faults])
+
+
+@runtime_checkable
+class BulkRegions(Protocol):
+    """Draws the regions of a case, as `region_masks`, and has those of many cases ready."""
+
+    def __call__(self, case: Case, size: tuple[int, int], findings: Collection[str], /) -> DrawnRegions: ...
+
+    def draw_many(
+        self, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str], /
+    ) -> tuple[NDArray[np.bool_], ManyRegions]: ...
+
+
+def draw_many(
+    draw: DrawRegions, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]
+) -> ManyRegions:
+    """The regions of `findings` on native grids of `sizes` [n, 2]. Raises DataError when one cannot be drawn."""
+    ready, found = np.zeros(len(cases), np.bool_), None
+    if isinstance(draw, BulkRegions):
+        ready, found = draw.draw_many(cases, sizes, findings)
+        if ready.all():
+            return found
+    rest = np.flatnonzero(~ready).tolist()
+    drawn = ManyRegions.of(
+        [(at, draw(cases[at], (int(sizes[at, 0]), int(sizes[at, 1])), findings)) for at in rest], findings
+    )
+    return drawn if found is None else found.and_others(drawn)
 
 
 def region_grid(region: Region, height: int, width: int, grid: int = 224) -> tuple[NDArray[np.bool_], bool]:

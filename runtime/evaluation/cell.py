@@ -6,24 +6,24 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...engines.base import Engine
 from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.pixels import PixelSource
 from ..datasets.region_grid import DrawRegions, region_masks
 from ..images.contents import Contents
-from ..images.decode import decode_ahead
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
-from .decoding import DecodedCase, decode_case
+from .drawn import CaseColumns, DrawnPairs
 from .measure import Measure
 from .phrases import PhraseQueries
-from .scoring import DrawnPairs, Queries, Scored, rows_table
+from .reading import Block, CaseReader, read_ahead
+from .scoring import Queries, Scored, rows_table
 
 if TYPE_CHECKING:
     from ..datasets.base import Case
@@ -32,7 +32,7 @@ __all__ = ["CellWork", "batches", "compute_cell"]
 
 T = TypeVar("T")
 _SWEEPERS = 2
-_PIECE = 8  # cases that one task decodes, at most
+_BLOCK, _BLOCK_BYTES = 64, 8 << 20  # cases that are read and swept together, at most, and the bytes of their pixels
 _CHUNKS_IN_FLIGHT = 1  # that are computed and not yet on disk
 
 
@@ -78,40 +78,27 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
     cases = sum(len(_chunk(cell, index)) for index in remaining)
     advance(len(cell.cases) - cases)
     geometry = engine.bundle.manifest.geometry
-    decode = partial(
-        decode_case,
-        source=cell.source,
-        geometry=geometry,
-        findings=cell.findings,
-        contents=cell.contents,
-        draw=cell.draw,
+    reader = CaseReader(cell.source, geometry, queries.findings, cell.contents, cell.draw)
+    size = _block_size(cell.batch, geometry.size)
+    ahead = read_ahead(
+        reader, (block for index in remaining for block in batches(iter(_chunk(cell, index)), size)), cell.workers
     )
-    # A task of several cases: a task of one prepared image would cost more than the image.
-    piece = max(1, min(_PIECE, cell.batch // (2 * cell.workers)))
-    ahead = decode_ahead(
-        lambda cases: [decode(case) for case in cases],
-        batches(chain.from_iterable(_chunk(cell, index) for index in remaining), piece),
-        cell.workers,
-        window=-(-max(2 * cell.batch, 2 * cell.workers) // piece),
-    )
-    decoded = chain.from_iterable(ahead)
     metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
     sweepers = min(_SWEEPERS, cell.workers)
     sweeper = ThreadPoolExecutor(sweepers, thread_name_prefix="sweep")
     writer, written = ThreadPoolExecutor(1, thread_name_prefix="rows"), deque[Future[None]]()
     try:
         for index in remaining:
-            items: list[DecodedCase] = []
+            columns: list[CaseColumns] = []
             scored: list[Future[Scored]] = []
-            for batch in batches(islice(decoded, len(_chunk(cell, index))), cell.batch):
-                items += batch
-                readable = [item for item in batch if item.status == "ok"]
-                if readable:
-                    scored.append(_start(sweeper, readable, engine, cell, queries, measure))
+            for block in islice(ahead, -(-len(_chunk(cell, index)) // size)):
+                columns.append(block.columns)
+                logits, maps = _ask(block, engine, cell, queries, advance)
+                if logits:
+                    scored.append(sweeper.submit(_score, block.pairs, logits, maps, queries, measure))
                 if len(scored) > sweepers + 1:
                     scored[-sweepers - 2].result()
-                advance(len(batch))
-            written.append(writer.submit(_write, cell, index, items, scored, metadata))
+            written.append(writer.submit(_write, cell, index, columns, scored, metadata))
             while len(written) > _CHUNKS_IN_FLIGHT:
                 written.popleft().result()
         for part in written:
@@ -134,36 +121,51 @@ def batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
+def _block_size(batch: int, side: int) -> int:
+    """Cases that are read and swept together: whole batches."""
+    most = min(_BLOCK, _BLOCK_BYTES // (side * side))
+    return max(1, most // batch) * batch
+
+
 def _write(
-    cell: CellWork, index: int, items: list[DecodedCase], scored: list[Future[Scored]], metadata: dict[str, str]
+    cell: CellWork, index: int, columns: list[CaseColumns], scored: list[Future[Scored]], metadata: dict[str, str]
 ) -> None:
     """Stores the rows of a chunk; little of it holds the interpreter, so the next chunk is computed meanwhile."""
     parts = [part.result() for part in scored]
-    table = rows_table(items, parts, tuple(cell.findings), cell.model, cell.dataset, metadata)
+    table = rows_table(columns, parts, tuple(cell.findings), cell.model, cell.dataset, metadata)
     cell.files.write_part(index, table)
 
 
-def _start(
-    sweeper: ThreadPoolExecutor,
-    readable: list[DecodedCase],
-    engine: Engine,
-    cell: CellWork,
+def _ask(
+    block: Block, engine: Engine, cell: CellWork, queries: Queries, advance: Callable[[int], None]
+) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]]:
+    """What the engine says of the batches of a block: logits [B, Q], and the maps [P, h, w] of their pairs."""
+    logits, maps = [], []
+    count, done = len(block.columns.cases), 0
+    for start in range(0, count, cell.batch):
+        size = min(cell.batch, count - start)
+        stop = done + int(np.count_nonzero(block.columns.readable[start : start + size]))
+        if stop > done:
+            pairs, pixels = block.pairs.part(done, stop), block.pixels[done:stop]
+            if cell.phrases is None:
+                scores = engine.run(pixels, cell.prompts.features)
+            else:
+                scores = cell.phrases.run(pixels, pairs.cases)
+            logits.append(scores.logits)
+            maps.append(queries.maps(scores.saliency, pairs))
+        done = stop
+        advance(size)
+    return logits, maps
+
+
+def _score(
+    pairs: DrawnPairs,
+    logits: list[NDArray[np.float32]],
+    maps: list[NDArray[np.float32]],
     queries: Queries,
     measure: Measure,
-) -> Future[Scored]:
-    """Runs the engine on cases and submits the remaining work to the sweeper."""
-    pixels = np.stack([item.pixels for item in readable if item.pixels is not None])[:, None]
-    for item in readable:
-        item.pixels = None
-    if cell.phrases is None:
-        scores = engine.run(pixels, cell.prompts.features)
-    else:
-        scores = cell.phrases.run(pixels, [item.case for item in readable])
-
-    def finish() -> Scored:
-        pairs = DrawnPairs.of(readable, queries.findings)
-        maps = queries.maps(scores.saliency, pairs)
-        counts, native = measure.count(readable, pairs, maps)
-        return Scored(len(readable), pairs, counts, queries.logits(scores.logits), maps, native)
-
-    return sweeper.submit(finish)
+) -> Scored:
+    """Sweeps the maps of the pairs of a block."""
+    swept = np.concatenate(maps)
+    counts, native = measure.count(pairs, swept)
+    return Scored(len(pairs.cases), pairs, counts, queries.logits(np.concatenate(logits)), swept, native)

@@ -17,8 +17,7 @@ from ...metrics_gpu.sweep.sweep_options import DEFAULT, Sweeping
 from ..results.schema import GRID
 
 if TYPE_CHECKING:
-    from .decoding import DecodedCase
-    from .scoring import DrawnPairs
+    from .drawn import DrawnPairs
 
 __all__ = ["Measure", "Sweep"]
 
@@ -55,14 +54,12 @@ class Measure:
             text += f", pointing ties: {chosen.options.ties}"
         return text + (", native size" if chosen.native_size else "")
 
-    def count(
-        self, cases: Sequence[DecodedCase], pairs: DrawnPairs, maps: Maps
-    ) -> tuple[Counts, Sequence[dict[str, Any] | None] | None]:
-        """Sweeps the maps of the pairs of `cases`; returns what `counted` does."""
+    def count(self, pairs: DrawnPairs, maps: Maps) -> tuple[Counts, Sequence[dict[str, Any] | None] | None]:
+        """Sweeps the maps of the pairs; returns what `counted` does."""
         if not len(pairs):
             return Counts.empty(), None
         if isinstance(maps, np.ndarray) or len({saliency.shape for saliency in maps}) == 1:
-            return self.counted(cases, pairs, maps, self.launch(np.asarray(maps), pairs.masks, pairs.frames))
+            return self.counted(pairs, maps, self.launch(np.asarray(maps), pairs.masks, pairs.frames))
         shapes = [saliency.shape for saliency in maps]
         groups = [[place for place, other in enumerate(shapes) if other == shape] for shape in dict.fromkeys(shapes)]
         swept = [
@@ -71,7 +68,7 @@ class Measure:
         ]
         order = np.argsort([place for group in groups for place in group])
         joined = tuple(Counts.concatenate(same).take(order) for same in zip(*swept, strict=True))
-        return self.counted(cases, pairs, maps, joined)
+        return self.counted(pairs, maps, joined)
 
     def launch(self, maps: Any, masks: Any, frames: NDArray[np.float64]) -> tuple[Counts, ...]:
         """The sweeps the protocol needs of maps float32 [P, h, w], packed masks uint8 [P, 224, 28] and frames [P, 4].
@@ -87,7 +84,6 @@ class Measure:
 
     def counted(
         self,
-        cases: Sequence[DecodedCase],
         pairs: DrawnPairs,
         maps: Maps,
         swept: Sequence[Counts],
@@ -99,26 +95,24 @@ class Measure:
             counts = replace(counts, hit=pointing_hits(swept[1], self.protocol.options.ties) > 0)
         if not self.protocol.native_size:
             return counts, None
-        findings = pairs.findings
-        return counts, [
-            self._native(cases[case], findings[at], saliency)
-            for case, at, saliency in zip(pairs.of_case.tolist(), pairs.of_finding.tolist(), maps, strict=True)
-        ]
+        return counts, [self._native(pairs, place, saliency) for place, saliency in enumerate(maps)]
 
     @property
     def _arguments(self) -> dict[str, Any]:
         """Additional arguments of the sweep; empty if they equal the defaults."""
         return {} if self.protocol.sweeping == DEFAULT else {"sweeping": self.protocol.sweeping}
 
-    def _native(self, decoded: DecodedCase, finding: str, saliency: NDArray[np.float32]) -> dict[str, Any] | None:
-        size = decoded.size
-        if size is None:
+    def _native(self, pairs: DrawnPairs, place: int, saliency: NDArray[np.float32]) -> dict[str, Any] | None:
+        case = int(pairs.of_case[place])
+        height, width = pairs.sizes[case].tolist()
+        if not height:
             return None
-        region = decoded.case.regions[finding].mask(*size)
-        frames = np.array([decoded.frame], np.float64)
+        size = height, width
+        region = pairs.cases[case].regions[pairs.findings[pairs.of_finding[place]]].mask(*size)
+        frames = pairs.frames[place : place + 1]
         counts = self.sweep(saliency[None], region[None], size=size, frames=frames, **self._arguments)
         flat = bool(counts.degenerate[0])
-        cut = np.zeros(size, np.bool_) if flat else segment(native_map(saliency, *size, decoded.frame))
+        cut = np.zeros(size, np.bool_) if flat else segment(native_map(saliency, *size, tuple(frames[0].tolist())))
         return {
             "height": size[0],
             "width": size[1],

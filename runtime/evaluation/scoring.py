@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.sweep.counts import Counts
+from ..images.contents import HASH_BYTES
 from ..results.schema import GRID, result_schema
-from .decoding import DecodedCase
+from .drawn import CaseColumns, DrawnPairs
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DrawnPairs", "Logits", "Queries", "Scored", "prompt_mean", "rows_table"]
+__all__ = ["Logits", "Queries", "Scored", "prompt_mean", "rows_table"]
 
 _PACKED = GRID, -(-GRID // 8)  # shape of a packed mask
 
@@ -76,48 +77,6 @@ class Logits:
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnPairs:
-    """The P pairs of cases and findings that have a region, case by case, each in the order of the findings.
-
-    of_case, of_finding: intp [P], places among the cases and `findings`. masks: packed bits uint8 [P, 224, 28]. frames:
-    float64 [P, 4]. sub_pixel: bool [P].
-    """
-
-    findings: Sequence[str]
-    of_case: NDArray[np.intp]
-    of_finding: NDArray[np.intp]
-    masks: NDArray[np.uint8]
-    frames: NDArray[np.float64]
-    sub_pixel: NDArray[np.bool_]
-
-    @staticmethod
-    def of(cases: Sequence[DecodedCase], findings: Sequence[str]) -> DrawnPairs:
-        """The pairs of these cases, which are readable, and findings."""
-        place = {finding: at for at, finding in enumerate(findings)}
-        of_case: list[int] = []
-        of_finding: list[int] = []
-        masks: list[NDArray[np.uint8]] = []
-        sub_pixel: list[bool] = []
-        for case, decoded in enumerate(cases):
-            for at in sorted([place[finding] for finding in decoded.masks if finding in place]):
-                of_case.append(case)
-                of_finding.append(at)
-                masks.append(decoded.masks[findings[at]])
-                sub_pixel.append(findings[at] in decoded.sub_pixel)
-        return DrawnPairs(
-            findings,
-            np.array(of_case, np.intp),
-            np.array(of_finding, np.intp),
-            np.stack(masks) if masks else np.zeros((0, *_PACKED), np.uint8),
-            np.array([cases[case].frame for case in of_case], np.float64).reshape(-1, 4),
-            np.array(sub_pixel, np.bool_),
-        )
-
-    def __len__(self) -> int:
-        return len(self.of_case)
-
-
-@dataclass(frozen=True, eq=False)
 class Scored:
     """What a model says of B readable cases, by column.
 
@@ -135,46 +94,45 @@ class Scored:
 
 
 def rows_table(
-    cases: Sequence[DecodedCase],
+    columns: Sequence[CaseColumns],
     scored: Sequence[Scored],
     findings: Sequence[str],
     model: str,
     dataset: str,
     metadata: dict[str, str],
 ) -> pa.Table:
-    """The rows of `cases`, one per case and finding, as an Arrow table with the result schema.
+    """The rows of cases, in parts, one per case and finding, as an Arrow table with the result schema.
 
-    scored: in parts, what a model says of those cases that are readable, in their order. `metadata`: for the footer.
+    scored: in other parts, what a model says of those cases that are readable, in their order. `metadata`: for the
+    footer.
     """
     import pyarrow as pa
 
-    readable = np.array([case.status == "ok" for case in cases], np.bool_)
+    cases = [case for part in columns for case in part.cases]
+    readable = np.concatenate([np.zeros(0, np.bool_), *(part.readable for part in columns)])
     if sum(part.count for part in scored) != np.count_nonzero(readable):
         raise ValueError("the scored cases are not the readable ones")
     each = np.repeat(np.arange(len(cases), dtype=np.int32), len(findings))
     kinds = {entry.name: entry.type for entry in result_schema()}
 
-    def by_case(name: str, values: Iterable[Any]) -> Any:
-        return pa.array(list(values), kinds[name]).take(pa.array(each))
+    def by_case(values: pa.Array) -> Any:
+        return values.take(pa.array(each))
 
-    columns = {
+    columns_of = {
         "model": pa.repeat(pa.scalar(model, kinds["model"]), len(each)),
         "dataset": pa.repeat(pa.scalar(dataset, kinds["dataset"]), len(each)),
-        "case_id": by_case("case_id", (case.case.case_id for case in cases)),
-        "patient_id": by_case("patient_id", (case.case.patient_id for case in cases)),
+        "case_id": by_case(pa.array([case.case_id for case in cases], pa.string())),
+        "patient_id": by_case(pa.array([case.patient_id for case in cases], pa.string())),
         "finding": pa.array(findings, kinds["finding"]).take(
             pa.array(np.tile(np.arange(len(findings), dtype=np.int32), len(cases)))
         ),
-        "status": by_case("status", (case.status for case in cases)),
-        "reason": by_case("reason", (case.reason for case in cases)),
-        "label": _by_row([case.case.labels for case in cases], findings, kinds["label"]),
-        "region_fault": _by_row([case.faults for case in cases], findings, kinds["region_fault"]),
-        "image_hash": by_case("image_hash", (case.image for case in cases)),
+        "label": _by_row([case.labels for case in cases], findings, kinds["label"]),
+        **_read_of(columns, len(findings), by_case),
         **_scores(readable, scored, len(findings)),
         **_counts(readable, scored, len(findings)),
     }
     schema = result_schema(metadata)
-    return pa.Table.from_arrays([columns[entry.name].cast(entry.type) for entry in schema], schema=schema)
+    return pa.Table.from_arrays([columns_of[entry.name].cast(entry.type) for entry in schema], schema=schema)
 
 
 def prompt_mean(values: NDArray[np.float32]) -> Any:
@@ -203,7 +161,48 @@ def _by_row(held: Sequence[Mapping[str, Any]], findings: Sequence[str], kind: An
 
     if not any(held):
         return pa.nulls(len(held) * len(findings), kind)
-    return pa.array(list(chain.from_iterable(map(fact.get, findings) for fact in held)), kind)
+    every = itemgetter(*findings, findings[0])  # a tuple also of one finding
+    values: list[Any] = []
+    for facts in held:
+        try:
+            values += every(facts)[:-1]
+        except KeyError:
+            values += map(facts.get, findings)
+    return pa.array(values, kind)
+
+
+def _read_of(columns: Sequence[CaseColumns], findings: int, by_case: Callable[[Any], Any]) -> dict[str, Any]:
+    """The columns of what was read of the images: status, reason, hash, and the faults of regions."""
+    import pyarrow as pa
+
+    first, unread, faults = 0, dict[int, tuple[str, str | None]](), dict[int, str]()
+    for part in columns:
+        unread.update((first + at, why) for at, why in part.unread.items())
+        faults.update(((first + at) * findings + finding, fault) for at, finding, fault in part.faults)
+        first += len(part.cases)
+    images = np.concatenate([np.zeros((0, HASH_BYTES), np.uint8), *(part.images for part in columns)])
+    hashed = np.concatenate([np.zeros(0, np.bool_), *(part.hashed for part in columns)])
+    hashes = pa.Array.from_buffers(
+        pa.binary(HASH_BYTES), first, [pa.array(hashed).buffers()[1], pa.py_buffer(np.ascontiguousarray(images))]
+    )
+    return {
+        "status": by_case(_sparse({at: status for at, (status, _) in unread.items()}, first, "ok")),
+        "reason": by_case(_sparse({at: reason for at, (_, reason) in unread.items()}, first)),
+        "region_fault": _sparse(faults, first * findings),
+        "image_hash": by_case(hashes),
+    }
+
+
+def _sparse(values: Mapping[int, str | None], count: int, other: str | None = None) -> Any:
+    """Texts at some places, and another one at all others."""
+    import pyarrow as pa
+
+    if not values:
+        return pa.repeat(pa.scalar(other, pa.string()), count)
+    texts = [other] * count
+    for at, text in values.items():
+        texts[at] = text
+    return pa.array(texts, pa.string())
 
 
 def _scores(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int) -> dict[str, Any]:

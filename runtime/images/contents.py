@@ -7,17 +7,21 @@ time of the last change of the entry; only a file system that does not keep them
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...engines.errors import ImageAccessError, ImageError
 from .decode import read_bytes
 from .size import image_size
 
-__all__ = ["ABSENT", "HASH_BYTES", "Contents", "FileState", "Known", "content_hash", "file_state"]
+__all__ = ["ABSENT", "HASH_BYTES", "Contents", "FileState", "Known", "content_hash", "file_state", "file_states"]
 
 HASH_BYTES = 16
 ABSENT = bytes(HASH_BYTES)
@@ -54,6 +58,20 @@ def file_state(path: Path) -> FileState:
     if not stat.S_ISREG(found.st_mode):
         raise FileNotFoundError(str(path))
     return FileState(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+def file_states(paths: Sequence[Path]) -> NDArray[np.int64]:
+    """int64 [n, 4]: the current states of image files, -1 of one that is no file or cannot be accessed."""
+    found = np.full((len(paths), 4), -1, np.int64)
+    for at, path in enumerate(paths):
+        try:
+            state = path.stat()
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(state.st_mode):
+            # An inode of 64 bits keeps its bits.
+            found[at] = state.st_size, state.st_mtime_ns, state.st_ctime_ns, ctypes.c_int64(state.st_ino).value
+    return found
 
 
 def content_hash(data: bytes) -> bytes:
@@ -101,6 +119,14 @@ class Contents:
             new = Known(new.state, new.content or old.content, new.size or old.size)
         if new != old:
             self.known[path], self.news = new, True
+
+    def note_all(self, paths: Sequence[Path], states: NDArray[np.int64], contents: NDArray[np.uint8]) -> None:
+        """As `note`, of many files: their states [n, 4] as `file_states` has them, and hashes [n, 16]."""
+        data, step = contents.tobytes(), HASH_BYTES
+        for at, (path, state) in enumerate(zip(paths, states.tolist(), strict=True)):
+            size, mtime, ctime, inode = state
+            known = FileState(size, mtime, ctime, inode % (1 << 64))
+            self.note(path, Known(known, data[step * at : step * (at + 1)]))
 
     def hash_of(self, path: Path) -> bytes:
         """The hash of the content that was read last; ABSENT when none could be read."""

@@ -24,8 +24,9 @@ from ....metrics_gpu.nvrtc import KernelError
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
 from ..cell import CellWork
-from ..decoding import DecodedCase, decode_case
+from ..drawn import CaseColumns
 from ..measure import Measure
+from ..reading import CaseReader
 from ..scoring import Queries, Scored, rows_table
 from .device_sweep import Started, start
 from .feeding import Batch, PinnedFeed
@@ -83,11 +84,8 @@ def _feed(
     cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]
 ) -> PinnedFeed:
     geometry = engine.bundle.manifest.geometry
-
-    def decode(case: Case) -> DecodedCase:
-        return decode_case(case, cell.source, geometry, cell.findings, cell.contents, cell.draw)
-
-    return PinnedFeed(cupy, batches, decode, geometry.size, cell.workers)
+    reader = CaseReader(cell.source, geometry, tuple(cell.findings), cell.contents, cell.draw)
+    return PinnedFeed(cupy, batches, reader, cell.workers)
 
 
 @dataclass
@@ -119,14 +117,14 @@ class _Loop:
 
     def add(self, batch: Batch) -> None:
         """Enqueues a batch, after collecting earlier submissions in its slots."""
-        count, begun = len(batch.readable), 0
+        count, begun = len(batch.block.pixels), 0
         if not count:
             self.under_way.append(_Piece(batch, None, True))
         while begun < count:
             while len(self.under_way) >= SLOTS:
                 self._collect()
             started = self._submit(batch, begun)
-            begun += len(started.items)
+            begun += len(started.pairs.cases)
             self.under_way.append(_Piece(batch, started, begun == count))
             self.slot = (self.slot + 1) % SLOTS
 
@@ -148,7 +146,7 @@ class _Loop:
     def _try(self, batch: Batch, begun: int) -> Started:
         """Copies and computes as many images from `begun` on as the engine takes."""
         engine, features = self.engine, self.cell.prompts.features
-        pixels = batch.pixels[begun : begun + engine.max_batch]
+        pixels = batch.block.pixels[begun : begun + engine.max_batch]
         buffer = engine.input(self.slot, len(features))
         pixels = pixels[: len(buffer)]
         target = buffer[: len(pixels)]
@@ -157,26 +155,26 @@ class _Loop:
             batch.copied = self.copies.record(self.cupy.cuda.Event(disable_timing=True))
         engine.stream.wait_event(batch.copied)
         scores = engine.submit(target, features, self.slot)
-        items = batch.readable[begun : begun + len(scores.logits)]
-        return start(self.cupy, engine, scores, items, self.queries, self.measure)
+        pairs = batch.block.pairs.part(begun, begun + len(scores.logits))
+        return start(self.cupy, engine, scores, pairs, self.queries, self.measure)
 
     def _collect(self) -> None:
         piece = self.under_way.popleft()
         if piece.started is not None:
             piece.started.done.synchronize()
-            items = piece.started.items
+            cases = piece.started.pairs.cases
             self.engine.check_finite(
-                piece.started.logits, self.cell.prompts.features, lambda image: self._pixels(items[image])
+                piece.started.logits, self.cell.prompts.features, lambda image: self._pixels(cases[image])
             )
             self.parts.append(piece.started)
         if piece.ends:
             self.writer.add(piece.batch, self.parts)
             self.parts = []
-            self.advance(len(piece.batch.items))
+            self.advance(len(piece.batch.block.columns.cases))
 
-    def _pixels(self, item: DecodedCase) -> NDArray[np.uint8]:
+    def _pixels(self, case: Case) -> NDArray[np.uint8]:
         """Reads the model input of a case again, uint8 [1, S, S]; its buffer may hold another case now."""
-        return self.cell.source(item.case)[0][None]
+        return self.cell.source(case)[0][None]
 
 
 class _Writer:
@@ -184,7 +182,7 @@ class _Writer:
 
     def __init__(self, cell: CellWork, queries: Queries, measure: Measure, metadata: dict[str, str]) -> None:
         self._cell, self._queries, self._measure, self._metadata = cell, queries, measure, metadata
-        self._cases: list[DecodedCase] = []
+        self._columns: list[CaseColumns] = []
         self._scored: list[Scored] = []
         self._waiting: deque[Future[None]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rows")
@@ -207,10 +205,10 @@ class _Writer:
             self._waiting.popleft().result()
 
     def _write(self, batch: Batch, parts: Sequence[Started]) -> None:
-        self._cases += batch.items
+        self._columns.append(batch.block.columns)
         self._scored += [part.scored(self._queries, self._measure) for part in parts]
         if batch.last:
             cell, findings = self._cell, self._queries.findings
-            table = rows_table(self._cases, self._scored, findings, cell.model, cell.dataset, self._metadata)
-            self._cases, self._scored = [], []
+            table = rows_table(self._columns, self._scored, findings, cell.model, cell.dataset, self._metadata)
+            self._columns, self._scored = [], []
             cell.files.write_part(batch.chunk, table)

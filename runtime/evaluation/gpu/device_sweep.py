@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from ....engines.backends.device import DeviceEngine, DeviceScores
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.gpu import mean_maps
-from ..decoding import DecodedCase
-from ..scoring import DrawnPairs, Queries, Scored
+from ..drawn import DrawnPairs
+from ..scoring import Queries, Scored
 from .feeding import pinned
 
 if TYPE_CHECKING:
@@ -26,11 +25,10 @@ __all__ = ["Started", "pair_maps", "start"]
 class Started:
     """A running submission: host arrays that are filled once the event `done` is reached. `kept`: its inputs in use.
 
-    items: its readable cases; pairs: theirs; logits: float32 [B, Q]; maps: float32 [P, h, w]; swept: what
+    pairs: of its readable cases; logits: float32 [B, Q]; maps: float32 [P, h, w]; swept: what
     `Measure.launch` returned.
     """
 
-    items: Sequence[DecodedCase]
     pairs: DrawnPairs
     logits: NDArray[np.float32]
     maps: NDArray[np.float32]
@@ -40,20 +38,19 @@ class Started:
 
     def scored(self, queries: Queries, measure: Measure) -> Scored:
         """What the engine says of the cases; only after `done`."""
-        counts, native = measure.counted(self.items, self.pairs, self.maps, self.swept or (Counts.empty(),))
-        return Scored(len(self.items), self.pairs, counts, queries.logits(self.logits), self.maps, native)
+        counts, native = measure.counted(self.pairs, self.maps, self.swept or (Counts.empty(),))
+        return Scored(len(self.pairs.cases), self.pairs, counts, queries.logits(self.logits), self.maps, native)
 
 
 def start(
     cupy: Any,
     engine: DeviceEngine,
     scores: DeviceScores,
-    items: Sequence[DecodedCase],
+    pairs: DrawnPairs,
     queries: Queries,
     measure: Measure,
 ) -> Started:
-    """Enqueues in the engine's stream all steps after `scores` of `items`; does not wait."""
-    pairs = DrawnPairs.of(items, queries.findings)
+    """Enqueues in the engine's stream all steps after `scores` of the cases of `pairs`; does not wait."""
     swept: tuple[Counts, ...] = ()
     kept: list[Any] = []
     with engine.stream:
@@ -66,7 +63,7 @@ def start(
             swept = tuple(_counts_to_host(cupy, counts, engine.stream) for counts in on_device)
             kept = [gathered, *on_device]
         done = engine.stream.record(cupy.cuda.Event(disable_timing=True))
-    return Started(items, pairs, logits, maps, swept, done, tuple(kept))
+    return Started(pairs, logits, maps, swept, done, tuple(kept))
 
 
 def pair_maps(saliency: Any, pairs: DrawnPairs, queries: Queries) -> Any:

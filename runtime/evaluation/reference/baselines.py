@@ -29,8 +29,9 @@ from ...datasets.region_grid import region_masks
 from ...images.contents import ABSENT, Contents
 from ...results.schema import GRID, THRESHOLD_COUNT
 from ..decoding import DecodedCase
+from ..drawn import DrawnPairs
 from ..measure import Measure
-from ..scoring import DrawnPairs, Scored
+from ..scoring import Scored
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
@@ -113,7 +114,7 @@ def baseline_scores(name: str, batch: Sequence[DecodedCase], findings: Sequence[
         ids = [drawn[case].case.case_id for case in pairs.of_case.tolist()]
         each = [_random(case, findings[at]) for case, at in zip(ids, pairs.of_finding.tolist(), strict=True)]
         maps = np.array(each, np.float32).reshape(-1, _CELLS, _CELLS)
-    counts, native = measure.count(drawn, pairs, maps)
+    counts, native = measure.count(pairs, maps)
     return Scored(len(drawn), pairs, counts, maps=None if baseline_grid(name) is None else maps, native=native)
 
 

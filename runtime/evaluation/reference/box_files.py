@@ -27,8 +27,9 @@ from ...answers.read import read_boxes
 from ...datasets.region_shapes import Boxes
 from ...results.schema import GRID, THRESHOLD_COUNT, result_schema
 from ..decoding import DecodedCase
+from ..drawn import DrawnPairs
 from ..measure import Measure
-from ..scoring import DrawnPairs, Scored
+from ..scoring import Scored
 from .baselines import draw_case
 from .box_models import BoxModel
 from .references import Reference, ScoredCases, note_size

@@ -13,8 +13,9 @@ from ....metrics_gpu.grounding.other_patients import OtherPatients
 from ....metrics_gpu.sweep.masks import unpack_masks
 from ...results.schema import GRID
 from ..decoding import DecodedCase
+from ..drawn import DrawnPairs
 from ..measure import Measure
-from ..scoring import DrawnPairs, Scored
+from ..scoring import Scored
 from .baselines import draw_case
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Prior:
             case.masks = {name: mask for name, mask in case.masks.items() if means[name] is not None}
             maps += [mean for mean in means.values() if mean is not None]
         pairs = DrawnPairs.of(drawn, self._findings)
-        counts, native = measure.count(drawn, pairs, np.array(maps, np.float32).reshape(-1, GRID, GRID))
+        counts, native = measure.count(pairs, np.array(maps, np.float32).reshape(-1, GRID, GRID))
         return Scored(len(drawn), pairs, counts, native=native)
 
     def _mean(self, case: Case, finding: str) -> NDArray[np.float32] | None:

@@ -14,6 +14,7 @@ from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD, CellFiles
 from ..cell import batches
 from ..decoding import DecodedCase
+from ..drawn import CaseColumns
 from ..measure import Measure
 from ..scoring import Scored, rows_table
 from .box_models import BoxModel
@@ -70,7 +71,8 @@ def compute_reference(
                 cases += found
                 scored += said
                 advance(len(batch))
-            table = rows_table(cases, scored, reference.findings, reference.name, loaded.name, metadata)
+            columns = [CaseColumns.of(cases, reference.findings)]
+            table = rows_table(columns, scored, reference.findings, reference.name, loaded.name, metadata)
             files.write_part(index, _with_answers(table, cases, scored) if reference.answers else table)
     files.merge(len(chunks), result_schema(metadata, answers=reference.answers))
     return computed

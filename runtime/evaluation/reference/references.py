@@ -11,8 +11,9 @@ import numpy as np
 
 from ....engines.errors import ImageError
 from ..decoding import DecodedCase
+from ..drawn import DrawnPairs
 from ..measure import Measure
-from ..scoring import DrawnPairs, Scored
+from ..scoring import Scored
 from .baselines import baseline_grid, baseline_scores, describe_baseline, draw_case
 from .map_files import KEPT_CELLS, MapFolder
 from .prior import Prior
@@ -125,7 +126,7 @@ def _score_maps(
             maps.append(item.read())
         except ImageError as error:
             return [DecodedCase(case, "unreadable", str(error), image=drawn.image)], []
-    counts, native = measure.count([drawn], pairs, maps)
+    counts, native = measure.count(pairs, maps)
     return [drawn], [Scored(1, pairs, counts, maps=np.stack(maps) if keep and maps else None, native=native)]
 
 

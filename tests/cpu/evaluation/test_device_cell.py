@@ -27,8 +27,9 @@ from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.metrics_gpu import nvrtc
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_gpu
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
+from xbench_fast.runtime.evaluation.drawn import DrawnPairs
 from xbench_fast.runtime.evaluation.gpu.device_sweep import pair_maps
-from xbench_fast.runtime.evaluation.scoring import DrawnPairs, Queries, prompt_mean
+from xbench_fast.runtime.evaluation.scoring import Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
 
 COMPILE = nvrtc.compile_source
@@ -251,7 +252,7 @@ def test_means_over_prompts_round_once(cupy: Any) -> None:
     queries = Queries.of(prompts, {"a": "A", "b": "B", "c": "C"})
     wanted = [(0, 1), (0, 0), (2, 2), (3, 1), (3, 2), (1, 1)]
     cases, findings = np.array(wanted, np.intp).T
-    nothing = np.zeros(0, np.uint8), np.zeros((0, 4)), np.zeros(0, np.bool_)
+    nothing = np.zeros(0, np.uint8), np.zeros((0, 4)), np.zeros(0, np.bool_), (), np.zeros((0, 2), np.int32)
     pairs = DrawnPairs(queries.findings, cases, findings, *nothing)
     expected = np.stack([prompt_mean(saliency[case, queries.positive[at]]) for case, at in wanted])
     assert pair_maps(cupy.asarray(saliency), pairs, queries).get().tobytes() == expected.tobytes()

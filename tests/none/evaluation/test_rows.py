@@ -10,7 +10,8 @@ from result_rows import ResultRow, table_of
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.decoding import DecodedCase
-from xbench_fast.runtime.evaluation.scoring import DrawnPairs, Logits, Queries, Scored, prompt_mean, rows_table
+from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
+from xbench_fast.runtime.evaluation.scoring import Logits, Queries, Scored, prompt_mean, rows_table
 
 FINDINGS = ("Mass", "Edema", "Nodule")
 META = {"xbench_cell_key": "k"}
@@ -85,7 +86,8 @@ def test_columns_are_those_of_plain_rows(seed: int) -> None:
                 native[: len(pairs)] if kind == 3 else None,
             )
         )
-    found = rows_table(cases, scored, FINDINGS, "a model", "a dataset", META)
+    parts = [CaseColumns.of(cases[start : start + 9], FINDINGS) for start in range(0, len(cases), 9)]
+    found = rows_table(parts, scored, FINDINGS, "a model", "a dataset", META)
     found.validate(full=True)
     expected = table_of(plain_rows(cases, scored), "a model", "a dataset", META)
     assert found.schema.equals(expected.schema, check_metadata=True)
@@ -97,7 +99,14 @@ def test_cases_and_scores_must_fit() -> None:
     cases = [random_case(np.random.default_rng(0), number, "ok") for number in range(2)]
     pairs = DrawnPairs.of(cases[:1], FINDINGS)
     with pytest.raises(ValueError, match="readable"):
-        rows_table(cases, [Scored(1, pairs, random_counts(np.random.default_rng(0), len(pairs)))], FINDINGS, "", "", {})
+        rows_table(
+            [CaseColumns.of(cases, FINDINGS)],
+            [Scored(1, pairs, random_counts(np.random.default_rng(0), len(pairs)))],
+            FINDINGS,
+            "",
+            "",
+            {},
+        )
 
 
 def test_logits_and_maps_of_several_prompts_have_the_bits_of_one_image() -> None:
@@ -117,7 +126,7 @@ def test_logits_and_maps_of_several_prompts_have_the_bits_of_one_image() -> None
             if at:
                 assert found.negative[image, at] == prompt_mean(logits[image, negative[at]])
     cases, findings = (each.reshape(-1) for each in np.mgrid[:7, :4])
-    nothing = np.zeros(0, np.uint8), np.zeros((0, 4)), np.zeros(0, np.bool_)
+    nothing = np.zeros(0, np.uint8), np.zeros((0, 4)), np.zeros(0, np.bool_), (), np.zeros((0, 2), np.int32)
     maps = queries.maps(saliency, DrawnPairs(queries.findings, cases, findings, *nothing))
     expected = [prompt_mean(saliency[case, positive[at]]) for case, at in zip(cases, findings, strict=True)]
     np.testing.assert_array_equal(maps, np.stack(expected))

@@ -32,7 +32,7 @@ SWEEP = (
     "sweep.thresholds"
 )
 COUNTS = f"{SWEEP} curves native protocols measure"
-REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding contents images.size"
+REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding evaluation.drawn contents images.size"
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
@@ -44,9 +44,9 @@ DECIDE = {
     "reader": f"chestxdet10 {READER}",
     "prepared": PIXELS,
     "dali": f"dali {PIXELS}",
-    "cpu": f"evaluation.cell evaluation.phrases pixels {ROWS} {PIXELS}",
-    "live": f"evaluation.cell evaluation.live evaluation.phrases pixels {ROWS} {PIXELS}",
-    "gpu": f"evaluation.cell evaluation.phrases pixels {DEVICE} {ROWS} {PIXELS}",
+    "cpu": f"evaluation.cell evaluation.phrases evaluation.reading pixels {ROWS} {PIXELS}",
+    "live": f"evaluation.cell evaluation.live evaluation.phrases evaluation.reading pixels {ROWS} {PIXELS}",
+    "gpu": f"evaluation.cell evaluation.phrases evaluation.reading pixels {DEVICE} {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
     "masks": f"arguments sweep.masks datasets.placement region_grid {READER}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",

@@ -1,0 +1,116 @@
+"""Cases by column: what was read of their images, and their pairs of case and finding that have a region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..datasets.region_grid import ManyRegions
+from ..images.contents import HASH_BYTES
+from .decoding import DecodedCase
+
+if TYPE_CHECKING:
+    from ..datasets.base import Case
+
+__all__ = ["CaseColumns", "DrawnPairs"]
+
+
+@dataclass(frozen=True, eq=False)
+class CaseColumns:
+    """What was read of the images of n cases, without pixels.
+
+    readable: bool [n]; unread: place -> status and reason, of the others. images: uint8 [n, 16], hashes as
+    `DecodedCase.image`, where `hashed`, bool [n]. faults: case, finding (places) and what is wrong with the region.
+    """
+
+    cases: Sequence[Case]
+    readable: NDArray[np.bool_]
+    images: NDArray[np.uint8]
+    hashed: NDArray[np.bool_]
+    faults: list[tuple[int, int, str]] = field(default_factory=list)
+    unread: dict[int, tuple[str, str | None]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(decoded: Sequence[DecodedCase], findings: Sequence[str]) -> CaseColumns:
+        """The columns of cases that were decoded one by one, with the faults of `findings`."""
+        count = len(decoded)
+        columns = CaseColumns(
+            [each.case for each in decoded],
+            np.zeros(count, np.bool_),
+            np.zeros((count, HASH_BYTES), np.uint8),
+            np.zeros(count, np.bool_),
+        )
+        place = {name: at for at, name in enumerate(findings)}
+        for at, each in enumerate(decoded):
+            columns.put(at, each)
+            columns.faults.extend((at, place[name], fault) for name, fault in each.faults.items() if name in place)
+        return columns
+
+    def put(self, at: int, decoded: DecodedCase) -> None:
+        """Enters a case that was decoded by itself, without its faults."""
+        self.readable[at] = decoded.status == "ok"
+        if decoded.status != "ok":
+            self.unread[at] = decoded.status, decoded.reason
+        if decoded.image is not None:
+            self.images[at] = np.frombuffer(decoded.image, np.uint8)
+            self.hashed[at] = True
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPairs:
+    """The P pairs of B cases and findings that have a region, case by case, each in the order of the findings.
+
+    of_case, of_finding: intp [P], places among the cases and `findings`. masks: packed bits uint8 [P, 224, 28]. frames:
+    float64 [P, 4]. sub_pixel: bool [P]. cases; sizes: int32 [B, 2], of the native grids on which regions were drawn, 0
+    where none was.
+    """
+
+    findings: Sequence[str]
+    of_case: NDArray[np.intp]
+    of_finding: NDArray[np.intp]
+    masks: NDArray[np.uint8]
+    frames: NDArray[np.float64]
+    sub_pixel: NDArray[np.bool_]
+    cases: Sequence[Case]
+    sizes: NDArray[np.int32]
+
+    @staticmethod
+    def of(decoded: Sequence[DecodedCase], findings: Sequence[str]) -> DrawnPairs:
+        """The pairs of these cases, which are readable, and findings."""
+        regions = ManyRegions.of([(at, (each.masks, each.sub_pixel, {})) for at, each in enumerate(decoded)], findings)
+        frames = np.array([each.frame for each in decoded], np.float64).reshape(-1, 4)
+        sizes = np.array([each.size or (0, 0) for each in decoded], np.int32).reshape(-1, 2)
+        return DrawnPairs.on(findings, [each.case for each in decoded], regions, frames, sizes)
+
+    @staticmethod
+    def on(
+        findings: Sequence[str],
+        cases: Sequence[Case],
+        regions: ManyRegions,
+        frames: NDArray[np.float64],
+        sizes: NDArray[np.int32],
+    ) -> DrawnPairs:
+        """The pairs of `regions`; frames float64 [B, 4] and sizes are of the cases."""
+        of_case, of_finding, masks, sub_pixel, _ = regions
+        return DrawnPairs(findings, of_case, of_finding, masks, frames[of_case], sub_pixel, cases, sizes)
+
+    def part(self, start: int, stop: int) -> DrawnPairs:
+        """The pairs of the cases from `start` to before `stop`."""
+        here = slice(*np.searchsorted(self.of_case, (start, stop)).tolist())
+        return DrawnPairs(
+            self.findings,
+            self.of_case[here] - start,
+            self.of_finding[here],
+            self.masks[here],
+            self.frames[here],
+            self.sub_pixel[here],
+            self.cases[start:stop],
+            self.sizes[start:stop],
+        )
+
+    def __len__(self) -> int:
+        return len(self.of_case)

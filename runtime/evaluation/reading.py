@@ -1,0 +1,149 @@
+"""Blocks of cases -> model inputs and regions: what is prepared is read at once, the rest case by case in threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..datasets.pixels import read_many
+from ..datasets.region_grid import DrawRegions, ManyRegions, draw_many, region_masks
+from ..images.contents import Contents
+from ..images.geometry import field_of_view
+from .decoding import DecodedCase, decode_case
+from .drawn import CaseColumns, DrawnPairs
+
+if TYPE_CHECKING:
+    from ...engines.geometry import Geometry
+    from ..datasets.base import Case
+    from ..datasets.pixels import PixelSource
+
+__all__ = ["Block", "CaseReader", "Reading", "read_ahead"]
+
+_PIECE = 4  # cases that one task decodes, at most
+_NOWHERE = (0.0, 0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Cases with their model inputs. pixels: uint8 [B, 1, S, S], of the readable ones, and `pairs` are theirs."""
+
+    columns: CaseColumns
+    pixels: NDArray[np.uint8]
+    pairs: DrawnPairs
+
+
+@dataclass(frozen=True, eq=False)
+class CaseReader:
+    """Reads cases from `source`, with the regions of `findings`; contents, draw: as `decode_case`."""
+
+    source: PixelSource
+    geometry: Geometry
+    findings: Sequence[str]
+    contents: Contents
+    draw: DrawRegions = region_masks
+
+    def begin(self, cases: Sequence[Case], target: NDArray[np.uint8], pool: ThreadPoolExecutor) -> Reading:
+        """Reads what is prepared into `target`, uint8 [n, 1, S, S], and hands the other cases to the threads."""
+        found, sizes, images = read_many(self.source, cases, target)
+        frames = np.array([self.frame(height, width) for height, width in sizes.tolist()], np.float64)
+        for at, size in enumerate([case.size for case in cases]):
+            if size is not None:
+                sizes[at] = size
+        if found.all():
+            regions = draw_many(self.draw, cases, sizes, self.findings)
+        else:
+            places = np.flatnonzero(found)
+            here = [cases[at] for at in places.tolist()]
+            regions = draw_many(self.draw, here, sizes[places], self.findings).at(places)
+        rest = np.flatnonzero(~found).tolist()
+        waiting = [
+            pool.submit(self._one_by_one, cases, rest[start : start + _PIECE], target)
+            for start in range(0, len(rest), _PIECE)
+        ]
+        columns = CaseColumns(cases, found, images, found.copy())
+        return Reading(self.findings, columns, target, frames, sizes, regions, waiting)
+
+    def _one_by_one(
+        self, cases: Sequence[Case], places: Sequence[int], target: NDArray[np.uint8]
+    ) -> list[tuple[int, DecodedCase]]:
+        done = []
+        for at in places:
+            decoded = decode_case(cases[at], self.source, self.geometry, self.findings, self.contents, self.draw)
+            if decoded.pixels is not None:
+                target[at, 0] = decoded.pixels
+                decoded.pixels = None  # memory of a store need not stay in use
+            done.append((at, decoded))
+        return done
+
+    @cached_property
+    def frame(self) -> Callable[[int, int], tuple[float, float, float, float]]:
+        """The field of view of a native height and width; 0 where the image was not read."""
+        return lru_cache(4096)(
+            lambda height, width: field_of_view(self.geometry, height, width) if height else _NOWHERE
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A block that is being read. `regions`: of its prepared cases, on native grids of `sizes`, [n, 2]; `waiting`: the
+    other cases, with their places."""
+
+    findings: Sequence[str]
+    columns: CaseColumns
+    target: NDArray[np.uint8]
+    frames: NDArray[np.float64]
+    sizes: NDArray[np.int32]
+    regions: ManyRegions
+    waiting: Sequence[Future[list[tuple[int, DecodedCase]]]]
+
+    def result(self) -> Block:
+        """Waits for the cases that are read one by one. Raises their errors."""
+        columns, regions, cases, pixels = self.columns, self.regions, self.columns.cases, self.target
+        singles: list[tuple[int, DecodedCase]] = []
+        for piece in self.waiting:
+            singles += piece.result()
+        for at, decoded in singles:
+            columns.put(at, decoded)
+            self.frames[at], self.sizes[at] = decoded.frame, decoded.size or (0, 0)
+        if singles:
+            drawn = [(at, (each.masks, each.sub_pixel, each.faults)) for at, each in singles]
+            regions = regions.and_others(ManyRegions.of(drawn, self.findings))
+        columns.faults.extend(regions.faults)
+        frames, sizes = self.frames, self.sizes
+        if columns.unread:
+            places = np.flatnonzero(columns.readable)
+            for to, place in enumerate(places.tolist()):
+                if to != place:
+                    pixels[to] = pixels[place]
+            cases, frames, sizes = [cases[at] for at in places.tolist()], frames[places], sizes[places]
+            regions = regions._replace(of_case=(np.cumsum(columns.readable) - 1)[regions.of_case])
+            pixels = pixels[: len(places)]
+        return Block(columns, pixels, DrawnPairs.on(self.findings, cases, regions, frames, sizes))
+
+
+def read_ahead(reader: CaseReader, blocks: Iterable[Sequence[Case]], workers: int) -> Generator[Block, None, None]:
+    """The blocks, in order, read by `workers` threads a few blocks in advance, which bounds the memory.
+
+    Closing the iterator cancels what has not started.
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
+    waiting: deque[Future[Reading]] = deque()
+    side, ahead = reader.geometry.size, 0
+    try:
+        for cases in blocks:
+            target = np.empty((len(cases), 1, side, side), np.uint8)
+            waiting.append(pool.submit(reader.begin, cases, target, pool))
+            ahead = ahead or 1 + -(-2 * _PIECE * workers // len(cases))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result().result()
+        while waiting:
+            yield waiting.popleft().result().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
