@@ -69,6 +69,7 @@ class MaskStore:
         self._first = np.zeros(len(cases) + 1, np.int64)
         np.cumsum([len(case.regions) for case in cases], out=self._first[1:])
         self._class_of = np.array([place[name] for case in cases for name in sorted(case.regions)], np.int64)
+        self._asked: tuple[tuple[str, ...], NDArray[np.int64]] = (), np.full(len(classes), -1, np.int64)
         self.damaged: set[int] = set()
 
     @classmethod
@@ -126,14 +127,13 @@ class MaskStore:
         numbers = np.array([self._index[case.case_id] for case in cases], np.int64)
         all_records = files.records.view(np.uint32).reshape(-1, RECORD.itemsize // 4)
         records = all_records[numbers]
-        spans = np.stack([self._first[numbers], self._first[numbers + 1]], axis=1)
+        spans = self._first[numbers[:, None] + (0, 1)]
         held = spans[:, 1] - spans[:, 0]
         whole = (records[:, 0] == READY) & (records[:, 1:3] == sizes).all(axis=1) & (held > 0)
         case_of = np.repeat(np.arange(count), held)
-        rows = np.arange(len(case_of)) + np.repeat(spans[:, 0] - np.cumsum(held) + held, held)
-        place = {name: at for at, name in enumerate(findings)}
-        finding_of = np.array([place.get(name, -1) for name in self._classes], np.int64)[self._class_of[rows]]
-        order = np.lexsort((finding_of, case_of))
+        rows = np.arange(len(case_of)) + np.repeat(spans[:, 1] - np.cumsum(held), held)
+        finding_of = self._places(tuple(findings))[self._class_of[rows]]
+        order = np.argsort(case_of * (len(findings) + 1) + finding_of)
         order = order[finding_of[order] >= 0]
         rows, case_of, finding_of = rows[order], case_of[order], finding_of[order]
         bits = np.empty((len(rows), _SAID), np.uint8)
@@ -142,14 +142,22 @@ class MaskStore:
         if not files.writes:  # another process may have written meanwhile
             whole &= (all_records[numbers] == records).all(axis=1)
         kept = whole[case_of]
-        wrong = np.flatnonzero(kept & (said >= _FAULT)).tolist()
-        faults = [(int(case_of[at]), int(finding_of[at]), FAULTS[said[at] // _FAULT - 1]) for at in wrong]
-        kept &= (said & _DRAWN) > 0
-        if not kept.all():
+        faults: list[tuple[int, int, str]] = []
+        if not (kept & (said == _DRAWN)).all():
+            wrong = np.flatnonzero(kept & (said >= _FAULT)).tolist()
+            faults = [(int(case_of[at]), int(finding_of[at]), FAULTS[said[at] // _FAULT - 1]) for at in wrong]
+            kept &= (said & _DRAWN) > 0
             bits, said, case_of, finding_of = bits[kept], said[kept], case_of[kept], finding_of[kept]
         sub_pixel = (said & _SUB_PIXEL) > 0
         whole |= held == 0
         return whole, ManyRegions(case_of, finding_of, bits.reshape(-1, *_BITS), sub_pixel, faults)
+
+    def _places(self, findings: tuple[str, ...]) -> NDArray[np.int64]:
+        """The place of each class among the findings, -1 of one that is none."""
+        if self._asked[0] != findings:
+            place = {name: at for at, name in enumerate(findings)}
+            self._asked = findings, np.array([place.get(name, -1) for name in self._classes], np.int64)
+        return self._asked[1]
 
     def _names(self, number: int) -> list[str]:
         """The classes of a case's rows."""

@@ -40,9 +40,11 @@ def read_ready(
     if not files.writes:  # another process may have written meanwhile
         found &= (all_records[slots] == records).all(axis=1)
     images = records[:, _CONTENT].copy().view(np.uint8)
+    sizes = records[:, _SIZE].astype(np.int32)
     if found.all():
         contents.note_all(paths, states, images)
     else:
         some = np.flatnonzero(found)
         contents.note_all([paths[at] for at in some.tolist()], states[some], images[some])
-    return ReadyImages(found, records[:, _SIZE].astype(np.int32), images)
+        sizes[~found] = 0
+    return ReadyImages(found, sizes, images)

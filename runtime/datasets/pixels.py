@@ -23,8 +23,8 @@ class PixelSource(Protocol):
 
 
 class ReadyImages(NamedTuple):
-    """Which of n images were read at once. found: bool [n]; of these sizes int32 [n, 2], native height and width, and
-    images uint8 [n, 16], hashes of the files."""
+    """Which of n images were read at once. found: bool [n]; sizes int32 [n, 2], native height and width, 0 of the
+    others; images uint8 [n, 16], hashes of the files."""
 
     found: NDArray[np.bool_]
     sizes: NDArray[np.int32]
@@ -77,7 +77,7 @@ class NotingSizes:
 
     def read_many(self, cases: Sequence[Case], target: NDArray[np.uint8], /) -> ReadyImages:
         ready = read_many(self._source, cases, target)
-        for case, found, (height, width) in zip(cases, ready.found.tolist(), ready.sizes.tolist(), strict=True):
-            if found:
+        for case, (height, width) in zip(cases, ready.sizes.tolist(), strict=True):
+            if height:
                 self._sizes[case.case_id] = height, width
         return ready

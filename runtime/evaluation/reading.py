@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..datasets.base import Case
     from ..datasets.pixels import PixelSource
 
-__all__ = ["Block", "CaseReader", "Reading", "read_ahead"]
+__all__ = ["BegunBlock", "Block", "CaseReader", "read_ahead"]
 
 _PIECE = 4  # cases that one task decodes, at most
 _NOWHERE = (0.0, 0.0, 1.0, 1.0)
@@ -49,13 +49,13 @@ class CaseReader:
     contents: Contents
     draw: DrawRegions = region_masks
 
-    def begin(self, cases: Sequence[Case], target: NDArray[np.uint8], pool: ThreadPoolExecutor) -> Reading:
+    def begin(self, cases: Sequence[Case], target: NDArray[np.uint8], pool: ThreadPoolExecutor) -> BegunBlock:
         """Reads what is prepared into `target`, uint8 [n, 1, S, S], and hands the other cases to the threads."""
         found, sizes, images = read_many(self.source, cases, target)
         frames = np.array([self.frame(height, width) for height, width in sizes.tolist()], np.float64)
-        for at, size in enumerate([case.size for case in cases]):
-            if size is not None:
-                sizes[at] = size
+        own = [case.size for case in cases]
+        if any(own):
+            sizes = np.array([size or read for size, read in zip(own, sizes.tolist(), strict=True)], np.int32)
         if found.all():
             regions = draw_many(self.draw, cases, sizes, self.findings)
         else:
@@ -68,7 +68,7 @@ class CaseReader:
             for start in range(0, len(rest), _PIECE)
         ]
         columns = CaseColumns(cases, found, images, found.copy())
-        return Reading(self.findings, columns, target, frames, sizes, regions, waiting)
+        return BegunBlock(self.findings, columns, target, frames, sizes, regions, waiting)
 
     def _one_by_one(
         self, cases: Sequence[Case], places: Sequence[int], target: NDArray[np.uint8]
@@ -91,7 +91,7 @@ class CaseReader:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class BegunBlock:
     """A block that is being read. `regions`: of its prepared cases, on native grids of `sizes`, [n, 2]; `waiting`: the
     other cases, with their places."""
 
@@ -134,7 +134,7 @@ def read_ahead(reader: CaseReader, blocks: Iterable[Sequence[Case]], workers: in
     Closing the iterator cancels what has not started.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
-    waiting: deque[Future[Reading]] = deque()
+    waiting: deque[Future[BegunBlock]] = deque()
     side, ahead = reader.geometry.size, 0
     try:
         for cases in blocks:

@@ -54,6 +54,8 @@ class Queries:
 
     def maps(self, saliency: NDArray[np.float32], pairs: DrawnPairs) -> NDArray[np.float32]:
         """The map of each pair, float32 [P, h, w], of saliency [B, Q, h, w]: the mean over its positive prompts."""
+        if all(len(each) == 1 for each in self.positive):
+            return saliency[pairs.of_case, np.concatenate(self.positive)[pairs.of_finding]]
         maps = np.empty((len(pairs), *saliency.shape[2:]), np.float32)
         for places, queries in self.by_prompts(pairs.of_finding):
             chosen = saliency[pairs.of_case[places, None], queries]
@@ -242,7 +244,6 @@ def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
     region, sub_pixel = np.zeros(len(slots), np.int32), np.zeros(len(slots), np.bool_)
     region[at] = counts.region
     sub_pixel[at] = np.concatenate([np.zeros(0, np.bool_), *(part.pairs.sub_pixel for part in scored)])
-    masks = [part.pairs.masks for part in scored]
     frames = [np.zeros((0, 4)), *(part.pairs.frames for part in scored)]
     columns = {
         "argmax": pa.array(counts.argmax),
@@ -251,16 +252,20 @@ def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
         "area": _fixed(counts.area),
         "overlap": _fixed(counts.overlap),
         "frame": _fixed(np.concatenate(frames)),
-        "region": _bytes(masks),
-        "saliency": _lists([(len(part.pairs), part.maps) for part in scored]),
         "native": pa.array(
             [entry for part in scored for entry in part.native or [None] * len(part.pairs)],
             result_schema().field("native").type,
         ),
     }
+    without = np.concatenate([np.zeros(0, np.bool_), *(np.full(len(part.pairs), part.maps is None) for part in scored)])
+    no_map = absent.copy()
+    no_map[at] = without
+    held = [part for part in scored if len(part.pairs)]
     return {
         "region_area": pa.array(region, mask=~whole),
         "sub_pixel": pa.array(sub_pixel, mask=~whole),
+        "region": _lists(pa.binary(), absent, [part.pairs.masks for part in held]),
+        "saliency": _lists(pa.list_(pa.float32()), no_map, [part.maps for part in held if part.maps is not None]),
         **{name: column.take(place) for name, column in columns.items()},
     }
 
@@ -271,25 +276,25 @@ def _fixed(values: NDArray[Any]) -> Any:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
 
 
-def _bytes(parts: Sequence[NDArray[np.uint8]]) -> Any:
-    """Packed masks as values of bytes."""
+def _lists(kind: Any, absent: NDArray[np.bool_], parts: Sequence[NDArray[Any]]) -> Any:
+    """The entries of arrays [P, ...], P > 0, as values of bytes or lists, in order, null where `absent`. Nothing is
+    copied: each array is a chunk of its own, and the last chunk has the rows behind it."""
     import pyarrow as pa
 
-    joined = np.concatenate([np.zeros((0, *_PACKED), np.uint8), *parts])
-    ends = np.arange(len(joined) + 1, dtype=np.int32) * (_PACKED[0] * _PACKED[1])
-    return pa.Array.from_buffers(pa.binary(), len(joined), [None, pa.py_buffer(ends), pa.py_buffer(joined)])
-
-
-def _lists(parts: Sequence[tuple[int, NDArray[np.float32] | None]]) -> Any:
-    """Maps as flat lists; null where a part of that many pairs stores none."""
-    import pyarrow as pa
-
-    lengths = [np.full(count, 0 if maps is None else maps[0].size if count else 0, np.int32) for count, maps in parts]
-    absent = [np.full(count, maps is None, np.bool_) for count, maps in parts]
-    ends = np.concatenate([np.zeros(1, np.int32), *lengths]).cumsum(dtype=np.int32)
-    flat = [maps.reshape(-1) for _, maps in parts if maps is not None]
-    return pa.ListArray.from_arrays(
-        pa.array(ends),
-        pa.array(np.concatenate([np.zeros(0, np.float32), *flat])),
-        mask=pa.array(np.concatenate([np.zeros(0, np.bool_), *absent])),
-    )
+    chunks, start, done, held = [], 0, 0, np.cumsum(~absent)
+    total = int(np.count_nonzero(~absent))
+    for part in parts or [np.zeros((1, 1), np.float32)]:
+        done += len(part)
+        stop = len(absent) if done >= total else int(np.searchsorted(held, done)) + 1
+        missing = absent[start:stop]
+        ends = np.zeros(stop - start + 1, np.int32)
+        np.cumsum(np.where(missing, 0, part[0].size), out=ends[1:])
+        values = pa.py_buffer(np.ascontiguousarray(part))
+        buffers = [pa.array(~missing).buffers()[1], pa.py_buffer(ends)]
+        if kind == pa.binary():
+            chunks.append(pa.Array.from_buffers(kind, stop - start, [*buffers, values]))
+        else:
+            inner = pa.Array.from_buffers(kind.value_type, part.size, [None, values])
+            chunks.append(pa.Array.from_buffers(kind, stop - start, buffers, children=[inner]))
+        start = stop
+    return pa.chunked_array(chunks, kind)

@@ -7,8 +7,8 @@ time of the last change of the entry; only a file system that does not keep them
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
+import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +26,9 @@ __all__ = ["ABSENT", "HASH_BYTES", "Contents", "FileState", "Known", "content_ha
 HASH_BYTES = 16
 ABSENT = bytes(HASH_BYTES)
 """Stands for the hash of a file that does not exist or cannot be accessed."""
+
+_NO_FILE = -1, -1, -1, -1
+_SIGN = 1 << 63
 
 Size = tuple[int, int]
 
@@ -62,16 +65,19 @@ def file_state(path: Path) -> FileState:
 
 def file_states(paths: Sequence[Path]) -> NDArray[np.int64]:
     """int64 [n, 4]: the current states of image files, -1 of one that is no file or cannot be accessed."""
-    found = np.full((len(paths), 4), -1, np.int64)
-    for at, path in enumerate(paths):
+    found = list[tuple[int, int, int, int]]()
+    for path in paths:
         try:
-            state = path.stat()
+            state = os.stat(path)  # noqa: PTH116  many times as often as any other call
         except (OSError, ValueError):
+            found.append(_NO_FILE)
             continue
         if stat.S_ISREG(state.st_mode):
-            # An inode of 64 bits keeps its bits.
-            found[at] = state.st_size, state.st_mtime_ns, state.st_ctime_ns, ctypes.c_int64(state.st_ino).value
-    return found
+            inode = state.st_ino if state.st_ino < _SIGN else state.st_ino - 2 * _SIGN  # its 64 bits are kept
+            found.append((state.st_size, state.st_mtime_ns, state.st_ctime_ns, inode))
+        else:
+            found.append(_NO_FILE)
+    return np.array(found, np.int64).reshape(-1, 4)
 
 
 def content_hash(data: bytes) -> bytes:
@@ -122,11 +128,15 @@ class Contents:
 
     def note_all(self, paths: Sequence[Path], states: NDArray[np.int64], contents: NDArray[np.uint8]) -> None:
         """As `note`, of many files: their states [n, 4] as `file_states` has them, and hashes [n, 16]."""
-        data, step = contents.tobytes(), HASH_BYTES
-        for at, (path, state) in enumerate(zip(paths, states.tolist(), strict=True)):
-            size, mtime, ctime, inode = state
-            known = FileState(size, mtime, ctime, inode % (1 << 64))
-            self.note(path, Known(known, data[step * at : step * (at + 1)]))
+        data, at = contents.tobytes(), 0
+        for path, (size, mtime, ctime, inode) in zip(paths, states.tolist(), strict=True):
+            state = FileState(size, mtime, ctime, inode % (2 * _SIGN))
+            known = Known(state, data[at : at + HASH_BYTES])
+            at += HASH_BYTES
+            if self.known.get(path) is None:
+                self.known[path], self.news = known, True
+            else:
+                self.note(path, known)
 
     def hash_of(self, path: Path) -> bytes:
         """The hash of the content that was read last; ABSENT when none could be read."""

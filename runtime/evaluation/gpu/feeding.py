@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..reading import Block, CaseReader, Reading
+from ..reading import BegunBlock, Block, CaseReader
 
 if TYPE_CHECKING:
     from ...datasets.base import Case
@@ -68,7 +68,7 @@ class PinnedFeed:
         self._ring = [_Buffer(pinned(cupy, shape, np.uint8)) for _ in range(self._ahead + 1)]
 
     def __iter__(self) -> Iterator[Batch]:
-        waiting: deque[tuple[int, bool, _Buffer, Future[Reading]]] = deque()
+        waiting: deque[tuple[int, bool, _Buffer, Future[BegunBlock]]] = deque()
         for number, (chunk, last, cases) in enumerate(self._batches):
             if len(waiting) == self._ahead:
                 yield self._ready(*waiting.popleft())
@@ -84,7 +84,7 @@ class PinnedFeed:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     @staticmethod
-    def _ready(chunk: int, last: bool, buffer: _Buffer, begun: Future[Reading]) -> Batch:
+    def _ready(chunk: int, last: bool, buffer: _Buffer, begun: Future[BegunBlock]) -> Batch:
         buffer.batch = Batch(chunk, last, begun.result().result())
         return buffer.batch
 
