@@ -24,7 +24,7 @@ PLANS = "plans"
 """Folder in a bundle for TensorRT plans of its image graph; bundle.json does not list its files."""
 
 _MANIFEST = "bundle.json"
-_PLAN_SUFFIXES = (".plan", ".json", ".timing", ".lock", ".part")
+_PLAN_SUFFIXES = (".plan", ".json", ".timing", ".kernels", ".lock", ".part")
 
 
 @dataclasses.dataclass(eq=False, repr=False)

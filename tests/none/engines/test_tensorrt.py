@@ -120,6 +120,7 @@ def test_tensorrt_for_rtx_captures_itself_and_its_kernels_are_kept(world):
         (place,) = world.plans.glob("*.kernels")
         kept = [place.read_bytes()]
         assert kept == [b"k" * (turn + 1)]
+        assert type(world.bundle).load(world.bundle.path).name == world.bundle.name, "a bundle with such a file loads"
     place.write_bytes(b"of another driver")
     world.install("tensorrt-rtx", "1.7.1.116")
     with world.open(max_batch=4) as engine:
