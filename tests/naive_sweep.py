@@ -135,3 +135,20 @@ def any_case(data, widest):
     y, x = data.draw(edge), data.draw(edge)
     frame = np.array([[y, x, y + data.draw(length), x + data.draw(length)]])
     return grid, mask, frame, mode
+
+
+def mean_cases(cells):
+    """Maps float32 [40, h, w], the start of each pair's list and the lists, and the means of NumPy.
+
+    Numbers of all sizes, subnormal ones, zeros of both signs, infinities, and sums that depend on the order.
+    """
+    rng = np.random.default_rng(4)
+    maps = (rng.standard_normal((40, *cells)) * 10.0 ** rng.integers(-44, 38, (40, 1, 1))).astype(F)
+    maps[:4] = F(1e-45) * rng.integers(0, 9, (4, *cells)).astype(F)
+    maps[4:6], maps[6], maps[7, 0, 0] = F(-0.0), F(3.4028235e38), np.inf
+    maps[8], maps[9], maps[10] = 1e30, -1e30, 1
+    lists = [[0], [4], [4, 5], [0, 1], [3, 2, 1, 0], [6, 6], [7], [7, 8], [2, 9], [8, 9, 10], [10, 9, 8]]
+    lists += rng.integers(8, 40, (60, 7)).tolist() + rng.integers(8, 40, (1, 300)).tolist()
+    means = np.stack([maps[c[0]] if len(c) == 1 else maps[c].mean(axis=0, dtype=np.float64).astype(F) for c in lists])
+    assert 0 < np.abs(means[3]).max() < np.finfo(F).tiny and (means[9] != means[10]).all()
+    return maps, np.cumsum([0, *map(len, lists)]), np.concatenate(lists), means

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 import pytest
+from naive_sweep import mean_cases
+from xbench_fast.engines.backends.gpu import gpu_reason, load_cupy
 from xbench_fast.metrics_gpu.sweep.counts import Counts
+from xbench_fast.metrics_gpu.sweep.gpu import mean_maps
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
@@ -17,13 +18,10 @@ F = np.float32
 
 @pytest.fixture(scope="module")
 def cupy():
-    if importlib.util.find_spec("cupy") is None:
-        pytest.skip("CuPy is not installed here")
-    import cupy
-
-    if not cupy.cuda.is_available():
-        pytest.skip("there is no NVIDIA GPU here")
-    return cupy
+    reason = gpu_reason()
+    if reason is not None:
+        pytest.skip(f"no GPU can be used here: {reason}")
+    return load_cupy()
 
 
 def assert_same(device: Counts, host: Counts) -> None:
@@ -71,8 +69,8 @@ def test_fields_of_view_and_other_protocols(cupy, normalise, comparison):
 
 
 def test_a_large_batch_in_a_stream_of_its_own(cupy):
-    grids, masks = world(20_000, (14, 14), (224, 224), 5)
-    packed = pack_masks(masks)
+    grids, masks = world(500, (14, 14), (224, 224), 5)
+    grids, packed = np.tile(grids, (40, 1, 1)), np.tile(pack_masks(masks), (40, 1, 1))
     on_gpu = cupy.asarray(grids), cupy.asarray(packed)
     cupy.cuda.get_current_stream().synchronize()
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -81,3 +79,9 @@ def test_a_large_batch_in_a_stream_of_its_own(cupy):
     assert_same(counts, sweep(grids, packed))
     again = sweep(*on_gpu)
     assert_same(again, counts.on_host())
+
+
+@pytest.mark.parametrize("cells", [(14, 14), (3, 1), (1, 2)])
+def test_means_of_maps_have_the_bits_of_numpys(cupy, cells):
+    maps, starts, places, expected = mean_cases(cells)
+    assert mean_maps(cupy.asarray(maps), starts, places).get().tobytes() == expected.tobytes()

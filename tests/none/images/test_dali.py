@@ -250,5 +250,5 @@ def test_the_difference_is_measured() -> None:
 @needs_dali
 def test_a_decoder_of_another_picture_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoders, "to_model", lambda grey, geometry: 255 - to_model(grey, geometry))
-    with pytest.raises(EngineError, match="decodes a test film wrongly"):
+    with pytest.raises(EngineError, match="decodes a test image wrongly"):
         dali_difference(None)
