@@ -19,7 +19,7 @@ from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
 from xbench_fast.engines.prompts.prompt_set import PromptSet
-from xbench_fast.engines.tokenizing.batch import HashTokenizer
+from xbench_fast.engines.tokenizing.tokenizers import HashTokenizer
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 
 SIZE, GRID = 32, 4

@@ -18,7 +18,7 @@ from ..backends.ort_session import CPU_PROVIDER, graph_for_cpu, open_session
 from ..bundle import Bundle
 from ..errors import ConfigError, EngineError
 from ..manifest import GraphSpec
-from ..tokenizing.batch import Tokenizer
+from ..tokenizing.tokenizers import Tokenizer
 from .prompt_files import SEPARATOR, FindingPrompts
 from .prompt_set import PromptSet
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from .backend import BackendTokenizer, WordPieceTokenizer
-from .batch import HashTokenizer, TokenBatch, Tokenizer
-from .cleaning import CLEANINGS, CleanedTokenizer
 from .stored import TOKENIZER_FILE, bundle_tokenizer, stored_files
+from .tokenizers import (
+    CLEANINGS,
+    BackendTokenizer,
+    CleanedTokenizer,
+    HashTokenizer,
+    TokenBatch,
+    Tokenizer,
+    WordPieceTokenizer,
+)
 
 __all__ = [
     "CLEANINGS",

@@ -6,9 +6,14 @@ from typing import Any
 
 from ..bundle import Bundle
 from ..errors import BundleError, ConfigError
-from .backend import BackendTokenizer, require_tokenizers
-from .batch import HashTokenizer, Tokenizer
-from .cleaning import CLEANINGS, CleanedTokenizer
+from .tokenizers import (
+    CLEANINGS,
+    BackendTokenizer,
+    CleanedTokenizer,
+    HashTokenizer,
+    Tokenizer,
+    require_tokenizers,
+)
 
 __all__ = ["TOKENIZER_FILE", "bundle_tokenizer", "stored_files"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...engines.errors import MissingExtraError
 from ...engines.tokenizing import BackendTokenizer
-from ...engines.tokenizing.backend import require_tokenizers
+from ...engines.tokenizing.tokenizers import require_tokenizers
 
 __all__ = ["ClipTokenizer"]
 

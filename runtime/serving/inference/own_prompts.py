@@ -13,7 +13,7 @@ from ..protocol.requests import OWN_SET
 
 if TYPE_CHECKING:
     from ....engines.prompts.prompt_encoding import TextEncoder
-    from ....engines.tokenizing.batch import Tokenizer
+    from ....engines.tokenizing.tokenizers import Tokenizer
 
 __all__ = ["OwnPrompts"]
 

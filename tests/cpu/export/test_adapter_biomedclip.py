@@ -15,7 +15,7 @@ from torch import Tensor
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.tokenizing import HashTokenizer
-from xbench_fast.engines.tokenizing.cleaning import CleanedTokenizer, clean_web
+from xbench_fast.engines.tokenizing.tokenizers import CleanedTokenizer, clean_web
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module, image
 from xbench_fast.export.graph import ImageGraph, TextGraph, export_image, export_text

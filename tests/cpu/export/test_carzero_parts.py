@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.tokenizing import HashTokenizer, WordPieceTokenizer
-from xbench_fast.engines.tokenizing.cleaning import CleanedTokenizer, clean_report
+from xbench_fast.engines.tokenizing.tokenizers import CleanedTokenizer, clean_report
 from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.inert_pickle import Record
 from xbench_fast.export.checkpoints.reading import Checkpoint

@@ -18,7 +18,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import ConfigError
 from xbench_fast.engines.tokenizing import CleanedTokenizer, HashTokenizer, WordPieceTokenizer
-from xbench_fast.engines.tokenizing.cleaning import clean_web
+from xbench_fast.engines.tokenizing.tokenizers import clean_web
 from xbench_fast.export import stand_in_adapter
 from xbench_fast.export.adapter import TokenizerSpec
 from xbench_fast.export.models.vocabularies import PUBMED_BERT
