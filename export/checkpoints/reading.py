@@ -18,8 +18,7 @@ from torch import Tensor
 
 from ...engines.errors import CheckpointError
 from ..adapter import CheckpointRecord
-from .file_kinds import is_safetensors, what_it_is
-from .folders import find_weights, read_index
+from .given_paths import find_weights, is_safetensors, read_index, what_it_is
 from .inert_pickle import Record
 from .matching import identify, renamed
 from .torch_files import module_tensors, read_torch

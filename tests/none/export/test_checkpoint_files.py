@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.engines.errors import CheckpointError
-from xbench_fast.export.checkpoints.file_kinds import is_safetensors, what_it_is
-from xbench_fast.export.checkpoints.folders import find_weights, read_index
+from xbench_fast.export.checkpoints.given_paths import find_weights, is_safetensors, read_index, what_it_is
 
 
 def zipped(**files: str) -> bytes:

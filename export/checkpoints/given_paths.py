@@ -1,4 +1,5 @@
-"""Says what a file is that is given as a checkpoint and is none: a web page, a pointer, an archive of other files."""
+"""What is given as a checkpoint: the weights in a folder (a repository of Hugging Face, whole or in shards, or a file),
+and what a file is that is none: a web page, a pointer, an archive of other files."""
 
 from __future__ import annotations
 
@@ -7,9 +8,13 @@ import html
 import json
 import re
 import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["WEIGHT_SUFFIXES", "is_safetensors", "what_it_is"]
+from ...engines.errors import CheckpointError
+
+__all__ = ["WEIGHT_SUFFIXES", "Weights", "find_weights", "is_safetensors", "read_index", "what_it_is"]
 
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 _HEAD = 4096
@@ -33,6 +38,20 @@ _STARTS: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89PNG", "a PNG image", _AGAIN),
     (b"\xff\xd8\xff", "a JPEG image", _AGAIN),
 )
+
+# In the order in which transformers and open_clip take them; in one folder they are the same weights in other formats.
+_PUBLISHED = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "open_clip_model.safetensors",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "open_clip_pytorch_model.bin",
+)
+_STATES = ("optimizer", "scheduler", "scaler", "rng_state", "random_states", "training_args", "trainer_state")
+_OTHER = (".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".index", ".pb", ".npz")  # weights of other frameworks
+_ADAPTER = "adapter_model"
+_LISTED = 5
 
 
 def what_it_is(path: Path) -> str | None:
@@ -130,3 +149,67 @@ def _short(text: str) -> str:
     """On one line, printable, with at most `_SHOWN` characters."""
     line = " ".join("".join(c if c.isprintable() or c.isspace() else "?" for c in text).split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The file with the weights, or the index of its shards; `note` says what else the folder has to choose from."""
+
+    path: Path
+    note: str = ""
+
+
+def find_weights(folder: Path) -> Weights:
+    """The weights in `folder`. Raises CheckpointError, naming the candidates, when there are none or several."""
+    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    known = [name for name in _PUBLISHED if name in names]
+    if known:
+        others = ", ".join(known[1:])
+        note = f"{folder} also holds {others}; {known[0]} is read, as transformers does" if others else ""
+        return Weights(folder / known[0], note)
+    files = [name for name in names if name.endswith(WEIGHT_SUFFIXES) and not name.startswith(_STATES)]
+    if adapters := [name for name in files if name.startswith(_ADAPTER)]:
+        raise CheckpointError(
+            f"The folder {folder} holds only a LoRA adapter ({adapters[0]}); merge it into its model "
+            "(merge_and_unload), save that, and give the saved folder."
+        )
+    if len(files) == 1:
+        return Weights(folder / files[0])
+    if files:
+        raise CheckpointError(
+            f"The folder {folder} holds {len(files)} files with weights ({_list(files)}); give one of them."
+        )
+    other = [name for name in names if name.endswith(_OTHER)]
+    inside = [path.name for path in folder.iterdir() if path.is_dir() and any(path.glob("*.safetensors"))]
+    hint = "; it has weights of other frameworks alone" if other else ""
+    if inside:
+        hint = f"; look in its folder {sorted(inside)[0]}"
+    seen = f" (it holds {_list(other or names)})" if names else " (it is empty)"
+    raise CheckpointError(
+        f"The folder {folder} has no weights that can be read{seen}{hint}: give a file of torch.save or safetensors, "
+        "or a folder with model.safetensors, pytorch_model.bin or the index of their shards."
+    )
+
+
+def read_index(path: Path) -> dict[str, list[str]]:
+    """File -> the tensors it holds, from the index of shards at `path`. Raises CheckpointError."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        shards: dict[str, list[str]] = {}
+        for tensor, name in table.items():
+            if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
+                raise ValueError(f"{name!r} is no name of a file")
+            shards.setdefault(name, []).append(tensor)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is not an index of shards ({error!r}); download it again.") from error
+    missing = [name for name in shards if not (path.parent / name).is_file()]
+    if missing or not shards:
+        raise CheckpointError(
+            f"{path} names {len(shards)} files, of which {len(missing)} are missing ({_list(missing) or 'none'}); "
+            "download the folder again."
+        )
+    return shards
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
