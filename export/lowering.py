@@ -62,16 +62,16 @@ class LowGraphs:
 
 @dataclass(frozen=True)
 class Materials:
-    """What judges a lower precision, None for fp32: the metrics, and the images in `trial`, None for probe pictures;
-    `calibration` is for int8."""
+    """What judges a lower precision: the metrics, and the images in `trial`, None for probe pictures; `calibration` is
+    for int8."""
 
-    metrics: TrialMetrics | None = None
+    metrics: TrialMetrics
     trial: TrialData | None = None
     calibration: TrialData | None = None
 
 
 def materials(options: BundleOptions, adapter: Adapter) -> Materials:
-    """The metrics and images of `options` if they fit the precision; those that calibrate are chosen. Raises
+    """The metrics and images of `options`, which name a lower precision; those that calibrate are chosen. Raises
     ConfigError, DataError and ImageError."""
     if options.precision not in PRECISIONS:
         raise ConfigError(f"Unknown precision '{options.precision}': {did_you_mean(options.precision, PRECISIONS)}.")
@@ -79,9 +79,7 @@ def materials(options: BundleOptions, adapter: Adapter) -> Materials:
     if calibration is not None and options.precision != "int8":
         raise ConfigError(f"Calibration images belong to --precision int8, not to {options.precision}.")
     if options.precision == "fp32":
-        if options.parity_data is not None:
-            raise ConfigError("Parity data show what lower precision does; they go with --precision fp16, bf16, int8.")
-        return Materials()
+        raise ConfigError("Parity data show what lower precision does; they go with --precision fp16, bf16, int8.")
     if options.metrics is None:
         raise ConfigError(f"A graph in {options.precision} is judged by metrics; give BundleOptions its `metrics`.")
     if options.precision in LOW_TYPES:
@@ -111,7 +109,6 @@ def write_lower(
     precision, say = options.precision, options.progress
     folder = full.folder / precision
     folder.mkdir()
-    assert found.metrics is not None  # `materials` has refused a lower precision without
     trial = PrecisionTrial(full.adapter, full.words, full.folder, folder, precision, threads_to_use(), found.metrics)
     if precision in LOW_TYPES:
         from .lower import lower

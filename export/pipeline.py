@@ -20,7 +20,6 @@ from ..engines.prompts.prompt_set import PromptSet
 from ..engines.tokenizing import Tokenizer, stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
 from .bundle_options import BundleOptions
-from .lowering import FullGraphs, LowGraphs, materials, write_lower
 from .machine import peak_memory_mib, require_packages, threads_to_use, timed, versions, workspace
 from .models.published import PUBLISHED
 from .parity.checks import ParityReport
@@ -126,8 +125,11 @@ def export_adapter(
     from .parity.compare_graphs import check_parity
 
     options = options or BundleOptions()
-    found = materials(options, adapter)
-    if options.precision != "fp32":
+    found = None
+    if options.precision != "fp32" or options.parity_data is not None or options.int8.calibration is not None:
+        from .lowering import FullGraphs, materials, write_lower
+
+        found = materials(options, adapter)
         adapter.variant += f"-{options.precision}"
     target, say = out / f"{adapter.name}-{adapter.variant}", options.progress
     check_place(target, options.force)
@@ -135,7 +137,7 @@ def export_adapter(
     sets = _sets(adapter, options.prompts)
     if caution := own_words_caution(adapter.prompt_style or adapter.name, sets):
         say(f"caution: {caution}")
-    if found.trial is not None:
+    if found is not None and found.trial is not None:
         found.trial.choose({name: [entry.finding for entry in entries] for name, entries in sets.items()})
     seconds = {"load": loading}
     with workspace(target, sum(tensor.nbytes for tensor in adapter.module.state_dict().values())) as folder:
@@ -150,13 +152,15 @@ def export_adapter(
             report = check_parity(adapter, words, folder, queries, threads=threads_to_use())
             report.require()
             say(f"parity: {len(report.checks)} comparisons, largest error {report.needed:.1e} of full scale")
-        low = LowGraphs(folder, features)
-        if options.precision != "fp32":
+        quantisation = None
+        if found is not None:
             with timed(seconds, options.precision):
                 full = FullGraphs(adapter, words, folder, graphs, features)
                 low = write_lower(full, options, found, report, partial(_encode, sets, words, graphs))
-        manifest = _manifest(adapter, words, graphs, low, report, options.precision)
-        bundle = write_bundle(target, manifest, _files(low.folder, graphs, low.features, words), replace=options.force)
+            folder, features, quantisation = low.folder, low.features, low.quantisation
+        manifest = _manifest(adapter, words, graphs, features, report, options.precision)
+        manifest = replace(manifest, quantisation=quantisation)
+        bundle = write_bundle(target, manifest, _files(folder, graphs, features, words), replace=options.force)
     say(f"{bundle.path}: written and verified")
     with timed(seconds, "cost"):
         cost = measure_cost(adapter)
@@ -217,7 +221,7 @@ def _manifest(
     adapter: Adapter,
     words: Tokenizer,
     graphs: Mapping[str, GraphSpec],
-    low: LowGraphs,
+    features: Sequence[PromptSet],
     report: ParityReport,
     precision: str,
 ) -> Manifest:
@@ -246,11 +250,10 @@ def _manifest(
         logit_scale=float(adapter.logit_scale),
         text=text,
         graphs=graphs,
-        prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in low.features},
+        prompt_sets={prompt_set.name: prompt_set.record() for prompt_set in features},
         opset=opset_for(precision),
         exporter=versions(),
         parity=report.to_json(),
         precision=precision,
         weights_source=adapter.weights_source,
-        quantisation=low.quantisation,
     )

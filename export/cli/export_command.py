@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,6 +31,7 @@ _COMMANDS = {
     "plan": (".plan_command:plan_command", "Build TensorRT plans of bundles for this machine's GPU."),
     "triton": (".triton_command:triton_command", "Write a Triton model repository from bundles."),
 }
+_say = partial(click.echo, err=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -214,13 +216,14 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
     from ..pipeline import ModelSource, export_bundle
     from ..prompts.from_files import read_prompts
 
-    metrics, trial, calibration = None, None, None
+    metrics, trial, int8 = None, None, Int8Options()
     if flags.precision != "fp32":
         from .radiographs import EvaluationMetrics, open_radiographs
 
         metrics = EvaluationMetrics()
         texts = (flags.parity_data, flags.calibration)
         trial, calibration = open_radiographs(texts, flags.table, flags.data_option, _say)
+        int8 = Int8Options(calibration, flags.int8_form, flags.percentile, flags.keep_float)
 
     assert flags.out is not None
     for line in flags.table.own_code(entry):
@@ -247,15 +250,11 @@ def _export(entry: ModelEntry, flags: Flags) -> ExportResult:
             metrics,
             trial,
             flags.accept,
-            Int8Options(calibration, flags.int8_form, flags.percentile, flags.keep_float),
+            int8,
             flags.force,
             progress=_say,
         )
         return export_bundle(source, flags.out, options)
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def _summary(result: ExportResult) -> None:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from ...engines.errors import ConfigError
 from ...engines.tokenizing import BackendTokenizer, CleanedTokenizer, HashTokenizer, Tokenizer, WordPieceTokenizer
 from ..checkpoints.hugging_face import cached_file
-from .folder_tokenizer import FILES, FolderTokenizer
 
 if TYPE_CHECKING:
     from ..adapter import Adapter
+    from .folder_tokenizer import FolderTokenizer
 
 __all__ = ["find_wordpiece", "read_vocabulary", "select_tokenizer", "tokenizer_beside"]
 
@@ -46,9 +46,11 @@ def select_tokenizer(
 
 def tokenizer_beside(adapter: Adapter, checkpoint: Path | None) -> Path | None:
     """The folder of the weights, if the model asks for a tokenizer that is in it."""
-    names = {"wordpiece": ("vocab.txt", "tokenizer.json"), "tokenizer.json": FILES}.get(adapter.tokenizer.kind, ())
     if checkpoint is None or adapter.tokenizer.vocabulary is not None:
         return None
+    names: Sequence[str] = ("vocab.txt", "tokenizer.json") if adapter.tokenizer.kind == "wordpiece" else ()
+    if adapter.tokenizer.kind == "tokenizer.json":
+        from .folder_tokenizer import FILES as names
     return checkpoint if any((checkpoint / name).is_file() for name in names) else None
 
 
@@ -129,6 +131,8 @@ def _check_sample(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
 
 def _find_folder(folder: Path | None, repositories: Sequence[str], context: int) -> FolderTokenizer | None:
     """The tokenizer in `folder`, or that of the first of `repositories` in the local Hugging Face cache, if any."""
+    from .folder_tokenizer import FILES, FolderTokenizer
+
     if folder is not None:
         return FolderTokenizer(folder, context)
     for repository in repositories:
