@@ -1,5 +1,5 @@
 # make demo   the main job on the embedded demo (no GPU, no account)
-# make test   all tests
+# make test   all tests, in two processes
 # make check  formatting, lint and types
 # make audit  known vulnerabilities of the pinned packages, where their list can be reached
 # Each makes its own .venv the first time (a few minutes and 6 to 8 GB, most of it torch).
@@ -31,8 +31,9 @@ demo: $(INSTALLED)
 	$(BIN)/xbench-fast eval --all --config demo/xbench.toml --out demo/out/run
 	$(BIN)/xbench-fast report demo/out/run
 
+# Two processes, a file of tests at a time, in the order of the folders.
 test: $(TESTING)
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(TESTING)
 	$(BIN)/ruff format --check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import sys
 from collections.abc import Iterator
@@ -95,21 +96,29 @@ def visit(browser: Any, server: ServerProcess) -> Iterator[Visit]:
 
 @pytest.fixture(scope="session")
 def small_bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
-    """All seven models, small, as bundles with the prompt sets `coco` (six queries) and `single` in one folder."""
+    """All seven models, small, as bundles with the prompt sets `coco` (six queries) and `single` in one folder.
+
+    One process of a test run makes them, the others wait for it.
+    """
     for package in ("torch", "onnx", "onnxscript", "open_clip"):
         pytest.importorskip(package)
     from small_models import MODELS, QUERIES, image_bundle, made_up_set, small_adapter
 
-    folder = tmp_path_factory.mktemp("small") / "models"
-    folder.mkdir()
-    bundles = {}
-    for seed, name in enumerate(MODELS):
-        with pytest.MonkeyPatch.context() as patch:
-            adapter = small_adapter(name, patch)
-            sets = {"coco": made_up_set(adapter, "coco", QUERIES, seed)}
-            sets["single"] = made_up_set(adapter, "single", [("Mass", 1)], seed + 50)
-            bundles[name] = image_bundle(adapter, folder / name, sets)
-    return bundles
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "small-bundles"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            draft = tmp_path_factory.mktemp("small")
+            (draft / "models").mkdir()
+            for seed, name in enumerate(MODELS):
+                with pytest.MonkeyPatch.context() as patch:
+                    adapter = small_adapter(name, patch)
+                    sets = {"coco": made_up_set(adapter, "coco", QUERIES, seed)}
+                    sets["single"] = made_up_set(adapter, "single", [("Mass", 1)], seed + 50)
+                    image_bundle(adapter, draft / "models" / name, sets)
+            draft.rename(folder)
+    return {name: Bundle.load(folder / "models" / name) for name in MODELS}
 
 
 @pytest.fixture(scope="session")
