@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -87,6 +88,19 @@ def _common(function: F) -> F:
     return function
 
 
+def _drawing(function: F) -> F:
+    """--no-overlays, --data and --data-option, given to the command as `drawing`: keywords of a study with overlays."""
+
+    @click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
+    @data_options
+    @wraps(function)
+    def wrapped(*args: Any, no_overlays: bool, data: Any, data_options: Any, **rest: Any) -> Any:
+        known = resolve_config(rest["config_file"], (), data, data_options).datasets
+        return function(*args, drawing={"overlays": not no_overlays, "datasets": known}, **rest)
+
+    return cast(F, wrapped)
+
+
 @study.command("thresholds")
 @_RUN
 @click.option(
@@ -130,30 +144,16 @@ def _strata(run: Path | None, **common: Any) -> int:
 @click.option(
     "--cases", type=click.IntRange(min=0), default=3, show_default=True, help="Cases of each of these classes."
 )
-@click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
-@data_options
+@_drawing
 @_common
-def _failures(
-    run: Path | None,
-    top: int,
-    cases: int,
-    no_overlays: bool,
-    data: tuple[str, ...],
-    data_options: tuple[str, ...],
-    **common: Any,
-) -> int:
+def _failures(run: Path | None, top: int, cases: int, drawing: dict[str, Any], **common: Any) -> int:
     """The best and worst classes of each model and their cases, with overlays as PNG.
 
     Radiographs come from where the evaluation found them; --data says where they are now.
     """
     from ..studies.failures import study_failures
 
-    known = resolve_config(common["config_file"], (), data, data_options).datasets
-
-    def ask(material: Material) -> StudyOutcome:
-        return study_failures(material, top=top, cases=cases, overlays=not no_overlays, datasets=known)
-
-    return _one(run, common, ask)
+    return _one(run, common, lambda material: study_failures(material, top=top, cases=cases, **drawing))
 
 
 @study.command("errors")
@@ -161,29 +161,16 @@ def _failures(
 @click.option(
     "--cases", type=click.IntRange(min=0), default=1, show_default=True, help="Examples of each kind of error."
 )
-@click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
-@data_options
+@_drawing
 @_common
-def _errors(
-    run: Path | None,
-    cases: int,
-    no_overlays: bool,
-    data: tuple[str, ...],
-    data_options: tuple[str, ...],
-    **common: Any,
-) -> int:
+def _errors(run: Path | None, cases: int, drawing: dict[str, Any], **common: Any) -> int:
     """The kinds of errors of boxes, and of maps at 0.5 and at the best threshold, and what fixing one would gain.
 
     Radiographs come from where the evaluation found them; --data says where they are now.
     """
     from ..studies.errors import study_errors
 
-    known = resolve_config(common["config_file"], (), data, data_options).datasets
-
-    def ask(material: Material) -> StudyOutcome:
-        return study_errors(material, cases=cases, overlays=not no_overlays, datasets=known)
-
-    return _one(run, common, ask)
+    return _one(run, common, lambda material: study_errors(material, cases=cases, **drawing))
 
 
 @study.command("calibration")
