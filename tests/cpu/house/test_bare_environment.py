@@ -45,7 +45,17 @@ def bare(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
     source = folder / "source"
     skip = shutil.ignore_patterns(
-        ".git", ".venv*", ".*_cache", "__pycache__", "*.egg-info", "build", "work", "demo", "tests"
+        ".git",
+        ".venv*",
+        ".*_cache",
+        ".hypothesis",
+        ".typecheck",
+        "__pycache__",
+        "*.egg-info",
+        "build",
+        "work",
+        "demo",
+        "tests",
     )
     shutil.copytree(root, source, ignore=skip)
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)

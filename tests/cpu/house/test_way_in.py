@@ -80,7 +80,17 @@ def binaries(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of an environment that README's line would make; the packages are linked, not fetched again."""
     folder = tmp_path_factory.mktemp("way")
     skip = shutil.ignore_patterns(
-        ".git", ".venv*", ".*_cache", "__pycache__", "*.egg-info", "build", "work", "demo", "tests"
+        ".git",
+        ".venv*",
+        ".*_cache",
+        ".hypothesis",
+        ".typecheck",
+        "__pycache__",
+        "*.egg-info",
+        "build",
+        "work",
+        "demo",
+        "tests",
     )
     shutil.copytree(root, folder / "source", ignore=skip)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
