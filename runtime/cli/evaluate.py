@@ -50,7 +50,8 @@ __all__ = ["evaluate"]
     multiple=True,
     shell_complete=completed(models_to_evaluate),
     help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, :prior, maps:FOLDER, "
-    "boxes:FILE (boxes:NAME=FILE names it), or moved:FILE, its answers moved to other patients; can be repeated.",
+    "boxes:FILE (boxes:NAME=FILE names it), moved:FILE, its answers moved to other patients, "
+    "or reader:second, the dataset's second reader; can be repeated.",
 )
 @click.option(
     "--dataset", "names", multiple=True, shell_complete=completed(datasets), help="Dataset name; can be repeated."

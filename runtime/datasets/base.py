@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Final, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,6 +208,11 @@ class Dataset(ABC):
         if split == "all" and listed is not None:
             raise ConfigError(f"The dataset '{self.name}' has split=all and a list; leave one of the two out.")
         return split, listed
+
+    def second_reader(self) -> Sequence[Mapping[str, Any]] | None:
+        """What a second reader marked, as lines of a file of boxes in the frame `unit` (docs/boxes.md §1); None if the
+        dataset has no second reader, or its regions are not those of the first one alone."""
+        return None
 
     def choice_option(self, key: str, choices: Sequence[str], default: str) -> str:
         """The value of the option `key`, one of `choices`. Raises ConfigError."""

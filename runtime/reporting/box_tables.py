@@ -48,7 +48,7 @@ def _detection(scores: Sequence[BoxScores], name: str) -> Table:
             for key in ("ap@0.1", "ap@0.25", "ap@0.5", "ap")
         ]
         row += [_number(value, basis) for value in (found.inside, found.dice_native, found.iou_native)]
-        control = "moved" in found.stored.cell.entry["boxes"]
+        control = found.stored.cell.entry["boxes"].keys() & {"moved", "reader"}
         rows.append([replace(item, rank=None) for item in row] if control else row)
     body, _ = marked(rows)
     notes = (

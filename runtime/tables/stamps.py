@@ -63,6 +63,7 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
     files = list(models)
     moved = ", ".join(dict.fromkeys(name for name, told in files if told.get("moved")))
     lines = [f"{moved}: a control, each answer is the one to the image of another patient"] if moved else []
+    lines += [f"{name}: what a second reader marked, no model" for name, told in files if told.get("reader")]
     for name, told in files:
         share = told.get("missing_share", 0.0)
         if told.get("missing") == "leave-out" and share:

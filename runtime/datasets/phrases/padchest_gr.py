@@ -12,7 +12,7 @@ from ...host.paths import has_file
 from ..base import Case, Dataset, Note
 from ..files import fail, numbers, read_csv, read_json
 from ..formats.named_images import NamedImages, without_extension
-from .pairs import Corners, PhraseImage, one_line
+from .pairs import Corners, PhraseImage, asked, one_line, phrase_key
 
 __all__ = ["PadChestGr"]
 
@@ -116,6 +116,25 @@ Split: train, validation and test of master_table.csv, all three by default."""
             for name, image in found.items()
             for case in image.cases(without_extension(name), self.classes, fractions=True)
         ]
+
+    def second_reader(self) -> Sequence[Mapping[str, Any]] | None:
+        """The `extra_boxes` of each sentence that is asked; a sentence without any has no line. Raises DataError."""
+        if self.region != "boxes":
+            return None
+        known, file = asked(self.cases()), self.annotations
+        found: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for row, study in enumerate(read_json(file), 1):
+            name, number = study["ImageID"].strip(), str(study.get("StudyID") or "").strip()
+            for each in study["findings"]:
+                if each.get("abnormal") is not True or not each.get("boxes") or not each.get("extra_boxes"):
+                    continue
+                image, text = without_extension(name), self._text(each, row)
+                finding = self._finding(each, name, number, row)
+                if (image, phrase_key(text)) in known:
+                    line = {"case": image, "finding": finding, "phrase": text, "boxes": []}
+                    boxes = found.setdefault((image, finding, phrase_key(text)), line)["boxes"]
+                    boxes += [list(numbers(box, 4, file, row, "a box")) for box in each["extra_boxes"]]
+        return list(found.values())
 
     def _about(self, known: Mapping[str, str], image: str, study: str) -> str | None:
         return known.get(image) or known.get(study)

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from ....metrics_gpu.detection.boxes import BoxLists, Int, Rectangles
 from ....metrics_gpu.detection.pointing import centres, pointed
 from ....metrics_gpu.detection.unions import UnionCounts, on_grid, pixel_rectangles, union_counts
-from ....metrics_gpu.grounding.other_patients import next_patients
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.masks import unpack_masks
-from ...answers.answered import BoxAnswers, BoxFile, State
+from ...answers.answered import BoxAnswers, BoxFile
 from ...answers.frame_check import frame_check, out_of_view, true_boxes
 from ...answers.questions import Questions
-from ...answers.read import read_boxes
 from ...datasets.region_shapes import Boxes
 from ...results.schema import GRID, THRESHOLD_COUNT, result_schema
 from ..decoding import DecodedCase
@@ -31,7 +29,8 @@ from ..drawn import DrawnPairs
 from ..measure import Measure
 from ..scoring import Scored
 from .baselines import draw_case
-from .box_models import BoxModel
+from .box_models import SECOND_READER, BoxModel
+from .box_sources import read_answers, sources
 from .references import Reference, ScoredCases, note_size
 
 if TYPE_CHECKING:
@@ -52,12 +51,14 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     dataset = loaded.dataset
     names = (loaded.name, dataset.name, dataset.title)
     questions = Questions(dataset.cases(), dataset.classes, names, loaded.file_sizes)
-    file = read_boxes(model.path, questions, model.options.read)
+    file = read_answers(model, dataset, questions)
+    if file is None:
+        return "the dataset has no boxes of a second reader, or they are in its regions"
     truths = true_boxes(questions, file.positives)
-    answers = _Answers(file, _sources(file, questions, model), out_of_view(file.positives, truths), model.moved)
+    answers = _Answers(file, sources(file, questions, model), out_of_view(file.positives, truths), model.moved)
     said = frame_check(file, truths)
     share = file.missing_share
-    lines = [f"{share:.1%} of the pairs with a region have no line"] if share > 0.01 else []
+    remarks = [f"{share:.1%} of the pairs with a region have no line"] if share > 0.01 else []
     return Reference(
         name=model.name,
         findings=list(dataset.classes),
@@ -68,29 +69,12 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         description=f"{model.description} {loaded.regions_digest}" if model.moved else model.description,
         facts={"weights": "boxes", "grid": None, "boxes": _facts(model, file, said)},
         answers=True,
-        remarks=[*lines, *([said] if said else [])],
+        remarks=[*remarks, *([said] if said else [])],
     )
 
 
-def _sources(file: BoxFile, questions: Questions, model: BoxModel) -> NDArray[np.intp]:
-    """intp [P]: the pair whose answer each pair gets, itself or the next one of another patient; -1: left out."""
-    counted = np.ones(len(file.positives), np.bool_)
-    if model.options.missing == "leave-out":
-        counted = file.positives.state != State.MISSING
-    found = np.where(counted, np.arange(len(counted)), -1)
-    if model.moved:
-        kept = np.flatnonzero(counted)
-        pairs = [file.positives.pairs[place] for place in kept]
-        cases = [questions.cases[questions.case(pair.case_id)].patient for pair in pairs]
-        _, patient_of = np.unique(np.array(cases, np.str_), return_inverse=True)
-        class_of = np.array([questions.finding(pair.asked) for pair in pairs], np.intp)
-        other = next_patients(class_of, patient_of)
-        found[kept] = np.where(other >= 0, kept[other], -1)
-    return found
-
-
 class _Answers:
-    """The answers of a file, found by case and finding. sources: as `_sources`. moved: no negatives are asked."""
+    """The answers of a file, found by case and finding. sources: as in `box_sources`. moved: no negatives are asked."""
 
     def __init__(
         self, file: BoxFile, sources: NDArray[np.intp], out_of_view: NDArray[np.bool_], moved: bool = False
@@ -272,7 +256,7 @@ def _placed(column: pa.StructArray, order: Int) -> pa.StructArray:
 def _facts(model: BoxModel, file: BoxFile, said: str) -> Mapping[str, Any]:
     """What a run keeps of the file as a whole; the counters of its answers stand in the rows."""
     return {
-        "file": str(model.path.absolute()),
+        "file": "" if model.name == SECOND_READER else str(model.path.absolute()),
         "sha256": file.sha256,
         "kind": file.kind,
         "lines": file.lines,
@@ -284,6 +268,7 @@ def _facts(model: BoxModel, file: BoxFile, said: str) -> Mapping[str, Any]:
         "frame_check": said,
         "missing": model.options.missing,
         **({"moved": True} if model.moved else {}),
+        **({"reader": "second"} if model.name == SECOND_READER else {}),
         "missing_share": file.missing_share,
         "bad_lines": "count" if model.options.read.count_bad_lines else "stop",
         "provenance": {**file.provenance, **{name: list(values) for name, values in file.line_provenance.items()}},

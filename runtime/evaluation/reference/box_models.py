@@ -13,11 +13,14 @@ from ....engines.errors import ConfigError, DataError
 from ...answers.reading import ReadOptions
 from ...host.paths import has_file
 
-__all__ = ["COUNTED", "MOVED", "PREFIX", "BoxModel", "BoxOptions", "Missing", "split_boxes"]
+__all__ = ["COUNTED", "MOVED", "PREFIX", "SECOND_READER", "BoxModel", "BoxOptions", "Missing", "split_boxes"]
 
 PREFIX: Final = "boxes:"
 MOVED: Final = "moved:"
 """The answers of a file of boxes, each moved to the image of another patient."""
+
+SECOND_READER: Final = "reader:second"
+"""The boxes of a second reader that the dataset holds."""
 
 Missing = Literal["count", "leave-out"]
 
@@ -36,7 +39,10 @@ COUNTED: Final = BoxOptions()
 
 @dataclass(frozen=True)
 class BoxModel:
-    """A file of predicted boxes, and the name of its model in a run. moved: each answer is that to another patient."""
+    """A file of predicted boxes, and the name of its model in a run. moved: each answer is that to another patient.
+
+    That of `SECOND_READER` has no file.
+    """
 
     path: Path
     name: str
@@ -46,6 +52,8 @@ class BoxModel:
     @cached_property
     def description(self) -> str:
         """What the rows depend on: the contents of the file and of those that explain it, and the options."""
+        if self.name == SECOND_READER:  # the key has the dataset
+            return f"second reader {self.options.missing}"
         told = self.options.read
         files = [_digest(path) for path in (self.path, told.coco, told.mapping) if path is not None]
         explained = [told.coco is not None, told.mapping is not None, told.count_bad_lines]
@@ -60,6 +68,8 @@ def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxMod
     names = list(models)
     chosen = dict.fromkeys(name for name in names if name.startswith((PREFIX, MOVED)))
     found: dict[str, BoxModel] = {}
+    if SECOND_READER in names:
+        found[SECOND_READER] = BoxModel(Path(SECOND_READER), SECOND_READER, options)
     for text in chosen:
         prefix = MOVED if text.startswith(MOVED) else PREFIX
         given = text.removeprefix(prefix)
@@ -75,7 +85,7 @@ def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxMod
                 f"as {prefix}NAME={path}."
             )
         found[model.name] = model
-    return list(found.values()), [name for name in names if name not in chosen]
+    return list(found.values()), [name for name in names if name not in chosen and name != SECOND_READER]
 
 
 def _digest(path: Path) -> str:

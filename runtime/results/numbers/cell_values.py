@@ -118,8 +118,8 @@ class CellValues:
 
     @property
     def ranked(self) -> bool:
-        """Whether tables rank this cell: it competes, and is no control."""
-        return self.competes and not self.boxes.get("moved")
+        """Whether tables rank this cell: it competes, and is neither a control nor a reader."""
+        return self.competes and not self.boxes.keys() & {"moved", "reader"}
 
     def scores(self, name: str) -> GroundingScores | None:
         """Grounding of a class, None if the cell does not have the class."""
