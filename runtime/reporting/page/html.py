@@ -8,28 +8,24 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
 from ...results.storage import write_bytes
-from ...tables.table import Cell, Item, Table, cell_of, plain
+from ...tables.table import Table, cell_of, plain
 from ...viewing.assets import content_policy, one_script, shared_asset
 from ..gallery.model import gallery_payload
 
 if TYPE_CHECKING:
-    from ...tables.table import Table
     from ..figures.figure import Figure
     from ..gallery.model import Gallery
 
 __all__ = [
     "WIDEST",
-    "Grid",
-    "Group",
-    "Head",
     "PageContent",
-    "Row",
-    "TableView",
     "page_text",
     "sort_key",
     "table_view",
@@ -65,19 +61,6 @@ class PageContent:
     models: Sequence[str] = field(default=())
 
 
-@dataclass(frozen=True)
-class _Drawing:
-    """A figure as the template shows it. source: a data URI; lead, rest: its caption, the first sentences and the
-    others, which can be long: they give the numbers in words. width: in pixels."""
-
-    id: str
-    title: str
-    lead: str
-    rest: str
-    source: str
-    width: int
-
-
 def write_page(path: Path, content: PageContent) -> None:
     """Writes the page atomically. Raises RunError when it cannot be written, MissingExtraError without Jinja2."""
     # A file name may hold bytes that are not valid text; the report must not fail on them.
@@ -102,7 +85,9 @@ def page_text(content: PageContent) -> str:
         [*(shared_asset(f"{name}.js") for name in _SHARED), *(_asset(f"{name}.js") for name in _SCRIPTS)]
     )
     style = shared_asset("base.css") + _asset("page.css")
-    tables, coverage = _views(content)
+    every = [*content.tables, *content.coverage]
+    views = [table_view(table, number, content.models) for number, table in enumerate(every, 1)]
+    tables, coverage = views[: len(content.tables)], views[len(content.tables) :]
     figures = tuple(_drawings(content))
     # JSON that can neither close the element that contains it nor open another.
     gallery = gallery_payload(content.gallery) if content.gallery else None
@@ -125,39 +110,38 @@ def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
-def _views(content: PageContent) -> tuple[list[TableView], list[TableView]]:
-    views = [
-        table_view(table, number, content.models)
-        for number, table in enumerate([*content.tables, *content.coverage], 1)
-    ]
-    return views[: len(content.tables)], views[len(content.tables) :]
+def _drawings(content: PageContent) -> Iterator[SimpleNamespace]:
+    """Figures as images: their contents can neither run nor use names of the page.
 
-
-def _drawings(content: PageContent) -> Iterator[_Drawing]:
-    """Figures as images: their contents can neither run nor use names of the page."""
+    source: a data URI, as JPEG if the drawing holds large pictures; width: in pixels of the page; lead, rest: the first
+    sentences of the caption and the others, which can be long: they give the numbers in words.
+    """
     for number, figure in enumerate(content.figures, 1):
         sentences = _SENTENCE.split(figure.caption)
-        lead, rest = " ".join(sentences[:2]), " ".join(sentences[2:])
-        yield _Drawing(f"figure-{number}", figure.title, lead, rest, *_source(figure))
+        points = re.match(r'<svg [^>]*?width="([\d.]+)pt"', figure.svg)
+        kind, data = "svg+xml", figure.svg.encode("utf-8", "replace")
+        if len(data) > _LARGE:
+            from PIL import Image
 
-
-def _source(figure: Figure) -> tuple[str, int]:
-    """A data URI of the drawing, as JPEG if it holds large pictures, and its width in pixels of the page."""
-    points = re.match(r'<svg [^>]*?width="([\d.]+)pt"', figure.svg)
-    width = round(_ENLARGED * float(points[1])) if points else 640
-    kind, data = "svg+xml", figure.svg.encode("utf-8", "replace")
-    if len(data) > _LARGE:
-        from PIL import Image
-
-        stream = io.BytesIO()
-        with Image.open(io.BytesIO(figure.png)) as image:
-            image.convert("RGB").save(stream, "JPEG", quality=85)
-        kind, data = "jpeg", stream.getvalue()
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}", width
+            stream = io.BytesIO()
+            with Image.open(io.BytesIO(figure.png)) as image:
+                image.convert("RGB").save(stream, "JPEG", quality=85)
+            kind, data = "jpeg", stream.getvalue()
+        yield SimpleNamespace(
+            id=f"figure-{number}",
+            title=figure.title,
+            lead=" ".join(sentences[:2]),
+            rest=" ".join(sentences[2:]),
+            source=f"data:image/{kind};base64,{base64.b64encode(data).decode()}",
+            width=round(_ENLARGED * float(points[1])) if points else 640,
+        )
 
 
 def _contents(
-    content: PageContent, tables: Sequence[TableView], coverage: Sequence[TableView], figures: Sequence[_Drawing]
+    content: PageContent,
+    tables: Sequence[SimpleNamespace],
+    coverage: Sequence[SimpleNamespace],
+    figures: Sequence[SimpleNamespace],
 ) -> Iterator[dict[str, Any]]:
     """The table of contents: the title of each part, and its entries."""
     if tables:
@@ -174,61 +158,20 @@ WIDEST = 12
 _NUMBER = re.compile(r"[+−-]?\d[\d,]*(\.\d+)?(?=$|[\s%†*(\[])")
 
 
-@dataclass(frozen=True)
-class Head:
-    """A column's heading. index: its place in a row; kind: "number" or "text"; name: with its group."""
+def table_view(table: Table, number: int, models: Sequence[str]) -> SimpleNamespace:
+    """A table as the template draws it, the `number`-th of the page.
 
-    index: int
-    title: str
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class Group:
-    """A heading above `span` columns, or with title None the heading of one column, two rows high."""
-
-    title: str | None
-    span: int
-    head: Head
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row; a pinned one stays on top when the table is sorted."""
-
-    cells: tuple[Cell, ...]
-    pinned: bool
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A drawn table; `heads` are the headings of the last row of headings, `kinds` those of all columns."""
-
-    title: str
-    groups: tuple[Group, ...]
-    heads: tuple[Head, ...]
-    kinds: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class TableView:
-    """A table with its place in the page. parts: the same on paper, empty where the whole fits."""
-
-    id: str
-    title: str
-    stamps: tuple[str, ...]
-    notes: tuple[str, ...]
-    whole: Grid
-    parts: tuple[Grid, ...]
-
-
-def table_view(table: Table, number: int, models: Sequence[str]) -> TableView:
-    """The view of a table, the `number`-th of the page."""
+    whole: its `_grid`; parts: the same on paper, empty where the whole fits. models: as in `PageContent`.
+    """
     every = list(range(len(table.columns)))
-    parts = tuple(_grid(table, columns, models) for columns in _parts(table)) if len(every) > WIDEST else ()
-    return TableView(f"table-{number}", table.title, table.stamps, table.notes, _grid(table, every, models), parts)
+    return SimpleNamespace(
+        id=f"table-{number}",
+        title=table.title,
+        stamps=table.stamps,
+        notes=table.notes,
+        whole=_grid(table, every, models),
+        parts=tuple(_grid(table, columns, models) for columns in _parts(table)) if len(every) > WIDEST else (),
+    )
 
 
 def sort_key(text: str) -> float | None:
@@ -237,41 +180,40 @@ def sort_key(text: str) -> float | None:
     return float(found[0].replace("−", "-").replace(",", "")) if found else None
 
 
-def _grid(table: Table, columns: Sequence[int], models: Sequence[str]) -> Grid:
-    kinds = ["number" if _numeric([row[index] for row in table.rows]) else "text" for index in columns]
-    heads = [_head(table, index, place, kind) for place, (index, kind) in enumerate(zip(columns, kinds, strict=True))]
-    groups = tuple(_groups(table, columns, heads)) if table.groups else ()
+def _grid(table: Table, columns: Sequence[int], models: Sequence[str]) -> SimpleNamespace:
+    """Columns of a table.
+
+    heads: the headings of the last row of headings, with their place in a row and their name with its group; kinds:
+    "number" or "text" for each column; groups: the headings above `span` columns, or with title None the heading of one
+    column, two rows high; rows: a pinned one stays on top when the table is sorted.
+    """
+    kinds, heads = [], []
+    for place, index in enumerate(columns):
+        texts = [text for row in table.rows if (text := plain(row[index])).strip() not in ("", "-", "–")]
+        numeric = not texts or 2 * sum(sort_key(text) is not None for text in texts) >= len(texts)
+        kinds.append("number" if numeric else "text")
+        column = table.columns[index]
+        name = f"{column.group} {column.title}".strip()
+        heads.append(SimpleNamespace(index=place, title=column.title, name=name, kind=kinds[-1] if place else "text"))
+    groups = []
+    for title, members in groupby(range(len(columns)), key=lambda place: table.columns[columns[place]].group):
+        places = list(members)
+        for first in places[:1] if title else places:
+            span = len(places) if title else 1
+            groups.append(SimpleNamespace(title=title or None, span=span, head=heads[first]))
     # The leading rows, which do not belong to a model.
     own = [any(f"{plain(row[0])} ".startswith(f"{name} ") for name in models) for row in table.rows]
     pinned = own.index(True) if True in own else 0
-    rows = tuple(
-        Row(tuple(cell_of(row[index]) for index in columns), number < pinned) for number, row in enumerate(table.rows)
+    return SimpleNamespace(
+        title=table.title,
+        groups=groups if table.groups else [],
+        heads=[head for head, at in zip(heads, columns, strict=True) if not table.groups or table.columns[at].group],
+        kinds=kinds,
+        rows=[
+            SimpleNamespace(cells=[cell_of(row[index]) for index in columns], pinned=number < pinned)
+            for number, row in enumerate(table.rows)
+        ],
     )
-    lower = tuple(head for head, index in zip(heads, columns, strict=True) if not groups or table.columns[index].group)
-    return Grid(table.title, groups, lower, tuple(kinds), rows)
-
-
-def _head(table: Table, index: int, place: int, kind: str) -> Head:
-    column = table.columns[index]
-    return Head(place, column.title, f"{column.group} {column.title}".strip(), kind if place else "text")
-
-
-def _groups(table: Table, columns: Sequence[int], heads: Sequence[Head]) -> Iterator[Group]:
-    at = 0
-    while at < len(columns):
-        title, head = table.columns[columns[at]].group, heads[at]
-        span = 1
-        if title:
-            while at + span < len(columns) and table.columns[columns[at + span]].group == title:
-                span += 1
-        yield Group(title or None, span, head)
-        at += span
-
-
-def _numeric(items: Sequence[Item]) -> bool:
-    """Whether at least half of the texts that are not empty begin with a number."""
-    texts = [text for text in map(plain, items) if text.strip() not in ("", "-", "–")]
-    return not texts or 2 * sum(sort_key(text) is not None for text in texts) >= len(texts)
 
 
 def _parts(table: Table) -> Iterator[list[int]]:

@@ -98,18 +98,6 @@ class Paper:
         """The value in Table 1 for a number of `FIELDS`, None if it has none."""
         return self.table1.get((family, dataset, FIELDS.get(field, "")))
 
-    @staticmethod
-    def load() -> Paper:
-        """Reads the package's data."""
-        quoted = {(row["quantity"], row["family"]): _printed(row) for row in _rows("quoted.csv")}
-        return Paper(
-            {(row["family"], row["dataset"], row["metric"]): _printed(row) for row in _rows("table1.csv")},
-            {(row["family"], row["dataset"], row["class"]): _printed(row) for row in _rows("classes.csv")},
-            {(row["family"], row["dataset"]): _printed(row) for row in _rows("means.csv")},
-            {family: printed for (quantity, family), printed in quoted.items() if quantity == "delta_dice"},
-            quoted["r2", "all"],
-        )
-
     @property
     def families(self) -> tuple[str, ...]:
         """The seven model families, in the paper's order."""
@@ -123,8 +111,15 @@ class Paper:
 
 @cache
 def paper() -> Paper:
-    """The paper's numbers, read once."""
-    return Paper.load()
+    """The paper's numbers, read once from the package's data."""
+    quoted = {(row["quantity"], row["family"]): _printed(row) for row in _rows("quoted.csv")}
+    return Paper(
+        {(row["family"], row["dataset"], row["metric"]): _printed(row) for row in _rows("table1.csv")},
+        {(row["family"], row["dataset"], row["class"]): _printed(row) for row in _rows("classes.csv")},
+        {(row["family"], row["dataset"]): _printed(row) for row in _rows("means.csv")},
+        {family: printed for (quantity, family), printed in quoted.items() if quantity == "delta_dice"},
+        quoted["r2", "all"],
+    )
 
 
 def _printed(row: Mapping[str, str]) -> Printed:
@@ -139,6 +134,9 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 _PROTOCOLS: Final = ("default", "paper")
 _OFFICIAL: Final = ("official", "official_secondhand", "official_commented_out")
+_FREE: Final = ("protocol", "tau_from", "replicates", "seed", "auprc", "f1", "mean_datasets")
+"""Options of a report that leave its numbers comparable with the paper's."""
+
 _PAIRS: Final = {"rsna": 1218, "siim": 647, "covid_rural": 32}
 """Pairs of the datasets of one class (docs/metrics.md §12); of SIIM rows of the list."""
 
@@ -148,7 +146,25 @@ def why_apart(cell: CellValues, name: str = "") -> tuple[str, ...]:
 
     name: of a class; empty for the dataset.
     """
-    return tuple(filter(None, (_weights(cell), _map(cell), _prompts(cell, name), *_pairs(cell, name), _scoring(cell))))
+    why = []
+    if cell.weights != "published":
+        why.append(f"as the weights are {cell.weights}")
+    elif not cell.weights_source:
+        why.append("as nothing says that the weights are the published ones")
+    if cell.saliency_map != OFFICIAL_MAP:
+        why.append(f"as {cell.saliency_map} is not the authors' saliency map")
+    status = {cell.prompt_status.get(each) for each in ([name] if name else cell.names)}
+    if None in status:
+        why.append("as the run does not say whether its prompts are official")
+    elif not status <= set(_OFFICIAL):
+        why.append("as not all prompts are official")
+    why += _other_pairs(cell, name)
+    plain = replace(cell.choices, **{option: getattr(DEFAULTS, option) for option in _FREE})
+    if cell.protocol not in _PROTOCOLS:
+        why.append(f"by protocol {cell.protocol}")
+    elif plain != DEFAULTS:
+        why.append("with other options of the report")
+    return tuple(why)
 
 
 def why_mean_apart(cells: Sequence[CellValues]) -> tuple[str, ...]:
@@ -189,24 +205,7 @@ def _datasets(cells: Sequence[CellValues]) -> Iterator[str]:
         yield "as datasets are weighted by their pairs"
 
 
-def _weights(cell: CellValues) -> str:
-    if cell.weights != "published":
-        return f"as the weights are {cell.weights}"
-    return "" if cell.weights_source else "as nothing says that the weights are the published ones"
-
-
-def _map(cell: CellValues) -> str:
-    return "" if cell.saliency_map == OFFICIAL_MAP else f"as {cell.saliency_map} is not the authors' saliency map"
-
-
-def _prompts(cell: CellValues, name: str) -> str:
-    status = [cell.prompt_status.get(name)] if name else [cell.prompt_status.get(each) for each in cell.names]
-    if None in status:
-        return "as the run does not say whether its prompts are official"
-    return "" if set(status) <= set(_OFFICIAL) else "as not all prompts are official"
-
-
-def _pairs(cell: CellValues, name: str) -> Iterator[str]:
+def _other_pairs(cell: CellValues, name: str) -> Iterator[str]:
     if cell.limit is not None or cell.shard:
         yield "as only a part of the dataset was evaluated"
     printed = {
@@ -225,11 +224,3 @@ def _pairs(cell: CellValues, name: str) -> Iterator[str]:
             yield "as the classes do not have the paper's numbers of pairs"
     if wanted is not None and have != wanted:
         yield f"with {have:,} pairs for the paper's {wanted:,}"
-
-
-def _scoring(cell: CellValues) -> str:
-    if cell.protocol not in _PROTOCOLS:
-        return f"by protocol {cell.protocol}"
-    free = ("protocol", "tau_from", "replicates", "seed", "auprc", "f1", "mean_datasets")
-    plain = replace(cell.choices, **{name: getattr(DEFAULTS, name) for name in free})
-    return "" if plain == DEFAULTS else "with other options of the report"

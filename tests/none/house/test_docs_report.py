@@ -12,7 +12,7 @@ from result_rows import ResultRow
 from stored_counts import PIXELS, add_cell
 from xbench_fast.runtime.cli.report import report
 from xbench_fast.runtime.datasets.registry import DATASETS
-from xbench_fast.runtime.reporting.paper import Paper
+from xbench_fast.runtime.reporting.paper import paper
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 
@@ -27,7 +27,7 @@ def hit(finding: str) -> ResultRow:
 def test_the_papers_table_has_21_columns(root: Path, tmp_path: Path) -> None:
     with RunDirectory(tmp_path / "run") as run:
         run.begin({})
-        for name in Paper.load().datasets:
+        for name in paper().datasets:
             reader = DATASETS.load(name)
             told = {"findings": ["Mass"], "reader": name, "title": reader.title, "model_family": "own"}
             add_cell(run, "mine", name, [hit("Mass")], **told)

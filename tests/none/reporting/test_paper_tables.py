@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from xbench_fast.runtime.datasets.registry import DATASETS
-from xbench_fast.runtime.reporting.paper import Paper
+from xbench_fast.runtime.reporting.paper import paper
 
-PAPER = Paper.load()
+PAPER = paper()
 NAMES = {
     "COVID-19 Rural": "covid_rural",
     "RSNA Pneumonia": "rsna",

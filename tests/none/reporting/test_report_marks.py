@@ -10,7 +10,7 @@ import pytest
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from test_report import report
 from xbench_fast.runtime.reporting.cells import entry, marked
-from xbench_fast.runtime.reporting.paper import Paper
+from xbench_fast.runtime.reporting.paper import paper
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
@@ -105,11 +105,11 @@ def published(tmp_path: Path) -> Path:
 
 def test_the_papers_cells_stand_beside_ones_own(published: Path) -> None:
     _, tables, markdown = report(published)
-    paper = Paper.load()
+    of_paper = paper()
     table = tables["Table 1: grounding"]
     rows = {row[0]: row for row in table.rows}
     point = rows["carzero-224"][1]
-    printed = paper.table1["carzero", "vindr", "point"]
+    printed = of_paper.table1["carzero", "vindr", "point"]
     assert isinstance(point, Cell) and point.paper == printed.digits == "39.07"
     assert not point.difference, "of some pairs of the paper"
     standin = rows["kad-224"][2]

@@ -12,7 +12,7 @@ import pytest
 from result_rows import ResultRow
 from stored_counts import PIXELS, add_cell
 from test_report import report
-from xbench_fast.runtime.reporting.paper import Paper
+from xbench_fast.runtime.reporting.paper import paper
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.table import Cell
@@ -68,7 +68,7 @@ def shown(found: dict[str, Any]) -> tuple[Cell, tuple[str, ...]]:
 def test_the_papers_pairs_prompts_and_weights_give_a_difference(tmp_path: Path) -> None:
     found = made(tmp_path / "run", "rsna", {"Pneumonia": 1218})
     cell, notes = shown(found)
-    printed = Paper.load().table1["kad", "rsna", "point"]
+    printed = paper().table1["kad", "rsna", "point"]
     value = 100 * found["cell"]["grounding"]["macro"]["pointing"]
     assert float(cell.difference) == pytest.approx(value - printed.value, abs=0.0051) and not notes
     provenance = next(table for title, table in found["tables"].items() if title == "Provenance")
@@ -99,7 +99,7 @@ def test_each_reason_leaves_the_papers_cell_alone(
 ) -> None:
     found = made(tmp_path / "run", "rsna", {"Pneumonia": count}, **details)
     cell, notes = shown(found)
-    assert (cell.paper, cell.difference) == (Paper.load().table1["kad", "rsna", "point"].text, "")
+    assert (cell.paper, cell.difference) == (paper().table1["kad", "rsna", "point"].text, "")
     assert f"no difference to the paper, {reason}: kad-224 on The lungs" in notes
     assert found["cell"]["paper"]["pointing"]["difference_points"] is None
     lines = csv.DictReader(io.StringIO((found["path"] / "report" / "paper.csv").read_text()))
@@ -107,9 +107,7 @@ def test_each_reason_leaves_the_papers_cell_alone(
 
 
 def test_a_mean_needs_all_classes_and_a_class_its_own_pairs(tmp_path: Path) -> None:
-    pairs = {
-        key[2]: number.pairs or 0 for key, number in Paper.load().classes.items() if key[:2] == ("kad", "chestxray14")
-    }
+    pairs = {key[2]: number.pairs or 0 for key, number in paper().classes.items() if key[:2] == ("kad", "chestxray14")}
     whole, _ = shown(made(tmp_path / "whole", "chestxray14", pairs))
     assert whole.difference
     three = dict(list(pairs.items())[:3])
