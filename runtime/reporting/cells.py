@@ -10,7 +10,7 @@ from ..results.comparability import on_one_basis
 from ..results.numbers.fields import Number
 from ..results.numbers.run_numbers import Results
 from ..tables.metrics import METRICS, difference_of, value_of
-from ..tables.table import BEST, SECOND, Cell, Mark
+from ..tables.table import BEST, SECOND, Cell
 from .paper import Printed
 
 __all__ = [
@@ -84,18 +84,13 @@ def marked(rows: Sequence[Sequence[Cell]]) -> tuple[list[tuple[Cell, ...]], list
     for column in zip(*rows, strict=True):
         alike = iter(on_one_basis([item.basis for item in column if item.rank is not None]))
         ranks = [round(item.rank, 4) if item.rank is not None and next(alike) else None for item in column]
-        for place, (item, rank, mark) in enumerate(zip(column, ranks, _marks(ranks), strict=True)):
+        known = sorted((rank for rank in ranks if rank is not None), reverse=True)
+        best, second, *_ = [*dict.fromkeys(known), None, None]
+        for place, (item, rank) in enumerate(zip(column, ranks, strict=True)):
             left[place] |= item.rank is not None and rank is None
-            done[place].append(replace(item, mark=mark) if mark else item)
+            if rank is not None and rank == best and second is not None:
+                item = replace(item, mark=BEST)
+            elif rank is not None and rank == second and len(known) > 2:
+                item = replace(item, mark=SECOND)
+            done[place].append(item)
     return list(map(tuple, done)), left
-
-
-def _marks(ranks: Sequence[float | None]) -> list[Mark]:
-    known = [rank for rank in ranks if rank is not None]
-    levels = sorted(set(known), reverse=True)
-    marks: dict[float, Mark] = {}
-    if len(known) > 1 and len(levels) > 1:
-        marks[levels[0]] = BEST
-        if len(known) > 2:
-            marks[levels[1]] = SECOND
-    return ["" if rank is None else marks.get(rank, "") for rank in ranks]

@@ -15,7 +15,7 @@ from ..results.load import StoredRun
 from ..results.numbers.run_numbers import Results, make_results, split_by_protocol
 from ..results.run_json import read_run
 from ..results.storage import remove_drafts, write_bytes, write_json
-from ..tables.latex import WRITTEN, latex_files, to_latex
+from ..tables.latex import WRITTEN, latex_files
 from ..tables.markdown_csv import to_csv, to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
@@ -171,9 +171,10 @@ def write_report(
     folder = out or report.run.path / "report"
     remove_drafts(folder)
     facts = [f"{name}: {text}" for name, text in report.facts.items()]
+    latex = latex_files(_TITLE, facts, report.tables, report.presentation.text_width)
     texts = {
         "tables.md": to_markdown(_TITLE, facts, report.tables),
-        "tables.tex": to_latex(_TITLE, facts, report.tables, report.presentation.text_width),
+        "tables.tex": latex["tables.tex"],
         **whole_csv_files(report.results, report.boxes),
     }
     for results, differences in report.blocks:
@@ -189,8 +190,7 @@ def write_report(
         from .phrase_tables import phrase_json
 
         told["phrases"] = phrase_json(report.phrases)
-    latex = latex_files(facts, report.tables, report.presentation.text_width)
-    texts |= {f"latex/{name}": text for name, text in latex.items()}
+    texts |= latex
     for name, text in texts.items():
         # A file name may hold bytes that are not valid text; the report must not fail on them.
         write_bytes(folder / name, text.encode("utf-8", "replace"))

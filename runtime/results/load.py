@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -57,7 +57,9 @@ class CellRows:
     region: counts, image_of intp [P] (index of the image, below N), class_of intp [P] (index into
     `findings`) and sub_pixel bool [P].
     faults: kind -> number of regions with a fault of this kind (docs/datasets.md §0.3), whether they count or not.
-    read_truth: reads `truth`.
+    protocol: the name of that the maps were swept by. boxed: whether the rows are of predicted boxes, which have no
+    threshold. equalised: whether the model read images whose histogram was equalised. attempt: why a later attempt to
+    evaluate the cell failed or was skipped, so that this result was kept; empty for none. read_truth: reads `truth`.
     """
 
     model: str
@@ -81,6 +83,10 @@ class CellRows:
     read_truth: Callable[[], NDArray[np.uint64]] = field(repr=False, compare=False)
     faults: Mapping[str, int] = field(default_factory=dict)
     unnamed: int = 0
+    protocol: str = "default"
+    boxed: bool = False
+    equalised: bool = False
+    attempt: str = ""
 
     @cached_property
     def truth(self) -> NDArray[np.uint64]:
@@ -96,36 +102,19 @@ class CellRows:
         return self.entry["weights"] not in WITHOUT_MODEL and self.logits.shape[1] > 0
 
     @property
-    def boxed(self) -> bool:
-        """Whether the rows are of predicted boxes: they have no threshold."""
-        return bool(self.entry["weights"] == "boxes")
-
-    @property
-    def protocol(self) -> str:
-        """The name of the protocol the maps were swept by."""
-        return str(self.entry.get("protocol", "default"))
-
-    @property
-    def equalised(self) -> bool:
-        """Whether the model read images whose histogram was equalised."""
-        return bool(self.entry["ingredients"].get("intensity") == "equalised")
-
-    @property
     def limit(self) -> int | None:
         """The limit of the evaluation if it excluded cases. Older runs do not store the number of cases: there, a
         reached limit counts."""
         limit, every = self.entry["ingredients"].get("limit"), self.entry.get("dataset_cases")
         return limit if limit == self.cases and (every is None or limit < every) else None
 
-    @property
-    def attempt(self) -> str:
-        """Why a later attempt to evaluate the cell failed or was skipped; this result was kept. Empty for none."""
-        told = self.entry.get("last_attempt")
-        return "" if told is None else f"{told['state']} on {told['at']}: {told['reason']}"
-
 
 class StoredRun:
-    """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result."""
+    """A run directory open for reading: `data` is run.json, `unfinished` says why a cell has no result.
+
+    models, datasets: all of the run, in the order of the last configuration, then as they were run. finished: (model,
+    dataset) of every finished cell, in the order they were run.
+    """
 
     def __init__(self, path: Path, data: Mapping[str, Any]) -> None:
         self.path = path
@@ -138,31 +127,19 @@ class StoredRun:
                 self._done.append(entry)
             else:
                 self.unfinished[entry["model"], entry["dataset"]] = reason
-
-    @property
-    def models(self) -> list[str]:
-        """All models of the run, in the order of the last configuration, then as they were run."""
-        return self._ordered("model", self.data["config"].get("bundles", []))
-
-    @property
-    def datasets(self) -> list[str]:
-        """All datasets of the run, in the order of the last configuration, then as they were run."""
-        return self._ordered("dataset", self.data["config"].get("datasets", {}))
+        self.finished = [(entry["model"], entry["dataset"]) for entry in self._done]
+        names = [dict.fromkeys(entry[kind] for entry in data["cells"].values()) for kind in ("model", "dataset")]
+        first = (data["config"].get(key, ()) for key in ("bundles", "datasets"))
+        self.models, self.datasets = (
+            list(dict.fromkeys([*(name for name in told if name in found), *found]))
+            for told, found in zip(first, names, strict=True)
+        )
 
     def reader(self, dataset: str) -> str:
         """The name of the dataset's reader, empty if the run does not store it."""
         told = [entry.get("reader") for entry in self.data["cells"].values() if entry["dataset"] == dataset]
         configured = self.data["config"].get("datasets", {}).get(dataset, {}).get("reader")
         return str(next(filter(None, [*told, configured]), ""))
-
-    def _ordered(self, kind: str, first: Iterable[str]) -> list[str]:
-        found = dict.fromkeys(entry[kind] for entry in self.data["cells"].values())
-        return list(dict.fromkeys([*(name for name in first if name in found), *found]))
-
-    @property
-    def finished(self) -> list[tuple[str, str]]:
-        """(model, dataset) of every finished cell, in the order they were run."""
-        return [(entry["model"], entry["dataset"]) for entry in self._done]
 
     def cell(self, model: str, dataset: str) -> CellRows:
         """One finished cell. Raises RunError when there is none, or its result file cannot be read or is damaged."""
@@ -232,7 +209,7 @@ def _reading(path: Path) -> Iterator[None]:
 def _rows_of(path: Path, table: Any, entry: Mapping[str, Any]) -> CellRows:
     import pyarrow.compute as pc
 
-    findings = tuple(entry["findings"])
+    findings, later = tuple(entry["findings"]), entry.get("last_attempt")
     each = len(findings)
     first = table.select(["case_id", "patient_id", "status"]).take(np.arange(0, table.num_rows, each))
     status = first["status"].to_numpy()
@@ -275,4 +252,8 @@ def _rows_of(path: Path, table: Any, entry: Mapping[str, Any]) -> CellRows:
         read_truth=partial(region_digests, path, counted.to_numpy(), pairs["region_area"].to_numpy()),
         faults=count_faults(table["region_fault"]),
         unnamed=first["patient_id"].null_count,
+        protocol=str(entry.get("protocol", "default")),
+        boxed=entry["weights"] == "boxes",
+        equalised=entry["ingredients"].get("intensity") == "equalised",
+        attempt=f"{later['state']} on {later['at']}: {later['reason']}" if later else "",
     )

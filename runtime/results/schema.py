@@ -109,6 +109,9 @@ def result_schema(metadata: dict[str, str] | None = None, *, answers: bool = Fal
     import pyarrow as pa
 
     counts = pa.list_(pa.int32(), THRESHOLD_COUNT)
+    native = [pa.field(name, pa.int32()) for name in ("height", "width", "region", "otsu_area", "otsu_overlap")]
+    native += [pa.field(name, pa.list_(pa.int32())) for name in ("area", "overlap")]
+    native.append(pa.field("hit", pa.bool_()))
     return pa.schema(
         [
             pa.field("model", pa.string(), nullable=False),
@@ -132,7 +135,7 @@ def result_schema(metadata: dict[str, str] | None = None, *, answers: bool = Fal
             pa.field("saliency", pa.list_(pa.float32())),
             pa.field("region", pa.binary()),
             pa.field("frame", pa.list_(pa.float64(), 4)),
-            pa.field("native", _native()),
+            pa.field("native", pa.struct(native)),
             pa.field("image_hash", pa.binary(16)),
             *([pa.field("answer", _answer())] if answers else ()),
         ],
@@ -150,19 +153,5 @@ def _answer() -> pa.DataType:
             *(pa.field(name, pa.list_(pa.float64())) for name in ("boxes", "scores", "truth")),
             *(pa.field(name, pa.int32()) for name in whole),
             *(pa.field(name, pa.bool_()) for name in ("truncated", "over_limit", "out_of_view")),
-        ]
-    )
-
-
-def _native() -> pa.DataType:
-    import pyarrow as pa
-
-    single = ("height", "width", "region", "otsu_area", "otsu_overlap")
-    many = ("area", "overlap")
-    return pa.struct(
-        [
-            *(pa.field(name, pa.int32()) for name in single),
-            *(pa.field(name, pa.list_(pa.int32())) for name in many),
-            pa.field("hit", pa.bool_()),
         ]
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, product
 from typing import Final
 
 from .latex_text import escaped, number_text, text_width
@@ -41,13 +41,14 @@ _LETTERS: Final = "\\usepackage[utf8]{inputenc} \\usepackage[T1]{fontenc} "
 _TITLE: Final = re.compile(r"^Table \d+: ")
 
 
-def latex_files(lines: Sequence[str], tables: Sequence[Table], width: float) -> dict[str, str]:
-    """File name -> content: each table in a file of its own."""
-    named = {}
-    for number, table in enumerate(tables, 1):
+def latex_files(title: str, lines: Sequence[str], tables: Sequence[Table], width: float) -> dict[str, str]:
+    """File name -> content: all tables in tables.tex, and in latex/ each in a file of its own."""
+    floats = [(table, _floats(table, width)) for table in tables]
+    files = {"tables.tex": _document(title, lines, floats)}
+    for number, (table, parts) in enumerate(floats, 1):
         stem = file_stem(table.name or f"table-{number}")
-        named[f"{stem}.tex"] = to_latex(table.title, lines, [table], width)
-    return named
+        files[f"latex/{stem}.tex"] = _document(table.title, lines, [(table, parts)])
+    return files
 
 
 def to_latex(title: str, lines: Sequence[str], tables: Sequence[Table], width: float = TEXT_WIDTH) -> str:
@@ -55,17 +56,20 @@ def to_latex(title: str, lines: Sequence[str], tables: Sequence[Table], width: f
 
     width: points that a table may be wide.
     """
-    floats = [(table, list(_floats(table, width))) for table in tables]
-    needed = max((part.width for _, parts in floats for part in parts), default=0.0)
+    return _document(title, lines, [(table, _floats(table, width)) for table in tables])
+
+
+def _document(title: str, lines: Sequence[str], floats: Sequence[tuple[Table, list[tuple[str, float]]]]) -> str:
+    needed = max((width for _, parts in floats for _, width in parts), default=0.0)
     body = ""
     count = 0
     for table, parts in floats:
         body += "".join(f"% Note: {' '.join(note.split())}\n" for note in _notes(table)[1])
-        for part in parts:
-            body += f"\n{part.text}"
+        for text, _ in parts:
+            body += f"\n{text}"
             count += 1
-            body += "\\clearpage\n" if count % _PAGE == 0 and len(tables) > 1 else ""
-    plain = all(part.text.isascii() for _, parts in floats for part in parts)
+            body += "\\clearpage\n" if count % _PAGE == 0 and len(floats) > 1 else ""
+    plain = all(text.isascii() for _, parts in floats for text, _ in parts)
     comments = [
         *(" ".join(line.split()) for line in (title, *lines)),
         "",
@@ -81,25 +85,22 @@ def file_stem(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "table"
 
 
-@dataclass(frozen=True)
-class _Float:
-    text: str
-    width: float
-
-
-def _floats(table: Table, width: float) -> Iterator[_Float]:
-    """The floats of a table, turned if it can be and then has fewer; the largest type that needs the fewest parts."""
-    forms = [table, table.turned()] if table.turns == "class" else [table]
-    found = []
-    for form in forms:
-        for size, gap in _SIZES:
-            grid = _Grid(form, size, gap)
-            parts = [_Grid(part, size, gap) for wide in form.parts(grid.total, width) for part in _short(wide)]
-            found.append(parts)
-    parts = min(found, key=len)
-    for number, part in enumerate(parts, 1):
-        every = part.total(range(len(part.table.columns)))
-        yield _Float(_float(part, number, len(parts), every), every)
+def _floats(table: Table, width: float) -> list[tuple[str, float]]:
+    """The floats of a table and their widths, turned if it can be and then has fewer; the largest type that needs the
+    fewest parts."""
+    forms = (table, table.turned()) if table.turns == "class" else (table,)
+    best: list[_Grid] = []
+    for form, (size, gap) in product(forms, _SIZES):
+        if len(best) == 1:
+            break
+        grid = _Grid(form, size, gap)
+        parts = [_Grid(part, size, gap) for wide in form.parts(grid.total, width) for part in _short(wide)]
+        best = parts if not best or len(parts) < len(best) else best
+    widths = [part.total(range(len(part.table.columns))) for part in best]
+    return [
+        (_float(part, number, len(best), own), own)
+        for number, (part, own) in enumerate(zip(best, widths, strict=True), 1)
+    ]
 
 
 def _short(table: Table) -> Iterator[Table]:

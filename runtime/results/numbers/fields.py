@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -185,6 +186,8 @@ class Sample:
     logits: NDArray[np.floating]
     seed: int
     pooled: bool
+    _ranked: dict[str, bool] = field(default_factory=dict, init=False)
+    _auc_parts: dict[str, Float] = field(default_factory=dict, init=False)
 
     def pairs_of(self, name: str) -> NDArray[np.intp]:
         """Indices of the pairs of a class, or (no name) of all."""
@@ -204,13 +207,15 @@ class Sample:
     def ranked(self, names: Iterable[str]) -> bool:
         """Whether intervals and tests of AUC mean something: enough patients with and without each finding."""
         for name in names:
-            label = self.labels[:, self.findings.index(name)]
-            counts = (len(np.unique(self.image_patient[label == value])) for value in (1, 0))
-            if not meaningful(**dict(zip(("positives", "negatives"), counts, strict=True))):
+            if name not in self._ranked:
+                label = self.labels[:, self.findings.index(name)]
+                counts = (len(np.unique(self.image_patient[label == value])) for value in (1, 0))
+                self._ranked[name] = meaningful(**dict(zip(("positives", "negatives"), counts, strict=True)))
+            if not self._ranked[name]:
                 return False
         return True
 
-    @property
+    @cached_property
     def read(self) -> int:
         """The number of patients with a readable image."""
         return len(np.unique(self.image_patient))
@@ -224,10 +229,12 @@ class Sample:
             return None
         found = np.zeros(len(self.names))
         for name in names:
-            column = self.findings.index(name)
-            known = self.labels[:, column] >= 0
-            label, score = self.labels[known, column], self.logits[known, column]
-            found += auc_parts(score, label, self.image_patient[known], len(self.names)) / len(names)
+            if name not in self._auc_parts:
+                column = self.findings.index(name)
+                known = self.labels[:, column] >= 0
+                label, score = self.labels[known, column], self.logits[known, column]
+                self._auc_parts[name] = auc_parts(score, label, self.image_patient[known], len(self.names))
+            found += self._auc_parts[name] / len(names)
         return found
 
 

@@ -87,7 +87,7 @@ def test_blocks_stand_in_the_order_of_the_protocols() -> None:
 
 def test_cells_of_different_protocols_are_refused(cells: list[tuple[CellRows, ScoredPairs]]) -> None:
     one = cells[0][0]
-    other = replace(one, entry={**one.entry, "protocol": "mavl"})
+    other = replace(one, protocol="mavl")
     check_protocols("a on one", [("x", one), ("y", one)])
     with pytest.raises(RunError, match="x was evaluated by protocol 'default', y by 'mavl', and their numbers cannot"):
         check_protocols("a on one", [("x", one), ("y", other)])

@@ -114,9 +114,9 @@ def test_notes_without_room_are_comments() -> None:
 
 
 def test_each_table_has_a_file_that_says_what_it_needs() -> None:
-    files = latex_files(["run: today"], [wide(2), classes(2, 1)], 345)
-    assert list(files) == ["table1.tex", "pointing-x-y.tex"]
-    plain, letters = files["pointing-x-y.tex"], files["table1.tex"]
+    files = latex_files("All", ["run: today"], [wide(2), classes(2, 1)], 345)
+    assert list(files) == ["tables.tex", "latex/table1.tex", "latex/pointing-x-y.tex"]
+    plain, letters = files["latex/pointing-x-y.tex"], files["latex/table1.tex"]
     assert WRITTEN in plain and "preamble: \\usepackage{booktabs}\n" in plain
     assert "\\usepackage[utf8]{inputenc} \\usepackage[T1]{fontenc} \\usepackage{booktabs}" in letters
     assert file_stem("dice-Mein Datensatz/Ö_2") == "dice-mein-datensatz-o-2"
