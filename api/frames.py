@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .engines.errors import RunError
 from .runtime.comparing.difference import Difference
 from .runtime.comparing.model_differences import Differences
-from .runtime.reporting.recognition_tables import cell_coverage
+from .runtime.reporting.provenance import cell_coverage
 from .runtime.results.load import StoredRun
 from .runtime.results.numbers.cell_values import CellValues
 from .runtime.results.numbers.fields import GROUNDING, RECOGNITION, Number

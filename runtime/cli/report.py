@@ -153,15 +153,10 @@ def report(
     asked["protocol"], scorers = split_protocols(protocols)
     choices = Choices(**{name: value for name, value in asked.items() if value is not None})
     config = resolve_config(config_file, (), ()) if run is None or config_file is not None else None
-    shown = Presentation(
-        parse_list(models),
-        parse_list(datasets),
-        parse_names(names),
-        parse_columns(columns),
-        intervals,
-        text_width,
-        scorers,
-    )
+    shown = Presentation(intervals=intervals, text_width=text_width, scorers=scorers)
+    if models or datasets or names or columns:
+        chosen = parse_list(models), parse_list(datasets), parse_names(names), parse_columns(columns)
+        shown = Presentation(*chosen, intervals, text_width, scorers)
     made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
     unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None

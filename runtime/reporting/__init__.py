@@ -3,7 +3,8 @@
 report       the whole report: reads the run, computes, writes and draws
 presentation the models and datasets shown, in order, and their printed names
 cells        numbers -> printed cells with intervals, marks and the paper's value; notes: the lines below tables
-grounding_tables, class_tables, recognition_tables, difference_tables, native_tables, provenance    -> tables
+grounding_tables, class_tables (with recognition), difference_tables, native_tables, phrase_tables, box_tables -> tables
+provenance   the tables of coverage and provenance
 data_files   numbers -> CSV and report.json
 paper/       what the paper prints
 figures/, gallery/, page/    numbers and maps -> drawings, overlays, index.html

@@ -1,12 +1,14 @@
-"""Numbers -> per-class tables: pointing as in the paper's Tables 2 to 5, Dice at the best threshold, recognition."""
+"""Numbers -> tables of pointing per class, as the paper's Tables 2 to 5, of Dice per class, and of recognition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...metrics_gpu.statistics.aggregate import macro_mean
 from ..results.numbers.cell_values import CellValues
+from ..results.numbers.fields import RECOGNITION
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import NONE, heading
+from ..tables.metrics import NONE, heading, percent
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import compared, entry, marked, number_cell
@@ -27,7 +29,7 @@ from .notes import (
 from .paper import Printed, paper, why_apart
 from .paper.paper_numbers import PrintedModel
 
-__all__ = ["class_auc", "class_dice", "class_pointing"]
+__all__ = ["class_auc", "class_dice", "class_pointing", "recognition"]
 
 _TABLE = {"vindr": 2, "chestxray14": 3, "chestxdet10": 4, "chexlocalize": 5}
 
@@ -36,10 +38,10 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
     """Pointing per class of one dataset, with the paper's cells `beside` one's own and the rows that it `printed`."""
     names, cells = _class_names(results, dataset, printed), results.column(dataset)
     rows: list[tuple[Item, ...]] = list(
-        shared_rows("n", cells, lambda cell: ("", *(str(cell.count("pointing", name)) for name in names)))
+        shared_rows("n", {cell.model: ("", *(str(cell.count("pointing", name)) for name in names)) for cell in cells})
     )
     share = "region" if results.choices.tolerance_px else "chance"  # a tolerance lets more pixels hit
-    rows += shared_rows(share, cells, lambda cell: _numbers(cell, names, "chance"))
+    rows += shared_rows(share, {cell.model: _numbers(cell, names, "chance") for cell in cells})
     body, left = marked([_pointing_row(results, model, dataset, names, beside) for model in results.models])
     reader = next((cell.reader for cell in cells), "")
     of_paper = {row: found for row in printed if any((found := _printed(row.family, reader, names)).values())}
@@ -91,19 +93,17 @@ def class_dice(results: Results, dataset: str) -> Table:
         columns += [*(Column(title, name, key) for key, title in zip(fields, titles, strict=True))]
         columns.append(Column("tau", name))
     blank = [""] * len(titles)
-    rows: list[tuple[Item, ...]] = list(
-        shared_rows(
-            "n",
-            cells,
-            lambda cell: (*blank, *(item for name in names for item in (str(cell.count("pointing", name)), *blank))),
-        )
-    )
-
-    def floors(cell: CellValues) -> tuple[Item, ...]:
+    counts: dict[str, tuple[Item, ...]] = {}
+    floors: dict[str, tuple[Item, ...]] = {}
+    for cell in cells:
         mean, *others = _numbers(cell, names, "floor_dice")
-        return (*[mean] * len(titles), *(item for floor in others for item in (*[floor] * len(titles), "")))
-
-    rows += shared_rows(FLOOR, cells, floors)
+        floors[cell.model] = (
+            *[mean] * len(titles),
+            *(item for floor in others for item in (*[floor] * len(titles), "")),
+        )
+        pairs = [str(cell.count("pointing", name)) for name in names]
+        counts[cell.model] = (*blank, *(item for count in pairs for item in (count, *blank)))
+    rows: list[tuple[Item, ...]] = [*shared_rows("n", counts), *shared_rows(FLOOR, floors)]
     entries = []
     for model in results.models:
         row = [entry(results, model, field, dataset) for field in fields]
@@ -136,18 +136,60 @@ def class_dice(results: Results, dataset: str) -> Table:
     return found if maps else found.only([place for place, column in enumerate(columns) if column.title != "tau"])
 
 
+def recognition(results: Results) -> Table:
+    """AUC, AUPRC, F1 and accuracy, means over classes, with the classes that could not be counted."""
+    choices = results.choices
+    auprc = "AUPRC" if choices.auprc == "average_precision" else "AUPRC (trapezoid)"
+    f1 = "F1" if choices.f1 == "fixed" else "best F1*"
+    titles = [heading(name).replace("AUPRC", auprc).replace("F1", f1) for name in RECOGNITION]
+    columns = ("model", "dataset", "classes", "prevalence", *titles, "without AUC", "without AUPRC")
+    keys = ("", "", "", "", *RECOGNITION, "", "")
+    rows: list[tuple[Item, ...]] = []
+    left: list[bool] = []
+    for dataset in results.datasets:
+        cells = [cell for cell in results.column(dataset) if cell.recognition.classes]  # a baseline has no score
+        body, other = marked([[entry(results, cell.model, name, dataset) for name in RECOGNITION] for cell in cells])
+        left += other
+        for cell, numbers in zip(cells, body, strict=True):
+            without = (", ".join(cell.recognition.excluded[name]) or NONE for name in ("auc", "auprc"))
+            classes = cell.recognition.classes
+            prevalence = Cell(percent(macro_mean(item.prevalence for item in classes if item.auprc is not None)))
+            rows.append((cell.model, cell.title, str(len(classes)), prevalence, *numbers, *without))
+    shown = [cell for cell in results.finished if cell.recognition.classes]
+    best = () if choices.f1 == "fixed" else ("* in-sample: the threshold is the best for these very images",)
+    notes = (
+        "percent; p = sigmoid(score); F1 and accuracy at p >= 0.5; pair: p = softmax over the positive and the "
+        "negative prompt, - where a class has no negative prompt",
+        "means over classes; accuracy: over all known (image, class) cells; without AUC: classes with one label value "
+        "only, left out of the mean; without AUPRC: classes without a positive, left out",
+        *best,
+        *interval_notes(results, shown, pairs=False),
+        *source_notes(shown),
+        *ranking_notes([f"{row[0]} on {row[1]}" for row in rows], left, "labels"),
+    )
+    return Table(
+        "Recognition",
+        tuple(map(Column, columns, [""] * len(columns), keys)),
+        tuple(rows),
+        cell_stamps(shown),
+        notes,
+        "recognition",
+        lead=2,
+        caption=caption(results, "Recognition in percent, means over the classes of a dataset.", shown, "images"),
+    )
+
+
 def class_auc(results: Results, dataset: str) -> Table:
     """AUC per class of one dataset, with positives and known labels."""
     cells = [cell for cell in results.column(dataset) if cell.recognition.classes]
     names = list(
         dict.fromkeys(item.name for cell in cells for item in cell.recognition.classes if item.auc is not None)
     )
-
-    def known(cell: CellValues) -> tuple[Item, ...]:
-        found = [cell.recognised(name) for name in names]
-        return ("", *(f"{item.positives} of {item.n}" if item else NONE for item in found))
-
-    rows = list(shared_rows("positives", cells, known))
+    known = {
+        cell.model: ("", *(f"{s.positives} of {s.n}" if (s := cell.recognised(name)) else NONE for name in names))
+        for cell in cells
+    }
+    rows = list(shared_rows("positives", known))
     body, left = marked([[entry(results, cell.model, "auc", dataset, name) for name in ("", *names)] for cell in cells])
     rows += [(cell.model, *row) for cell, row in zip(cells, body, strict=True)]
     columns = (Column("model"), Column("Mean"), *map(Column, names))

@@ -13,7 +13,7 @@ from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper, why_apart
-from .recognition_tables import cell_coverage
+from .provenance import cell_coverage
 
 if TYPE_CHECKING:
     from ..comparing.model_differences import Differences, ModelDifference

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
@@ -161,15 +162,9 @@ def thresholds(results: Results) -> Table:
     )
 
 
-def shared_rows(
-    label: str, cells: Sequence[CellValues], row: Callable[[CellValues], tuple[Item, ...]]
-) -> Iterator[tuple[Item, ...]]:
+def shared_rows(label: str, rows: Mapping[str, tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:
     """One row for all models that were scored on the same pairs; of several rows each names its models, but that of
     most models."""
-    yield from _grouped(label, {cell.model: row(cell) for cell in cells})
-
-
-def _grouped(label: str, rows: Mapping[str, tuple[Item, ...]]) -> Iterator[tuple[Item, ...]]:
     models: dict[tuple[Item, ...], list[str]] = {}
     for model, items in rows.items():
         models.setdefault(items, []).append(model)
@@ -182,42 +177,41 @@ def _grouped(label: str, rows: Mapping[str, tuple[Item, ...]]) -> Iterator[tuple
 
 def _lead(results: Results, names: Sequence[str]) -> Iterator[tuple[Item, ...]]:
     """The rows of n and of the floor, once if all models were scored on the same pairs."""
-    floors = [_FLOORS[name] for name in names]
-    blank = [""] * (len(names) - 1)
-
-    def n_of(cells: Sequence[CellValues]) -> tuple[Item, ...]:
-        return (str(sum(cell.n for cell in cells)), *blank)
-
-    def floor_of(cells: Sequence[CellValues]) -> tuple[Item, ...]:
-        if len(cells) == 1:
-            found: list[Item] = [number_cell(cells[0].number(field), field) for field in floors]
-        else:
-            model = cells[0].model
-            found = [
-                NONE if results.mean_number(model, name).value is None
-                else number_cell(results.mean_number(model, field), field)
-                for name, field in zip(names, floors, strict=True)
-            ]  # fmt: skip
-        # With a tolerance, a random pixel hits more often than the region's share of the image.
-        blind = results.choices.tolerance_px > 0
-        return tuple("" if blind and name == "pointing" else item for name, item in zip(names, found, strict=True))
-
-    for label, make in (("n pairs", n_of), (FLOOR, floor_of)):
-        rows = {model: _lead_row(results, model, make, len(names)) for model in results.models if results.row(model)}
+    blank, none = [""] * (len(names) - 1), (NONE,) * len(names)
+    counts: dict[str, tuple[Item, ...]] = {}
+    floors: dict[str, tuple[Item, ...]] = {}
+    for model in results.models:
+        if not (row := results.row(model)):
+            continue
+        found = (results.cells.get((model, dataset)) for dataset in results.datasets)
+        groups = [[cell] if cell else [] for cell in found]
+        groups.append([] if results.lacking(model, "pointing") else row)
+        of_pairs = ([str(sum(cell.n for cell in cells)), *blank] if cells else none for cells in groups)
+        of_floors = (_floor_items(results, names, cells) if cells else none for cells in groups)
+        counts[model], floors[model] = ((*chain.from_iterable(parts), "") for parts in (of_pairs, of_floors))
+    for label, rows in (("n pairs", counts), (FLOOR, floors)):
         whole = [row for model, row in rows.items() if len(results.row(model)) == len(results.datasets)]
         if whole and all(_fits(row, whole[0], len(names)) for row in rows.values()):
             yield (label, *whole[0])
         else:
-            yield from _grouped(label, rows)
+            yield from shared_rows(label, rows)
 
 
-def _lead_row(
-    results: Results, model: str, make: Callable[[Sequence[CellValues]], tuple[Item, ...]], width: int
-) -> tuple[Item, ...]:
-    cells = [results.cells.get((model, dataset)) for dataset in results.datasets]
-    each = [item for cell in cells for item in (make([cell]) if cell else (NONE,) * width)]
-    lacks = results.lacking(model, "pointing")
-    return (*each, *((NONE,) * width if lacks else make(results.row(model))), "")
+def _floor_items(results: Results, names: Sequence[str], cells: Sequence[CellValues]) -> tuple[Item, ...]:
+    """The floors of these numbers on one dataset, or in the mean over the datasets of a model."""
+    floors = [_FLOORS[name] for name in names]
+    if len(cells) == 1:
+        found: list[Item] = [number_cell(cells[0].number(field), field) for field in floors]
+    else:
+        model = cells[0].model
+        found = [
+            NONE if results.mean_number(model, name).value is None
+            else number_cell(results.mean_number(model, field), field)
+            for name, field in zip(names, floors, strict=True)
+        ]  # fmt: skip
+    # With a tolerance, a random pixel hits more often than the region's share of the image.
+    blind = results.choices.tolerance_px > 0
+    return tuple("" if blind and name == "pointing" else item for name, item in zip(names, found, strict=True))
 
 
 def _fits(row: tuple[Item, ...], whole: tuple[Item, ...], width: int) -> bool:

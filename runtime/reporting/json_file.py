@@ -52,8 +52,17 @@ def to_json(
 
 
 def _block(results: Results, differences: Differences | None) -> dict[str, Any]:
+    models = {}
+    for model in results.models:
+        numbers = {field: results.mean_number(model, field) for field in FIELDS}
+        models[model] = {
+            "mean_of_datasets": {field: number.value for field, number in numbers.items()},
+            "intervals": {field: _ends(number.interval) for field, number in numbers.items() if number.interval},
+            "datasets": sum(1 for cell in results.row(model) if cell.n),
+            "protocol": next((cell.protocol for cell in results.row(model)), None),
+        }
     return {
-        "models": {model: _model(results, model) for model in results.models},
+        "models": models,
         "differences": [_difference(item) for item in (differences.numbers if differences else ())],
         "auc_differences": [_auc_difference(item) for item in (differences.classes if differences else ())],
     }
@@ -84,18 +93,13 @@ def _auc_difference(item: ModelDifference) -> dict[str, Any]:
     return {**told, "interval": interval, "p": item.p, "images": item.n}
 
 
-def _model(results: Results, model: str) -> dict[str, Any]:
-    numbers = {field: results.mean_number(model, field) for field in FIELDS}
-    return {
-        "mean_of_datasets": {field: number.value for field, number in numbers.items()},
-        "intervals": {field: _ends(number.interval) for field, number in numbers.items() if number.interval},
-        "datasets": sum(1 for cell in results.row(model) if cell.n),
-        "protocol": next((cell.protocol for cell in results.row(model)), None),
-    }
-
-
 def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
     basis = results.bases[cell.model, cell.dataset]
+    fields = [field for field in FIELDS if field in GROUNDING or cell.competes]
+    intervals = {
+        name: {field: found for field in fields if (found := cell.number(field, name).interval)}
+        for name in (("", *cell.names) if cell.resampled else ())
+    }
     return {
         **{name: getattr(cell, name) for name in _OF_CELL},
         "n": cell.n,
@@ -109,21 +113,14 @@ def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
         "pair": _estimates(cell.pair),
         "sub_pixel": list(cell.sub_pixel),
         "dice_curve": list(cell.dice_curve),
-        "intervals": {name: _intervals(cell, name) for name in ("", *cell.names)} if cell.resampled else {},
-        "methods": {name: _methods(cell, name) for name in ("", *cell.names)} if cell.resampled else {},
+        "intervals": {name: {field: _ends(found) for field, found in own.items()} for name, own in intervals.items()},
+        # How the intervals that are not the bootstrap's were made.
+        "methods": {
+            name: {field: own[field].method for field in GROUNDING if field in own and own[field].method != "bootstrap"}
+            for name, own in intervals.items()
+        },
         "paper": _printed(cell),
     }
-
-
-def _intervals(cell: CellValues, name: str) -> dict[str, list[float]]:
-    fields = {field: cell.number(field, name) for field in FIELDS if field in GROUNDING or cell.competes}
-    return {field: _ends(number.interval) for field, number in fields.items() if number.interval}
-
-
-def _methods(cell: CellValues, name: str) -> dict[str, str]:
-    """How the intervals that are not the bootstrap's were made."""
-    fields = {field: cell.number(field, name).interval for field in GROUNDING}
-    return {field: found.method for field, found in fields.items() if found and found.method != "bootstrap"}
 
 
 def _printed(cell: CellValues) -> dict[str, Any]:
@@ -138,8 +135,8 @@ def _printed(cell: CellValues) -> dict[str, Any]:
     return found
 
 
-def _ends(interval: Interval | None) -> list[float]:
-    return [] if interval is None else [interval.low, interval.high]
+def _ends(interval: Interval) -> list[float]:
+    return [interval.low, interval.high]
 
 
 def _estimates(found: Grounding | Recognition) -> dict[str, Any]:

@@ -1,18 +1,42 @@
-"""run.json -> what a reader must know to trust or repeat the numbers."""
+"""What a reader must know to trust or repeat the numbers: what was evaluated, and from what it was made."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
+from ..results.patients import unnamed_lines
 from ..tables.metrics import NONE
 from ..tables.stamps import cell_stamps
-from ..tables.table import Column, Table
+from ..tables.table import Column, Item, Table
 from .notes import prompt_summary, source_notes
 
-__all__ = ["hashes", "provenance", "provenance_table"]
+if TYPE_CHECKING:
+    from .box_scores import BoxScores
+
+__all__ = ["cell_coverage", "coverage", "hashes", "provenance", "provenance_table"]
+
+_COVERAGE = (
+    "model",
+    "dataset",
+    "cases",
+    "patients",
+    "missing",
+    "unreadable",
+    "pairs",
+    "left out",
+    "degenerate maps",
+    "sub-pixel regions",
+    "outside",
+    "clipped",
+    "empty",
+    "engine",
+    "protocol",
+    "state",
+)
 
 _COLUMNS = (
     "model",
@@ -106,3 +130,79 @@ def _thread_notes(results: Results, run: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     told = "; ".join(f"{count}: {', '.join(names)}" for count, names in sorted(found.items()))
     return (f"threads of the engine differ, so that equal inputs can give other last bits: {told}",)
+
+
+_OF_BOXES = (
+    "answered",
+    "silent",
+    "unparsable",
+    "no line",
+    "illegal",
+    "outside",
+    "clipped",
+    "duplicate",
+    "hallucinated",
+)
+_BOX_NOTE = (
+    "of predicted boxes: silent: no box; unparsable: a box was meant, none could be read; no line: scored as silent; "
+    "illegal and outside boxes are dropped, clipped ones are cut at the image; duplicate: about a true box that "
+    "another one hits; hallucinated: for absent classes that were asked"
+)
+
+
+def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Table:
+    """What was evaluated and what could not be. boxes: those of cells of predicted boxes."""
+    told = {(found.model, found.dataset): found for found in boxes}
+    own = len(_OF_BOXES) if boxes else 0
+    rows: list[tuple[Item, ...]] = []
+    for model in results.everyone:
+        for dataset in results.datasets:
+            cell = results.cells.get((model, dataset))
+            if cell is None:
+                reason = results.unfinished.get((model, dataset), "not evaluated")
+                rows.append((model, results.title(dataset), *([NONE] * (len(_COVERAGE) - 3 + own)), reason))
+                continue
+            later = results.rows[model, dataset].attempt
+            state = f"done; {later}" if later else "done"
+            found = told.get((model, dataset))
+            counts = [*cell_coverage(cell, found).values(), *[NONE] * (own if found is None else 0)]
+            rows.append((model, cell.title, *map(str, counts), cell.engine, cell.protocol, state))
+    left = []  # classes that no prompt asks for: means are over the others
+    for cell in results.finished:
+        row = results.rows[cell.model, cell.dataset]
+        if names := [name for name in row.entry.get("classes", ()) if name not in row.findings]:
+            left.append(f"not asked for on {cell.title} of {cell.model}: {', '.join(names)}")
+    lacks = f"no table of recognition, as none of {len(results.finished)} results has scores of findings"
+    notes = (
+        *left,
+        "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
+        f"not count, {'of boxes, that have no answer that counts, ' * bool(boxes)}or of a baseline, that the models do "
+        "not have; "
+        "a degenerate map is constant or not finite and counts as a miss; a sub-pixel region would have "
+        "vanished on the 224 grid and is one pixel there; outside: regions outside their image, which are no pairs; "
+        "clipped: regions partly outside, which count with the part inside; empty: regions without a pixel, which are "
+        "no pairs",
+        *([_BOX_NOTE] if boxes else []),
+        *([lacks] if results.finished and not any(cell.recognition.classes for cell in results.finished) else []),
+        *unnamed_lines((cell.title, cell.unnamed) for cell in results.finished),
+        *dict.fromkeys(
+            f"{results.title(dataset)}: warning: {text}"
+            for (_, dataset), row in results.rows.items()
+            for text in row.entry.get("warnings", {}).values()
+        ),
+    )
+    answers = [Column(name, "pairs" if place < 4 else "boxes") for place, name in enumerate(_OF_BOXES[:own])]
+    columns = (*map(Column, _COVERAGE[:-3]), *answers, *map(Column, _COVERAGE[-3:]))
+    what = (
+        "What was evaluated: cases, patients and pairs of every model on every dataset, and what could not be counted."
+    )
+    return Table(
+        "Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage", lead=2, caption=what
+    )
+
+
+def cell_coverage(cell: CellValues, boxes: BoxScores | None = None) -> dict[str, int]:
+    """The numbers of a row of coverage, and of predicted boxes those of their answers."""
+    if boxes is None:
+        return cell.coverage
+    return {**cell.coverage, "left_out": cell.skipped + boxes.stored.left_out, **boxes.coverage}

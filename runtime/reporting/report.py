@@ -19,14 +19,13 @@ from ..tables.latex import WRITTEN, latex_files
 from ..tables.markdown_csv import to_csv, to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
-from .class_tables import class_auc, class_dice, class_pointing
+from .class_tables import class_auc, class_dice, class_pointing, recognition
 from .data_files import csv_files, whole_csv_files
 from .grounding_tables import table_1, thresholds
 from .json_file import to_json
 from .paper.paper_numbers import PrintedModel
 from .presentation import EVERYTHING, Presentation
-from .provenance import hashes, provenance, provenance_table
-from .recognition_tables import coverage, recognition
+from .provenance import coverage, hashes, provenance, provenance_table
 
 if TYPE_CHECKING:
     from ..comparing.model_differences import Differences
@@ -62,13 +61,14 @@ class Report:
     @cached_property
     def facts(self) -> dict[str, str]:
         """What a reader must know of the whole run."""
-        return {**provenance(self.results, self.run.data), **self.presentation.told}
+        chosen = {} if self.presentation == EVERYTHING else self.presentation.told
+        return {**provenance(self.results, self.run.data), **chosen}
 
 
 def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentation = EVERYTHING) -> Report:
     """The report of the run at `path`. Raises RunError, and ConfigError for choices that do not fit the run."""
-    data = presentation.of(read_run(path))
-    run = StoredRun(path, data)
+    data = read_run(path)
+    run = StoredRun(path, data if presentation == EVERYTHING else presentation.of(data))
     results = make_results(run, choices)
     blocks = find_blocks(results)
     boxes: Sequence[BoxScores] = ()
@@ -81,12 +81,12 @@ def make_report(path: Path, choices: Choices = DEFAULTS, presentation: Presentat
         from .phrase_tables import phrase_rows
 
         phrases = phrase_rows(run, results)
-    tables = report_tables(run, results, blocks, presentation, boxes, phrases)
-    shown = tuple(
-        (table.chosen(presentation.columns) if presentation.columns else table).with_intervals(presentation.intervals)
-        for table in tables
-    )
-    return Report(run, results, blocks, shown, presentation, boxes, phrases)
+    tables = [*report_tables(run, results, blocks, presentation, boxes, phrases)]
+    if presentation.columns:
+        tables = [table.chosen(presentation.columns) for table in tables]
+    if presentation.intervals != "below":
+        tables = [table.with_intervals(presentation.intervals) for table in tables]
+    return Report(run, results, blocks, tables, presentation, boxes, phrases)
 
 
 def find_blocks(results: Results) -> tuple[Block, ...]:
@@ -108,7 +108,7 @@ def report_tables(
     phrases: Sequence[PhraseRow] = (),
 ) -> Iterator[Table]:
     """Every table, in reading order: those of each block, then those of the whole run. Raises RunError."""
-    printed = presentation.printed(run.data)
+    printed = presentation.printed(run.data) if presentation.models else ()
     beside = not presentation.columns or "paper" in presentation.columns
     for found, differences in blocks:
         for table in _block_tables(found, differences, beside, printed):

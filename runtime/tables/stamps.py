@@ -48,7 +48,8 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
     worth = stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
     worth += precision_stamps((cell.model, cell.engine) for cell in cells)
-    worth += box_stamps((cell.model, cell.boxes) for cell in cells)
+    boxed = [(cell.model, cell.boxes) for cell in cells if cell.boxes]
+    worth += box_stamps(boxed) if boxed else ()
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
 
 

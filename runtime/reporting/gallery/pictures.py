@@ -41,7 +41,7 @@ class Originals:
         loaded = self.loaded.get(dataset)
         if loaded is None or not loaded.dataset.asks_phrases:
             return ""
-        return next((case.phrases.get(finding, "") for case in loaded.cases if case.case_id == case_id), "")
+        return next((case.phrases.get(finding, "") for case in loaded.all_cases if case.case_id == case_id), "")
 
     def pixels(self, dataset: str, case_id: str) -> Pixels | None:
         """uint8 [H, W], reduced to 2,048 pixels on its longer side if that is more; None if it cannot be read."""
@@ -49,7 +49,7 @@ class Originals:
 
         loaded = self.loaded[dataset]
         try:
-            path = next(case.image for case in loaded.cases if case.case_id == case_id)
+            path = next(case.image for case in loaded.all_cases if case.case_id == case_id)
             grey = decode_grey(read_bytes(path), str(path))
         except (StopIteration, ImageError):
             return None
