@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from ..statistics.aggregate import macro_curve, mean_over_classes
 from ..statistics.bootstrap import Replicates
 from .best_thresholds import FIXED, at_level, best_levels
-from .class_sums import ClassSums, Sums, class_sums
-from .pairs import Float, Pairs, Search
+from .pairs import ClassSums, Float, Pairs, Search, Sums, class_sums
 from .protocols import GroundingOptions
 
 __all__ = ["FIELDS", "Grounding", "GroundingScores", "Tau", "grounding", "groundings"]
@@ -135,7 +134,11 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
     kept = [None if levels is None else (levels[0][:1], levels[1][:1]) for levels in found]
     if tau == "fixed":
         found = kept
-    rows = [_of_class(one, levels, unit) for one, levels in zip(classes, found, strict=True)]
+    fits = [one.fitted if unit == "cross_fit" else None for one in classes]
+    rows = [
+        _values(one.whole, levels, (fit.dice, fit.iou) if fit else None)
+        for one, levels, fit in zip(classes, found, fits, strict=True)
+    ]
     if rows:
         weights = np.column_stack([one.whole.n for one in classes])
         values = {name: np.column_stack([own[name] for own in rows]) for name in FIELDS}
@@ -151,7 +154,8 @@ def _scored(pairs: Pairs, classes: Sequence[ClassSums], search: Search, tau: Tau
     for c, (name, one) in enumerate(zip(pairs.names, classes, strict=True)):
         estimate = {field: value[:, c] for field, value in values.items()}
         scores.append(_estimate(name, degenerate[one.own], estimate, _taus(kept[c]) if len(one.own) else {}))
-        for key, value in _of_pairs(one, kept[c], unit).items():
+        own = (fit.each_dice, fit.each_iou) if (fit := fits[c]) else None
+        for key, value in _values(one.pairs, kept[c], own).items():
             each[key][one.own] = value
     shared: dict[str, float] = {}
     if search.levels is not None or (unit == "per_dataset" and len(degenerate)):
@@ -188,29 +192,15 @@ def _fixed(levels: tuple[int, int]) -> Levels:
     return np.array(levels[:1], np.intp), np.array(levels[1:], np.intp)
 
 
-def _of_class(one: ClassSums, levels: Levels | None, unit: str) -> dict[str, Float]:
-    """The numbers of a class, float64 [1 + B] each."""
-    if unit == "cross_fit" and one.fitted is not None:
-        return _values(one.whole, (one.fitted.dice, one.fitted.iou))
-    return _values(one.whole, _best(one.whole, levels))
-
-
-def _of_pairs(one: ClassSums, levels: Levels | None, unit: str) -> dict[str, Float]:
-    """The numbers of each pair of a class in the estimate, float64 [P_c] each."""
-    if unit == "cross_fit" and one.fitted is not None:
-        return _values(one.pairs, (one.fitted.each_dice, one.fitted.each_iou))
-    return _values(one.pairs, _best(one.pairs, levels))
-
-
-def _best(sums: Sums, levels: Levels | None) -> tuple[Float, Float]:
-    """Sums of Dice and IoU at `levels`, or of each pair at its own best."""
-    if levels is None:
-        return sums.plain[:, 3], sums.plain[:, 4]
-    return at_level(sums.dice, levels[0]), at_level(sums.iou, levels[1])
-
-
-def _values(sums: Sums, best: tuple[Float, Float]) -> dict[str, Float]:
-    """The numbers of `sums`, with the sums of Dice and IoU at the best threshold."""
+def _values(sums: Sums, levels: Levels | None, fitted: tuple[Float, Float] | None) -> dict[str, Float]:
+    """The numbers of the rows of `sums`: at `levels`, or (None) of each pair at its own best threshold, or with the
+    `fitted` sums of Dice and IoU."""
+    if fitted is not None:
+        best = fitted
+    elif levels is not None:
+        best = at_level(sums.dice, levels[0]), at_level(sums.iou, levels[1])
+    else:
+        best = sums.plain[:, 3], sums.plain[:, 4]
     n, plain = sums.n, sums.plain
     with np.errstate(invalid="ignore", divide="ignore"):
         dice_fixed, dice_best, floor_iou = sums.dice[:, FIXED] / n, best[0] / n, plain[:, 2] / n

@@ -12,21 +12,21 @@ figure_4_thresholds   the Dice lost at threshold 0.5, and Dice over thresholds
 from __future__ import annotations
 
 from ...results.numbers.run_numbers import Results
-from .figure import Figure
-from .figure_4_dice import dice_figure
-from .figure_4_thresholds import curves_figure, delta_figure
-from .recognition import recognition_figure
+from .figure import Figure, planned
+from .figure_4_dice import DICE
+from .figure_4_thresholds import CURVES, DELTA
+from .recognition import RECOGNITION
 
 __all__ = ["Figure", "all_figures"]
 
 
 def all_figures(results: Results) -> list[Figure]:
     """The figures of numbers, without those for which no number exists. Raises MissingExtraError without matplotlib."""
-    figures = [recognition_figure(results)]
+    figures = [planned(results, RECOGNITION)]
     if len(results.cells) > 1:  # a line needs two points
         from .figure_3_correlation import correlation_figure
 
         figures.append(correlation_figure(results, "model"))
         figures.append(correlation_figure(results, "cell") if len(results.datasets) > 1 else None)
-    figures += [dice_figure(results), delta_figure(results), curves_figure(results)]
+    figures += [planned(results, plan) for plan in (DICE, DELTA, CURVES)]
     return [figure for figure in figures if figure is not None]

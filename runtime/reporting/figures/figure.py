@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
 from ...results.numbers.cell_values import CellValues
@@ -28,11 +28,13 @@ __all__ = [
     "PALE",
     "Figure",
     "Look",
+    "Plan",
     "Point",
     "conditions",
     "drawing_style",
     "finish",
     "looks",
+    "planned",
     "point_of",
     "settle",
     "width_for",
@@ -152,6 +154,21 @@ def finish(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
     FigureCanvasPdf(drawing).print_pdf(document, metadata={"Title": title, "Subject": caption, **anonymous})
     svg = _self_contained(text.getvalue(), name, title, caption)
     return Figure(name, title, caption, svg, document.getvalue(), pixels.getvalue())
+
+
+Plan = tuple[str, str, Callable[[Results], Any], Callable[[Results], Any], Callable[[Results, Any], str]]
+"""A figure of numbers: its name and title; what it shows, empty where there is nothing; the drawing; and the caption,
+from the results and what is shown."""
+
+
+def planned(results: Results, plan: Plan) -> Figure | None:
+    """The figure of a block of results; None where there is nothing to show. Raises as `drawing_style`."""
+    name, title, rows, draw, caption = plan
+    shown = rows(results)
+    if not shown:
+        return None
+    with drawing_style(results.named(name)):
+        return finish(draw(results), results.named(name), results.titled(title), caption(results, shown))
 
 
 def settle(drawing: Drawing) -> None:

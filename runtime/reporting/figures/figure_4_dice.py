@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from ...results.numbers.run_numbers import Results
 from ...tables.metrics import CROSS_FITTED, IN_SAMPLE
 from ..notes import in_sample, search_of
-from .figure import DARK, Figure, Point, conditions, drawing_style, finish, point_of, width_for
+from .figure import DARK, Plan, Point, conditions, point_of, width_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["dice_figure", "draw_dice"]
+__all__ = ["DICE", "draw_dice"]
 
-_NAME, _TITLE = "figure-4-dice", "Figure 4: Dice at 0.5 and at the best threshold"
 _SERIES = (("threshold 0.5", "#f4b477", "////"), ("best threshold", "#0068af", ""))
 """Name, colour and hatch of the two bars."""
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A model with both values."""
-
-    model: str
-    fixed: Point
-    best: Point
-
-
-def dice_figure(results: Results) -> Figure | None:
-    """Two bars for each model with their intervals; None if no model has both values."""
-    rows = _rows(results)
-    if not rows:
-        return None
-    name = results.named(_NAME)
-    with drawing_style(name):
-        return finish(draw_dice(results), name, results.titled(_TITLE), _caption(results, rows))
 
 
 def draw_dice(results: Results) -> Drawing:
@@ -45,7 +24,7 @@ def draw_dice(results: Results) -> Drawing:
     from matplotlib.figure import Figure as Drawing
 
     rows = _rows(results)
-    names = [row.model for row in rows]
+    names = list(rows)
     width = width_for(names, 4)
     drawing = Drawing(figsize=(width, 2.6), layout="constrained")
     axes = drawing.add_subplot()
@@ -56,7 +35,7 @@ def draw_dice(results: Results) -> Drawing:
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_ylabel("Dice (%)")
     for side, (label, colour, hatch) in enumerate(_SERIES):
-        points = [(row.fixed, row.best)[side] for row in rows]
+        points = [both[side] for both in rows.values()]
         places = [place + (side - 0.5) * 0.38 for place in range(len(rows))]
         values = [point.value or 0.0 for point in points]
         axes.bar(places, values, 0.38, color=colour, hatch=hatch, edgecolor=DARK, linewidth=0.5, label=label)
@@ -72,24 +51,25 @@ def draw_dice(results: Results) -> Drawing:
     return drawing
 
 
-def _rows(results: Results) -> list[_Row]:
+def _rows(results: Results) -> dict[str, tuple[Point, Point]]:
     """Models with both values, in the order of the report."""
-    rows = [_Row(m, point_of(results, m, "dice_fixed"), point_of(results, m, "dice_best")) for m in results.models]
-    return [row for row in rows if row.fixed.value is not None and row.best.value is not None]
+    rows = {m: (point_of(results, m, "dice_fixed"), point_of(results, m, "dice_best")) for m in results.models}
+    return {model: both for model, both in rows.items() if all(point.value is not None for point in both)}
 
 
-def _caption(results: Results, rows: Sequence[_Row]) -> str:
+def _caption(results: Results, rows: Mapping[str, tuple[Point, Point]]) -> str:
     cells = [cell for cell in results.finished if cell.n]
     kind = IN_SAMPLE if in_sample(cells) else CROSS_FITTED
     said = [
         "Dice in percent at threshold 0.5 (hatched) and at the best threshold, mean over findings, then over datasets. "
         f"Best threshold: {search_of(cells)} ({kind})."
     ]
-    if any(point.low is not None for row in rows for point in (row.fixed, row.best)):
+    if any(point.low is not None for both in rows.values() for point in both):
         said.append("Dark lines: 95 % bootstrap intervals over patients.")
-    said += [f"{row.model}: {row.fixed.text} at 0.5, {row.best.text} at the best threshold." for row in rows]
-    shown = {row.model for row in rows}
-    lacks = {model: results.lacking(model, "dice_best") for model in results.models if model not in shown}
+    said += [
+        f"{model}: {fixed.text} at 0.5, {best.text} at the best threshold." for model, (fixed, best) in rows.items()
+    ]
+    lacks = {model: results.lacking(model, "dice_best") for model in results.models if model not in rows}
     partial = [f"{model} ({reason})" for model, reason in lacks.items() if reason]
     empty = [model for model, reason in lacks.items() if not reason]
     if partial:
@@ -98,3 +78,7 @@ def _caption(results: Results, rows: Sequence[_Row]) -> str:
         said.append(f"Without both values and not drawn: {', '.join(empty)}.")
     said += conditions(results, cells)
     return " ".join(said)
+
+
+DICE: Final[Plan] = ("figure-4-dice", "Figure 4: Dice at 0.5 and at the best threshold", _rows, draw_dice, _caption)
+"""Two bars for each model with their intervals; none if no model has both values."""

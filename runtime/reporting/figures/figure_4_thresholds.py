@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,12 +21,10 @@ from .figure import (
     GREY,
     PAGE,
     PALE,
-    Figure,
     Look,
+    Plan,
     Point,
     conditions,
-    drawing_style,
-    finish,
     looks,
     point_of,
 )
@@ -35,11 +33,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["curves_figure", "delta_figure", "dice_curve", "draw_curves", "draw_delta"]
+__all__ = ["CURVES", "DELTA", "dice_curve", "draw_curves", "draw_delta"]
 
-_DELTA, _CURVES = "figure-4-delta-dice", "figure-4-threshold-curves"
-_DELTA_TITLE = "Figure 4: delta Dice, what a threshold of 0.5 costs"
-_CURVES_TITLE = "Figure 4, continued: Dice over thresholds"
 _BAR, _PAPER = "#7fb2d6", "#000000"
 _FIXED = 50
 _TAU = np.arange(LEVELS) / 100
@@ -64,22 +59,12 @@ class Curve:
         return self.first + int(np.argmax(self.dice[self.first :]))
 
 
-def delta_figure(results: Results) -> Figure | None:
-    """Bars of delta Dice with intervals, largest first, the paper's values as diamonds; None without any region."""
-    rows = _delta_rows(results)
-    if not rows:
-        return None
-    name = results.named(_DELTA)
-    with drawing_style(name):
-        return finish(draw_delta(results), name, results.titled(_DELTA_TITLE), _delta_caption(results, rows))
-
-
 def draw_delta(results: Results) -> Drawing:
     """The drawing: one bar per model."""
     from matplotlib.figure import Figure as Drawing
 
     rows = _delta_rows(results)
-    paper = _paper(results, rows)
+    paper = {model: value for model, value, reasons in _printed(results, rows) if not reasons}
     drawing = Drawing(figsize=(PAGE, 0.8 + 0.25 * len(rows) + (0.2 if paper else 0)), layout="constrained")
     axes = drawing.add_subplot()
     axes.grid(axis="x")
@@ -122,13 +107,8 @@ def _delta_rows(results: Results) -> list[tuple[str, Point]]:
     return sorted(known, key=lambda item: -(item[1].value or 0.0))
 
 
-def _paper(results: Results, rows: Sequence[tuple[str, Point]]) -> Mapping[str, float]:
-    """The paper's value of each model whose own value has a difference to it in Table 1."""
-    return {model: value for model, value, reasons in _printed(results, rows) if not reasons}
-
-
 def _printed(results: Results, rows: Sequence[tuple[str, Point]]) -> Iterator[tuple[str, float, tuple[str, ...]]]:
-    """Models of which the paper prints a value, the value, and why it is not comparable."""
+    """Models of which the paper prints a value, the value, and why it has no difference to it in Table 1."""
     for model, _ in rows:
         cells = results.row(model)
         printed = paper().delta_dice.get(cells[0].family)
@@ -137,7 +117,8 @@ def _printed(results: Results, rows: Sequence[tuple[str, Point]]) -> Iterator[tu
 
 
 def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
-    paper = _paper(results, rows)
+    quoted = list(_printed(results, rows))
+    paper = {model: value for model, value, reasons in quoted if not reasons}
     cells = [cell for cell in results.finished if cell.n]
     never = ", so never below 0" if never_negative(results, cells) else ""
     kind = f"{IN_SAMPLE}{never}" if in_sample(cells) else CROSS_FITTED
@@ -153,22 +134,12 @@ def _delta_caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
         said.append(f"{model}: {point.text}{many}{printed}.")
     if paper:
         said.append("Diamonds: the paper's values, which do not say over which datasets they were taken.")
-    for model, value, reasons in _printed(results, rows):
+    for model, value, reasons in quoted:
         if reasons:
             said.append(f"Not drawn, the paper's {value:.1f} for {model}: {'; '.join(reasons)}.")
     said += _not_drawn(results, dict(rows), "delta_dice")
     said += conditions(results, cells)
     return " ".join(said)
-
-
-def curves_figure(results: Results) -> Figure | None:
-    """One panel per model, with the curves of the others in grey behind; None without any region."""
-    curves = _curves(results)
-    if not curves:
-        return None
-    name = results.named(_CURVES)
-    with drawing_style(name):
-        return finish(draw_curves(results), name, results.titled(_CURVES_TITLE), _curves_caption(results, curves))
 
 
 def draw_curves(results: Results) -> Drawing:
@@ -294,3 +265,22 @@ def dice_curve(results: Results, model: str) -> Curve | None:
     fixed = all(cell.grounding.macro.dice_fixed is not None for cell in cells)
     first = max(level(cell.grounding.options.tau_from) for cell in cells)
     return Curve(tuple(curve.tolist()), 100 * best, len(cells), fixed, first)
+
+
+DELTA: Final[Plan] = (
+    "figure-4-delta-dice",
+    "Figure 4: delta Dice, what a threshold of 0.5 costs",
+    _delta_rows,
+    draw_delta,
+    _delta_caption,
+)
+"""Bars of delta Dice with intervals, largest first, the paper's values as diamonds; none without any region."""
+
+CURVES: Final[Plan] = (
+    "figure-4-threshold-curves",
+    "Figure 4, continued: Dice over thresholds",
+    _curves,
+    draw_curves,
+    _curves_caption,
+)
+"""One panel per model, with the curves of the others in grey behind; none without any region."""

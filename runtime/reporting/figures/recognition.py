@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...results.numbers.run_numbers import Results
 from .figure import (
@@ -12,12 +12,10 @@ from .figure import (
     GREY,
     PAGE,
     PALE,
-    Figure,
     Look,
+    Plan,
     Point,
     conditions,
-    drawing_style,
-    finish,
     looks,
     point_of,
     width_for,
@@ -27,20 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["draw_recognition", "recognition_figure"]
+__all__ = ["RECOGNITION", "draw_recognition"]
 
-NAME = "figure-recognition"
-_TITLE = "Recognition per model and dataset"
 _MEAN = "mean of datasets"
-
-
-def recognition_figure(results: Results) -> Figure | None:
-    """AUC as dots with intervals, one panel per dataset and one for the mean; None if no model has an AUC."""
-    rows = _rows(results)
-    if not rows:
-        return None
-    with drawing_style(results.named(NAME)):
-        return finish(draw_recognition(results), results.named(NAME), results.titled(_TITLE), _caption(results, rows))
 
 
 def draw_recognition(results: Results) -> Drawing:
@@ -138,3 +125,13 @@ def _caption(results: Results, rows: Sequence[tuple[str, Point]]) -> str:
     said.append("The arrangement is this report's own; the paper prints no table of these numbers to compare with.")
     said += conditions(results, (cell for cell in results.finished if cell.model in models))
     return " ".join(said)
+
+
+RECOGNITION: Final[Plan] = (
+    "figure-recognition",
+    "Recognition per model and dataset",
+    _rows,
+    draw_recognition,
+    _caption,
+)
+"""AUC as dots with intervals, one panel per dataset and one for the mean; none if no model has an AUC."""

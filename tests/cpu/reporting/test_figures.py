@@ -20,10 +20,10 @@ from result_rows import ResultRow
 from stored_counts import CLASSES, add_cell, other_answers, random_rows
 from xbench_fast.engines.errors import MissingExtraError
 from xbench_fast.runtime.reporting.figures import Figure, all_figures
-from xbench_fast.runtime.reporting.figures.figure import drawing_style, looks, settle
+from xbench_fast.runtime.reporting.figures.figure import drawing_style, looks, planned, settle
 from xbench_fast.runtime.reporting.figures.figure_3_correlation import correlation_figure, draw_correlation, spots
-from xbench_fast.runtime.reporting.figures.figure_4_dice import dice_figure, draw_dice
-from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, draw_curves, draw_delta
+from xbench_fast.runtime.reporting.figures.figure_4_dice import DICE, draw_dice
+from xbench_fast.runtime.reporting.figures.figure_4_thresholds import DELTA, draw_curves, draw_delta
 from xbench_fast.runtime.reporting.figures.recognition import draw_recognition
 from xbench_fast.runtime.reporting.grounding_tables import table_1
 from xbench_fast.runtime.reporting.paper import paper, paper_numbers
@@ -189,7 +189,7 @@ def test_bars_are_delta_dice(results: Results) -> None:
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(widths, reverse=True)
     assert widths == pytest.approx([results.mean_number(model, "delta_dice").value for model in order])
-    caption = delta_figure(results).caption  # type: ignore[union-attr]
+    caption = planned(results, DELTA).caption  # type: ignore[union-attr]
     assert "lack a dataset: medklip (1 of 2 datasets)" in caption and "stand-in weights" in caption
     assert "paper" not in caption, "these are no datasets of the paper"
 
@@ -230,7 +230,7 @@ def test_a_diamond_stands_where_table_1_has_a_difference(
     last = table.rows[-1][-1]
     assert isinstance(last, Cell) and last.paper.startswith("9.7") and value is not None
     diamonds = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"]
-    caption = delta_figure(found).caption  # type: ignore[union-attr]
+    caption = planned(found, DELTA).caption  # type: ignore[union-attr]
     if reasons:
         assert diamonds == [] and last.difference == ""
         assert f"Not drawn, the paper's 9.7 for kad-224: {'; '.join(reasons)}." in caption
@@ -403,7 +403,7 @@ def test_dice_at_both_thresholds_side_by_side(results: Results) -> None:
         wanted = [percent(results.mean_number(model, field).value) for model in names]
         assert heights[side * len(names) : (side + 1) * len(names)] == pytest.approx(wanted)
     assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}) == 2
-    assert "medklip (1 of 2 datasets)" in dice_figure(results).caption  # type: ignore[union-attr]
+    assert "medklip (1 of 2 datasets)" in planned(results, DICE).caption  # type: ignore[union-attr]
 
 
 def test_the_line_has_an_interval_from_four_models_on(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.cli.report import report as command
-from xbench_fast.runtime.reporting.figures.figure_4_thresholds import delta_figure, dice_curve
+from xbench_fast.runtime.reporting.figures.figure import planned
+from xbench_fast.runtime.reporting.figures.figure_4_thresholds import DELTA, dice_curve
 from xbench_fast.runtime.reporting.gallery.choice import model_pairs
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results import choices as kinds
@@ -405,7 +406,7 @@ def test_notes_claim_no_more_than_the_options_allow(
     kept = asked.get("best") == "per_model"
     assert all((KEPT in note, ANEW in note) == (kept, not kept) for note in dice)
     assert ("is biased upwards" in dice[0]) == (asked.get("best") not in ("per_model", "cross_fit"))
-    drawn = delta_figure(made.results)
+    drawn = planned(made.results, DELTA)
     assert drawn is None or (NEVER in drawn.caption) == never
     cell = made.results.cells["kad", "one"]
     for scores in cell.grounding.classes:
