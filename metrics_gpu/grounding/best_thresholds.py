@@ -48,13 +48,11 @@ def best_levels(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Best level for Dice and the level at which IoU is read, intp [...]; 0.5 where a curve is not defined (NaN)."""
     first = level(options.tau_from)
-
-    def search(curve: NDArray[np.float64]) -> NDArray[np.intp]:
-        found = first + np.argmax(curve[..., first:], axis=-1)
-        return np.where(np.isnan(curve[..., -1]), FIXED, found).astype(np.intp)
-
-    k = search(dice)
-    return k, (k if options.iou_at == "joint" else search(iou))
+    found = []
+    for curve in (dice,) if options.iou_at == "joint" else (dice, iou):
+        best = first + np.argmax(curve[..., first:], axis=-1)
+        found.append(np.where(np.isnan(curve[..., -1]), FIXED, best).astype(np.intp))
+    return found[0], found[-1]
 
 
 def at_level(curve: NDArray[np.float64], k: NDArray[np.intp] | int) -> NDArray[np.float64]:

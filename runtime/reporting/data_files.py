@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ..results.numbers.cell_values import COVERAGE, CellValues
@@ -48,7 +49,8 @@ def whole_csv_files(results: Results, boxes: Sequence[BoxScores] = ()) -> dict[s
 
 
 def _table_1(results: Results) -> Iterator[dict[str, Any]]:
-    for model, dataset, cell in _grid(results, results.models):
+    for model, dataset in product(results.models, results.datasets):
+        cell = results.cells.get((model, dataset))
         yield {
             "model": model,
             "dataset": dataset,
@@ -159,7 +161,8 @@ def _paper(results: Results) -> Iterator[dict[str, Any]]:
 
 def _coverage(results: Results, boxes: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
     told = {(found.model, found.dataset): found for found in boxes}
-    for model, dataset, cell in _grid(results, results.everyone):
+    for model, dataset in product(results.everyone, results.datasets):
+        cell = results.cells.get((model, dataset))
         yield {
             "model": model,
             "dataset": dataset,
@@ -169,12 +172,6 @@ def _coverage(results: Results, boxes: Sequence[BoxScores]) -> Iterator[dict[str
             "state": "done" if cell else "no result",
             "remark": _remark(results, model, dataset),
         }
-
-
-def _grid(results: Results, models: Iterable[str]) -> Iterator[tuple[str, str, CellValues | None]]:
-    for model in models:
-        for dataset in results.datasets:
-            yield model, dataset, results.cells.get((model, dataset))
 
 
 def _best_note(cell: CellValues | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..results.numbers.cell_values import CellValues
@@ -107,29 +107,23 @@ def provenance_table(results: Results, run: Mapping[str, Any]) -> Table:
     rows = [
         tuple(text[:_SHORT] if _HASH.fullmatch(text) else text for text in row.values()) for row in hashes(results, run)
     ]
+    threads: dict[int, list[str]] = {}
+    entries = {(entry["model"], entry["dataset"]): entry for entry in run["cells"].values()}
+    for cell in results.finished:
+        for count in entries[cell.model, cell.dataset].get("threads", []):
+            threads.setdefault(count, []).append(f"{cell.model} on {cell.title}")
+    told = "; ".join(f"{count}: {', '.join(names)}" for count, names in sorted(threads.items()))
+    other = f"threads of the engine differ, so that equal inputs can give other last bits: {told}"
     notes = (
         "bundle, prompts, data, result: the first signs of their sha256; data covers annotations, labels and the "
         "names of the images; result is the hash of everything that decides a cell's rows",
         *source_notes(results.finished),
-        *_thread_notes(results, run),
+        *((other,) if len(threads) > 1 else ()),  # the last bits depend on it on a CPU
     )
     columns = tuple(map(Column, _COLUMNS))
     stamps = cell_stamps(results.finished)
     what = "The origin of every result: weights, prompts, data and code, by the first signs of their hashes."
     return Table("Provenance", columns, tuple(rows), stamps, notes, "provenance", detail=True, lead=2, caption=what)
-
-
-def _thread_notes(results: Results, run: Mapping[str, Any]) -> tuple[str, ...]:
-    """A line if cells were computed with different numbers of threads, on which the last bits depend on a CPU."""
-    entries = {(entry["model"], entry["dataset"]): entry for entry in run["cells"].values()}
-    found: dict[int, list[str]] = {}
-    for cell in results.finished:
-        for count in entries[cell.model, cell.dataset].get("threads", []):
-            found.setdefault(count, []).append(f"{cell.model} on {cell.title}")
-    if len(found) < 2:
-        return ()
-    told = "; ".join(f"{count}: {', '.join(names)}" for count, names in sorted(found.items()))
-    return (f"threads of the engine differ, so that equal inputs can give other last bits: {told}",)
 
 
 _OF_BOXES = (
@@ -167,37 +161,39 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Table:
             found = told.get((model, dataset))
             counts = [*cell_coverage(cell, found).values(), *[NONE] * (own if found is None else 0)]
             rows.append((model, cell.title, *map(str, counts), cell.engine, cell.protocol, state))
-    left = []  # classes that no prompt asks for: means are over the others
-    for cell in results.finished:
-        row = results.rows[cell.model, cell.dataset]
-        if names := [name for name in row.entry.get("classes", ()) if name not in row.findings]:
-            left.append(f"not asked for on {cell.title} of {cell.model}: {', '.join(names)}")
-    lacks = f"no table of recognition, as none of {len(results.finished)} results has scores of findings"
-    notes = (
-        *left,
-        "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
-        f"not count, {'of boxes, that have no answer that counts, ' * bool(boxes)}or of a baseline, that the models do "
-        "not have; "
-        "a degenerate map is constant or not finite and counts as a miss; a sub-pixel region would have "
-        "vanished on the 224 grid and is one pixel there; outside: regions outside their image, which are no pairs; "
-        "clipped: regions partly outside, which count with the part inside; empty: regions without a pixel, which are "
-        "no pairs",
-        *([_BOX_NOTE] if boxes else []),
-        *([lacks] if results.finished and not any(cell.recognition.classes for cell in results.finished) else []),
-        *unnamed_lines((cell.title, cell.unnamed) for cell in results.finished),
-        *dict.fromkeys(
-            f"{results.title(dataset)}: warning: {text}"
-            for (_, dataset), row in results.rows.items()
-            for text in row.entry.get("warnings", {}).values()
-        ),
-    )
     answers = [Column(name, "pairs" if place < 4 else "boxes") for place, name in enumerate(_OF_BOXES[:own])]
     columns = (*map(Column, _COVERAGE[:-3]), *answers, *map(Column, _COVERAGE[-3:]))
     what = (
         "What was evaluated: cases, patients and pairs of every model on every dataset, and what could not be counted."
     )
-    return Table(
-        "Coverage", columns, tuple(rows), cell_stamps(results.finished), notes, "coverage", lead=2, caption=what
+    notes, stamps = tuple(_coverage_notes(results, bool(boxes))), cell_stamps(results.finished)
+    return Table("Coverage", columns, tuple(rows), stamps, notes, "coverage", lead=2, caption=what)
+
+
+def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
+    for cell in results.finished:
+        row = results.rows[cell.model, cell.dataset]
+        left = [name for name in row.entry.get("classes", ()) if name not in row.findings]
+        if left:  # no prompt asks for them: means are over the others
+            yield f"not asked for on {cell.title} of {cell.model}: {', '.join(left)}"
+    yield (
+        "pairs: (image, class) with a region in a readable image; left out: pairs that the options or the protocol do "
+        f"not count, {'of boxes, that have no answer that counts, ' * boxed}or of a baseline, that the models do "
+        "not have; "
+        "a degenerate map is constant or not finite and counts as a miss; a sub-pixel region would have "
+        "vanished on the 224 grid and is one pixel there; outside: regions outside their image, which are no pairs; "
+        "clipped: regions partly outside, which count with the part inside; empty: regions without a pixel, which are "
+        "no pairs"
+    )
+    if boxed:
+        yield _BOX_NOTE
+    if results.finished and not any(cell.recognition.classes for cell in results.finished):
+        yield f"no table of recognition, as none of {len(results.finished)} results has scores of findings"
+    yield from unnamed_lines((cell.title, cell.unnamed) for cell in results.finished)
+    yield from dict.fromkeys(
+        f"{results.title(dataset)}: warning: {text}"
+        for (_, dataset), row in results.rows.items()
+        for text in row.entry.get("warnings", {}).values()
     )
 
 

@@ -100,7 +100,13 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
         options=options,
         protocol=wanted,
     )
-    return _counted(scored, cell, choices)
+    keep = np.ones(len(counts), np.bool_)
+    if choices.constant == "skip":
+        keep &= ~counts.degenerate
+    only_true = wanted.true_positives_only if choices.pairs is None else choices.pairs == "true_positives"
+    if only_true and cell.scored:  # a baseline has no predictions
+        keep &= cell.logits[cell.image_of, cell.class_of] >= 0
+    return scored if keep.all() else scored.take(np.flatnonzero(keep))
 
 
 def _other_images(cell: CellRows, wanted: Protocol) -> bool:
@@ -175,13 +181,3 @@ def _tolerant(cell: CellRows, counts: Counts, maps: MapRows, tolerance_px: float
         return tolerant_share(maps.masks, GRID, tolerance_px)
     hits = tolerant_hits(region_distance(counts, maps.masks, GRID), tolerance_px)
     return np.where(counts.area[:, -1] > 0, hits, 0.0) if cell.boxed else hits  # no box points nowhere
-
-
-def _counted(scored: ScoredPairs, cell: CellRows, choices: Choices) -> ScoredPairs:
-    keep = np.ones(len(scored.counts), np.bool_)
-    if choices.constant == "skip":
-        keep &= ~scored.counts.degenerate
-    only_true = scored.protocol.true_positives_only if choices.pairs is None else choices.pairs == "true_positives"
-    if only_true and cell.scored:  # a baseline has no predictions
-        keep &= cell.logits[scored.image_of, scored.class_of] >= 0
-    return scored if keep.all() else scored.take(np.flatnonzero(keep))

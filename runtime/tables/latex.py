@@ -14,7 +14,7 @@ from itertools import groupby, product
 from typing import Final
 
 from .latex_text import escaped, number_text, text_width
-from .table import Cell, Column, Item, Table, cell_of
+from .table import Cell, Item, Table, cell_of
 
 __all__ = ["NARROW", "TEXT_WIDTH", "WRITTEN", "file_stem", "latex_files", "to_latex"]
 
@@ -165,16 +165,14 @@ class _Grid:
 
     def __init__(self, table: Table, size: float, gap: float) -> None:
         self.table, self.size, self.gap = table, size, gap
-        self.widths = [self._width(index) for index in range(len(table.columns))]
-
-    def _width(self, index: int) -> float:
-        heads = text_width(self.table.columns[index].title, self.size)
-        cells = [heads]
-        for row in self.table.rows:
-            bold = 1.17 if cell_of(row[index]).mark else 1.0
-            for place, line in enumerate(_lines(row[index])):
-                cells.append(text_width(line, self.size if place == 0 else 7.0) * (bold if place == 0 else 1.0))
-        return max(cells)
+        self.widths = []
+        for index, column in enumerate(table.columns):
+            cells = [text_width(column.title, size)]
+            for row in table.rows:
+                bold = 1.17 if cell_of(row[index]).mark else 1.0
+                for place, line in enumerate(_lines(row[index])):
+                    cells.append(text_width(line, size if place == 0 else 7.0) * (bold if place == 0 else 1.0))
+            self.widths.append(max(cells))
 
     def total(self, indices: Sequence[int]) -> float:
         """The width of these columns in points, with the headings of their groups."""
@@ -189,8 +187,14 @@ class _Grid:
         table = self.table
         kinds = ["l" if i < table.leading or table.is_text(i) else "r" for i in range(len(table.columns))]
         heads = [" & ".join(escaped(column.title) for column in table.columns) + r" \\"]
-        if table.groups:
-            heads.insert(0, _group_row(table.columns))
+        if table.groups:  # headings over their columns, each with a rule below
+            cells, rules, start = [], [], 1
+            for group, members in groupby(table.columns, key=lambda column: column.group):
+                count = len(list(members))
+                cells += [f"\\multicolumn{{{count}}}{{c}}{{{escaped(group)}}}"] if group else [""] * count
+                rules += [f"\\cmidrule(lr){{{start}-{start + count - 1}}}"] if group else []
+                start += count
+            heads.insert(0, " & ".join(cells) + r" \\" + "\n" + " ".join(rules))
         rows = [line for row in table.rows for line in self._row(row)]
         begin = f"\\begin{{tabular}}{{@{{}}{''.join(kinds)}@{{}}}}"
         return "\n".join([begin, "\\toprule", *heads, "\\midrule", *rows, "\\bottomrule", "\\end{tabular}"])
@@ -242,17 +246,3 @@ def _value(cell: Cell, text: str) -> str:
     # LaTeX would read [ or * at the start of a row as an argument of the line end before it.
     guard = "{}" if value.startswith(("[", "*")) else ""
     return f"{guard}{value}" + (f" \\xbsub{{{number_text(rest)}}}" if rest else "")
-
-
-def _group_row(columns: Sequence[Column]) -> str:
-    """Headings over their columns, each with a rule below."""
-    cells, rules, start = [], [], 1
-    for group, members in groupby(columns, key=lambda column: column.group):
-        count = len(list(members))
-        if group:
-            cells.append(f"\\multicolumn{{{count}}}{{c}}{{{escaped(group)}}}")
-            rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
-        else:
-            cells += [""] * count
-        start += count
-    return " & ".join(cells) + r" \\" + "\n" + " ".join(rules)

@@ -61,7 +61,11 @@ def grid_rows(results: Results, gallery: Gallery, models: Sequence[str]) -> list
             chosen[key] = number
     places: dict[str, int] = {}
     ordered = []
-    for key in sorted(chosen, key=lambda key: -_pairs(results, *key)):
+    pairs = {
+        (dataset, name): max(cell.count("pointing", name) for cell in results.column(dataset))
+        for dataset, name in chosen
+    }
+    for key in sorted(chosen, key=lambda key: -pairs[key]):
         places[key[0]] = places.get(key[0], -1) + 1
         ordered.append((places[key[0]], list(gallery.titles).index(key[0]), chosen[key]))
     rows: list[GridRow] = []
@@ -82,10 +86,6 @@ def _widths(models: Sequence[str]) -> tuple[float, float]:
     """The width of the drawing and of a picture, in inches."""
     width = COLUMN if len(models) < 4 else PAGE
     return width, (width - _LEFT - _RIGHT + _GAP) / max(2, len(models)) - _GAP
-
-
-def _pairs(results: Results, dataset: str, finding: str) -> int:
-    return max((scores.n for cell in results.column(dataset) if (scores := cell.scores(finding))), default=0)
 
 
 def draw_overlays(rows: Sequence[GridRow], models: Sequence[str], gallery: Gallery) -> Drawing:
@@ -138,7 +138,9 @@ def _picture(axes: Axes, row: GridRow, overlay: Overlay, pictures: dict[str, Any
     heat = colormaps["inferno"](share, bytes=True)
     heat[..., 3] = np.round(255 * _OPACITY * share)
     axes.imshow(heat, extent=extent, interpolation="none", aspect="auto")
-    lines = [(_region(row.case), _TRUTH, "solid")]
+    runs = np.array(row.case.truth, np.intp)
+    region = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(GRID, GRID)
+    lines = [(region, _TRUTH, "solid")]
     if swept.tau_scale == 1 and not overlay.degenerate:
         lines.append((values >= thresholds[_FIXED], _LEVEL, "dashed"))
     y, x = (np.arange(-0.5, GRID + 1) / GRID * side for side in (height, width))
@@ -166,11 +168,6 @@ def _share(image: Any, pictures: dict[str, Any]) -> None:
         return (pictures.setdefault("grey", pixels) if unsampled else pixels), left, bottom, transform
 
     image.make_image = made
-
-
-def _region(case: GalleryCase) -> NDArray[np.bool_]:
-    runs = np.array(case.truth, np.intp)
-    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(GRID, GRID)
 
 
 def _keys(drawing: Drawing, width: float, height: float) -> None:

@@ -56,7 +56,8 @@ def make_gallery(
     for case in cases:
         wanted[case.dataset].add(case.case_id)
     originals, notes = open_originals(run, wanted, datasets or {})
-    cases = [replace(case, phrase=originals.phrase(case.dataset, case.case_id, case.finding)) for case in cases]
+    if any(loaded.dataset.asks_phrases for loaded in originals.loaded.values()):
+        cases = [replace(case, phrase=originals.phrase(case.dataset, case.case_id, case.finding)) for case in cases]
     kept, spent = _within(cases, overlays, {}, budget)
     keys = dict.fromkeys((case.dataset, case.case_id) for case in kept if case.dataset in originals.loaded)
     fine = pictures = _native(keys, originals, budget - spent)
