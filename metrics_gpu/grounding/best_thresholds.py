@@ -188,12 +188,12 @@ def cross_fitted(
     for repeat, folds in enumerate(fold_of):
         names, at = np.unique(folds, return_index=True)
         if len(names) == len(patients):
-            from .left_out import left_out  # compiles on import, so only when needed
+            from .leave_one_out import leave_one_out  # compiles on import, so only when needed
 
             alone, first = of_patient[at], level(options.tau_from)
             scored = np.stack([score[alone] for score in scores])
             columns = np.ascontiguousarray(drawn[:, alone])
-            sums[:, repeat], chosen = left_out(columns, whole, totals[alone], scored, first, keep)
+            sums[:, repeat], chosen = leave_one_out(columns, whole, totals[alone], scored, first, keep)
             fold = np.searchsorted(names, folds)
             for kind, curve in enumerate(curves):
                 found = np.take_along_axis(curve, np.maximum(chosen[kind][fold], 0)[:, None], axis=1)[:, 0]
@@ -205,8 +205,8 @@ def cross_fitted(
             weight = drawn[:, members]
             rows = np.flatnonzero(weight.any(axis=1))  # the others add nothing
             weight = weight[rows]
-            rest = whole[rows]
-            rest -= weight @ totals[members]
+            rest = weight @ totals[members]
+            np.subtract(whole if len(rows) == len(whole) else whole[rows], rest, out=rest)
             levels = best_levels(rest[:, 1 : 1 + LEVELS], rest[:, -LEVELS:], options)
             alone = rest[:, 0] == 0
             if keep:

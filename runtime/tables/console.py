@@ -100,15 +100,16 @@ class _Grid:
         from rich.text import Text
 
         table, widths = self.table, list(self.widths)
-        groups = []
+        spans, groups = [], []
         for group, members in groupby(range(len(widths)), key=lambda index: table.columns[index].group):
             own = list(members)
             span = sum(widths[index] for index in own) + len(_GAP) * (len(own) - 1)
             widths[own[-1]] += max(0, _size(group) - span)
-            groups.append(_padded(Text(group), max(span, _size(group)), right=False))
+            spans.append(max(span, _size(group)))
+            groups.append([Text(group)])
         right = [index >= table.leading and not table.is_text(index) for index in range(len(widths))]
         if table.groups:
-            yield _joined(groups)
+            yield from _rows(groups, spans, [False] * len(groups))
         heads = [
             [Text(line) for line in _wrapped(column.title, width)]
             for column, width in zip(table.columns, widths, strict=True)
@@ -138,24 +139,15 @@ def _rows(cells: Sequence[Sequence[Text]], widths: Sequence[int], right: Sequenc
     """The lines of a row of cells, each of which has its own number of lines."""
     from rich.text import Text
 
-    for line in zip_longest(*cells):
-        parts = zip(line, widths, right, strict=True)
-        yield _joined([_padded(part or Text(""), width, side) for part, width, side in parts])
-
-
-def _padded(text: Text, width: int, right: bool) -> Text:
-    from rich.text import Text
-
-    space = Text(" " * (width - _size(text.plain)))
-    return space + text if right else text + space
-
-
-def _joined(cells: Sequence[Text]) -> Text:
-    from rich.text import Text
-
-    line = Text(_GAP).join(cells)
-    line.rstrip()
-    return line
+    for parts in zip_longest(*cells):
+        padded = []
+        for part, width, side in zip(parts, widths, right, strict=True):
+            text = part or Text("")
+            space = Text(" " * (width - _size(text.plain)))
+            padded.append(space + text if side else text + space)
+        line = Text(_GAP).join(padded)
+        line.rstrip()
+        yield line
 
 
 def _texts(item: Item, width: int) -> list[Text]:

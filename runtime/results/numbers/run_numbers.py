@@ -196,9 +196,10 @@ def make_results(run: StoredRun, choices: Choices = DEFAULTS) -> Results:
         column = [cell for (_, name), cell in rows.items() if name == dataset]
         patients[dataset] = dataset_patients(dataset, column, choices.replicates, choices.seed)
     levels = {model: _levels(pairs, model) for model in run.models}
-    from ....metrics_gpu.recognition import walk  # compiled or loaded once, before the threads use it
+    from ....metrics_gpu.grounding import leave_one_out  # compiled or loaded once, before the threads use them
+    from ....metrics_gpu.recognition import walk
 
-    del walk
+    del leave_one_out, walk
 
     def compute(key: Key) -> CellValues:
         model, dataset = key

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
 
-__all__ = ["left_out"]
+__all__ = ["leave_one_out"]
 
 Float = NDArray[np.float64]
 
 
-def _left_out(
+def _leave_one_out(
     drawn: Float, whole: Float, totals: Float, scores: Float, first: int, kept: bool
 ) -> tuple[Float, NDArray[np.int64]]:
     kinds, patients, levels = scores.shape
@@ -45,8 +45,8 @@ def _left_out(
 
 _TABLE = readonly(types.float64, 2)
 
-left_out = compiled(
-    _left_out,
+leave_one_out = compiled(
+    _leave_one_out,
     types.Tuple((types.float64[:, ::1], types.int64[:, ::1]))(
         _TABLE, _TABLE, _TABLE, readonly(types.float64, 3), types.int64, types.boolean
     ),
