@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError, RunError
 from .integrity import BLANK, checksum_fault, seal
-from .row_groups import JoinedFiles
 from .schema import count_faults
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from .row_groups import JoinedFiles
 
 __all__ = [
     "KEY_FIELD",
@@ -224,6 +225,8 @@ class CellFiles:
         """
 
         def write(draft: Path) -> None:
+            from .row_groups import JoinedFiles
+
             with draft.open("wb") as stream:
                 joined = JoinedFiles(stream)
                 for index in range(count):
