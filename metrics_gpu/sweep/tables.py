@@ -42,8 +42,8 @@ class Tables:
         spans: NDArray[np.float64], pairs: int, cells: tuple[int, ...], size: tuple[int, int], upsample: Mode
     ) -> Tables:
         """Tables for fields of view [P, 4] or [1, 4] for all, grids of `cells` (h, w) and an evaluation grid `size`."""
-        y_used, *vertical = _tables(spans[:, 0::2], cells[0], size[0], upsample)
-        x_used, *horizontal = _tables(spans[:, 1::2], cells[1], size[1], upsample)
+        y_used, vertical = _tables(spans[:, 0::2], cells[0], size[0], upsample)
+        x_used, horizontal = _tables(spans[:, 1::2], cells[1], size[1], upsample)
         used = np.zeros((pairs, 2), np.int32)
         used[:, 0], used[:, 1] = y_used, x_used
         return Tables(used, *vertical, *horizontal)
@@ -52,14 +52,12 @@ class Tables:
 Stacked = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]
 
 
-def _tables(
-    spans: NDArray[np.float64], cells: int, pixels: int, mode: Mode
-) -> tuple[NDArray[np.intp] | int, NDArray[np.int32], NDArray[np.float32], NDArray[np.int32]]:
+def _tables(spans: NDArray[np.float64], cells: int, pixels: int, mode: Mode) -> tuple[NDArray[np.intp] | int, Stacked]:
     """Which axis table each pair uses, and one table per distinct field of view."""
     if (spans == spans[0]).all():
-        return 0, *_one(cells, pixels, float(spans[0, 0]), float(spans[0, 1]), mode)
+        return 0, _one(cells, pixels, float(spans[0, 0]), float(spans[0, 1]), mode)
     distinct, index = np.unique(spans, axis=0, return_inverse=True)
-    return np.asarray(index).reshape(-1), *_stacked(
+    return np.asarray(index).reshape(-1), _stacked(
         [axis(cells, pixels, float(start), float(stop), mode) for start, stop in distinct]
     )
 

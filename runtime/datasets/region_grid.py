@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,7 +25,7 @@ __all__ = [
 
 _PACKED = 224, 28
 
-DrawnRegions = tuple[dict[str, NDArray[np.uint8]], frozenset[str], dict[str, str]]
+DrawnRegions = tuple[Mapping[str, NDArray[np.uint8]], frozenset[str], Mapping[str, str]]
 """Class -> packed bits uint8 [224, 28] of a region that is not empty, which of them are sub-pixel, and class -> fault,
 one of `placement.FAULTS`."""
 DrawRegions = Callable[[Case, tuple[int, int], Collection[str]], DrawnRegions]
@@ -70,9 +70,11 @@ class ManyRegions(NamedTuple):
         """These regions and those of other cases."""
         if not len(others.of_case):
             return self._replace(faults=[*self.faults, *others.faults])
-        columns = [np.concatenate(pair) for pair in zip(self[:4], others[:4], strict=True)]
-        order = np.argsort(columns[0], kind="stable")
-        return ManyRegions(*(column[order] for column in columns), faults=[*self.faults, *others.faults])
+        order = np.argsort(np.concatenate([self.of_case, others.of_case]), kind="stable")
+        of_case, of_finding, masks, sub_pixel = (
+            np.concatenate(pair)[order] for pair in zip(self[:4], others[:4], strict=True)
+        )
+        return ManyRegions(of_case, of_finding, masks, sub_pixel, [*self.faults, *others.faults])
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["BegunBlock", "Block", "CaseReader", "read_ahead"]
 
 _PIECE = 4  # cases that one task decodes, at most
+_UNUSED = 2  # references to an array in a list: the list's, and that of the question
 _NOWHERE = (0.0, 0.0, 1.0, 1.0)
 
 
@@ -135,10 +137,10 @@ def read_ahead(reader: CaseReader, blocks: Iterable[Sequence[Case]], workers: in
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
     waiting: deque[Future[BegunBlock]] = deque()
-    side, ahead = reader.geometry.size, 0
+    side, ahead, memory = reader.geometry.size, 0, list[NDArray[np.uint8]]()
     try:
         for cases in blocks:
-            target = np.empty((len(cases), 1, side, side), np.uint8)
+            target = _unused(memory, len(cases), side)
             waiting.append(pool.submit(reader.begin, cases, target, pool))
             ahead = ahead or 1 + -(-2 * _PIECE * workers // len(cases))
             if len(waiting) > ahead:
@@ -147,3 +149,15 @@ def read_ahead(reader: CaseReader, blocks: Iterable[Sequence[Case]], workers: in
             yield waiting.popleft().result().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _unused(memory: list[NDArray[np.uint8]], count: int, side: int) -> NDArray[np.uint8]:
+    """Room for the pixels of a block: that of an earlier one to which nobody refers any more, or new room.
+
+    Memory that is new costs more time than reading what is prepared into it.
+    """
+    for place in range(len(memory)):
+        if len(memory[place]) >= count and sys.getrefcount(memory[place]) == _UNUSED:
+            return memory[place][:count]
+    memory.append(np.empty((count, 1, side, side), np.uint8))
+    return memory[-1][:count]

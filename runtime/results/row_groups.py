@@ -161,7 +161,12 @@ class _Footer:
         return head >> 4 if head < _LONG else self._varint()
 
     def _skip(self, kind: int) -> None:
-        if kind == _BINARY:
+        if kind in _INTEGERS:
+            data, at = self._data, self._at
+            while data[at] & 128:
+                at += 1
+            self._at = at + 1
+        elif kind == _BINARY:
             size = self._varint()
             self._at += size
         elif kind == _STRUCT:
@@ -175,8 +180,6 @@ class _Footer:
             self._at += 8
         elif kind == _BYTE:
             self._at += 1
-        elif kind in _INTEGERS:
-            self._varint()
         elif kind not in (_TRUE, _FALSE):
             raise ValueError(f"its footer holds a value of type {kind}")
 

@@ -192,6 +192,19 @@ def test_blocks_come_in_order_with_the_sizes_of_their_images(tmp_path: Path, cas
     assert again == sizes
 
 
+def test_room_is_used_again_unless_somebody_keeps_pixels(cases: list[Case]) -> None:
+    """As a live model may: they stay what they were."""
+    reader = CaseReader(direct_source(CROP), CROP, FINDINGS, Contents())
+    kept, places, expected = [], set[int](), plainly(cases, CROP)
+    for number, block in enumerate(read_ahead(reader, ([case] for case in cases), 1)):
+        places.add(block.pixels.ctypes.data)
+        if number in (3, 9):
+            kept.append((number, block.pixels[0, 0]))
+    assert len(places) < 16
+    for number, pixels in kept:
+        np.testing.assert_array_equal(pixels, expected[number].pixels)
+
+
 def test_a_region_that_cannot_be_drawn_is_an_error(cases: list[Case]) -> None:
     def refuse(case: Case, *rest: Any) -> Any:
         if case.case_id == "c13":
