@@ -38,6 +38,13 @@ def test_comparisons_are_quoted_from_their_results(root: Path) -> None:
     line = row("`serve`", "without micro-batching")
     assert f"| {found['batching']['ratio']:.2f} × |" in line and f"(load {found['load_average_before']};" in line
 
+    found = result("host-loop")
+    line, locked = row("`eval` around an engine", found["before"]), found["under_the_lock_us"]
+    assert f"{found['cases']:,} prepared cases, {found['findings']} findings" in line
+    assert f"| {found['wall_us']['times_faster']:.2f} ×; {found['cpu_us']['times_faster']:.2f} × less CPU time" in line
+    assert f"{locked['16']['median']:.0f} µs an image under the interpreter lock" in line
+    assert f"{locked['256']['median']:.0f} µs in batches of 256 |" in line
+
     found = result("int8")["end_to_end"]
     line = row("`eval`, KAD-224 in INT8", "float32 bundle")
     assert f"| {found['ratio']:.2f} × |" in line and f"{found['images']} prepared radiographs" in line
