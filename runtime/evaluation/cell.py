@@ -32,7 +32,6 @@ __all__ = ["CellWork", "batches", "compute_cell"]
 
 T = TypeVar("T")
 _SWEEPERS = 2
-_BLOCK, _BLOCK_BYTES = 64, 8 << 20  # cases that are read and swept together, at most, and the bytes of their pixels
 _CHUNKS_IN_FLIGHT = 1  # that are computed and not yet on disk
 
 
@@ -79,10 +78,7 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
     advance(len(cell.cases) - cases)
     geometry = engine.bundle.manifest.geometry
     reader = CaseReader(cell.source, geometry, queries.findings, cell.contents, cell.draw)
-    size = _block_size(cell.batch, geometry.size)
-    ahead = read_ahead(
-        reader, (block for index in remaining for block in batches(iter(_chunk(cell, index)), size)), cell.workers
-    )
+    ahead = read_ahead(reader, (_chunk(cell, index) for index in remaining), cell.batch, cell.workers)
     metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
     sweepers = min(_SWEEPERS, cell.workers)
     sweeper = ThreadPoolExecutor(sweepers, thread_name_prefix="sweep")
@@ -91,7 +87,10 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
         for index in remaining:
             columns: list[CaseColumns] = []
             scored: list[Future[Scored]] = []
-            for block in islice(ahead, -(-len(_chunk(cell, index)) // size)):
+            left = len(_chunk(cell, index))
+            while left:
+                block = next(ahead)
+                left -= len(block.columns.cases)
                 columns.append(block.columns)
                 logits, maps = _ask(block, engine, cell, queries, advance)
                 if logits:
@@ -119,12 +118,6 @@ def batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
     """Lists of `size` items, the last one shorter."""
     while batch := list(islice(items, size)):
         yield batch
-
-
-def _block_size(batch: int, side: int) -> int:
-    """Cases that are read and swept together: whole batches."""
-    most = min(_BLOCK, _BLOCK_BYTES // (side * side))
-    return max(1, most // batch) * batch
 
 
 def _write(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["BegunBlock", "Block", "CaseReader", "read_ahead"]
 
 _PIECE = 4  # cases that one task decodes, at most
+_BLOCK, _BLOCK_BYTES = 256, 16 << 20  # cases that are read and swept together, at most, and the bytes of their pixels
 _UNUSED = 2  # references to an array in a list: the list's, and that of the question
 _NOWHERE = (0.0, 0.0, 1.0, 1.0)
 
@@ -130,21 +131,30 @@ class BegunBlock:
         return Block(columns, pixels, DrawnPairs.on(self.findings, cases, regions, frames, sizes))
 
 
-def read_ahead(reader: CaseReader, blocks: Iterable[Sequence[Case]], workers: int) -> Generator[Block, None, None]:
-    """The blocks, in order, read by `workers` threads a few blocks in advance, which bounds the memory.
+def read_ahead(
+    reader: CaseReader, chunks: Iterable[Sequence[Case]], batch: int, workers: int
+) -> Generator[Block, None, None]:
+    """The cases of each chunk in blocks of whole batches, read in advance by `workers` threads.
 
-    Closing the iterator cancels what has not started.
+    A block is large while everything is prepared, and a batch where images must be decoded: the engine then need not
+    wait for many. The number of blocks in advance bounds the memory. Closing the iterator cancels what has not started.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="decode")
     waiting: deque[Future[BegunBlock]] = deque()
-    side, ahead, memory = reader.geometry.size, 0, list[NDArray[np.uint8]]()
+    side, memory = reader.geometry.size, list[NDArray[np.uint8]]()
+    most = max(1, min(_BLOCK, _BLOCK_BYTES // (side * side)) // batch) * batch
+    size, ahead = batch, 1 + -(-2 * _PIECE * workers // batch)
     try:
-        for cases in blocks:
-            target = _unused(memory, len(cases), side)
-            waiting.append(pool.submit(reader.begin, cases, target, pool))
-            ahead = ahead or 1 + -(-2 * _PIECE * workers // len(cases))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result().result()
+        for chunk in chunks:
+            start = 0
+            while start < len(chunk):
+                cases = chunk[start : start + size]
+                start += size
+                waiting.append(pool.submit(reader.begin, cases, _unused(memory, len(cases), side), pool))
+                if len(waiting) > (ahead if size < most else 2):
+                    begun = waiting.popleft().result()
+                    size = batch if begun.waiting else most
+                    yield begun.result()
         while waiting:
             yield waiting.popleft().result().result()
     finally:

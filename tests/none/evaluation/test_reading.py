@@ -181,7 +181,7 @@ def test_blocks_come_in_order_with_the_sizes_of_their_images(tmp_path: Path, cas
     sizes: dict[str, tuple[int, int]] = {}
     contents = Contents()
     reader = CaseReader(NotingSizes(direct_source(CROP, contents), sizes), CROP, FINDINGS, contents)
-    found = list(read_ahead(reader, (cases[at : at + 6] for at in range(0, 20, 6)), 3))
+    found = list(read_ahead(reader, (cases[at : at + 6] for at in range(0, 20, 6)), 6, 3))
     for block, start in zip(found, range(0, 20, 6), strict=True):
         same(block, plainly(cases[start : start + 6], CROP))
     assert sizes == {case.case_id: (90 + number % 3, 120) for number, case in enumerate(cases)}
@@ -192,11 +192,25 @@ def test_blocks_come_in_order_with_the_sizes_of_their_images(tmp_path: Path, cas
     assert again == sizes
 
 
+def test_blocks_grow_where_everything_is_prepared(tmp_path: Path, cases: list[Case]) -> None:
+    with PreparedSet.open(tmp_path / "cache", "demo", cases, [CROP]) as images:
+        found: list[list[int]] = []
+        for turn in range(2):
+            reader = CaseReader(images.source(CROP), CROP, FINDINGS, Contents())
+            chunks = [cases[at % 20 : at % 20 + 10] for at in range(0, 60, 10)]
+            blocks = list(read_ahead(reader, chunks if turn else chunks[:2], 2, 1))
+            found.append([len(block.columns.cases) for block in blocks])
+            order = [case.case_id for block in blocks for case in block.columns.cases]
+            assert order == [case.case_id for chunk in (chunks if turn else chunks[:2]) for case in chunk]
+    assert set(found[0]) == {2}, "they are decoded"
+    assert max(found[1]) == 10 and found[1][0] == 2
+
+
 def test_room_is_used_again_unless_somebody_keeps_pixels(cases: list[Case]) -> None:
     """As a live model may: they stay what they were."""
     reader = CaseReader(direct_source(CROP), CROP, FINDINGS, Contents())
     kept, places, expected = [], set[int](), plainly(cases, CROP)
-    for number, block in enumerate(read_ahead(reader, ([case] for case in cases), 1)):
+    for number, block in enumerate(read_ahead(reader, ([case] for case in cases), 1, 1)):
         places.add(block.pixels.ctypes.data)
         if number in (3, 9):
             kept.append((number, block.pixels[0, 0]))
@@ -212,7 +226,7 @@ def test_a_region_that_cannot_be_drawn_is_an_error(cases: list[Case]) -> None:
         return region_masks(case, *rest)
 
     reader = CaseReader(direct_source(CROP), CROP, FINDINGS, Contents(), refuse)
-    blocks = read_ahead(reader, (cases[at : at + 5] for at in range(0, 20, 5)), 2)
+    blocks = read_ahead(reader, (cases[at : at + 5] for at in range(0, 20, 5)), 5, 2)
     assert [len(next(blocks).columns.cases) for _ in range(2)] == [5, 5]
     with pytest.raises(DataError, match="cannot be drawn"):
         next(blocks)
