@@ -13,7 +13,6 @@ symmetric, biases stay float32, and only inputs and weights of products are byte
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -154,7 +153,7 @@ def _separate(graph: Any, chosen: Sequence[str]) -> bool:
         (node, place)
         for node in graph.node
         for place, name in enumerate(node.input)
-        if name in rounded and (place != 1 or node.name not in names)
+        if name in rounded and node.name not in names
     ]
     for node, place in readers:
         copy = f"{node.input[place]}_float32"
@@ -167,13 +166,11 @@ def _separate(graph: Any, chosen: Sequence[str]) -> bool:
 
 
 def _followers(graph: Any, chosen: Sequence[str]) -> list[str]:
-    """The ReLUs that alone take the result of a convolution in `chosen`: its bytes then begin at 0."""
+    """The ReLUs of the results of convolutions in `chosen`. Where nothing else takes such a result, the library lets
+    its bytes begin at 0 in place of the ReLU."""
     names = set(chosen)
     results = {node.output[0] for node in graph.node if node.op_type == "Conv" and node.name in names}
-    uses = Counter(name for node in graph.node for name in node.input)
-    uses.update(value.name for value in graph.output)
-    takers = (node for node in graph.node if node.op_type == "Relu" and node.input[0] in results)
-    return [node.name for node in takers if uses[node.input[0]] == 1]
+    return [node.name for node in graph.node if node.op_type == "Relu" and node.input[0] in results]
 
 
 def layer_errors(target: Path, batches: Batches) -> list[LayerError]:
@@ -204,8 +201,8 @@ def layer_errors(target: Path, batches: Batches) -> list[LayerError]:
 
 @dataclass(frozen=True)
 class _Layer:
-    """A product in bytes: its input before and after rounding, whether rounding also does the work of a ReLU, and the
-    squares that its weight lost, as a share."""
+    """A product in bytes: its input before and after rounding, whether it is the result of a ReLU, which rounding may
+    have replaced, and the squares that its weight lost, as a share."""
 
     name: str
     kind: str
@@ -221,7 +218,6 @@ def _layers(graph: Any, folded: Any) -> Iterator[_Layer]:
     made, full = ({name: node for node in each.node for name in node.output} for each in (graph, folded))
     bytes_of, weights = ({tensor.name: tensor for tensor in each.initializer} for each in (graph, folded))
     before = {node.name: node for node in folded.node if node.op_type in _PRODUCTS}
-    left = {node.name for node in graph.node}
     for node in graph.node:
         if node.name not in before:
             continue
@@ -233,7 +229,7 @@ def _layers(graph: Any, folded: Any) -> Iterator[_Layer]:
         numbers, scale = (to_array(bytes_of[name]).astype(np.float32) for name in weight.input[:2])
         scale = scale.reshape([-1 if axis == weight.attribute[0].i else 1 for axis in range(exact.ndim)])
         lost = _share(*_squares(exact, numbers * scale))
-        cut = source is not None and source.op_type == "Relu" and source.name not in left
+        cut = source is not None and source.op_type == "Relu"
         yield _Layer(node.name, node.op_type, (made[value.input[0]].input[0], value.output[0]), cut, lost)
 
 

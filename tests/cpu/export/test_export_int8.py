@@ -449,6 +449,30 @@ def test_a_relu_that_the_bytes_replace_is_no_error(tmp_path: Path) -> None:
     assert 0 < errors["conv0"] < 0.02, "half of the values are below 0, and are meant to be cut"
 
 
+@pytest.mark.parametrize("reader", ["node", "output"])
+def test_a_relu_stays_where_its_input_has_another_reader(tmp_path: Path, reader: str) -> None:
+    chain(tmp_path, "l", "m")
+    full = onnx.load(tmp_path / "full.onnx")
+    if reader == "node":
+        full.graph.node.append(onnx.helper.make_node("Neg", ["a"], ["b"], "minus"))
+    full.graph.output.append(onnx.helper.make_tensor_value_info("ba"[reader == "output"], FLOAT, ["B", 4, 6, 6]))
+    (tmp_path / "two").mkdir()
+    onnx.save(full, tmp_path / "two" / "full.onnx")
+    quantise(tmp_path / "two" / "full.onnx", tmp_path / "two" / "low.onnx", Recipe("vnni"), batches())
+    wanted, found = (
+        ort.InferenceSession(tmp_path / "two" / name, providers=["CPUExecutionProvider"]).run(None, batches(1)[0])[1]
+        for name in ("full.onnx", "low.onnx")
+    )
+    assert wanted.min() < -3 and wanted.max() > 3
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.3)
+
+
+def test_ranges_are_those_of_the_earlier_call(tmp_path: Path) -> None:
+    first = written(tmp_path, "vnni")[0]
+    quantise(tmp_path / "full.onnx", tmp_path / "vnni.onnx", Recipe("vnni"), [])
+    assert onnx.load(tmp_path / "vnni.onnx") == first
+
+
 def test_a_layer_in_float32_keeps_the_weight_that_it_shares(tmp_path: Path) -> None:
     low = chain(tmp_path, "l", "l")
     weight = constant(onnx.load(tmp_path / "full.onnx"), "l")
