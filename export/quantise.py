@@ -91,13 +91,15 @@ def quantise(source: Path, target: Path, recipe: Recipe, batches: Batches) -> li
             if _separate(model.graph, chosen):
                 full = target.with_suffix(".separate.onnx")
                 onnx.save(model, str(full))
+            nodes = chosen if symmetric else [*chosen, *_followers(model.graph, chosen)]
+            del model  # the library holds several copies of its own
             quantize_static(
                 str(full),
                 str(target),
                 _Reader(batches),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=[*_PRODUCTS, "Relu"],
-                nodes_to_quantize=chosen if symmetric else [*chosen, *_followers(model.graph, chosen)],
+                nodes_to_quantize=nodes,
                 per_channel=True,
                 reduce_range=recipe.form == "any-cpu",
                 activation_type=QuantType.QInt8 if symmetric else QuantType.QUInt8,
