@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...engines.errors import MissingExtraError, RunError, XBenchError
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, protocol
@@ -227,6 +227,14 @@ def draw_report(
         figures = [*([grid] if grid else []), *(f for block, _ in report.blocks for f in all_figures(block))]
     except MissingExtraError as error:
         say(str(error))
+    studied: dict[str, Any] = {}
+    if (errors := report.run.path / "studies" / "errors" / "errors.json").is_file():
+        from .studied_errors import studied_errors
+
+        study = studied_errors(report.run, errors)
+        figures, studied = [*figures, *study.figures], {"examples": study.examples}
+        if study.remark:
+            say(study.remark)
     written = []
     for figure in figures:
         for name, data in figure.files.items():
@@ -241,6 +249,7 @@ def draw_report(
         provenance={**facts, "results": hashes(results, report.run.data)},
         tables=[table for table in report.tables if table.name not in _APART],
         figures=figures,
+        **studied,
         gallery=gallery,
         gallery_reason=reason,
         facts=[f"xbench-fast {facts['xbench-fast']}", facts["cells"], facts["run"]],

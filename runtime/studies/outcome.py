@@ -29,7 +29,8 @@ class StudyOutcome:
     name: of the study and its folder. facts: lines about what was studied. tables: to read; data: rows by the name of
     their CSV file, unrounded fractions unless a column says otherwise, also in the JSON file. settings: the arguments
     of the study. files: other files by their path in the folder. remarks: what could not be done, and why. protocol: of
-    the results studied, if the run has several (`of_protocol`).
+    the results studied, if the run has several (`of_protocol`). results: model, dataset and key of each cell that the
+    figures and pictures are of, for the page of the report.
     """
 
     name: str
@@ -42,6 +43,7 @@ class StudyOutcome:
     files: Mapping[str, bytes] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     protocol: str = ""
+    results: Rows = ()
 
 
 def drawn(draw: Callable[[], Sequence[Figure]]) -> tuple[tuple[Figure, ...], tuple[str, ...]]:
@@ -119,6 +121,8 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
             "facts": list(facts),
             "notes": [note for table in outcome.tables for note in table.notes],
             "files": sorted(contents),
+            "figures": [{"name": each.name, "title": each.title, "caption": each.caption} for each in outcome.figures],
+            "results": list(outcome.results),
             **{
                 name: [{key: clean(value) for key, value in row.items()} for row in rows]
                 for name, rows in outcome.data.items()

@@ -22,6 +22,7 @@ from ..gallery.model import gallery_payload
 if TYPE_CHECKING:
     from ..figures.figure import Figure
     from ..gallery.model import Gallery
+    from ..studied_errors import Example
 
 __all__ = [
     "WIDEST",
@@ -45,8 +46,9 @@ class PageContent:
     """stamps: warnings about the numbers, shown first. facts: one line of them under the title. provenance:
     name -> text, number, list, nested mapping, or list of mappings with the same keys (a small table).
 
-    gallery_reason: why there is no gallery, one sentence. coverage: tables that follow the gallery.
-    models: their rows are sorted; the rows above the first of them (n, chance) describe the data and stay on top.
+    examples: pictures of the study of errors, below the figures. gallery_reason: why there is no gallery, one sentence.
+    coverage: tables that follow the gallery. models: their rows are sorted; the rows above the first of them (n,
+    chance) describe the data and stay on top.
     """
 
     title: str
@@ -59,6 +61,7 @@ class PageContent:
     facts: Sequence[str] = ()
     coverage: Sequence[Table] = ()
     models: Sequence[str] = field(default=())
+    examples: Sequence[Example] = ()
 
 
 def write_page(path: Path, content: PageContent) -> None:
@@ -102,6 +105,7 @@ def page_text(content: PageContent) -> str:
         tables=tables,
         coverage=coverage,
         figures=figures,
+        examples=[(each.caption, _jpeg(each.png)) for each in content.examples],
         contents=tuple(_contents(content, tables, coverage, figures)),
     )
 
@@ -119,22 +123,26 @@ def _drawings(content: PageContent) -> Iterator[SimpleNamespace]:
     for number, figure in enumerate(content.figures, 1):
         sentences = _SENTENCE.split(figure.caption)
         points = re.match(r'<svg [^>]*?width="([\d.]+)pt"', figure.svg)
-        kind, data = "svg+xml", figure.svg.encode("utf-8", "replace")
-        if len(data) > _LARGE:
-            from PIL import Image
-
-            stream = io.BytesIO()
-            with Image.open(io.BytesIO(figure.png)) as image:
-                image.convert("RGB").save(stream, "JPEG", quality=85)
-            kind, data = "jpeg", stream.getvalue()
+        data = figure.svg.encode("utf-8", "replace")
+        drawing = f"data:image/svg+xml;base64,{base64.b64encode(data).decode()}"
         yield SimpleNamespace(
             id=f"figure-{number}",
             title=figure.title,
             lead=" ".join(sentences[:2]),
             rest=" ".join(sentences[2:]),
-            source=f"data:image/{kind};base64,{base64.b64encode(data).decode()}",
+            source=_jpeg(figure.png) if len(data) > _LARGE else drawing,
             width=round(_ENLARGED * float(points[1])) if points else 640,
         )
+
+
+def _jpeg(png: bytes) -> str:
+    """A data URI of a picture as JPEG."""
+    from PIL import Image
+
+    stream = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        image.convert("RGB").save(stream, "JPEG", quality=85)
+    return f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
 def _contents(
