@@ -25,7 +25,7 @@ class BadLine(Exception):
     @property
     def sentence(self) -> str:
         """What is wrong, with the nearest known name."""
-        known = list(self._known)
+        known = list(dict.fromkeys(self._known))
         if not known:
             return self.text
         hint = did_you_mean(self._name, known)

@@ -64,6 +64,8 @@ def test_the_nearest_names_are_suggested(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=hint):
             read(tmp_path, line)
     many = Questions([case(f"image-{number:03d}", {"Mass": 1}) for number in range(300)], CLASSES)
+    with pytest.raises(DataError, match="none of the 300 known ones is similar"):
+        read(tmp_path, {"case": "@", "finding": "Mass", "boxes": []}, questions=many)
     with pytest.raises(DataError) as error:
         read(tmp_path, {"case": "image-0077", "finding": "Mass", "boxes": []}, questions=many)
     assert "did you mean 'image-" in str(error.value) and len(str(error.value)) < 300
