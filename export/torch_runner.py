@@ -67,8 +67,10 @@ class TorchRunner:
 
     def _guarded(self, calls: int) -> Any:
         torch = self._torch
-        before = torch.get_float32_matmul_precision()
+        # Both must say the same: PyTorch's convolutions use TF32 by default, its products do not.
+        before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
         torch.set_float32_matmul_precision(self._products)
+        torch.backends.cudnn.allow_tf32 = self._products == "high"
         try:
             with torch.inference_mode():
                 for _ in range(calls):
@@ -80,11 +82,12 @@ class TorchRunner:
             words = " ".join(str(error).split())[:300]
             raise EngineError(f"PyTorch could not run the model: {type(error).__name__}: {words}") from error
         finally:
-            torch.set_float32_matmul_precision(before)
+            torch.set_float32_matmul_precision(before[0])
+            torch.backends.cudnn.allow_tf32 = before[1]
 
 
 def eager_runner(model: str, variant: str, precision: str, device: str) -> TorchRunner:
-    """The model as PyTorch runs it by default."""
+    """The model as PyTorch runs it without compilation."""
     return TorchRunner(model, variant, precision, device, compiled=False)
 
 

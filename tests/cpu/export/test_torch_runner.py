@@ -26,6 +26,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def forward(image: Any, text: Any) -> Any:
         found.update(image=image, text=text, calls=found["calls"] + 1)
+        found["rounds"] = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
         scores = torch.full((len(image), len(text)), found["value"])
         return scores, scores[..., None, None]
 
@@ -59,7 +60,9 @@ def test_the_model_gets_normalised_pixels_of_three_channels(seen: dict[str, Any]
 def test_precision_is_the_models_own(seen: dict[str, Any], precision: str, dtype: str) -> None:
     eager_runner("any", "224", precision, "cpu").prepare(PIXELS, TEXT)
     assert seen["image"].dtype == seen["text"].dtype == seen["module"].weight.dtype == getattr(torch, dtype)
+    assert seen["rounds"] == (("high", True) if precision == "tf32" else ("highest", False))
     assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.backends.cudnn.allow_tf32  # as PyTorch had it
 
 
 def test_compiling_is_asked_of_torch(seen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
