@@ -71,10 +71,13 @@ class ManyRegions(NamedTuple):
         if not len(others.of_case):
             return self._replace(faults=[*self.faults, *others.faults])
         order = np.argsort(np.concatenate([self.of_case, others.of_case]), kind="stable")
-        of_case, of_finding, masks, sub_pixel = (
-            np.concatenate(pair)[order] for pair in zip(self[:4], others[:4], strict=True)
+        return ManyRegions(
+            np.concatenate([self.of_case, others.of_case])[order],
+            np.concatenate([self.of_finding, others.of_finding])[order],
+            np.concatenate([self.masks, others.masks])[order],
+            np.concatenate([self.sub_pixel, others.sub_pixel])[order],
+            [*self.faults, *others.faults],
         )
-        return ManyRegions(of_case, of_finding, masks, sub_pixel, [*self.faults, *others.faults])
 
 
 @runtime_checkable
