@@ -112,7 +112,8 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Iterator[dict
             told = {"engine": cell.engine, "protocol": cell.protocol, "state": f"done; {later}" if later else "done"}
             for name, count in cell_coverage(cell, answers.get((model, dataset))).items():
                 metric = "images" if name == "cases" else name
-                yield {**_row(model, dataset, "", metric, Number(float(count)), cell.cases), **told}
+                value = Number(None if count is None else float(count))
+                yield {**_row(model, dataset, "", metric, value, cell.cases), **told}
 
 
 def stored_rows(run: StoredRun) -> pd.DataFrame:

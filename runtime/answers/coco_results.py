@@ -16,10 +16,24 @@ from .lines import json_document
 from .questions import Place
 from .reading import FileReading
 
-__all__ = ["COCO", "read_coco_results"]
+__all__ = ["COCO", "annotations_given", "is_coco_file", "read_coco_results"]
 
 COCO: Final = "coco"
+_NAMING: Final = frozenset({"annotations", "categories"})
 Size = tuple[int, int]
+
+
+def is_coco_file(document: Any) -> bool:
+    """Whether a JSON value is a COCO file, with images and what is in them."""
+    return isinstance(document, dict) and "images" in document and not document.keys().isdisjoint(_NAMING)
+
+
+def annotations_given(path: Path) -> DataError:
+    """The error for such a file where answers should be."""
+    told = "it seems to be a COCO file of annotations, which has no answers"
+    return DataError(
+        f"{path}: {told}; give the list of results as the file of boxes, and name this one: --coco {path}."
+    )
 
 
 @dataclass

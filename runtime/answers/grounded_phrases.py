@@ -11,6 +11,7 @@ from ...engines.errors import DataError
 from ..datasets.phrases.pairs import phrase_key
 from .answered import State
 from .bad_line import BadLine
+from .coco_results import annotations_given, is_coco_file
 from .fitting import FittedAnswer, fit
 from .frames import Corners, placed_axes
 from .line_keys import four_numbers
@@ -34,6 +35,8 @@ def read_grounded_phrases(reading: FileReading) -> str:
     reading.kind, reading.word = RADFACT, "entry"
     texts = _Texts(reading.questions, reading.options.mapping)
     studies, sha256 = json_document(reading.path)
+    if is_coco_file(studies):
+        raise annotations_given(reading.path)
     if not isinstance(studies, dict):
         raise DataError(f"{reading.path}: it is no JSON object of studies; write their phrases under their names.")
     rows = []

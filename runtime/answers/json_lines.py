@@ -23,7 +23,7 @@ def read_json_lines(reading: FileReading, file: HashedFile) -> None:
             line = json_object(content)
         except BadLine as error:
             reading.lines += 1
-            reading.bad(error, number)
+            reading.bad(_of_another_format(content, error) if first else error, number)
         else:
             if first and HEADER in line:
                 header = _header(reading, line, number)
@@ -34,6 +34,14 @@ def read_json_lines(reading: FileReading, file: HashedFile) -> None:
                 except BadLine as error:
                     reading.bad(error, number)
         first = False
+
+
+def _of_another_format(content: bytes | None, error: BadLine) -> BadLine:
+    """The error for a first line; where that begins as no JSON object does, with the formats that are read."""
+    if content is None or content.startswith(b"{"):
+        return error
+    told = "a file of boxes is JSON Lines, COCO results or RadFact's grounded phrases (docs/boxes.md)"
+    return BadLine("", f"{error.text.partition(';')[0]}; {told}, so convert the file")
 
 
 def _header(reading: FileReading, line: dict[str, Any], number: int) -> Settings:

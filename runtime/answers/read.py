@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .answered import BoxFile
 from .bad_line import BadLine
-from .coco_results import COCO, read_coco_results
+from .coco_results import COCO, annotations_given, is_coco_file, read_coco_results
 from .grounded_phrases import RADFACT, read_grounded_phrases
 from .json_lines import read_json_lines
 from .line_keys import LINE_KEYS
@@ -44,5 +44,7 @@ def _kind(path: Path) -> str:
     except BadLine:
         # A document over several lines; or JSON Lines with an error in the first one.
         return RADFACT if path.suffix.lower() == ".json" else JSON_LINES
+    if is_coco_file(first):
+        raise annotations_given(path)
     studies = bool(first) and first.keys().isdisjoint(LINE_KEYS) and all(isinstance(v, list) for v in first.values())
     return RADFACT if studies else JSON_LINES

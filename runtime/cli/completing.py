@@ -15,6 +15,7 @@ __all__ = ["bundles", "completed", "dataset_folders", "datasets", "engines", "mo
 
 # Importing them takes longer than a completion may.
 _BASELINES = ("baseline:ones", "baseline:center", "baseline:chance", "baseline:prior")
+_FILES = ("maps:", "boxes:", "moved:", "reader:second")
 
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -40,8 +41,8 @@ def bundles(context: click.Context) -> list[str]:
 
 
 def models(context: click.Context) -> list[str]:
-    """What `eval` takes as a model: bundles, baselines and folders of maps."""
-    return [*bundles(context), *_BASELINES, "maps:"]
+    """What `eval` takes as a model: bundles, baselines, folders of maps, files of boxes and a second reader."""
+    return [*bundles(context), *_BASELINES, *_FILES]
 
 
 def datasets(context: click.Context) -> list[str]:

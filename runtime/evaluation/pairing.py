@@ -18,6 +18,10 @@ from ..datasets.registry import DATASETS
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
 from ..results.loaded_dataset import LoadedDataset
+from .reference.baselines import PREFIX as BASELINE
+from .reference.box_models import MOVED, SECOND_READER
+from .reference.box_models import PREFIX as BOXES
+from .reference.map_files import PREFIX as MAPS
 
 __all__ = [
     "configured_protocol",
@@ -28,6 +32,9 @@ __all__ = [
     "select_datasets",
     "shared_findings",
 ]
+
+_KINDS = (BASELINE, MAPS, BOXES, MOVED, SECOND_READER)
+"""What a model that is no bundle begins with."""
 
 
 def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]:
@@ -128,6 +135,9 @@ def _named(name: str, found: Sequence[Path]) -> list[Path]:
     family = [path for path in found if _model_of(path) == name]
     if family:
         return family
+    if ":" in name:
+        hint = did_you_mean(name.partition(":")[0] + ":", _KINDS)
+        raise ConfigError(f"There is no model called '{name}': {hint}; or write the name of a bundle.")
     hint = did_you_mean(name, [path.name for path in found])
     raise ConfigError(f"There is no bundle called '{name}': {hint}; make it with xbench-export or check --bundles.")
 

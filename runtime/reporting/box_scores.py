@@ -31,7 +31,8 @@ class BoxScores:
 
     matched: at each threshold; intervals: of its F1, mean over classes; None where too few patients stand behind it.
     precision: AP by threshold, empty without scores. inside, dice_native, iou_native: means over classes. duplicates:
-    boxes about a true box that is hit. published: by scorer; empty where no region is a union of boxes.
+    boxes about a true box that is hit. published: by scorer. Where no region is a union of boxes, duplicates is None
+    and published is empty.
     """
 
     model: str
@@ -44,16 +45,16 @@ class BoxScores:
     inside: float | None
     dice_native: float | None
     iou_native: float | None
-    duplicates: int
+    duplicates: int | None
     invented: Hallucination
     published: Mapping[str, Values]
 
     @property
-    def coverage(self) -> dict[str, int]:
+    def coverage(self) -> dict[str, int | None]:
         """How many pairs have which answer, and how many boxes were dropped, cut, duplicate, or for absent classes."""
         stored = self.stored
         told = {"answered": ("answered",), "silent": ("silent", "no_box_in_text"), "unparsable": ("unparsable",)}
-        found = {name: stored.of_state(*states) for name, states in told.items()}
+        found: dict[str, int | None] = {name: stored.of_state(*states) for name, states in told.items()}
         found["without_line"] = stored.of_state("missing")
         found |= {f"{name}_boxes": int(stored.counters[name].sum()) for name in ("illegal", "outside", "clipped")}
         return {**found, "duplicate_boxes": self.duplicates, "hallucinated_boxes": self.invented.boxes}
@@ -98,7 +99,7 @@ def _scores(stored: StoredBoxes, title: str, patients: Patients, names: Sequence
         inside=_mean(native.inside, stored),
         dice_native=_mean(native.dice, stored),
         iou_native=_mean(native.iou, stored),
-        duplicates=int((kinds.kind == KINDS.index("duplicate")).sum()),
+        duplicates=int((kinds.kind == KINDS.index("duplicate")).sum()) if len(stored.places) else None,
         invented=hallucination(answers),
         published={name: SCORERS[name].compute(answers, table) for name in names if len(stored.places)},
     )

@@ -88,7 +88,7 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
                 str(pairs),
                 str(answered),
                 f"{int(stored.given.sum()) / answered:.2f}" if answered else NONE,
-                *(percent(count / pairs if pairs else None) for count in each),
+                *(percent(count / pairs if pairs and count is not None else None) for count in each),
                 *(str(int(stored.counters[key].sum())) for key in ("illegal", "outside", "clipped")),
                 str(found.invented.asked),
                 str(stored.not_asked),
@@ -98,7 +98,7 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
         )
     notes = (
         "per 100 pairs, images with the finding: silent: no box; unparsable: a box was meant, none could be read; "
-        "missing: no line; duplicate: boxes about a true box that another one hits",
+        "missing: no line; duplicate: boxes about a true box that another one hits, - where regions are masks",
         "illegal and outside boxes are dropped, clipped ones are cut at the image",
         "absent classes: with boxes, percent of those asked; boxes per 100 asked",
     )

@@ -159,8 +159,9 @@ def coverage(results: Results, boxes: Sequence[BoxScores] = ()) -> Table:
             later = results.rows[model, dataset].attempt
             state = f"done; {later}" if later else "done"
             found = told.get((model, dataset))
-            counts = [*cell_coverage(cell, found).values(), *[NONE] * (own if found is None else 0)]
-            rows.append((model, cell.title, *map(str, counts), cell.engine, cell.protocol, state))
+            counts = [NONE if count is None else str(count) for count in cell_coverage(cell, found).values()]
+            counts += [NONE] * (own if found is None else 0)
+            rows.append((model, cell.title, *counts, cell.engine, cell.protocol, state))
     answers = [Column(name, "pairs" if place < 4 else "boxes") for place, name in enumerate(_OF_BOXES[:own])]
     columns = (*map(Column, _COVERAGE[:-3]), *answers, *map(Column, _COVERAGE[-3:]))
     what = (
@@ -197,8 +198,8 @@ def _coverage_notes(results: Results, boxed: bool) -> Iterator[str]:
     )
 
 
-def cell_coverage(cell: CellValues, boxes: BoxScores | None = None) -> dict[str, int]:
-    """The numbers of a row of coverage, and of predicted boxes those of their answers."""
+def cell_coverage(cell: CellValues, boxes: BoxScores | None = None) -> dict[str, int | None]:
+    """The numbers of a row of coverage, and of predicted boxes those of their answers; None: not defined."""
     if boxes is None:
-        return cell.coverage
+        return dict(cell.coverage)
     return {**cell.coverage, "left_out": cell.skipped + boxes.stored.left_out, **boxes.coverage}

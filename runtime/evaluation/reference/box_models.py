@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from ....engines.errors import ConfigError, DataError
 from ...answers.reading import ReadOptions
-from ...host.paths import has_file
+from ...host.paths import has_file, has_folder
 
 __all__ = ["COUNTED", "MOVED", "PREFIX", "SECOND_READER", "BoxModel", "BoxOptions", "Missing", "split_boxes"]
 
@@ -76,6 +76,8 @@ def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxMod
         name, equals, file = given.partition("=")
         named = bool(equals and name) and not has_file(Path(given))
         path = Path(file if named else given).expanduser()
+        if has_folder(path):
+            raise ConfigError(f"{path} of {text} is a folder; give one file of boxes, in a format of docs/boxes.md.")
         if not has_file(path):
             raise ConfigError(f"The file {path} of {text} does not exist; give the file of the boxes.")
         model = BoxModel(path, prefix + (name if named else path.stem), options, prefix == MOVED)

@@ -100,6 +100,42 @@ def test_coco_files_that_stop(tmp_path: Path) -> None:
         read_boxes(tmp_path / "twice.json", small(), ReadOptions(coco=tmp_path / "names.json"))
 
 
+@pytest.mark.parametrize("name", ["f.json", "f.jsonl"])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_coco_file_of_annotations_is_named_and_so_is_its_option(
+    name: str, indent: int | None, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    for keys in ({}, {"info": {}, "annotations": []}):
+        path.write_text(json.dumps({**NAMES, **keys}, indent=indent))
+        told = "it is not valid JSON" if indent and name == "f.jsonl" else f"COCO file of annotations.*--coco {path}"
+        with pytest.raises(DataError, match=told):
+            read_boxes(path, small())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "case,finding,x1,y1,x2,y2",
+        "a,Mass,1,2,3,4",
+        "0 0.5 0.5 0.25 0.25",
+        "0.5",
+        "<annotation>",
+        "a;Mass;1;2",
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".txt", ".jsonl"])
+def test_a_file_of_another_tool_is_answered_with_the_formats(line: str, suffix: str, tmp_path: Path) -> None:
+    path = written(tmp_path / f"f{suffix}", line, line)
+    with pytest.raises(DataError, match=r"line 1: .*JSON Lines, COCO results or RadFact's grounded phrases") as caught:
+        read_boxes(path, small())
+    assert str(caught.value).endswith("(docs/boxes.md), so convert the file.") and ";" in str(caught.value)
+    with pytest.raises(DataError, match=r"line 2: it is not valid JSON .*; write one object a line"):
+        read_boxes(
+            written(path, json.dumps({"case": "a", "finding": "Mass", "boxes": [], "frame": "unit"}), "a,b"), small()
+        )
+
+
 def radfact(
     folder: Path, studies: Any, mapping: Any = None, questions: Questions | None = None, **options: Any
 ) -> BoxFile:

@@ -14,7 +14,8 @@ from click.shell_completion import ShellComplete
 from synthetic import make_bundle
 from xbench_fast.export.cli.export_command import command
 from xbench_fast.runtime.cli.app import app
-from xbench_fast.runtime.cli.completing import _BASELINES
+from xbench_fast.runtime.cli.completing import _BASELINES, _FILES
+from xbench_fast.runtime.evaluation.pairing import _KINDS
 from xbench_fast.runtime.evaluation.reference import baselines
 
 CONFIG = (
@@ -47,6 +48,9 @@ def offered(line: str, of: object = app) -> list[str]:
         ("eval --model good", ["good-32", "good-64"]),
         ("eval --bundles models/other-32 --model o", ["other-32"]),
         ("eval --model baseline:", list(_BASELINES)),
+        ("eval --model b", [*_BASELINES, "boxes:"]),
+        ("eval --model m", ["maps:", "moved:"]),
+        ("eval --model r", ["reader:second"]),
         ("eval --dataset mi", ["mine"]),
         ("eval --dataset chestxd", ["chestxdet10"]),
         ("eval --data rs", ["rsna="]),
@@ -77,6 +81,7 @@ def test_exports_too() -> None:
     assert offered("--model ow", command) == ["own"] and "kad" in offered("--model k", command)
     assert offered("--saliency layer", command) and offered("--model clip --saliency layer", command) == []
     assert list(_BASELINES) == [f"baseline:{name}" for name in baselines.BASELINES]
+    assert {"baseline:", *_FILES} == set(_KINDS), "every kind of model is offered"
 
 
 @pytest.mark.parametrize(("shell", "line"), [("bash", "xbench-fast eval --model good"), ("zsh", "xbench-fast ev")])
