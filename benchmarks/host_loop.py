@@ -69,7 +69,7 @@ def tree(folder):
         from xbench_fast.metrics_gpu.grounding.protocols import protocol
         from xbench_fast.metrics_gpu.sweep.sweep import sweep
         from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
-        from xbench_fast.runtime.datasets.region_shapes import Boxes
+        from xbench_fast.runtime.datasets.region_boxes import Boxes
         from xbench_fast.runtime.evaluation.cell import CellWork as Cell
         from xbench_fast.runtime.evaluation.cell import compute_cell
         from xbench_fast.runtime.results.storage import CellFiles

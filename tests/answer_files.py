@@ -11,7 +11,7 @@ from xbench_fast.runtime.answers.questions import Questions
 from xbench_fast.runtime.answers.read import read_boxes
 from xbench_fast.runtime.answers.reading import ReadOptions
 from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.region_shapes import Boxes
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 
 CLASSES = ("Effusion", "Mass", "Nodule")
 FIXTURES = Path(__file__).parent / "boxes"

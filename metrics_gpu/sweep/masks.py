@@ -1,4 +1,4 @@
-"""Masks for the sweep: the size of the evaluation grid, and packing of masks to bits."""
+"""Masks: the size of the evaluation grid, packing to bits for the sweep, and runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .arguments import kind_of
 
-__all__ = ["GRID", "pack_masks", "unpack_masks"]
+__all__ = ["GRID", "encode_runs", "pack_masks", "unpack_masks"]
 
 GRID: Final = (224, 224)
 """Height and width of the evaluation grid."""
@@ -30,3 +30,11 @@ def pack_masks(masks: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def unpack_masks(packed: NDArray[np.uint8], width: int) -> NDArray[np.bool_]:
     """The bool [P, H, width] that `pack_masks` packed."""
     return np.unpackbits(packed, axis=-1, count=width, bitorder="little").astype(np.bool_)
+
+
+def encode_runs(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The column-major runs of a mask [height, width], alternating 0 and 1 and starting with 0."""
+    flat = mask.T.ravel()
+    edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    edges = np.concatenate(([0] if flat[0] else [], edges, [flat.size])).astype(np.int64)
+    return np.diff(edges, prepend=0)

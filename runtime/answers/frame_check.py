@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets.region_shapes import Boxes
+from ..datasets.region_boxes import Boxes
 from .answered import BoxAnswers, BoxFile, Written
 from .frames import Budget, smart_resize
 from .questions import Questions

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import ConfigError
 from ..datasets.base import Case
-from ..datasets.region_shapes import Boxes
+from ..datasets.region_boxes import Boxes
 
 if TYPE_CHECKING:
     from ...engines.bundle import Bundle

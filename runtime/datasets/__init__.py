@@ -1,7 +1,7 @@
 """Annotations -> cases and regions, and regions -> masks. One file per dataset; `registry` lists the readers.
 
 base               what a dataset delivers: cases, regions, notes
-region_shapes      boxes, polygons and run lengths, and how each is drawn into a mask
+region_boxes, region_shapes   boxes; polygons, ellipses and run lengths; how each is drawn into a mask
 region_grid        a region on the evaluation grid
 reader_consensus   one region from the boxes of several radiologists
 pixels             where the pixels of a case come from

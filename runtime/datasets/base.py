@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...engines.errors import ConfigError, DataError
 from ...engines.registry import did_you_mean
 from ..host.paths import has_file, has_folder
-from .notes import Note
+from .files import Note
 from .patients import read_patients
 
 __all__ = ["PATIENTS", "Case", "Dataset", "Note", "OfficialCounts", "Region"]
@@ -26,7 +26,7 @@ PATIENTS: Final = {"patients": "a CSV file that names the patient of each image,
 
 @runtime_checkable
 class Region(Protocol):
-    """The area of one class in one image; drawn only on request; `region_shapes` has the usual kinds."""
+    """The area of one class in one image; drawn only on request; `region_boxes` and `region_shapes` have them."""
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """The region on its native grid, bool [height, width]. Raises DataError when it was drawn on another grid."""

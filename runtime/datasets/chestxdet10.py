@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from .base import PATIENTS, Case, Dataset, Note, OfficialCounts
 from .files import ImageFolder, fail, numbers, read_json
-from .region_shapes import Boxes
+from .region_boxes import Boxes
 
 __all__ = ["ChestXDet10"]
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from ..host.paths import has_file, has_folder
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import ImageTree, fail, inside, number, read_rows
-from .region_shapes import Boxes
+from .region_boxes import Boxes
 
 __all__ = ["ChestXray14"]
 

@@ -8,17 +8,18 @@ import math
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...engines.errors import DataError
 from ...engines.strict_json import distinct_keys
 from ..host.paths import has_folder
-from .notes import Note
 
 __all__ = [
     "ImageFolder",
     "ImageTree",
+    "Note",
     "fail",
     "header_text",
     "inside",
@@ -34,6 +35,26 @@ __all__ = [
 
 _MAX_TOLD = 200  # characters of a file in a message
 _MAX_NAME = 240  # bytes of one part of a path; file systems stop at 255
+
+
+@dataclass(frozen=True)
+class Note:
+    """A problem in a dataset's files that does not stop the reading.
+
+    kind: "unknown_class", "duplicate", "degenerate", "disagreement", "not_annotated", "no_images_folder",
+    "empty_mask", "fallback", "no_region".
+    subject: the class name, case or file it is about. row: line of a CSV, 1-based entry of a JSON list, None: the file.
+    """
+
+    kind: str
+    subject: str
+    file: Path
+    row: int | None
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}" if self.row is None else f"{self.file}, row {self.row}"
+        return f"{where}: {self.text}"
 
 
 def fail(file: Path, row: int | None, text: str) -> DataError:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 
-__all__ = ["MAX_PIXELS", "MAX_SIDE", "check_grid", "check_runs", "decode_coco", "decode_pairs", "encode_runs", "paint"]
+__all__ = ["MAX_PIXELS", "MAX_SIDE", "check_grid", "check_runs", "decode_coco", "decode_pairs", "paint"]
 
 MAX_SIDE, MAX_PIXELS = 32_768, 80_000_000  # as for images: far above any radiograph, still safe to allocate
 
@@ -66,14 +66,6 @@ def decode_coco(text: str) -> NDArray[np.int64]:
     values[1::2] = np.cumsum(values[1::2])
     values[2::2] = np.cumsum(values[2::2])
     return values
-
-
-def encode_runs(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The column-major runs of a mask [height, width], alternating 0 and 1 and starting with 0."""
-    flat = mask.T.ravel()
-    edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    edges = np.concatenate(([0] if flat[0] else [], edges, [flat.size])).astype(np.int64)
-    return np.diff(edges, prepend=0)
 
 
 def paint(counts: NDArray[np.int64], size: tuple[int, int]) -> NDArray[np.bool_]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from .base import Region
-from .centre_shapes import Ellipse
-from .region_shapes import ROUNDING, AtLeast, Boxes, Polygons, Union
+from .region_boxes import ROUNDING, Boxes
+from .region_shapes import AtLeast, Ellipse, Polygons, Union
 
 __all__ = ["FAULTS", "boxes_of", "extents", "region_fault"]
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...engines.errors import DataError
 from .base import Region
-from .region_shapes import AtLeast, Boxes
+from .region_boxes import Boxes
+from .region_shapes import AtLeast
 
 __all__ = ["RULES", "Corners", "merge", "needed"]
 

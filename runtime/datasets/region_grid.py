@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...engines.errors import DataError
 from .base import Case, Region
 from .placement import region_fault
-from .region_shapes import Boxes
+from .region_boxes import Boxes
 
 __all__ = [
     "BulkRegions",

@@ -1,9 +1,9 @@
-"""Kinds of regions, and how they are drawn on the native grid (docs/datasets.md §0.3, §0.4)."""
+"""Kinds of regions beside boxes, and how they are drawn on the native grid (docs/datasets.md §0.3, §0.4)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError
+from ...metrics_gpu.sweep.masks import encode_runs
 from .base import Region
-from .centre_shapes import fill_polygon
 from .mask_run_lengths import (
     MAX_PIXELS,
     MAX_SIDE,
@@ -20,94 +20,11 @@ from .mask_run_lengths import (
     check_runs,
     decode_coco,
     decode_pairs,
-    encode_runs,
     paint,
 )
+from .region_boxes import Boxes, pixel_of
 
-__all__ = ["ROUNDING", "AtLeast", "Boxes", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "union"]
-
-Corners = tuple[float, float, float, float]
-
-ROUNDING = 2.0
-"""Pixels by which a box may reach beyond its image because of rounding."""
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """The union of boxes (x1, y1, x2, y2) in native pixels.
-
-    A box covers rows int(y1) .. int(y2)-1 and columns int(x1) .. int(x2)-1, truncated towards zero, at least one pixel
-    in each direction, clipped to the image. A box wholly outside the image covers nothing. `exact`: drawing raises
-    DataError when a box does not fit the image (`excess`), for image copies that may have been resized. `fractions`:
-    the corners are fractions of the image's width and height, written with six decimals or more. `centres`: a box
-    covers the pixels whose centres lie inside, at least one in each direction.
-    """
-
-    corners: tuple[Corners, ...]
-    exact: bool = False
-    fractions: bool = False
-    centres: bool = False
-
-    def __post_init__(self) -> None:
-        if self.fractions and any(abs(value) > MAX_SIDE for box in self.corners for value in box):
-            raise DataError(f"A box in fractions of its image ends at more than {MAX_SIDE}; check its unit.")
-
-    @staticmethod
-    def from_sizes(boxes: Iterable[Sequence[float]]) -> Boxes:
-        """Boxes given as (x, y, width, height): rows int(y) .. int(y)+int(height)-1, columns alike."""
-        return Boxes(tuple((int(x), int(y), int(x) + int(w), int(y) + int(h)) for x, y, w, h in boxes))
-
-    def pixels(self, height: int, width: int) -> tuple[Corners, ...]:
-        """The corners in pixels of a [height, width] image."""
-        if not self.fractions:
-            return self.corners
-        sides = (width, height, width, height)
-        return tuple(tuple(map(_pixel, box, sides)) for box in self.corners)  # type: ignore[misc]
-
-    def clipped(self, height: int, width: int) -> NDArray[np.float64]:
-        """float64 [n, 4]: the corners of the boxes that meet a [height, width] image, clipped to it."""
-        corners = np.array(self.pixels(height, width), np.float64).reshape(-1, 4)
-        inside = (corners[:, :2] < (width, height)).all(axis=1) & (corners[:, 2:] > 0).all(axis=1)
-        return np.clip(corners[inside], 0, (width, height, width, height))
-
-    def excess(self, height: int, width: int) -> float:
-        """Pixels by which a box reaches beyond a [height, width] image; 0 up to `ROUNDING`."""
-        x1, y1, x2, y2 = np.array(self.pixels(height, width) or ((0.0,) * 4,), np.float64).T
-        most = float(max(-x1.min(), -y1.min(), x2.max() - width, y2.max() - height))
-        return most if most > ROUNDING else 0.0
-
-    def spans(self, height: int, width: int) -> list[tuple[int, int, int, int]]:
-        """Half-open pixel ranges (row0, row1, column0, column1) of the boxes that meet a [height, width] image.
-
-        Raises DataError when the boxes are `exact` and do not fit the image.
-        """
-        if self.exact and (excess := self.excess(height, width)):
-            raise DataError(
-                f"A box reaches {excess:.0f} pixels beyond an image of {width} x {height}; the image seems to be "
-                "resized, so name the file of the native sizes in the reader's option sizes, or use the native images."
-            )
-        found = []
-        for x1, y1, x2, y2 in self.pixels(height, width):
-            (row, row1), (column, column1) = self._range(y1, y2), self._range(x1, x2)
-            span = (max(row, 0), min(row1, height), max(column, 0), min(column1, width))
-            if span[0] < span[1] and span[2] < span[3]:
-                found.append(span)
-        return found
-
-    def _range(self, low: float, high: float) -> tuple[int, int]:
-        if not self.centres:
-            return int(low), max(int(high), int(low) + 1)
-        first, stop = math.ceil(low - 0.5), math.ceil(high - 0.5)
-        middle = math.floor((low + high) / 2)
-        return (first, stop) if first < stop else (middle, middle + 1)
-
-    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
-        """bool [height, width]."""
-        check_grid(height, width)
-        drawn = np.zeros((height, width), np.bool_)
-        for row0, row1, column0, column1 in self.spans(height, width):
-            drawn[row0:row1, column0:column1] = True
-        return drawn
+__all__ = ["AtLeast", "Ellipse", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "fill_polygon", "union"]
 
 
 @dataclass(frozen=True)
@@ -130,7 +47,7 @@ class Polygons:
         """The outlines in pixels of a [height, width] image."""
         if not self.fractions:
             return self.outlines
-        return tuple(tuple((_pixel(x, width), _pixel(y, height)) for x, y in outline) for outline in self.outlines)
+        return tuple(tuple((pixel_of(x, width), pixel_of(y, height)) for x, y in outline) for outline in self.outlines)
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
@@ -149,6 +66,44 @@ class Polygons:
             elif outline:
                 draw.polygon(outline, fill=1, outline=1)
         return np.asarray(canvas) > 0
+
+
+@dataclass(frozen=True)
+class Ellipse:
+    """An ellipse by its centre and radii in native pixels, turned by `angle` degrees from x towards y.
+
+    Raises DataError for one so far outside any image, or so large, that its numbers are no measurements.
+    """
+
+    x: float
+    y: float
+    radius_x: float
+    radius_y: float
+    angle: float = 0.0
+
+    def __post_init__(self) -> None:
+        if max(abs(self.x), abs(self.y), self.radius_x, self.radius_y) > 2 * MAX_SIDE:
+            raise DataError(f"An ellipse reaches more than {2 * MAX_SIDE} pixels away; check its coordinates.")
+
+    def extent(self) -> tuple[float, float, float, float]:
+        """The smallest box (x1, y1, x2, y2) around it."""
+        cos, sin = math.cos(math.radians(self.angle)), math.sin(math.radians(self.angle))
+        wide = math.hypot(self.radius_x * cos, self.radius_y * sin)
+        high = math.hypot(self.radius_x * sin, self.radius_y * cos)
+        return self.x - wide, self.y - high, self.x + wide, self.y + high
+
+    def mask(self, height: int, width: int) -> NDArray[np.bool_]:
+        """bool [height, width]."""
+        check_grid(height, width)
+        if min(self.radius_x, self.radius_y) <= 0:
+            return np.zeros((height, width), np.bool_)
+        cos, sin = math.cos(math.radians(self.angle)), math.sin(math.radians(self.angle))
+        x = (np.arange(width) + 0.5 - self.x)[None]
+        y = (np.arange(height) + 0.5 - self.y)[:, None]
+        inside: NDArray[np.bool_] = (
+            np.hypot((x * cos + y * sin) / self.radius_x, (y * cos - x * sin) / self.radius_y) <= 1
+        )
+        return inside
 
 
 @dataclass(frozen=True)
@@ -268,15 +223,26 @@ def union(parts: Sequence[Region]) -> Region:
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
 
-def _pixel(fraction: float, side: int) -> float:
-    """The coordinate in pixels; a whole number where it misses one by no more than six decimals of `fraction` can."""
-    value = fraction * side
-    return round(value) if abs(value - round(value)) <= 1e-6 * side else value
-
-
 def _own_grid(size: tuple[int, int], height: int, width: int) -> None:
     if (height, width) != size:
         raise DataError(
             f"A mask of {size[0]} x {size[1]} cannot be drawn on {height} x {width} pixels; "
             "the image and its annotation do not belong together."
         )
+
+
+def fill_polygon(outline: Sequence[tuple[float, float]], height: int, width: int) -> NDArray[np.bool_]:
+    """bool [height, width]: the pixels whose centres lie inside a polygon of points (x, y), by the even-odd rule.
+
+    (0, 0) is the outer corner of the first pixel.
+    """
+    # flips[r, n]: edges that cross the middle of row r after the first n centres of columns; only parity matters.
+    flips = np.zeros((height, width + 1), np.uint8)
+    for (ax, ay), (bx, by) in zip(outline, [*outline[1:], *outline[:1]], strict=True):
+        first, stop = (math.ceil(min(max(y - 0.5, -1.0), height + 1.0)) for y in (min(ay, by), max(ay, by)))
+        rows = np.arange(max(first, 0), min(stop, height))
+        if rows.size:
+            crossing = ax + (rows + 0.5 - ay) * (bx - ax) / (by - ay)
+            flips[rows, np.clip(np.ceil(crossing - 0.5), 0, width).astype(np.int64)] += 1
+    right = np.cumsum(flips[:, :0:-1], axis=1, dtype=np.uint8)
+    return (right[:, ::-1] & 1).astype(np.bool_)

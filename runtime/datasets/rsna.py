@@ -10,7 +10,7 @@ from typing import ClassVar
 from ..host.paths import has_file
 from .base import Case, Dataset, Note, OfficialCounts
 from .files import ImageFolder, fail, number, read_csv
-from .region_shapes import Boxes
+from .region_boxes import Boxes
 
 __all__ = ["Rsna"]
 

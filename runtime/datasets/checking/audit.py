@@ -14,8 +14,8 @@ from ...images.decode import is_there
 from ..base import Case, Dataset, OfficialCounts
 from ..phrases.pairs import phrase_key
 from ..placement import boxes_of, extents, region_fault
+from ..region_boxes import Boxes
 from ..region_grid import region_grid
-from ..region_shapes import Boxes
 from .audit_images import decode_images, read_headers
 from .box_statistics import box_warnings
 

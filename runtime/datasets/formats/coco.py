@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from ....engines.errors import DataError
 from ..base import PATIENTS, Case, Dataset, Note, Region
 from ..files import fail, number, numbers, read_json
-from ..region_shapes import Boxes, Polygons, Rle, union
+from ..region_boxes import Boxes
+from ..region_shapes import Polygons, Rle, union
 from .file_format import SHARED
 from .named_images import NamedImages
 from .nothing import NOTHING, says_nothing

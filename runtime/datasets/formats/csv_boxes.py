@@ -11,7 +11,7 @@ from ....engines.errors import ConfigError
 from ....engines.registry import did_you_mean
 from ..base import PATIENTS, Case, Dataset, Note
 from ..files import fail, number, read_csv
-from ..region_shapes import Boxes
+from ..region_boxes import Boxes
 from .file_format import SHARED
 from .named_images import NamedImages
 from .nothing import NOTHING, says_nothing

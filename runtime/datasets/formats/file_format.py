@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ....engines.errors import DataError
 from ...host.paths import has_folder
 from ..base import PATIENTS, Case, Dataset, Note, Region
-from ..centre_shapes import Ellipse
 from ..files import fail, tree
 from ..mask_run_lengths import check_grid
-from ..region_shapes import Boxes, MaskRuns, Polygons, union
+from ..region_boxes import Boxes
+from ..region_shapes import Ellipse, MaskRuns, Polygons, union
 from .named_images import NamedImages, without_extension
 from .nothing import NOTHING, says_nothing
 

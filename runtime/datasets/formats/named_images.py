@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ...host.paths import has_folder
-from ..files import fail, inside, tree
-from ..notes import Note
+from ..files import Note, fail, inside, tree
 
 __all__ = ["IMAGES", "NamedImages", "without_extension"]
 

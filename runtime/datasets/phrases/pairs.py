@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ..base import Case
-from ..region_shapes import Boxes
+from ..region_boxes import Boxes
 
 __all__ = ["Corners", "PhraseImage", "asked", "image_id", "one_line", "phrase_key"]
 

@@ -22,7 +22,7 @@ from ....metrics_gpu.sweep.masks import unpack_masks
 from ...answers.answered import BoxAnswers, BoxFile
 from ...answers.frame_check import frame_check, out_of_view, true_boxes
 from ...answers.questions import Questions
-from ...datasets.region_shapes import Boxes
+from ...datasets.region_boxes import Boxes
 from ...results.schema import GRID, THRESHOLD_COUNT, result_schema
 from ..decoding import DecodedCase
 from ..drawn import DrawnPairs

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import XBenchError
-from ....metrics_gpu.sweep.masks import unpack_masks
-from ...datasets.mask_run_lengths import encode_runs
+from ....metrics_gpu.sweep.masks import encode_runs, unpack_masks
 from ...host.config import DatasetConfig
 from ...results.load import StoredRun
 from ...results.maps import load_maps

@@ -17,8 +17,9 @@ from xbench_fast.engines.errors import ConfigError, DataError
 from xbench_fast.metrics_gpu.detection.boxes import BoxLists
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.answers.reading import ReadOptions
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.region_grid import region_grid
-from xbench_fast.runtime.datasets.region_shapes import Boxes, MaskRuns
+from xbench_fast.runtime.datasets.region_shapes import MaskRuns
 from xbench_fast.runtime.evaluation.reference.box_files import _count
 from xbench_fast.runtime.evaluation.reference.box_models import BoxModel, BoxOptions, split_boxes
 

@@ -31,7 +31,8 @@ STOPPED = "joint_inputs:Stopped"
 READER = '''
 import json
 from xbench_fast.runtime.datasets.base import Case, Dataset
-from xbench_fast.runtime.datasets.region_shapes import Boxes, union
+from xbench_fast.runtime.datasets.region_boxes import Boxes
+from xbench_fast.runtime.datasets.region_shapes import union
 
 MOVED = 0
 

@@ -10,7 +10,7 @@ from pairs_of_limit import rests_on_the_pairs_of_the_model
 from pairs_of_patients import named, only_patients_differ
 from pairs_of_phrases import asked, pairs, whole
 from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
-from xbench_fast.runtime.datasets.region_shapes import Boxes
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 
 BOXES = "boxes:answers"
 CELL = f"{BOXES}--coco"

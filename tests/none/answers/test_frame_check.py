@@ -13,7 +13,7 @@ from xbench_fast.runtime.answers.frame_check import frame_check, out_of_view, tr
 from xbench_fast.runtime.answers.questions import Questions
 from xbench_fast.runtime.answers.read import read_boxes
 from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.region_shapes import Boxes
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 
 W, H = 2544, 3056
 

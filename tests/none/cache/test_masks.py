@@ -20,8 +20,9 @@ from xbench_fast.runtime.cache.masks import MASK_ROW, MaskStore, mask_bytes
 from xbench_fast.runtime.cache.records import RECORD
 from xbench_fast.runtime.datasets import region_grid
 from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.region_grid import region_masks
-from xbench_fast.runtime.datasets.region_shapes import Boxes, Polygons, Rle
+from xbench_fast.runtime.datasets.region_shapes import Polygons, Rle
 from xbench_fast.runtime.evaluation.sources import masks_opener
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.loaded_dataset import load_dataset

@@ -16,7 +16,7 @@ from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.base import Case, Dataset, Note, OfficialCounts
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.formats.coco import Coco
-from xbench_fast.runtime.datasets.region_shapes import Boxes
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.registry import DATASETS
 
 

@@ -18,7 +18,7 @@ from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.checking.box_statistics import box_warnings
 from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.datasets.formats.csv_boxes import CsvBoxes
-from xbench_fast.runtime.datasets.region_shapes import Boxes
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.host.config import DatasetConfig
 
 REPOSITORY = Path(__file__).parents[3]

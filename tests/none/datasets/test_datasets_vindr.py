@@ -15,7 +15,7 @@ from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.pixels import direct_source
 from xbench_fast.runtime.datasets.reader_consensus import merge
-from xbench_fast.runtime.datasets.region_shapes import Boxes
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.vindr import Vindr, VindrKaggle
 from xbench_fast.runtime.evaluation.decoding import decode_case
 from xbench_fast.runtime.images.decode import read_grey

@@ -208,7 +208,7 @@ def test_the_annotations_are_part_of_the_key(formats: Path, tmp_path: Path, name
 
 def test_the_code_that_reads_a_format_is_part_of_the_key(formats: Path) -> None:
     modules = closure([type(opened(formats, "yolo")).__module__])
-    own = {"formats.yolo", "formats.file_format", "formats.nothing", "formats.named_images", "centre_shapes"}
+    own = {"formats.yolo", "formats.file_format", "formats.nothing", "formats.named_images", "region_shapes"}
     assert {f"xbench_fast.runtime.datasets.{name}" for name in own} <= set(modules)
     assert not {f"xbench_fast.runtime.datasets.{name}" for name in ("formats.voc", "formats.cvat", "siim")} & set(
         modules

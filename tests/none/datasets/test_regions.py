@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.datasets.base import Region
-from xbench_fast.runtime.datasets.centre_shapes import Ellipse, fill_polygon
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.region_grid import region_grid
-from xbench_fast.runtime.datasets.region_shapes import Boxes, Polygons, Rle, Union, union
+from xbench_fast.runtime.datasets.region_shapes import Ellipse, Polygons, Rle, Union, fill_polygon, union
 
 
 class Drawn:

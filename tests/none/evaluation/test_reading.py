@@ -17,8 +17,9 @@ from xbench_fast.runtime.cache.masks import MASK_ROW, MaskStore
 from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.pixels import NotingSizes, PixelSource, direct_source
+from xbench_fast.runtime.datasets.region_boxes import Boxes
 from xbench_fast.runtime.datasets.region_grid import DrawRegions, region_masks
-from xbench_fast.runtime.datasets.region_shapes import Boxes, Polygons
+from xbench_fast.runtime.datasets.region_shapes import Polygons
 from xbench_fast.runtime.evaluation.decoding import DecodedCase, decode_case
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
 from xbench_fast.runtime.evaluation.reading import Block, CaseReader, read_ahead

@@ -16,7 +16,8 @@ from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.formats.coco import Coco
 from xbench_fast.runtime.datasets.placement import region_fault
-from xbench_fast.runtime.datasets.region_shapes import AtLeast, Boxes, Polygons, Rle, union
+from xbench_fast.runtime.datasets.region_boxes import Boxes
+from xbench_fast.runtime.datasets.region_shapes import AtLeast, Polygons, Rle, union
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_json import read_run, store_run

@@ -24,8 +24,9 @@ from xbench_fast.runtime.results.cell_key import reader_code
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 PACKAGE = "xbench_fast"
-SHAPES = "mask_run_lengths region_shapes centre_shapes"
-READER = f"strict_json datasets.base datasets.files datasets.notes datasets.patients paths {SHAPES}"
+BOXED = "mask_run_lengths region_boxes"
+SHAPES = f"{BOXED} region_shapes"
+READER = f"strict_json datasets.base datasets.files datasets.patients paths {BOXED}"
 PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity png_jpeg voi"
 SWEEP = (
     "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables "
@@ -48,7 +49,7 @@ DECIDE = {
     "live": f"evaluation.cell evaluation.live evaluation.phrases evaluation.reading pixels {ROWS} {PIXELS}",
     "gpu": f"evaluation.cell evaluation.phrases evaluation.reading pixels {DEVICE} {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
-    "masks": f"arguments sweep.masks datasets.placement region_grid {READER}",
+    "masks": f"arguments sweep.masks datasets.placement region_grid region_shapes {READER}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",
     "boxes": f"{BOXES} {REFERENCE} {REGIONS} scoring schema prompt_set",
 }
@@ -245,7 +246,7 @@ def test_code_that_decides_is_computed_again_and_other_code_is_not(tmp_path: Pat
     assert evaluated() == (2, [])
     mutate(module("siim"), lambda text: text + "\nmutant = 1\n")
     assert evaluated() == (0, [])
-    mutate(module("region_shapes"), lambda text: text + "\nmutant = 1\n")
+    mutate(module("region_boxes"), lambda text: text + "\nmutant = 1\n")
     computed, lines = evaluated()
     assert computed == 2 and all("because this changed: code, reader" in line for line in lines)
     mutate(module("chestxdet10"), lambda text: text + "\nmutant = 1\n")
