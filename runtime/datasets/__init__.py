@@ -7,6 +7,7 @@ reader_consensus   one region from the boxes of several radiologists
 pixels             where the pixels of a case come from
 files, mask_files, mask_run_lengths   reading annotation files, PNG masks and run-length codes
 placement          whether a region lies in its image
+attributes/        view, sex, age and the like, for those who ask
 formats/           any dataset in a common format
 checking/          counts of a dataset's content and of its problems
 """

@@ -43,6 +43,8 @@ class Case:
     size: (height, width) of the grid on which the regions are drawn; None: the image's own. A copy of the images at
     another resolution can use the same annotation, because grid and image are resized to the same evaluation frame.
     phrases: finding -> the phrase that this image is asked for it, of a dataset that `asks_phrases`.
+    attributes: what is known of the patient and the exposure, such as view, sex and age; None unless a reader fills it.
+    Studies of subgroups read those of the built-in readers later (`attributes.lookup`), and no result depends on them.
     """
 
     case_id: str
@@ -54,6 +56,7 @@ class Case:
     rows: tuple[int, ...] = ()
     size: tuple[int, int] | None = None
     phrases: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str | float] | None = None
 
     @property
     def patient(self) -> str:
@@ -208,6 +211,10 @@ class Dataset(ABC):
         if split == "all" and listed is not None:
             raise ConfigError(f"The dataset '{self.name}' has split=all and a list; leave one of the two out.")
         return split, listed
+
+    def attribute_file(self) -> Path | None:
+        """The file of the dataset that has the attributes of its cases; None: the headers of its DICOM images."""
+        return None
 
     def second_reader(self) -> Sequence[Mapping[str, Any]] | None:
         """What a second reader marked, as lines of a file of boxes in the frame `unit` (docs/boxes.md §1); None if the

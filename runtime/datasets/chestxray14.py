@@ -69,6 +69,10 @@ are mined from reports and noisy, and none of the 880 images is healthy; recogni
         files = [self.annotations, *([self.entries] if self.entries else [])]
         return files if self.recognition_images == "boxes" else [*files, self.test_list]
 
+    def attribute_file(self) -> Path | None:
+        """The entry file, which has view, sex and age."""
+        return self.entries
+
     def official(self) -> OfficialCounts | None:
         """984 boxes, one per (image, class) pair, on 880 images; with the test list 25,596 images."""
         cases = 880 if self.recognition_images == "boxes" else 25_596

@@ -77,6 +77,10 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         """The folder of the patients; none if the lateral views are excluded."""
         return () if self.frontal_only else (self.images,)
 
+    def attribute_file(self) -> Path | None:
+        """The label file: that of the validation set has view, sex and age."""
+        return self.labels
+
     def official(self) -> OfficialCounts | None:
         """Number of images, for the validation set also of masks; None if the test set excludes the lateral views."""
         if self.split == "val":

@@ -7,7 +7,7 @@ from typing import Final
 
 from .files import fail, header_text, read_rows
 
-__all__ = ["IMAGE_COLUMNS", "PATIENT_COLUMNS", "read_patients"]
+__all__ = ["IMAGE_COLUMNS", "NIH_COLUMNS", "PATIENT_COLUMNS", "read_indices", "read_patients"]
 
 IMAGE_COLUMNS: Final = ("image", "file_name", "filename", "image_id", "ImageId", "case_id")
 PATIENT_COLUMNS: Final = ("patient_id", "patient", "PatientID", "Patient ID")
@@ -42,3 +42,14 @@ def read_patients(file: Path) -> dict[str, str]:
         if found.setdefault(name, who) != who:
             raise fail(file, line, f"'{name}' belongs to the patient '{who}', but to '{found[name]}' before")
     return found
+
+
+def read_indices(file: Path) -> dict[str, str]:
+    """Image -> its name in NIH ChestX-ray14, of a file that `read_patients` can read; empty if it does not say them."""
+    rows = read_rows(file)
+    _, header = next(rows, (1, []))
+    image = next((header.index(name) for name in IMAGE_COLUMNS if name in header), None)
+    index = next((header.index(name) for name in NIH_COLUMNS if name in header), None)
+    if image is None or index is None:
+        return {}
+    return {cells[image]: cells[index] for _, cells in rows if len(cells) == len(header) and cells[index]}

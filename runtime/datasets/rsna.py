@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..host.paths import has_file
-from .base import Case, Dataset, Note, OfficialCounts
+from .base import PATIENTS, Case, Dataset, Note, OfficialCounts
 from .files import ImageFolder, fail, number, read_csv
 from .region_boxes import Boxes
 
@@ -50,6 +50,7 @@ Dice 20.20 and IoU 11.97. Use split=paper with your own copy. The label means an
         "annotations": "the label file, default stage_2_train_labels.csv",
         "classes": "the class file, default stage_2_detailed_class_info.csv where it exists",
         "images": "the folder of the DICOM files, default stage_2_train_images",
+        **PATIENTS,
     }
     frame = (1024, 1024)
 

@@ -88,9 +88,9 @@ def test_a_csv_that_cannot_serve_is_one_sentence(data: Path, text: str, sentence
 def test_readers_whose_files_name_no_patient_have_the_option() -> None:
     have = {name for name in DATASETS.names() if PATIENTS.items() <= DATASETS.load(name).option_help.items()}
     own = {"coco", "csv", "cvat", "dicom", "labelme", "masks", "nifti", "voc", "yolo"}
-    assert have == {"chestxdet10", "siim", "vindr", "vindr_kaggle", *own}
-    with pytest.raises(ConfigError, match="'rsna' has no option 'patients'"):
-        DATASETS.load("rsna")(Path(), patients="a.csv")
+    assert have == {"chestxdet10", "rsna", "siim", "vindr", "vindr_kaggle", *own}
+    with pytest.raises(ConfigError, match="'mscxr' has no option 'patients'"):
+        DATASETS.load("mscxr")(Path(), patients="a.csv")
 
 
 def test_the_file_replaces_the_patients_of_the_dataset(tmp_path: Path) -> None:
