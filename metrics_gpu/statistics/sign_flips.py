@@ -7,7 +7,6 @@ of all patterns for few patients, else of a sample of patterns that contains the
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bootstrap import SEED
+from .streams import named_stream
 
 __all__ = ["EXACT_PATIENTS", "LEAST_DRAWS", "Tested", "draws_for", "sign_flip_tests", "sign_patterns"]
 
@@ -51,8 +51,7 @@ def sign_patterns(patients: Sequence[str], draws: int, seed: int = SEED) -> NDAr
     words = -(-draws // 64)
     found = np.empty((len(patients), words), "<u8")
     for row, name in zip(found, patients, strict=True):
-        key = np.frombuffer(hashlib.sha256(f"{seed} {name}".encode()).digest()[:16], "<u8")
-        row[:] = np.random.Philox(key=key).random_raw(words)
+        row[:] = named_stream(f"{seed} {name}").random_raw(words)
     return found.view(np.uint8)[:, : -(-draws // 8)]
 
 

@@ -1,0 +1,125 @@
+"""Whether maps hold still under small changes of the image, and move when the score does (docs/trust.md §4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..statistics.bootstrap import Draws, Interval, percentile_interval
+from ..statistics.intervals import LEAST, wilson_interval
+from .verdicts import LEAST_PATIENTS, MOST_DEGENERATE, Effect, Word
+
+__all__ = [
+    "LEAST_CHANGES",
+    "LEAST_SPREAD",
+    "MOST_FLIPS",
+    "ChangeCorrelation",
+    "change_correlation",
+    "distances",
+    "flips_interval",
+    "flips_word",
+    "rank_changes",
+]
+
+Float = NDArray[np.float64]
+
+MOST_FLIPS: Final = 0.10
+"""The share of pointing flips below which maps hold still."""
+LEAST_CHANGES, LEAST_SPREAD = 30, 1e-3
+"""What a correlation of changes needs: pairs of a change, and a standard deviation of the changes of the score."""
+
+
+def distances(before: NDArray[np.intp], after: NDArray[np.intp]) -> Float:
+    """How far a maximum moved, float64 [n], in pixels of 224: from places [n, 2] (row, column) to others."""
+    return np.asarray(np.hypot(*(after - before).T.astype(np.float64)))
+
+
+def rank_changes(before: Float, after: Float, class_of: NDArray[np.integer]) -> Float:
+    """By how much of the list of its class a pair moves when pairs are ordered by score, float64 [n] in 0..1.
+
+    before, after: float64 [n], scores; tied scores share the mean rank. NaN for the only pair of a class.
+    """
+    from scipy.stats import rankdata
+
+    found = np.full(len(before), np.nan)
+    for name in np.unique(class_of):
+        own = np.flatnonzero(class_of == name)
+        if len(own) > 1:
+            found[own] = np.abs(rankdata(after[own]) - rankdata(before[own])) / (len(own) - 1)
+    return found
+
+
+def flips_interval(effect: Effect) -> Interval | None:
+    """The interval of a share of flips. A bootstrap of shares that are all 0, or all 1, has no width, and would be sure
+    of what a few patients show: then it is Wilson's, of as many trials as there are patients."""
+    found = effect.interval
+    if effect.value is None or effect.patients < LEAST["patients"]:
+        return None
+    if found is None or found.low == found.high:
+        return wilson_interval(effect.value * effect.patients, effect.patients)
+    return found
+
+
+def flips_word(effect: Effect) -> Word:
+    """`pass` if the interval of the share of flips lies below `MOST_FLIPS`, `fail` if it lies above."""
+    if effect.degenerate > MOST_DEGENERATE * effect.pairs:
+        return "void"
+    interval = flips_interval(effect)
+    if interval is None or effect.patients < LEAST_PATIENTS:
+        return "cannot tell"
+    if interval.high < MOST_FLIPS:
+        return "pass"
+    return "fail" if interval.low > MOST_FLIPS else "cannot tell"
+
+
+@dataclass(frozen=True)
+class ChangeCorrelation:
+    """Correlation over n changes of an image between the change of the score and that of the map.
+
+    pearson, with the patient bootstrap `interval`; spearman. None where `reason` says why.
+    """
+
+    n: int
+    pearson: float | None = None
+    spearman: float | None = None
+    interval: Interval | None = None
+    reason: str | None = None
+
+
+def change_correlation(
+    score: Float, saliency: Float, patient_of: NDArray[np.intp], draws: Draws, level: float = 0.95
+) -> ChangeCorrelation:
+    """The correlation of |change of the score| with 1 - similarity of the maps.
+
+    score, saliency: float64 [n]; a NaN in either, from a degenerate map, is left out. patient_of: [n], of `draws`.
+    """
+    from scipy.stats import rankdata
+
+    known = ~(np.isnan(score) | np.isnan(saliency))
+    x, y, patient_of = score[known], saliency[known], np.asarray(patient_of)[known]
+    if len(x) < LEAST_CHANGES:
+        return ChangeCorrelation(len(x), reason=f"{len(x)} changes, fewer than {LEAST_CHANGES}")
+    if x.std() <= LEAST_SPREAD:
+        return ChangeCorrelation(
+            len(x), reason=f"the scores change by the same {x.mean():.4f}: stable, not informative"
+        )
+    if np.ptp(y) == 0:
+        return ChangeCorrelation(len(x), reason=f"the maps all change by the same {y[0]:.4f}: stable, not informative")
+    drawn = _correlations(x, y, draws, patient_of)
+    ranks = _correlations(rankdata(x), rankdata(y), Draws(draws.counts[:0], draws.seed), patient_of)
+    enough = len(np.unique(patient_of)) >= LEAST["patients"]
+    interval = percentile_interval(drawn[1:], level) if enough else None
+    return ChangeCorrelation(len(x), float(drawn[0]), float(ranks[0]), interval)
+
+
+def _correlations(x: Float, y: Float, draws: Draws, patient_of: NDArray[np.intp]) -> Float:
+    """float64 [1 + B]: Pearson's r of all points, and of those of each draw; NaN where they have no spread."""
+    x, y = x - x.mean(), y - y.mean()
+    n, sx, sy, sxx, syy, sxy = draws.sums(patient_of, np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        vx, vy = sxx - sx * sx / n, syy - sy * sy / n
+        flat = (vx <= 1e-12 * sxx) | (vy <= 1e-12 * syy)
+        return np.where(flat, np.nan, np.clip((sxy - sx * sy / n) / np.sqrt(vx * vy), -1.0, 1.0))
