@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .metrics_gpu.grounding.best_thresholds import at_level
-from .metrics_gpu.grounding.curves import dice_curves, iou_curves, pointing_hits
 from .metrics_gpu.grounding.protocols import Ties
-from .metrics_gpu.sweep.counts import Counts
+from .metrics_gpu.sweep.counts import Counts, dice_curves, iou_curves, pointing_hits
 from .metrics_gpu.sweep.sweep import sweep
-from .metrics_gpu.sweep.thresholds import THRESHOLDS, level
+from .metrics_gpu.sweep.sweep_options import THRESHOLDS, level
 
 __all__ = ["best_threshold", "dice", "iou", "pointing", "sweep"]
 

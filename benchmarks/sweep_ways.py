@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
+from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS
 
 __all__ = ["WAYS"]
 

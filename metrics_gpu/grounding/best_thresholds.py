@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from ..statistics.aggregate import macro_curve
 from ..statistics.bootstrap import SEED
-from ..sweep.counts import Counts
-from ..sweep.thresholds import LEVELS, level
-from .curves import dice_curves, iou_curves
+from ..sweep.counts import Counts, dice_curves, iou_curves
+from ..sweep.sweep_options import LEVELS, level
 from .protocols import GroundingOptions
 
 __all__ = [

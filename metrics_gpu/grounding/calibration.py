@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.aggregate import macro_curve
-from ..sweep.counts import Counts
-from ..sweep.thresholds import LEVELS, level
+from ..sweep.counts import Counts, dice_curves
+from ..sweep.sweep_options import LEVELS, level
 from .best_thresholds import FIXED, best_levels
 from .curve_shape import LEVEL_VALUES, level_histogram
-from .curves import dice_curves
 from .protocols import GroundingOptions
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sweep.counts import Counts
-from ..sweep.thresholds import LEVELS, level
+from ..sweep.sweep_options import LEVELS, level
 
 __all__ = ["LEVEL_VALUES", "NearBest", "level_histogram", "map_entropy", "near_best"]
 

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, drawn_or_not
-from ..sweep.counts import Counts
-from ..sweep.thresholds import LEVELS, level
+from ..sweep.counts import Counts, dice_curves, iou_curves, pointing_hits
+from ..sweep.sweep_options import LEVELS, level
 from .best_thresholds import FIXED, Fitted, at_level, cross_fitted
-from .curves import dice_curves, iou_curves, pointing_hits
 from .protocols import GroundingOptions
 
 __all__ = ["ClassSums", "Pairs", "Search", "Sums", "class_sums", "with_floor"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from ..sweep.sweep_options import Mode, Normalise, Sweeping
-from ..sweep.thresholds import Comparison
+from ..sweep.counts import Ties
+from ..sweep.sweep_options import Comparison, Mode, Normalise, Sweeping
 
 __all__ = [
     "NOT_EQUALISED",
@@ -23,7 +23,6 @@ __all__ = [
     "protocol",
 ]
 
-Ties = Literal["first", "any", "expected"]
 Unit = Literal["per_class", "per_dataset", "per_model", "per_image", "cross_fit"]
 IouAt = Literal["joint", "independent"]
 

@@ -1,16 +1,19 @@
-"""Counts: the integers from which every grounding number is computed."""
+"""Counts: the integers from which grounding numbers are computed, and each pair's scores (docs/metrics.md §2 to §5)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .thresholds import LEVELS
+from .sweep_options import LEVELS
 
-__all__ = ["Counts"]
+__all__ = ["Counts", "Ties", "dice_curves", "iou_curves", "pointing_hits"]
+
+Ties = Literal["first", "any", "expected"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,3 +73,32 @@ class Counts:
         if not parts:
             return Counts.empty()
         return Counts(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Counts)})
+
+
+def dice_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:
+    """Dice of each pair at each threshold, or at some, float64 [P, 101]; raises ValueError if a pair has no region."""
+    _need_regions(counts)
+    return 2.0 * counts.overlap[:, levels] / (counts.area[:, levels].astype(np.int64) + counts.region[:, None])
+
+
+def iou_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:
+    """IoU of each pair at each threshold, or at some, float64 [P, 101]; raises ValueError if a pair has no region."""
+    _need_regions(counts)
+    area, overlap = counts.area[:, levels].astype(np.int64), counts.overlap[:, levels]
+    return overlap / (area + counts.region[:, None] - overlap)
+
+
+def pointing_hits(counts: Counts, ties: Ties = "first") -> NDArray[np.float64]:
+    """Pointing hit of each pair, float64 [P] in [0, 1]; degenerate maps miss under every rule."""
+    if ties == "first":
+        return counts.hit.astype(np.float64)
+    tied, inside = counts.area[:, -1], counts.overlap[:, -1]
+    share = inside / np.maximum(tied, 1)
+    hits = share if ties == "expected" else (inside > 0).astype(np.float64)
+    return np.where(counts.degenerate, 0.0, hits)
+
+
+def _need_regions(counts: Counts) -> None:
+    empty = np.flatnonzero(counts.region == 0)
+    if len(empty):
+        raise ValueError(f"{len(empty)} pairs have no region (first: pair {empty[0]}); such pairs are not counted")

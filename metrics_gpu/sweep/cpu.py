@@ -26,7 +26,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
-from .thresholds import LEVELS, THRESHOLDS
+from .sweep_options import LEVELS, THRESHOLDS
 
 __all__ = ["sweep_batch"]
 

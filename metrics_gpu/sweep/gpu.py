@@ -18,8 +18,7 @@ from .arguments import check_frames, check_maps, grid_size
 from .counts import Counts
 from .gpu_tables import DeviceTables
 from .masks import GRID
-from .sweep_options import Sweeping
-from .thresholds import LEVELS
+from .sweep_options import LEVELS, Sweeping
 
 __all__ = ["THREADS", "mean_maps", "source", "sweep_on_gpu"]
 

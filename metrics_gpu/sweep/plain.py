@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..compiled import compiled, readonly
 from .cpu import _AXES, _COUNTS, _blend_c, _horizontal_c, _seen_c
-from .thresholds import LEVELS
+from .sweep_options import LEVELS
 
 __all__ = ["sweep_plain"]
 

@@ -1,20 +1,67 @@
-"""The options of a sweep: upsampling, normalisation, comparison and the range of thresholds, as one dataclass."""
+"""The options of a sweep: upsampling, normalisation, comparison and its 101 thresholds (docs/metrics.md §3)."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .thresholds import Comparison, threshold_table
-
-__all__ = ["DEFAULT", "MODES", "Mode", "Normalise", "Sweeping"]
+__all__ = [
+    "DEFAULT",
+    "LEVELS",
+    "MODES",
+    "THRESHOLDS",
+    "Comparison",
+    "Mode",
+    "Normalise",
+    "Sweeping",
+    "level",
+    "threshold_table",
+]
 
 Mode = Literal["bilinear", "align_corners", "nearest"]
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 Normalise = Literal["minmax", "max", "none"]
+Comparison = Literal[">=", ">"]
+
+
+def _thresholds() -> NDArray[np.float32]:
+    values = (np.arange(101, dtype=np.float64) / 100.0).astype(np.float32)
+    values.setflags(write=False)
+    return values
+
+
+THRESHOLDS: Final[NDArray[np.float32]] = _thresholds()
+"""float32 [101], read-only: k/100 in float64, rounded once. Adding up steps of 0.01 gives other values."""
+
+LEVELS: Final = 101
+"""Number of thresholds, tau = 0.00 to 1.00."""
+
+
+def level(tau: float) -> int:
+    """Index k of the threshold `tau` = k/100; raises ValueError if `tau` is not one of the 101."""
+    k = round(tau * 100)
+    if not 0 <= k < LEVELS or abs(tau * 100 - k) > 1e-6:
+        raise ValueError(f"{tau} is not one of the thresholds 0.00, 0.01, ..., 1.00")
+    return k
+
+
+def threshold_table(comparison: Comparison = ">=", scale: float = 1.0) -> NDArray[np.float32]:
+    """float32 [101]: values t_k with `Mn >= t_k` where the protocol asks for Mn (comparison) float32(scale * k/100).
+
+    Mn > t is Mn >= the next float32 above t, so one kernel serves both comparisons exactly. scale: 1, or the largest
+    threshold of a protocol that cuts maps that are not normalised.
+    Raises ValueError for another comparison or a scale that is not positive and finite.
+    """
+    if comparison not in get_args(Comparison):
+        raise ValueError(f"the comparison is >= or >, got {comparison!r}")
+    if not (scale > 0 and math.isfinite(scale)):
+        raise ValueError(f"thresholds need a positive, finite scale, got {scale}")
+    table = (scale * (np.arange(LEVELS, dtype=np.float64) / 100.0)).astype(np.float32)
+    return table if comparison == ">=" else np.nextafter(table, np.float32(np.inf))
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...metrics_gpu.grounding.best_thresholds import FIXED
-from ...metrics_gpu.grounding.curves import dice_curves
 from ...metrics_gpu.grounding.scores import Grounding
-from ...metrics_gpu.sweep.thresholds import level
+from ...metrics_gpu.sweep.counts import dice_curves
+from ...metrics_gpu.sweep.sweep_options import level
 from .align import Aligned
 
 __all__ = ["DiceChange", "Flip", "LogitChanges", "RowChanges", "row_changes"]

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.native import native_map, segment
 from ...metrics_gpu.grounding.protocols import Protocol, protocol
-from ...metrics_gpu.sweep.counts import Counts
+from ...metrics_gpu.sweep.counts import Counts, pointing_hits
 from ...metrics_gpu.sweep.sweep_options import DEFAULT, Sweeping
 from ..results.schema import GRID
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import protocol
 from ...metrics_gpu.statistics.aggregate import macro_mean
-from ...metrics_gpu.sweep.thresholds import LEVELS, level
+from ...metrics_gpu.sweep.sweep_options import LEVELS, level
 from ..results.integrity import fault_in_counts
 from ..results.load import StoredRun
 from ..results.storage import read_columns

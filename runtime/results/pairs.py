@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
-from ...metrics_gpu.grounding.curves import pointing_hits
 from ...metrics_gpu.grounding.protocols import GroundingOptions, Protocol, protocol
-from ...metrics_gpu.sweep.counts import Counts
+from ...metrics_gpu.sweep.counts import Counts, pointing_hits
 from .choices import Choices
 from .load import CellRows, StoredRun
 from .maps import MapRows, load_maps

@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...metrics_gpu.sweep.masks import GRID as _SIZE
-from ...metrics_gpu.sweep.thresholds import LEVELS as THRESHOLD_COUNT
+from ...metrics_gpu.sweep.sweep_options import LEVELS as THRESHOLD_COUNT
 from ..datasets.placement import FAULTS
 
 if TYPE_CHECKING:

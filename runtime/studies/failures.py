@@ -9,7 +9,7 @@ import numpy as np
 
 from ...engines.errors import XBenchError
 from ...metrics_gpu.grounding.best_thresholds import FIXED
-from ...metrics_gpu.grounding.curves import dice_curves
+from ...metrics_gpu.sweep.counts import dice_curves
 from ..host.config import DatasetConfig
 from ..results.numbers.fields import grounding_interval
 from ..tables.metrics import heading

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.sweep.maps import scaled_map
-from ....metrics_gpu.sweep.thresholds import threshold_table
+from ....metrics_gpu.sweep.sweep_options import threshold_table
 from ...results.numbers.run_numbers import Results
 from ...results.schema import GRID
 from .figure import COLUMN, PAGE, Figure, conditions, drawing_style, finish

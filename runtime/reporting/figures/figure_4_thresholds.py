@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ....metrics_gpu.sweep.thresholds import LEVELS, level
+from ....metrics_gpu.sweep.sweep_options import LEVELS, level
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
 from ...tables.metrics import CROSS_FITTED, IN_SAMPLE

@@ -10,10 +10,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.grounding.curves import dice_curves
 from ....metrics_gpu.grounding.protocols import Protocol
-from ....metrics_gpu.sweep.counts import Counts
-from ....metrics_gpu.sweep.thresholds import level
+from ....metrics_gpu.sweep.counts import Counts, dice_curves
+from ....metrics_gpu.sweep.sweep_options import level
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
 from ...results.pairs import ScoredPairs

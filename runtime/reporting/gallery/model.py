@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.protocols import protocol
-from ....metrics_gpu.sweep.thresholds import threshold_table
+from ....metrics_gpu.sweep.sweep_options import threshold_table
 from ...results.schema import GRID
 from .pictures import Originals
 

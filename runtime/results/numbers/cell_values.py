@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from ....engines.parity import OFFICIAL_MAP
 from ....metrics_gpu.grounding.best_thresholds import pair_folds
-from ....metrics_gpu.grounding.curves import dice_curves
 from ....metrics_gpu.grounding.pairs import Pairs, Search
 from ....metrics_gpu.grounding.scores import Grounding, GroundingScores, groundings
 from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, recognition
 from ....metrics_gpu.statistics.bootstrap import Interval
 from ....metrics_gpu.statistics.intervals import Shares
+from ....metrics_gpu.sweep.counts import dice_curves
 from ...datasets.placement import FAULTS
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows

@@ -16,8 +16,7 @@ from nvrtc_binding import compiling_cupy
 from xbench_fast.metrics_gpu import nvrtc
 from xbench_fast.metrics_gpu.sweep import gpu as sweep_cupy
 from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN
-from xbench_fast.metrics_gpu.sweep.sweep_options import Normalise
-from xbench_fast.metrics_gpu.sweep.thresholds import LEVELS
+from xbench_fast.metrics_gpu.sweep.sweep_options import LEVELS, Normalise
 
 KERNELS = ("sweep", "pack_rows", "mean_maps")
 ROUNDED = {"sub.rn.f32", "mul.rn.f32", "div.rn.f32", "add.rn.f64", "div.rn.f64", "cvt.rn.f32.f64"}

@@ -17,8 +17,7 @@ from xbench_fast.metrics_gpu.sweep.gpu_tables import BAND, EQUAL, RUN, row_runs
 from xbench_fast.metrics_gpu.sweep.maps import axis
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
-from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping, threshold_table
 
 FIELDS = ("area", "overlap", "region", "argmax", "hit", "degenerate")
 MODES = ("bilinear", "align_corners", "nearest")

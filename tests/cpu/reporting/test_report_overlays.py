@@ -18,8 +18,7 @@ from report_world import MODELS, Made, drawn, make_page, row_of, to_gallery, vis
 from xbench_fast.metrics_gpu.grounding.protocols import protocol
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.sweep_options import MODES
-from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
+from xbench_fast.metrics_gpu.sweep.sweep_options import MODES, threshold_table
 from xbench_fast.runtime.reporting.page import PageContent, write_page
 from xbench_fast.runtime.viewing.assets import shared_asset
 

@@ -27,8 +27,7 @@ from xbench_fast.metrics_gpu.statistics.class_means import band, class_means
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.maps import quantile_map, scaled_map
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
-from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
+from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS, Sweeping
 
 SIZE = (24, 29)
 

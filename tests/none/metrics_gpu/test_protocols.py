@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from xbench_fast.metrics_gpu.grounding.curves import pointing_hits
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, protocol
 from xbench_fast.metrics_gpu.grounding.scores import grounding
+from xbench_fast.metrics_gpu.sweep.counts import pointing_hits
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
-from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
+from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping, threshold_table
 
 F = np.float32
 

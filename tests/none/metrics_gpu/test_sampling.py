@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xbench_fast.metrics_gpu.sweep.maps import axis
-from xbench_fast.metrics_gpu.sweep.sweep_options import MODES
-from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS, level
+from xbench_fast.metrics_gpu.sweep.sweep_options import MODES, THRESHOLDS, level
 
 
 def test_thresholds_are_rounded_once():

@@ -320,7 +320,7 @@ def test_a_run_without_models_says_so(tmp_path: Path, data: DatasetConfig) -> No
 def test_the_report_s_protocol_is_the_gallery_s(world: World) -> None:
     """Counts of another sweep than the evaluation's, with the arithmetic that the viewer needs to draw them."""
     from xbench_fast.metrics_gpu.sweep.sweep import sweep
-    from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
+    from xbench_fast.metrics_gpu.sweep.sweep_options import threshold_table
 
     gallery = built(world, Choices(protocol="medklip", replicates=0))
     overlay = gallery.overlays[-1]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.grounding.native import SEARCHED, TUNED, iou, segment
-from xbench_fast.metrics_gpu.sweep.thresholds import threshold_table
+from xbench_fast.metrics_gpu.sweep.sweep_options import threshold_table
 from xbench_fast.runtime.reporting.native_tables import NativeRows, native_scores
 
 NAMES = ("Edema", "Fracture", "Atelectasis", "Lung Lesion")

@@ -28,18 +28,15 @@ BOXED = "mask_run_lengths region_boxes"
 SHAPES = f"{BOXED} region_shapes"
 READER = f"strict_json datasets.base datasets.files datasets.patients paths {BOXED}"
 PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity png_jpeg voi"
-SWEEP = (
-    "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables "
-    "sweep.thresholds"
-)
-COUNTS = f"{SWEEP} curves native protocols measure"
+SWEEP = "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables"
+COUNTS = f"{SWEEP} native protocols measure"
 REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding evaluation.drawn contents images.size"
 ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
 BOXES = (
     "box_files box_models detection.boxes unions pointing answers.read frames paths strict_json compiled arguments "
-    "counts sweep.masks sweep_options sweep.thresholds sweep.maps curves native protocols measure"
+    "counts sweep.masks sweep_options sweep.maps native protocols measure"
 )
 DECIDE = {
     "reader": f"chestxdet10 {READER}",

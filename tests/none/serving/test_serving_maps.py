@@ -14,7 +14,7 @@ from PIL import Image
 from synthetic import reference_sweep
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
-from xbench_fast.metrics_gpu.sweep.thresholds import THRESHOLDS
+from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS
 from xbench_fast.runtime.serving.inference.answers import binary_mask, regions
 from xbench_fast.runtime.serving.inference.images import prepare_pixels
 from xbench_fast.runtime.serving.inference.overlay import draw_overlay
