@@ -17,7 +17,7 @@ from ...engines.errors import ImageAccessError, ImageError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
 from ..datasets.pixels import ReadyImages
-from ..images.contents import HASH_BYTES, Contents, FileState, Known, file_state
+from ..images.contents import HASH_BYTES, Contents, FileState, file_state
 from ..images.decode import decode_grey
 from ..images.geometry import to_model
 from .layout import StoreFiles, store_folder
@@ -242,7 +242,7 @@ class PreparedStore:
         """Whether a record was made from the current content of its file, which is read if its state changed."""
         known, path = record.file, self._paths[index]
         if known == state and not self.contents.verify:
-            self.contents.note(path, Known(state, record.content))
+            self.contents.note(path, state, record.content)
             return True
         if known.bytes != state.bytes or self.contents.hash_now(path) != record.content:
             return False

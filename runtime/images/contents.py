@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,12 +43,11 @@ class FileState(NamedTuple):
     inode: int
 
 
-class Known(NamedTuple):
-    """What was read of a file in a `state`: the hash of its content, or its height and width from the header."""
+Known = tuple[int, int, int, int, bytes | None, Size | None]
+"""What was read of a file: the four fields of its state, the hash of its content, and height and width from the header.
 
-    state: FileState
-    content: bytes | None = None
-    size: Size | None = None
+A plain tuple of plain values, because the garbage collector need not look at the many thousands of them again.
+"""
 
 
 def file_state(path: Path) -> FileState:
@@ -66,7 +66,7 @@ def file_state(path: Path) -> FileState:
 def file_states(paths: Sequence[Path]) -> NDArray[np.int64]:
     """int64 [n, 4]: the current states of image files, -1 of one that is no file or cannot be accessed."""
     found = list[tuple[int, int, int, int]]()
-    for path in paths:
+    for path in map(str, paths):
         try:
             state = os.stat(path)  # noqa: PTH116  many times as often as any other call
         except (OSError, ValueError):
@@ -106,7 +106,7 @@ class Contents:
         except (OSError, ImageError):
             self.known.pop(path, None)
             raise
-        self.note(path, Known(state, content_hash(data)))
+        self.note(path, state, content_hash(data))
         self._sure[path] = state
         return data
 
@@ -114,57 +114,61 @@ class Contents:
         """As `image_size`; notes what was read. Raises FileNotFoundError and ImageError."""
         state = file_state(path)
         size = image_size(path)
-        self.note(path, Known(state, size=size))
+        self.note(path, state, size=size)
         self._sure[path] = state
         return size
 
-    def note(self, path: Path, new: Known) -> None:
+    def note(self, path: Path, state: FileState, content: bytes | None = None, size: Size | None = None) -> None:
         """Enters what is known of a file; an entry of the same state keeps what it has besides."""
-        old = self.known.get(path)
-        if old is not None and old.state == new.state:
-            new = Known(new.state, new.content or old.content, new.size or old.size)
-        if new != old:
-            self.known[path], self.news = new, True
+        self._enter(path, (*state, content, size))
 
     def note_all(self, paths: Sequence[Path], states: NDArray[np.int64], contents: NDArray[np.uint8]) -> None:
         """As `note`, of many files: their states [n, 4] as `file_states` has them, and hashes [n, 16]."""
-        data, at = contents.tobytes(), 0
-        for path, (size, mtime, ctime, inode) in zip(paths, states.tolist(), strict=True):
-            state = FileState(size, mtime, ctime, inode % (2 * _SIGN))
-            known = Known(state, data[at : at + HASH_BYTES])
-            at += HASH_BYTES
-            if self.known.get(path) is None:
-                self.known[path], self.news = known, True
-            else:
-                self.note(path, known)
+        data = contents.tobytes()
+        hashes = [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
+        columns = (*states[:, :3].T.tolist(), states[:, 3].astype(np.uint64).tolist(), hashes)
+        new: zip[Known] = zip(*columns, repeat(None))
+        if self.known.keys().isdisjoint(paths):
+            self.known.update(zip(paths, new, strict=False))
+            self.news |= bool(paths)
+        else:
+            for path, known in zip(paths, new, strict=False):
+                self._enter(path, known)
+
+    def _enter(self, path: Path, new: Known) -> None:
+        old = self.known.get(path)
+        if old is not None and old[:4] == new[:4]:
+            new = (*new[:4], new[4] or old[4], new[5] or old[5])
+        if new != old:
+            self.known[path], self.news = new, True
 
     def hash_of(self, path: Path) -> bytes:
         """The hash of the content that was read last; ABSENT when none could be read."""
         known = self.known.get(path)
-        return ABSENT if known is None or known.content is None else known.content
+        return ABSENT if known is None else known[4] or ABSENT
 
     def size_hash(self, path: Path) -> bytes:
         """A hash of the size that was read last; ABSENT when none could be read."""
         known = self.known.get(path)
-        return ABSENT if known is None or known.size is None else _hash_of_size(known.size)
+        return ABSENT if known is None or known[5] is None else _hash_of_size(known[5])
 
     def is_known(self, path: Path, *, size: bool = False) -> bool:
         """Whether `hash_now`, or `size_hash_now`, answers without reading the file."""
         known = self._unchanged(path)
-        return known is not None and (known.size if size else known.content) is not None
+        return known is not None and known[5 if size else 4] is not None
 
     def hash_now(self, path: Path) -> bytes:
         """The hash of the content of a file now, ABSENT if there is none; reads it unless its state is known."""
         known = self._unchanged(path)
-        if known is not None and known.content is not None:
-            return known.content
+        if known is not None and known[4] is not None:
+            return known[4]
         return self._asked(path, lambda: content_hash(self.read(path)))
 
     def size_hash_now(self, path: Path) -> bytes:
         """As `hash_now`, of the height and width in the header."""
         known = self._unchanged(path)
-        if known is not None and known.size is not None:
-            return _hash_of_size(known.size)
+        if known is not None and known[5] is not None:
+            return _hash_of_size(known[5])
         return self._asked(path, lambda: _hash_of_size(self.read_size(path)))
 
     def _unchanged(self, path: Path) -> Known | None:
@@ -174,7 +178,7 @@ class Contents:
         except (FileNotFoundError, ImageError):
             return None
         known = self.known.get(path)
-        if known is None or known.state != state or (self.verify and self._sure.get(path) != state):
+        if known is None or known[:4] != state or (self.verify and self._sure.get(path) != state):
             return None
         return known
 

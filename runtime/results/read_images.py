@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..datasets.base import Case
 from ..host.machine import usable_cores
-from ..images.contents import Contents, FileState, Known
+from ..images.contents import Contents, FileState
 from ..images.decode import decode_ahead
 from .maps import image_hashes
 from .schema import WITHOUT_MODEL
@@ -45,7 +45,7 @@ class ImageIndex:
         columns = (table[name] for name in _schema().names)
         for path, *state, content, height, width in zip(*columns, strict=True):
             size = None if height is None or width is None else (height, width)
-            contents.known[self._root / path] = Known(FileState(*state), content, size)
+            contents.known[self._root / path] = (*state, content, size)
         contents.news = False
 
     def save(self, contents: Contents) -> None:
@@ -56,8 +56,8 @@ class ImageIndex:
 
         contents.news = False
         rows = [
-            (_below(path, self._root), *known.state, known.content, *(known.size or (None, None)))
-            for path, known in sorted(contents.known.items())
+            (_below(path, self._root), *state, content, *(size or (None, None)))
+            for path, (*state, content, size) in sorted(contents.known.items())
         ]
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _schema().names]
         table = pa.Table.from_pydict(dict(zip(_schema().names, columns, strict=True)), _schema())

@@ -21,7 +21,7 @@ from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.reference.map_files import MapFolder
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.images import contents
-from xbench_fast.runtime.images.contents import ABSENT, Contents, Known, content_hash, file_state
+from xbench_fast.runtime.images.contents import ABSENT, Contents, content_hash, file_state
 from xbench_fast.runtime.results.merging import merge_shards
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.shards import Shard
@@ -315,10 +315,10 @@ def test_what_was_read_of_a_file_does_not_outlive_its_state(tmp_path: Path) -> N
     file.write_bytes(b"first")
     contents.read(file)
     state = file_state(file)
-    contents.note(file, Known(state, size=(2, 3)))
-    assert contents.known[file] == (state, content_hash(b"first"), (2, 3)), "of one state"
-    contents.note(file, Known(state._replace(ctime_ns=1), size=(2, 3)))
-    assert contents.known[file].content is None, "of another"
+    contents.note(file, state, size=(2, 3))
+    assert contents.known[file] == (*state, content_hash(b"first"), (2, 3)), "of one state"
+    contents.note(file, state._replace(ctime_ns=1), size=(2, 3))
+    assert contents.known[file] == (*state._replace(ctime_ns=1), None, (2, 3)), "of another"
     contents.read(file)
     file.unlink()
     with pytest.raises(FileNotFoundError):
