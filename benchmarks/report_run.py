@@ -23,7 +23,8 @@ from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.decoding import DecodedCase
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
-from xbench_fast.runtime.evaluation.scoring import Logits, Scored, rows_table
+from xbench_fast.runtime.evaluation.queries import Logits
+from xbench_fast.runtime.evaluation.scoring import Scored, rows_table
 from xbench_fast.runtime.reporting.report import Report, draw_report, find_blocks, report_tables, write_report
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results

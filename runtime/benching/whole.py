@@ -18,8 +18,8 @@ from ..datasets.base import Case
 from ..datasets.pixels import PixelSource, direct_source
 from ..evaluation.cell import CellWork
 from ..evaluation.measure import Measure
+from ..evaluation.queries import Queries
 from ..evaluation.runner import compute_anywhere
-from ..evaluation.scoring import Queries
 from ..images.contents import Contents
 from ..results.schema import GRID
 from ..results.storage import CellFiles

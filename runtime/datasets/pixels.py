@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ class ReadyImages(NamedTuple):
         return ReadyImages(np.zeros(count, np.bool_), np.zeros((count, 2), np.int32), np.zeros((count, 16), np.uint8))
 
 
-@runtime_checkable
 class BulkSource(PixelSource, Protocol):
     """A source that also has images ready, and reads many of them at once."""
 
@@ -45,7 +44,8 @@ class BulkSource(PixelSource, Protocol):
 
 def read_many(source: PixelSource, cases: Sequence[Case], target: NDArray[np.uint8]) -> ReadyImages:
     """Copies the pixels that `source` has ready to `target`, uint8 [n, 1, S, S]; the others are read one by one."""
-    return source.read_many(cases, target) if isinstance(source, BulkSource) else ReadyImages.none(len(cases))
+    read: Callable[..., ReadyImages] | None = getattr(source, "read_many", None)  # of a `BulkSource`
+    return ReadyImages.none(len(cases)) if read is None else read(cases, target)
 
 
 def direct_source(geometry: Geometry, contents: Contents | None = None) -> PixelSource:

@@ -22,8 +22,9 @@ from ..results.storage import KEY_FIELD, CellFiles
 from .drawn import CaseColumns, DrawnPairs
 from .measure import Measure
 from .phrases import PhraseQueries
+from .queries import Queries
 from .reading import Block, CaseReader, read_ahead
-from .scoring import Queries, Scored, rows_table
+from .scoring import Scored, rows_table
 
 if TYPE_CHECKING:
     from ..datasets.base import Case

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -10,72 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.sweep.counts import Counts
 from ..images.contents import HASH_BYTES
 from ..results.schema import GRID, result_schema
 from .drawn import CaseColumns, DrawnPairs
+from .queries import Logits
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Logits", "Queries", "Scored", "prompt_mean", "rows_table"]
+__all__ = ["Scored", "rows_table"]
 
 _PACKED = GRID, -(-GRID // 8)  # shape of a packed mask
-
-
-@dataclass(frozen=True)
-class Queries:
-    """The queries of a prompt set for each evaluated class: indices into Q. `findings` are the class names."""
-
-    findings: tuple[str, ...]
-    positive: tuple[NDArray[np.intp], ...]
-    negative: tuple[NDArray[np.intp], ...]
-
-    @staticmethod
-    def of(prompts: PromptSet, findings: Mapping[str, str]) -> Queries:
-        """The queries of `findings`: class name -> finding, which must be one of `prompts`."""
-        index = [prompts.findings.index(finding) for finding in findings.values()]
-        return Queries(
-            tuple(findings),
-            tuple(np.flatnonzero((prompts.finding_of == i) & (prompts.polarity > 0)) for i in index),
-            tuple(np.flatnonzero((prompts.finding_of == i) & (prompts.polarity < 0)) for i in index),
-        )
-
-    def by_prompts(self, of_finding: NDArray[np.intp]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """The entries of `of_finding` [P] grouped by the number n of positive prompts of their finding: for each n the
-        places of its entries, [p], and their queries, [p, n]."""
-        sizes = np.array([len(queries) for queries in self.positive], np.intp)[of_finding]
-        found = []
-        for size in np.unique(sizes).tolist():
-            places = np.flatnonzero(sizes == size)
-            found.append((places, np.stack([self.positive[at] for at in of_finding[places].tolist()])))
-        return found
-
-    def maps(self, saliency: NDArray[np.float32], pairs: DrawnPairs) -> NDArray[np.float32]:
-        """The map of each pair, float32 [P, h, w], of saliency [B, Q, h, w]: the mean over its positive prompts."""
-        if all(len(each) == 1 for each in self.positive):
-            return saliency[pairs.of_case, np.concatenate(self.positive)[pairs.of_finding]]
-        maps = np.empty((len(pairs), *saliency.shape[2:]), np.float32)
-        for places, queries in self.by_prompts(pairs.of_finding):
-            chosen = saliency[pairs.of_case[places, None], queries]
-            maps[places] = prompt_mean(np.moveaxis(chosen, 1, 0))
-        return maps
-
-    def logits(self, logits: NDArray[np.float32]) -> Logits:
-        """The logits of the findings, of those of all queries, float32 [B, Q]."""
-        without = np.array([not queries.size for queries in self.negative], np.bool_)
-        return Logits(_over_prompts(logits, self.positive), _over_prompts(logits, self.negative), without)
-
-
-@dataclass(frozen=True, eq=False)
-class Logits:
-    """positive, negative: float32 [B, F], means over the prompts of a finding; `without`: bool [F], findings that have
-    no negative prompts, whose `negative` means nothing."""
-
-    positive: NDArray[np.float32]
-    negative: NDArray[np.float32]
-    without: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,44 +63,37 @@ def rows_table(
     each = np.repeat(np.arange(len(cases), dtype=np.int32), len(findings))
     kinds = {entry.name: entry.type for entry in result_schema()}
 
-    def by_case(values: pa.Array) -> Any:
-        return values.take(pa.array(each))
-
+    of_case = {
+        "case_id": pa.array([case.case_id for case in cases], pa.string()),
+        "patient_id": pa.array([case.patient_id for case in cases], pa.string()),
+        **_read_of(columns),
+    }
     columns_of = {
         "model": pa.repeat(pa.scalar(model, kinds["model"]), len(each)),
         "dataset": pa.repeat(pa.scalar(dataset, kinds["dataset"]), len(each)),
-        "case_id": by_case(pa.array([case.case_id for case in cases], pa.string())),
-        "patient_id": by_case(pa.array([case.patient_id for case in cases], pa.string())),
+        **_taken(of_case, pa.array(each)),
         "finding": pa.array(findings, kinds["finding"]).take(
             pa.array(np.tile(np.arange(len(findings), dtype=np.int32), len(cases)))
         ),
         "label": _by_row([case.labels for case in cases], findings, kinds["label"]),
-        **_read_of(columns, len(findings), by_case),
+        "region_fault": _region_faults(columns, len(findings)),
         **_scores(readable, scored, len(findings)),
         **_counts(readable, scored, len(findings)),
     }
     schema = result_schema(metadata)
-    return pa.Table.from_arrays([columns_of[entry.name].cast(entry.type) for entry in schema], schema=schema)
+    held = [columns_of[name] for name in schema.names]
+    held = [
+        one if one.type == kinds[name] else one.cast(kinds[name]) for one, name in zip(held, schema.names, strict=True)
+    ]
+    return pa.Table.from_arrays(held, schema=schema)
 
 
-def prompt_mean(values: NDArray[np.float32]) -> Any:
-    """Mean over the first axis, taken in float64 and rounded once (docs/metrics.md §14, row 21).
+def _taken(columns: Mapping[str, Any], places: pa.Array) -> dict[str, Any]:
+    """The entries of columns at `places`, of all at once."""
+    import pyarrow as pa
 
-    The values of a single prompt are unchanged.
-    """
-    return values[0] if len(values) == 1 else values.mean(axis=0, dtype=np.float64).astype(np.float32)
-
-
-def _over_prompts(logits: NDArray[np.float32], queries: Sequence[NDArray[np.intp]]) -> NDArray[np.float32]:
-    """float32 [B, F]: for each finding the mean over its queries, 0 for none, of logits [B, Q]; as `prompt_mean`."""
-    if all(len(each) == 1 for each in queries):
-        return logits[:, np.concatenate(queries)]
-    means = np.zeros((len(logits), len(queries)), np.float32)
-    for at, each in enumerate(queries):
-        if each.size:
-            chosen = np.ascontiguousarray(logits[:, each])
-            means[:, at] = chosen[:, 0] if len(each) == 1 else chosen.mean(axis=1, dtype=np.float64)
-    return means
+    taken = pa.RecordBatch.from_arrays(list(columns.values()), list(columns)).take(places)
+    return dict(zip(columns, taken.columns, strict=True))
 
 
 def _by_row(held: Sequence[Mapping[str, Any]], findings: Sequence[str], kind: Any) -> Any:
@@ -173,14 +112,13 @@ def _by_row(held: Sequence[Mapping[str, Any]], findings: Sequence[str], kind: An
     return pa.array(values, kind)
 
 
-def _read_of(columns: Sequence[CaseColumns], findings: int, by_case: Callable[[Any], Any]) -> dict[str, Any]:
-    """The columns of what was read of the images: status, reason, hash, and the faults of regions."""
+def _read_of(columns: Sequence[CaseColumns]) -> dict[str, Any]:
+    """What was read of the image of each case: status, reason and hash."""
     import pyarrow as pa
 
-    first, unread, faults = 0, dict[int, tuple[str, str | None]](), dict[int, str]()
+    first, unread = 0, dict[int, tuple[str, str | None]]()
     for part in columns:
         unread.update((first + at, why) for at, why in part.unread.items())
-        faults.update(((first + at) * findings + finding, fault) for at, finding, fault in part.faults)
         first += len(part.cases)
     images = np.concatenate([np.zeros((0, HASH_BYTES), np.uint8), *(part.images for part in columns)])
     hashed = np.concatenate([np.zeros(0, np.bool_), *(part.hashed for part in columns)])
@@ -188,11 +126,19 @@ def _read_of(columns: Sequence[CaseColumns], findings: int, by_case: Callable[[A
         pa.binary(HASH_BYTES), first, [pa.array(hashed).buffers()[1], pa.py_buffer(np.ascontiguousarray(images))]
     )
     return {
-        "status": by_case(_sparse({at: status for at, (status, _) in unread.items()}, first, "ok")),
-        "reason": by_case(_sparse({at: reason for at, (_, reason) in unread.items()}, first)),
-        "region_fault": _sparse(faults, first * findings),
-        "image_hash": by_case(hashes),
+        "status": _sparse({at: status for at, (status, _) in unread.items()}, first, "ok"),
+        "reason": _sparse({at: reason for at, (_, reason) in unread.items()}, first),
+        "image_hash": hashes,
     }
+
+
+def _region_faults(columns: Sequence[CaseColumns], findings: int) -> Any:
+    """The column of what is wrong with regions."""
+    first, faults = 0, dict[int, str]()
+    for part in columns:
+        faults.update(((first + at) * findings + finding, fault) for at, finding, fault in part.faults)
+        first += len(part.cases)
+    return _sparse(faults, first * findings)
 
 
 def _sparse(values: Mapping[int, str | None], count: int, other: str | None = None) -> Any:
@@ -266,7 +212,7 @@ def _counts(readable: NDArray[np.bool_], scored: Sequence[Scored], findings: int
         "sub_pixel": pa.array(sub_pixel, mask=~whole),
         "region": _lists(pa.binary(), absent, [part.pairs.masks for part in held]),
         "saliency": _lists(pa.list_(pa.float32()), no_map, [part.maps for part in held if part.maps is not None]),
-        **{name: column.take(place) for name, column in columns.items()},
+        **_taken(columns, place),
     }
 
 

@@ -38,6 +38,7 @@ of the counts to about 300. A pair takes 1.1 kB in the file; 12,601 cases with 6
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -106,6 +107,11 @@ def count_faults(column: pa.ChunkedArray) -> dict[str, int]:
 
 def result_schema(metadata: dict[str, str] | None = None, *, answers: bool = False) -> pa.Schema:
     """The Arrow schema of a result file, with `metadata` in its footer; `answers`: one of predicted boxes."""
+    return _columns(answers).with_metadata({"xbench_result_version": str(RESULT_VERSION), **(metadata or {})})
+
+
+@lru_cache(2)
+def _columns(answers: bool) -> pa.Schema:
     import pyarrow as pa
 
     counts = pa.list_(pa.int32(), THRESHOLD_COUNT)
@@ -138,8 +144,7 @@ def result_schema(metadata: dict[str, str] | None = None, *, answers: bool = Fal
             pa.field("native", pa.struct(native)),
             pa.field("image_hash", pa.binary(16)),
             *([pa.field("answer", _answer())] if answers else ()),
-        ],
-        metadata={"xbench_result_version": str(RESULT_VERSION), **(metadata or {})},
+        ]
     )
 
 

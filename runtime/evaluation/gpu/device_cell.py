@@ -26,8 +26,9 @@ from ...results.storage import KEY_FIELD
 from ..cell import CellWork
 from ..drawn import CaseColumns
 from ..measure import Measure
+from ..queries import Queries
 from ..reading import CaseReader
-from ..scoring import Queries, Scored, rows_table
+from ..scoring import Scored, rows_table
 from .device_sweep import Started, start
 from .feeding import Batch, PinnedFeed
 

@@ -12,7 +12,8 @@ from ....engines.backends.device import DeviceEngine, DeviceScores
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.gpu import mean_maps
 from ..drawn import DrawnPairs
-from ..scoring import Queries, Scored
+from ..queries import Queries
+from ..scoring import Scored
 from .feeding import pinned
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ....engines.base import Scores
 from ....metrics_gpu.sweep.maps import scaled_map
-from ...evaluation.scoring import Queries, prompt_mean
+from ...evaluation.queries import Queries, prompt_mean
 from ...results.schema import GRID
 from ..protocol.interface import OUTPUTS
 from ..protocol.request_errors import BadRequest

@@ -17,7 +17,7 @@ from ....engines.bundle import Bundle
 from ....engines.errors import ConfigError
 from ....engines.prompts.prompt_set import PromptSet
 from ....engines.registry import did_you_mean
-from ...evaluation.scoring import Queries
+from ...evaluation.queries import Queries
 from ..protocol.request_errors import BadRequest, NotFound
 from ..protocol.requests import Request
 from .own_prompts import OwnPrompts

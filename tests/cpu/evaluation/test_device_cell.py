@@ -29,7 +29,7 @@ from xbench_fast.metrics_gpu.sweep import gpu as sweep_gpu
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.evaluation.drawn import DrawnPairs
 from xbench_fast.runtime.evaluation.gpu.device_sweep import pair_maps
-from xbench_fast.runtime.evaluation.scoring import Queries, prompt_mean
+from xbench_fast.runtime.evaluation.queries import Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
 
 COMPILE = nvrtc.compile_source

@@ -11,7 +11,8 @@ from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.evaluation.decoding import DecodedCase
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
-from xbench_fast.runtime.evaluation.scoring import Logits, Queries, Scored, prompt_mean, rows_table
+from xbench_fast.runtime.evaluation.queries import Logits, Queries, prompt_mean
+from xbench_fast.runtime.evaluation.scoring import Scored, rows_table
 
 FINDINGS = ("Mass", "Edema", "Nodule")
 META = {"xbench_cell_key": "k"}
