@@ -141,6 +141,7 @@ def time_released(spent):
     """Lets the calls that release the lock add their thread's seconds to `spent`, by name."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
+    from pyarrow import _parquet
     from xbench_fast.metrics_gpu.sweep import cpu
     from xbench_fast.runtime.cache import checksums
     from xbench_fast.runtime.results import integrity
@@ -163,6 +164,8 @@ def time_released(spent):
     timed(integrity, "_digest", "SHA-256")
     timed(os, "fsync", "flushing")
     timed(pc, "take", "Arrow take")
+    timed(Path, "read_bytes", "reading parts")
+    timed(_parquet, "ParquetWriter", "writing Parquet")  # its footer's schema
     timed(pq.ParquetWriter, "write_table", "writing Parquet")
     timed(pq.ParquetWriter, "close", "writing Parquet")
 
