@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Joint", "features", "int8_joints", "joints", "not_features", "outcomes"]
+__all__ = ["Joint", "box_joints", "features", "int8_joints", "joints", "not_features", "outcomes"]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "joints.md"
 
@@ -40,6 +40,11 @@ def outcomes() -> list[str]:
 
 def joints() -> list[Joint]:
     return [Joint(*row) for row in _rows("Pairs")]
+
+
+def box_joints() -> list[Joint]:
+    """Predicted boxes, phrases and published scorers with commands and with other models."""
+    return [Joint(*row) for row in _rows("Boxes, phrases and published scorers")]
 
 
 def int8_joints() -> list[Joint]:

@@ -119,7 +119,7 @@ def write_outcome(outcome: StudyOutcome, folder: Path) -> list[Path]:
             "title": outcome.title,
             "settings": {key: clean(value) for key, value in outcome.settings.items()},
             "facts": list(facts),
-            "notes": [note for table in outcome.tables for note in table.notes],
+            "notes": [*dict.fromkeys(note for table in outcome.tables for note in table.notes)],
             "files": sorted(contents),
             "figures": [{"name": each.name, "title": each.title, "caption": each.caption} for each in outcome.figures],
             "results": list(outcome.results),

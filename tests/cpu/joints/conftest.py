@@ -5,4 +5,5 @@ from __future__ import annotations
 import pytest
 
 SECONDS = ("protocol", "limit", "shards", "baselines", "twin", "patients", "phrases")
-pytest.register_assert_rewrite("joint_world", "int8_with_commands", *(f"pairs_of_{name}" for name in SECONDS))
+COMMANDS = ("int8_with_commands", "boxes_with_commands", "phrases_with_commands", "published_numbers")
+pytest.register_assert_rewrite("joint_world", *COMMANDS, *(f"pairs_of_{name}" for name in SECONDS))

@@ -50,16 +50,18 @@ class World:
     models: Path = field(init=False)
     maps: Path = field(init=False)
     answers: Path = field(init=False)
+    phrases: Path = field(init=False)
     reader: Path = field(init=False)
 
     def __post_init__(self) -> None:
         for name in ("data", "models", "maps"):
             setattr(self, name, self.originals.folder / name)
         self.answers = self.originals.folder / "answers.jsonl"
+        self.phrases = self.originals.folder / "phrases.jsonl"
         self.reader = self.originals.folder / "films.py"
 
     def own(self, name: str) -> Path:
-        """A copy of data, models, maps, answers or reader that this pair may change; the commands then use it."""
+        """A copy of data, models, maps, answers, phrases or reader for this pair to change, which commands then use."""
         source: Path = getattr(self, name)
         target = self.folder / source.name
         (shutil.copytree if source.is_dir() else shutil.copy2)(source, target)

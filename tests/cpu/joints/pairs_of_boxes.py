@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
-from joint_inputs import CASES, FP16, FP32, LIMITED, NUMPY, move_box, put_boxes
+from joint_inputs import CASES, FP16, FP32, LIMITED, NUMPY, move_box, put_boxes, put_phrases
 from joint_world import World, first
 from pairs_of_limit import rests_on_the_pairs_of_the_model
 from pairs_of_patients import named, only_patients_differ
 from pairs_of_phrases import asked, pairs, whole
-from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
-from xbench_fast.runtime.datasets.region_boxes import Boxes
 
 BOXES = "boxes:answers"
 CELL = f"{BOXES}--coco"
@@ -120,15 +116,7 @@ def boxes_patients(world: World) -> None:
 
 
 def boxes_phrases(world: World) -> None:
-    cases = [case for case in MsCxr(world.data).cases() if case.regions]
-    told = [
-        {"case": case.case_id, "finding": finding, "boxes": [list(box) for box in region.corners]}
-        for case in cases
-        for finding, region in case.regions.items()
-        if isinstance(region, Boxes)
-    ]
-    own = world.own("answers")
-    own.write_text("\n".join(map(json.dumps, [{"xbench_boxes": 1, "frame": "pixels"}, *told])) + "\n")
+    put_phrases(world.own("answers"), world.data, shift=0, by="finding")
     world.eval(*asked(world), model=[FP32, world.own_boxes])
     rows = world.rows(f"{BOXES}--mscxr")
     assert pairs(rows).equals(pairs(whole(world)))

@@ -1,7 +1,8 @@
 """Every pair of features of docs/joints.md, once through the command line, with the outcome written there.
 
-The check of a pair is the function `first_second` in one of the files beside this one, that of INT8 and a command
-`int8_command`. A pair whose outcome is not true yet stands in OPEN with what is missing, and must fail.
+The check of a pair is the function `first_second` in one of the files beside this one, also that of boxes, phrases or
+scorers and what they meet; that of INT8 and a command is `int8_command`. A pair whose outcome is not true yet stands in
+OPEN with what is missing, and must fail.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import boxes_with_commands
 import int8_with_commands
 import pairs_of_baselines
 import pairs_of_boxes
@@ -18,9 +20,11 @@ import pairs_of_phrases
 import pairs_of_protocol
 import pairs_of_shards
 import pairs_of_twin
+import phrases_with_commands
+import published_numbers
 import pytest
 from joint_inputs import Originals, make_originals
-from joint_table import Joint, int8_joints, joints
+from joint_table import Joint, box_joints, int8_joints, joints
 from joint_world import World, counting
 
 pytest.importorskip("onnx")
@@ -35,6 +39,9 @@ FILES = (
     pairs_of_twin,
     pairs_of_patients,
     pairs_of_phrases,
+    boxes_with_commands,
+    phrases_with_commands,
+    published_numbers,
     int8_with_commands,
 )
 OPEN: dict[str, str] = {}
@@ -58,7 +65,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
     return make_originals(tmp_path_factory.mktemp("originals"))
 
 
-@pytest.mark.parametrize("joint", [_parameter(joint) for joint in (*joints(), *int8_joints())])
+@pytest.mark.parametrize("joint", [_parameter(joint) for joint in (*joints(), *box_joints(), *int8_joints())])
 def test_two_features_meet(joint: Joint, originals: Originals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "250")

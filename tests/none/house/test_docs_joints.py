@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import click
-from joint_table import features, int8_joints, joints, not_features, outcomes
+from joint_table import box_joints, features, int8_joints, joints, not_features, outcomes
 from xbench_fast.runtime.cli.evaluate import evaluate
 
 
@@ -25,5 +25,15 @@ def test_a_feature_has_a_row_with_every_other() -> None:
 
 
 def test_every_row_says_what_is_run_and_what_must_follow() -> None:
-    for row in (*joints(), *int8_joints()):
+    for row in (*joints(), *box_joints(), *int8_joints()):
         assert row.done and row.expected and row.outcome in outcomes(), row
+
+
+def test_boxes_and_phrases_meet_the_same() -> None:
+    """What one of them meets the other one does too; boxes with a limit and in shards stand among the pairs."""
+    have = [(row.first, row.second) for row in box_joints()]
+    assert len(set(have)) == len(have)
+    met = {name: {second for first, second in have if first == name} for name in ("boxes", "phrases", "scorers")}
+    assert met["phrases"] == met["boxes"] | {"limit", "shards"} and met.keys() == {first for first, _ in have}
+    assert {("limit", "boxes"), ("shards", "boxes")} <= {(row.first, row.second) for row in joints()}
+    assert met["phrases"] - met["scorers"] == {"strata", "failures", "errors", "thresholds", "calibration"}
