@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from .base import Region
 from .region_boxes import ROUNDING, Boxes
 from .region_shapes import AtLeast, Ellipse, Polygons, Union
 
-__all__ = ["FAULTS", "boxes_of", "extents", "region_fault"]
+__all__ = ["boxes_of", "extents", "region_fault"]
 
 Corners = tuple[float, float, float, float]
-
-FAULTS: Final = ("outside", "clipped", "empty")
-"""What can be wrong with the place of a region (docs/datasets.md §0.3)."""
 
 
 def boxes_of(region: Region) -> Iterator[Boxes]:

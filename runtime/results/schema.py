@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...metrics_gpu.sweep.masks import GRID as _SIZE
 from ...metrics_gpu.sweep.sweep_options import LEVELS as THRESHOLD_COUNT
-from ..datasets.placement import FAULTS
+from ..datasets.base import FAULTS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,7 +20,7 @@ from ....metrics_gpu.recognition.scores import ClassRecognition, Recognition, re
 from ....metrics_gpu.statistics.bootstrap import Interval
 from ....metrics_gpu.statistics.intervals import Shares
 from ....metrics_gpu.sweep.counts import dice_curves
-from ...datasets.placement import FAULTS
+from ...datasets.base import FAULTS
 from ..choices import DEFAULTS, Choices
 from ..load import CellRows
 from ..pairs import ScoredPairs
