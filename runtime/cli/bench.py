@@ -12,7 +12,7 @@ from ...engines.commands import Choice
 from ...engines.errors import ConfigError
 from ...engines.registry import did_you_mean
 from ..benching.plan import ON_CPU, ON_GPU, SCENARIOS, Plan
-from .completing import bundles, completed, engines
+from .completing import BUNDLES, ENGINES
 from .options import THREADS, Output, bundle_options, config_option, json_option, resolve_config, setting
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ decode         image files to pixels only
     "--model",
     "models",
     multiple=True,
-    shell_complete=completed(bundles),
+    shell_complete=BUNDLES,
     help="Bundle or model name; can be repeated.  [default: all bundles]",
 )
 @click.option(
     "--engine",
     default="auto",
     show_default=True,
-    shell_complete=completed(engines),
+    shell_complete=ENGINES,
     help="Engine, or auto for the best that runs here.",
 )
 @click.option(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...engines.commands import LazyGroup
-from .completing import completed
-from .completing import datasets as datasets_here
+from .completing import DATASETS
 from .options import Output, config_option, data_options, json_option, reading_options, resolve_config
 
 if TYPE_CHECKING:
@@ -29,9 +28,7 @@ def boxes() -> None:
 
 @boxes.command()
 @click.argument("file", type=_FILE)
-@click.option(
-    "--dataset", "name", required=True, shell_complete=completed(datasets_here), help="The dataset that was asked."
-)
+@click.option("--dataset", "name", required=True, shell_complete=DATASETS, help="The dataset that was asked.")
 @reading_options
 @data_options
 @config_option

@@ -9,7 +9,7 @@ import click
 
 from ...engines.errors import ConfigError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
-from .completing import completed, run_names
+from .completing import RUN_DATASETS, RUN_MODELS
 from .options import Output, json_option
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ with OP one of > >= < <= == != and NAME one of
 @click.option(
     "--model-a",
     metavar="NAME",
-    shell_complete=completed(run_names("model")),
+    shell_complete=RUN_MODELS,
     help="Compare this model of RUN_A with --model-b.",
 )
 @click.option(
     "--model-b",
     metavar="NAME",
-    shell_complete=completed(run_names("model")),
+    shell_complete=RUN_MODELS,
     help="The model of RUN_B.  [default: --model-a]",
 )
 @click.option(
@@ -51,7 +51,7 @@ with OP one of > >= < <= == != and NAME one of
     "datasets",
     metavar="NAME",
     multiple=True,
-    shell_complete=completed(run_names("dataset")),
+    shell_complete=RUN_DATASETS,
     help="Only this dataset; may be repeated.",
 )
 @click.option("--fail-if", "conditions", metavar="CONDITION", multiple=True,

@@ -4,48 +4,55 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 
 from ...engines.errors import XBenchError
 from ..host.config import Config, load_config
 
-__all__ = ["bundles", "completed", "dataset_folders", "datasets", "engines", "models", "protocols", "run_names"]
+__all__ = [
+    "BUNDLES",
+    "DATASETS",
+    "DATASET_FOLDERS",
+    "ENGINES",
+    "MODELS",
+    "PROTOCOLS",
+    "RUN_DATASETS",
+    "RUN_MODELS",
+]
 
 # Importing them takes longer than a completion may.
 _BASELINES = ("baseline:ones", "baseline:center", "baseline:chance", "baseline:prior")
 _FILES = ("maps:", "boxes:", "moved:", "reader:second")
 
-Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
-
-def completed(names: Callable[[click.Context], Iterable[str]]) -> Completion:
+def _complete(
+    names: Callable[[click.Context], Iterable[str]], context: click.Context, option: click.Parameter, incomplete: str
+) -> list[str]:
     """The callback `shell_complete` of an option with one of the `names`, or several joined by commas."""
-
-    def complete(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        try:
-            return [f"{before}{comma}{name}" for name in dict.fromkeys(names(context)) if name.startswith(last)]
-        except (XBenchError, OSError, ValueError, LookupError, TypeError):
-            return []
-
-    return complete
+    before, comma, last = incomplete.rpartition(",")
+    try:
+        return [f"{before}{comma}{name}" for name in dict.fromkeys(names(context)) if name.startswith(last)]
+    except (XBenchError, OSError, ValueError, LookupError, TypeError):
+        return []
 
 
-def bundles(context: click.Context) -> list[str]:
+def _bundles(context: click.Context) -> list[str]:
     """The bundles found, as `find_bundles`, whose module takes longer to import than a completion may."""
     folders = context.params.get("bundle_folders") or _config(context).bundles
     files = [file for folder in folders for file in (folder / "bundle.json", *folder.glob("*/bundle.json"))]
     return sorted(file.resolve().parent.name for file in files if file.is_file())
 
 
-def models(context: click.Context) -> list[str]:
+def _models(context: click.Context) -> list[str]:
     """What `eval` takes as a model: bundles, baselines, folders of maps, files of boxes and a second reader."""
-    return [*bundles(context), *_BASELINES, *_FILES]
+    return [*_bundles(context), *_BASELINES, *_FILES]
 
 
-def datasets(context: click.Context) -> list[str]:
+def _datasets(context: click.Context) -> list[str]:
     """The configured datasets, those of --data, and the built-in ones."""
     from ..datasets.registry import DATASETS
 
@@ -53,36 +60,43 @@ def datasets(context: click.Context) -> list[str]:
     return [*given, *_config(context).datasets, *DATASETS.names()]
 
 
-def dataset_folders(context: click.Context) -> list[str]:
+def _dataset_folders(context: click.Context) -> list[str]:
     """The start of NAME=PATH."""
-    return [f"{name}=" for name in datasets(context)]
+    return [f"{name}=" for name in _datasets(context)]
 
 
-def engines(context: click.Context) -> list[str]:
+def _engines(context: click.Context) -> list[str]:
     """All engines, whether they run here or not."""
     from ...engines.select import ENGINES
 
     return ["auto", *ENGINES.names()]
 
 
-def protocols(context: click.Context) -> list[str]:
+def _protocols(context: click.Context) -> list[str]:
     """The evaluation protocols."""
     from ...metrics_gpu.grounding.protocols import PROTOCOLS
 
     return list(PROTOCOLS)
 
 
-def run_names(kind: str) -> Callable[[click.Context], list[str]]:
+def _run_names(kind: str, context: click.Context) -> list[str]:
     """The names of a kind, "model" or "dataset", in the run that is named so far, else in that of the configuration."""
-
-    def names(context: click.Context) -> list[str]:
-        # Where the value of an option is missing, as here, click leaves the arguments before it in `args`.
-        run = Path(context.args[0]) if context.args else _config(context).eval.out
-        cells = json.loads((run / "run.json").read_text(encoding="utf-8"))["cells"]
-        return [cell[kind] for cell in cells.values()]
-
-    return names
+    # Where the value of an option is missing, as here, click leaves the arguments before it in `args`.
+    run = Path(context.args[0]) if context.args else _config(context).eval.out
+    cells = json.loads((run / "run.json").read_text(encoding="utf-8"))["cells"]
+    return [cell[kind] for cell in cells.values()]
 
 
 def _config(context: click.Context) -> Config:
     return load_config(context.params.get("config_file"))
+
+
+BUNDLES: Final = partial(_complete, _bundles)
+MODELS: Final = partial(_complete, _models)
+DATASETS: Final = partial(_complete, _datasets)
+DATASET_FOLDERS: Final = partial(_complete, _dataset_folders)
+ENGINES: Final = partial(_complete, _engines)
+PROTOCOLS: Final = partial(_complete, _protocols)
+RUN_MODELS: Final = partial(_complete, partial(_run_names, "model"))
+RUN_DATASETS: Final = partial(_complete, partial(_run_names, "dataset"))
+"""Callbacks `shell_complete`: what an option or argument names."""

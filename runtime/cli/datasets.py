@@ -11,8 +11,7 @@ from ...engines.commands import LazyGroup
 from ...engines.errors import XBenchError
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
-from .completing import completed
-from .completing import datasets as datasets_here
+from .completing import DATASETS
 from .options import Output, config_option, data_options, json_option, resolve_config
 
 __all__ = ["datasets"]
@@ -42,7 +41,7 @@ def datasets(
 
 
 @datasets.command()
-@click.argument("name", shell_complete=completed(datasets_here))
+@click.argument("name", shell_complete=DATASETS)
 @click.option("--decode", is_flag=True, help="Read every image too.")
 @data_options
 @config_option

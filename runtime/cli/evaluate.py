@@ -12,8 +12,7 @@ import click
 from ...engines.errors import ConfigError
 from ..evaluation.cell_options import Options
 from ..host.config import EvalConfig
-from .completing import completed, datasets, engines
-from .completing import models as models_to_evaluate
+from .completing import DATASETS, ENGINES, MODELS
 from .options import (
     THREADS,
     Output,
@@ -48,18 +47,16 @@ __all__ = ["evaluate"]
     "--model",
     "models",
     multiple=True,
-    shell_complete=completed(models_to_evaluate),
+    shell_complete=MODELS,
     help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, :prior, maps:FOLDER, "
     "boxes:FILE (boxes:NAME=FILE names it), moved:FILE, its answers moved to other patients, "
     "or reader:second, the dataset's second reader; can be repeated.",
 )
-@click.option(
-    "--dataset", "names", multiple=True, shell_complete=completed(datasets), help="Dataset name; can be repeated."
-)
+@click.option("--dataset", "names", multiple=True, shell_complete=DATASETS, help="Dataset name; can be repeated.")
 @setting(
     "--engine",
     metavar="NAME",
-    shell_complete=completed(engines),
+    shell_complete=ENGINES,
     help="tensorrt, tensorrt-rtx, onnxruntime-cuda, onnxruntime-cpu, or auto: the first of these that runs here. auto "
     "takes tensorrt-rtx only on the GPUs that its documentation names.",
     default=EvalConfig.engine,

@@ -14,7 +14,7 @@ from ...engines.commands import Choice, data_option, read_data_option
 from ...engines.errors import ConfigError
 from ..host.config import MAX_THREADS, Config, DatasetConfig, EvalConfig, load_config
 from ..host.sizes import parse_bytes
-from .completing import completed, dataset_folders, protocols
+from .completing import DATASET_FOLDERS, PROTOCOLS
 
 __all__ = [
     "THREADS",
@@ -92,7 +92,7 @@ def protocol_option(function: F) -> F:
     return setting(
         "--protocol",
         metavar="NAME",
-        shell_complete=completed(protocols),
+        shell_complete=PROTOCOLS,
         help="Evaluation protocol: default, paper, chexlocalize, medklip, mavl or biovil.",
         default=EvalConfig.protocol,
     )(function)
@@ -157,7 +157,7 @@ def data_options(function: F) -> F:
         "data",
         metavar="NAME=PATH",
         multiple=True,
-        shell_complete=completed(dataset_folders),
+        shell_complete=DATASET_FOLDERS,
         help="A dataset and its folder; can be repeated.",
     )(function)
 

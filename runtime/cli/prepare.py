@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...engines.errors import ConfigError, RunError, XBenchError
-from .completing import bundles, completed, datasets
+from .completing import BUNDLES, DATASETS
 from .options import (
     THREADS,
     Output,
@@ -37,14 +37,14 @@ __all__ = ["prepare"]
     "--dataset",
     "names",
     multiple=True,
-    shell_complete=completed(datasets),
+    shell_complete=DATASETS,
     help="Dataset name; can be repeated.  [default: all configured]",
 )
 @click.option(
     "--model",
     "models",
     multiple=True,
-    shell_complete=completed(bundles),
+    shell_complete=BUNDLES,
     help="Prepare for this bundle; can be repeated.  [default: all found]",
 )
 @click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ...engines.commands import LazyGroup
-from .completing import bundles, completed
+from .completing import BUNDLES
 from .options import THREADS, bundle_options, config_option, resolve_config
 
 __all__ = ["prompts"]
@@ -24,7 +24,7 @@ def prompts() -> None:
     "names",
     multiple=True,
     metavar="BUNDLE",
-    shell_complete=completed(bundles),
+    shell_complete=BUNDLES,
     help="The folder of a bundle, its name, or a model's name; can be repeated.",
 )
 @click.option("--all", "everything", is_flag=True, help="Every bundle found.")

@@ -16,7 +16,7 @@ from ...metrics_gpu.grounding.protocols import PROTOCOLS, GroundingOptions, IouA
 from ..results.choices import F1, SCORERS, Auprc, Choices, Constant, Mean, Pairs
 from ..tables.latex import TEXT_WIDTH
 from ..tables.table import Intervals
-from .completing import completed, run_names
+from .completing import RUN_DATASETS, RUN_MODELS
 from .options import Output, config_option, json_option, resolve_config, setting
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @click.option(
     "--models",
     metavar="NAME,...",
-    shell_complete=completed(run_names("model")),
+    shell_complete=RUN_MODELS,
     help="The models shown, in this order; means, ranks and tests are of them. paper:NAME is the row that the paper "
     "prints for a model, paper those of all its models that the run lacks.  [default: all of the run]",
 )
@@ -71,7 +71,7 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
 @click.option(
     "--datasets",
     metavar="NAME,...",
-    shell_complete=completed(run_names("dataset")),
+    shell_complete=RUN_DATASETS,
     help="The datasets shown, in this order.  [default: all of the run]",
 )
 @click.option(

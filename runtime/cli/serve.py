@@ -14,7 +14,7 @@ from ...engines.commands import Choice
 from ..host.config import EvalConfig
 from ..host.sizes import parse_bytes
 from ..serving.settings import GrpcSettings, HttpSettings, ServerSettings, ServiceSettings
-from .completing import bundles, completed, engines
+from .completing import BUNDLES, ENGINES
 from .options import THREADS, bundle_options, config_option, resolve_config, setting
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PORT = click.IntRange(0, 65535)
     "--model",
     "models",
     multiple=True,
-    shell_complete=completed(bundles),
+    shell_complete=BUNDLES,
     help="Bundle name, path to a bundle, or model name; can be repeated.  [default: every bundle found]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address; 0.0.0.0 exposes the server.")
@@ -117,7 +117,7 @@ PORT = click.IntRange(0, 65535)
 @setting(
     "--engine",
     metavar="NAME",
-    shell_complete=completed(engines),
+    shell_complete=ENGINES,
     help="Engine, or auto for the best that runs here.",
     default=EvalConfig.engine,
 )

@@ -12,7 +12,7 @@ import click
 
 from ...engines.commands import Choice, LazyGroup
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
-from .completing import completed, run_names
+from .completing import RUN_DATASETS, RUN_MODELS
 from .options import Output, config_option, data_options, json_option, resolve_config
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def _common(function: F) -> F:
                 "--model",
                 "models",
                 multiple=True,
-                shell_complete=completed(run_names("model")),
+                shell_complete=RUN_MODELS,
                 help="Only this model; can be repeated.",
             ),
             click.option(
                 "--dataset",
                 "datasets",
                 multiple=True,
-                shell_complete=completed(run_names("dataset")),
+                shell_complete=RUN_DATASETS,
                 help="Only this dataset; can be repeated.",
             ),
             click.option(
