@@ -1,15 +1,14 @@
-"""Means over classes, and percentages as printed text (docs/metrics.md §8)."""
+"""Means over classes (docs/metrics.md §8)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["macro_curve", "macro_mean", "mean_over_classes", "micro_mean", "percent"]
+__all__ = ["macro_curve", "macro_mean", "mean_over_classes", "micro_mean"]
 
 
 def macro_mean(values: Iterable[float | None]) -> float | None:
@@ -54,18 +53,3 @@ def mean_over_classes(values: NDArray[np.float64], weights: NDArray[np.float64] 
         first = micro_mean(estimate, weights[0].tolist())
     means[0] = math.nan if first is None else first
     return means
-
-
-def percent(value: float | None, decimals: int = 2, missing: str = "n/a") -> str:
-    """`value` (a fraction, 0.5 = 50 %) as per cent without the sign, rounded once, half to even.
-
-    Ties are those of the shortest decimal that denotes the float: 161/800 = 0.20125 prints as 20.12 and 163/800 =
-    0.20375 as 20.38, independent of the last bit. `missing` is printed for None and NaN.
-    """
-    if value is None or math.isnan(value):
-        return missing
-    if math.isinf(value):
-        raise ValueError(f"{value} cannot be printed as per cent")
-    exact = Decimal(repr(float(value))) * 100
-    rounded = exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_EVEN)
-    return str(abs(rounded) if rounded == 0 else rounded)  # never "-0.00"

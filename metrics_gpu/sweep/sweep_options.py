@@ -28,14 +28,9 @@ Normalise = Literal["minmax", "max", "none"]
 Comparison = Literal[">=", ">"]
 
 
-def _thresholds() -> NDArray[np.float32]:
-    values = (np.arange(101, dtype=np.float64) / 100.0).astype(np.float32)
-    values.setflags(write=False)
-    return values
-
-
-THRESHOLDS: Final[NDArray[np.float32]] = _thresholds()
+THRESHOLDS: Final = (np.arange(101, dtype=np.float64) / 100.0).astype(np.float32)
 """float32 [101], read-only: k/100 in float64, rounded once. Adding up steps of 0.01 gives other values."""
+THRESHOLDS.setflags(write=False)
 
 LEVELS: Final = 101
 """Number of thresholds, tau = 0.00 to 1.00."""

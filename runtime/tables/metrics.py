@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final, Literal
-
-from ...metrics_gpu.statistics.aggregate import percent as exact_percent
 
 __all__ = [
     "CROSS_FITTED",
@@ -96,8 +95,18 @@ NONE = "-"
 
 
 def percent(value: float | None, decimals: int = DIGITS) -> str:
-    """Percent, half to even of the unrounded value (docs/metrics.md §8); "-" for None."""
-    return exact_percent(value, decimals, missing=NONE)
+    """`value` (a fraction, 0.5 = 50 %) as per cent without the sign, rounded once, half to even.
+
+    Ties are those of the shortest decimal that denotes the float: 161/800 = 0.20125 prints as 20.12 and 163/800 =
+    0.20375 as 20.38, independent of the last bit. "-" for None and NaN (docs/metrics.md §8).
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        raise ValueError(f"{value} cannot be printed as per cent")
+    exact = Decimal(repr(float(value))) * 100
+    rounded = exact.quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_EVEN)
+    return str(abs(rounded) if rounded == 0 else rounded)  # never "-0.00"
 
 
 def value_of(key: str, value: float | None, decimals: int | None = None) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.scores import grounding
-from xbench_fast.metrics_gpu.statistics.aggregate import percent
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.runtime.datasets.base import Dataset
@@ -24,6 +23,7 @@ from xbench_fast.runtime.datasets.region_grid import region_grid
 from xbench_fast.runtime.datasets.region_shapes import RunText, Union
 from xbench_fast.runtime.datasets.registry import DATASETS
 from xbench_fast.runtime.datasets.rsna import Rsna
+from xbench_fast.runtime.tables.metrics import percent
 
 MAVL = ["mavl_train.csv", "mavl_val.csv", "mavl_test.csv"]
 

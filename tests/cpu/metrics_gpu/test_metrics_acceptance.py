@@ -13,10 +13,10 @@ from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
 from xbench_fast.metrics_gpu.recognition.scores import recognition
-from xbench_fast.metrics_gpu.statistics.aggregate import percent
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import THRESHOLDS, Sweeping
+from xbench_fast.runtime.tables.metrics import percent
 
 NATIVE, GRID = 1024, 224
 FLOOR = np.array([i * NATIVE // GRID for i in range(GRID)])  # floor-nearest, docs/datasets.md §0.3

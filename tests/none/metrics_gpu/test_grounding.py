@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from xbench_fast.metrics_gpu.grounding.pairs import Pairs
 from xbench_fast.metrics_gpu.grounding.protocols import GroundingOptions
 from xbench_fast.metrics_gpu.grounding.scores import grounding
-from xbench_fast.metrics_gpu.statistics.aggregate import macro_mean, mean_over_classes, micro_mean, percent
+from xbench_fast.metrics_gpu.statistics.aggregate import macro_mean, mean_over_classes, micro_mean
 from xbench_fast.metrics_gpu.sweep.counts import Counts, dice_curves, iou_curves, pointing_hits
 from xbench_fast.metrics_gpu.sweep.sweep import sweep
 from xbench_fast.metrics_gpu.sweep.sweep_options import Sweeping
@@ -235,16 +233,3 @@ def test_means_over_classes_in_rows():
     assert found[1] == pytest.approx(2.1 / 9) and weighted[1] == pytest.approx((2.0 + 0.8) / 8)
     assert np.isnan(found[2]) and np.isnan(weighted[2])
     assert np.isnan(mean_over_classes(np.zeros((4, 0)))).tolist() == [True] * 4
-
-
-def test_percent_rounds_the_unrounded_value_half_to_even():
-    for numerator, denominator in [(161, 800), (163, 800), (1, 800), (3, 800), (1, 3), (2, 3), (799, 800), (1, 1)]:
-        exact = Fraction(numerator * 10000, denominator)
-        assert percent(numerator / denominator) == f"{round(exact) / 100:.2f}"
-    assert percent(0.20125) == "20.12" and percent(0.20375) == "20.38"
-    assert percent(0.119715) == "11.97" and percent(0.1197150001) == "11.97" and percent(0.11975) == "11.98"
-    assert percent(0.20199, 3) == "20.199" and percent(0.5, 0) == "50" and percent(1e-9) == "0.00"
-    assert percent(-1e-9) == "0.00" and percent(-0.0123) == "-1.23"
-    assert percent(None) == percent(float("nan")) == "n/a" and percent(None, missing="-") == "-"
-    with pytest.raises(ValueError, match="inf"):
-        percent(float("inf"))
