@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .sweep_options import LEVELS
 
-__all__ = ["Counts", "Ties", "dice_curves", "iou_curves", "pointing_hits"]
+__all__ = ["Counts", "Ties", "dice_at", "dice_curves", "iou_curves", "pointing_hits"]
 
 Ties = Literal["first", "any", "expected"]
 
@@ -26,6 +26,8 @@ class Counts:
     argmax: int32 [P], row * width + column of the upsampled map's first maximum in row-major order; 0 if degenerate.
     hit: bool [P], that pixel lies in the region; False if degenerate.
     degenerate: bool [P], the map is constant or not finite over the pixels the model sees (Mn is 0 everywhere).
+
+    Those of masks (`of_masks`) are equal at every threshold, the first one too, and take the memory of one.
 
     Raises ValueError if the shapes do not fit together, TypeError if a dtype is not the stated one.
     """
@@ -58,7 +60,18 @@ class Counts:
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Counts:
         """The pairs that a NumPy index (integers, a boolean mask or a slice) selects."""
-        return Counts(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return Counts(**{field.name: _selected(getattr(self, field.name), index) for field in fields(self)})
+
+    @staticmethod
+    def of_masks(
+        area: NDArray[np.int32],
+        overlap: NDArray[np.int32],
+        region: NDArray[np.int32],
+        argmax: NDArray[np.int32],
+        hit: NDArray[np.bool_],
+    ) -> Counts:
+        """Counts of P masks, which have no threshold; area, overlap: int32 [P], of the mask."""
+        return Counts(_at_all(area), _at_all(overlap), region, argmax, hit, np.zeros(len(hit), np.bool_))
 
     @staticmethod
     def empty() -> Counts:
@@ -72,13 +85,38 @@ class Counts:
         """Counts of all parts, in order; of no pair if there is no part."""
         if not parts:
             return Counts.empty()
-        return Counts(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Counts)})
+        return Counts(**{f.name: _joined([getattr(p, f.name) for p in parts]) for f in fields(Counts)})
+
+
+def _at_all(values: Any) -> Any:
+    """[P, 101]: one value a pair at all thresholds, in the memory of one."""
+    return np.broadcast_to(values[:, None], (len(values), LEVELS))
+
+
+def _once(array: Any) -> bool:
+    return array.ndim == 2 and (array.strides[1] == 0 or not len(array))
+
+
+def _selected(array: Any, index: Any) -> Any:
+    return _at_all(array[:, 0][index]) if _once(array) else array[index]
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    return _at_all(np.concatenate([a[:, 0] for a in arrays])) if all(map(_once, arrays)) else np.concatenate(arrays)
 
 
 def dice_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:
     """Dice of each pair at each threshold, or at some, float64 [P, 101]; raises ValueError if a pair has no region."""
     _need_regions(counts)
     return 2.0 * counts.overlap[:, levels] / (counts.area[:, levels].astype(np.int64) + counts.region[:, None])
+
+
+def dice_at(counts: Counts, level_of: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Dice of each pair at its own level, float64 [P]; level_of: intp [P]. Raises ValueError as `dice_curves`."""
+    _need_regions(counts)
+    every = np.arange(len(counts))
+    area, overlap = counts.area[every, level_of].astype(np.int64), counts.overlap[every, level_of]
+    return 2.0 * overlap / (area + counts.region)
 
 
 def iou_curves(counts: Counts, levels: slice = slice(None)) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from ...metrics_gpu.statistics.aggregate import macro_mean
 from ...metrics_gpu.sweep.sweep_options import LEVELS, level
 from ..results.integrity import fault_in_counts
 from ..results.load import StoredRun
+from ..results.schema import AGAIN, reading
 from ..results.storage import read_columns
 from ..tables.metrics import IN_SAMPLE, NONE, value_of
 from ..tables.stamps import stamps
@@ -64,7 +65,6 @@ class NativeScores:
 
 def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
     """The native counts of a finished cell; None when its protocol has none. Raises RunError."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     entry = next(
@@ -73,12 +73,8 @@ def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
     if (model, dataset) in run.unfinished or not _is_native(entry):
         return None
     path = run.path / entry["file"]
-    try:
+    with reading(path):
         table = read_columns(path, ["finding", "native"], filters=pc.field("native").is_valid())
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(
-            f"{path} cannot be read ({error}); delete that file and run the same eval command again."
-        ) from error
     findings = tuple(entry["findings"])
     native = table["native"].combine_chunks()
 
@@ -102,7 +98,7 @@ def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
     for area, overlap in ((rows.area, rows.overlap), (rows.otsu_area[:, None], rows.otsu_overlap[:, None])):
         fault = fault_in_counts(area, overlap, rows.region, rows.pixels)
         if fault:
-            raise RunError(f"{path} is damaged: {fault}; delete that file and run the same eval command again.")
+            raise RunError(f"{path} is damaged: {fault}; {AGAIN}.")
     return rows
 
 

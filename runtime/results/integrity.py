@@ -27,6 +27,7 @@ __all__ = [
     "at_levels",
     "checksum_fault",
     "fault_in_counts",
+    "fault_in_part",
     "fault_in_rows",
     "fault_in_table",
     "seal",
@@ -119,34 +120,40 @@ def fault_in_counts(area: Counts, overlap: Counts, region: Counts, pixels: Count
     return ""
 
 
-def fault_in_table(table: pa.Table, entry: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """Why a table is not valid as the rows of a cell, in words; empty if it is valid.
+def fault_in_table(schema: pa.Schema, rows: int, entry: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """Why a table of this schema and number of rows is not that of a cell, in words; empty if it is.
 
     columns: those that it must have; entry: of the cell in run.json.
     """
+    wanted = result_schema()
+    for name in columns:
+        if schema.field(name).type != wanted.field(name).type:
+            return f"its column '{name}' holds {schema.field(name).type}, not {wanted.field(name).type}"
+    findings = len(entry["findings"])
+    cases = entry.get("cases", rows // findings)
+    if rows != cases * findings:
+        return f"it has {rows} rows, not one for each of {cases} cases and {findings} findings"
+    return ""
+
+
+def fault_in_part(table: pa.Table, findings: Sequence[str]) -> str:
+    """Why some rows are not valid as those of whole cases, each with all `findings`, in words; empty if they are."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = result_schema()
-    for name in columns:
-        if table.schema.field(name).type != wanted.field(name).type:
-            return f"its column '{name}' holds {table.schema.field(name).type}, not {wanted.field(name).type}"
-    findings = entry["findings"]
-    cases = entry.get("cases", table.num_rows // len(findings))
-    if table.num_rows != cases * len(findings):
-        return f"it has {table.num_rows} rows, not one for each of {cases} cases and {len(findings)} findings"
     # Rows are written case by case, each with all findings in this order.
-    if not table["finding"].combine_chunks().equals(pa.array([*findings] * cases, pa.string())):
+    expected = pa.array([*findings] * (table.num_rows // len(findings)), pa.string())
+    if not table["finding"].combine_chunks().equals(expected):
         return "it does not hold one row per case and finding"
     counted = table["area"].is_valid()
     for name in _OF_PAIRS:
         lost = pc.sum(pc.and_(counted, table[name].is_null())).as_py()
         if lost:
-            return f"{lost} of its {pc.sum(counted).as_py()} pairs have no '{name}'"
+            return f"{lost} of {pc.sum(counted).as_py()} pairs have no '{name}'"
     regions = pc.and_(pc.equal(table["status"], "ok"), pc.greater(table["region_area"].fill_null(0), 0))
     lost = pc.sum(pc.and_(regions, pc.invert(counted))).as_py()
     if lost:
-        return f"{lost} of its {pc.sum(regions).as_py()} regions have no 'area'"
+        return f"{lost} of {pc.sum(regions).as_py()} regions have no 'area'"
     return fault_in_rows(table, len(findings))
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.sweep.counts import Counts
-from .integrity import at_levels, fault_in_table
+from .integrity import at_levels, fault_in_part, fault_in_table
 from .run_json import read_run
-from .schema import WITHOUT_MODEL, count_faults, stored_columns, under_new_names
-from .storage import read_columns, region_digests, result_fault
+from .schema import AGAIN, WITHOUT_MODEL, count_faults, read_parts, reading
+from .storage import region_digests, result_fault
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +42,6 @@ _COLUMNS = (
     "area",
     "overlap",
 )
-# An evaluation reads only the footer of a finished file without a checksum, so it would reuse a damaged one.
-_AGAIN = "delete that file and run the same eval command again"
 
 
 @dataclass(frozen=True)
@@ -148,8 +146,10 @@ class StoredRun:
 
     def table(self, model: str, dataset: str) -> pa.Table:
         """The rows of a finished cell as they are stored, without maps and regions. Raises RunError as `cell`."""
+        import pyarrow as pa
+
         entry = self._entry(model, dataset)
-        return _read_table(self.path / entry["file"], entry, ("model", "dataset", *_COLUMNS, "reason"))
+        return pa.concat_tables(_parts(self.path / entry["file"], entry, ("model", "dataset", *_COLUMNS, "reason")))
 
     def _entry(self, model: str, dataset: str) -> Mapping[str, Any]:
         for entry in self._done:
@@ -182,76 +182,114 @@ def _why_not(path: Path, entry: Mapping[str, Any]) -> str | None:
 
 
 def _read_cell(path: Path, entry: Mapping[str, Any]) -> CellRows:
-    with _reading(path):
-        return _rows_of(path, _read_table(path, entry, _COLUMNS), entry)
+    with reading(path):
+        # The counts are most of the bytes: those of rows without a pair are in memory for one part at a time.
+        return _rows_of(path, [_part_of(table, entry) for table in _parts(path, entry, _COLUMNS)], entry)
 
 
-def _read_table(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
-    with _reading(path):
-        table = under_new_names(read_columns(path, stored_columns(path, columns)))
-        fault = fault_in_table(table, entry, _COLUMNS)
-        if fault:
-            raise RunError(f"{path} is damaged: {fault}; {_AGAIN}.")
-        return table
+def _parts(path: Path, entry: Mapping[str, Any], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows, some cases at a time. Raises RunError for rows that are not those of the cell."""
+    import pyarrow.parquet as pq
+
+    findings = entry["findings"]
+    with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for table in read_parts(file, columns, len(findings)):
+            fault = fault_in_table(table.schema, file.metadata.num_rows, entry, _COLUMNS)
+            fault = fault or fault_in_part(table, findings)
+            if fault:
+                raise RunError(f"{path} is damaged: {fault}; {AGAIN}.")
+            yield table
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    import pyarrow as pa
+class _Part(NamedTuple):
+    """Some cases of a cell, as the fields of `CellRows`.
 
-    try:
-        yield
-    # Arrow and NumPy raise one of these for any other content of a file.
-    except (OSError, pa.ArrowException, ValueError, TypeError) as error:
-        raise RunError(f"{path} cannot be read ({error}); {_AGAIN}.") from error
+    patients: None where not known. status: bool [2, cases], missing and unreadable. counted: bool [rows], whether a
+    row has counts. of_pairs: intp [P], of the pairs among the rows of readable images.
+    """
+
+    case_ids: list[str]
+    patients: list[str | None]
+    status: NDArray[np.bool_]
+    positive: NDArray[np.bool_]
+    labels: NDArray[np.int8]
+    logits: NDArray[np.float32]
+    negatives: NDArray[np.float32]
+    counted: NDArray[np.bool_]
+    of_pairs: NDArray[np.intp]
+    counts: Counts
+    sub_pixel: NDArray[np.bool_]
+    faults: Mapping[str, int]
 
 
-def _rows_of(path: Path, table: Any, entry: Mapping[str, Any]) -> CellRows:
+def _part_of(table: pa.Table, entry: Mapping[str, Any]) -> _Part:
     import pyarrow.compute as pc
 
-    findings, later = tuple(entry["findings"]), entry.get("last_attempt")
-    each = len(findings)
+    each = len(entry["findings"])
     first = table.select(["case_id", "patient_id", "status"]).take(np.arange(0, table.num_rows, each))
-    status = first["status"].to_numpy()
-    case_ids = first["case_id"].to_pylist()
-    named = zip(case_ids, first["patient_id"].to_pylist(), strict=True)
     readable = pc.equal(table["status"], "ok")
-    # The counts are most of the bytes: only those of pairs are copied, once.
     has_region = table["area"].is_valid()
     counted = pc.and_(readable, has_region)
     pairs = table.filter(counted)
     rows = table.select(["label", "logit", "logit_negative"]).filter(readable)
-    places = np.flatnonzero(has_region.filter(readable).to_numpy())
-    shape = (-1, each)
+    area, overlap = (at_levels(pairs[name]) for name in ("area", "overlap"))
+    region, argmax, hit = (pairs[name].to_numpy() for name in ("region_area", "argmax", "hit"))
+    if entry["weights"] == "boxes":  # the first level is the whole image
+        counts = Counts.of_masks(area[:, -1].copy(), overlap[:, -1].copy(), region, argmax, hit)
+    else:
+        counts = Counts(area, overlap, region, argmax, hit, pairs["degenerate"].to_numpy())
+    return _Part(
+        case_ids=first["case_id"].to_pylist(),
+        patients=first["patient_id"].to_pylist(),
+        status=np.array([pc.equal(first["status"], name).to_numpy() for name in ("missing", "unreadable")]),
+        positive=pc.or_(pc.equal(table["label"], 1).fill_null(False), counted).to_numpy().reshape(-1, each),
+        labels=rows["label"].fill_null(-1).to_numpy().reshape(-1, each),
+        logits=rows["logit"].to_numpy().reshape(-1, each),
+        negatives=rows["logit_negative"].fill_null(float("nan")).to_numpy().reshape(-1, each),
+        counted=counted.to_numpy(),
+        of_pairs=np.flatnonzero(has_region.filter(readable).to_numpy()),
+        counts=counts,
+        sub_pixel=pairs["sub_pixel"].to_numpy(),
+        faults=count_faults(table["region_fault"]),
+    )
+
+
+def _rows_of(path: Path, parts: Sequence[_Part], entry: Mapping[str, Any]) -> CellRows:
+    findings, later = tuple(entry["findings"]), entry.get("last_attempt")
+    each = len(findings)
+
+    def joined(name: str, axis: int = 0) -> Any:
+        return np.concatenate([getattr(part, name) for part in parts], axis=axis)
+
+    case_ids = tuple(chain.from_iterable(part.case_ids for part in parts))
+    patients = list(chain.from_iterable(part.patients for part in parts))
+    status, labels, counts = joined("status", 1), joined("labels"), Counts.concatenate([part.counts for part in parts])
+    starts = np.cumsum([0, *(part.labels.size for part in parts[:-1])])
+    places = np.concatenate([part.of_pairs + start for part, start in zip(parts, starts, strict=True)])
     return CellRows(
         model=entry["model"],
         dataset=entry["dataset"],
         entry=entry,
-        cases=len(status),
-        missing=int((status == "missing").sum()),
-        unreadable=int((status == "unreadable").sum()),
+        cases=len(case_ids),
+        missing=int(status[0].sum()),
+        unreadable=int(status[1].sum()),
         findings=findings,
-        case_ids=tuple(case_ids),
-        patients=tuple(f"case {case}" if patient is None else patient for case, patient in named),
-        positive=pc.or_(pc.equal(table["label"], 1).fill_null(False), counted).to_numpy().reshape(shape),
-        case_of=np.flatnonzero(status == "ok"),
-        labels=rows["label"].fill_null(-1).to_numpy().reshape(shape),
-        logits=rows["logit"].to_numpy().reshape(shape),
-        negatives=rows["logit_negative"].fill_null(float("nan")).to_numpy().reshape(shape),
-        counts=Counts(
-            area=at_levels(pairs["area"]),
-            overlap=at_levels(pairs["overlap"]),
-            region=pairs["region_area"].to_numpy(),
-            argmax=pairs["argmax"].to_numpy(),
-            hit=pairs["hit"].to_numpy(),
-            degenerate=pairs["degenerate"].to_numpy(),
+        case_ids=case_ids,
+        patients=tuple(
+            f"case {case}" if patient is None else patient for case, patient in zip(case_ids, patients, strict=True)
         ),
+        positive=joined("positive"),
+        case_of=np.flatnonzero(~status.any(axis=0)),
+        labels=labels,
+        logits=joined("logits"),
+        negatives=joined("negatives"),
+        counts=counts,
         image_of=places // each,
         class_of=places % each,
-        sub_pixel=pairs["sub_pixel"].to_numpy(),
-        read_truth=partial(region_digests, path, counted.to_numpy(), pairs["region_area"].to_numpy()),
-        faults=count_faults(table["region_fault"]),
-        unnamed=first["patient_id"].null_count,
+        sub_pixel=joined("sub_pixel"),
+        read_truth=partial(region_digests, path, joined("counted"), counts.region),
+        faults={name: sum(part.faults[name] for part in parts) for name in parts[0].faults},
+        unnamed=patients.count(None),
         protocol=str(entry.get("protocol", "default")),
         boxed=entry["weights"] == "boxes",
         equalised=entry["ingredients"].get("intensity") == "equalised",

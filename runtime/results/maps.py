@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from .load import StoredRun
-from .schema import GRID
+from .schema import GRID, reading
 from .storage import read_columns
 
 __all__ = ["MapRows", "image_hashes", "load_maps"]
@@ -63,12 +63,12 @@ class MapRows:
         return tuple(self.findings[index] for index in self.class_of)
 
 
-def load_maps(run: StoredRun, model: str, dataset: str) -> MapRows:
+def load_maps(run: StoredRun, model: str, dataset: str, cases: Collection[str] | None = None) -> MapRows:
     """Reads the pairs with a region of one finished cell: about 7 kB each in memory for a 14 x 14 map.
 
+    cases: ids of the cases that are needed, if not all are.
     Raises RunError when the cell is not finished, its file cannot be read, or it was made before maps were stored.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -77,15 +77,14 @@ def load_maps(run: StoredRun, model: str, dataset: str) -> MapRows:
         reason = run.unfinished.get((model, dataset), "not evaluated")
         raise RunError(f"{run.path} has no result of {model} on {dataset}: {reason}.")
     path = run.path / entry["file"]
-    try:
+    with reading(path):
         missing = set(_COLUMNS) - set(pq.read_schema(path).names)
         if missing or "grid" not in entry:
             raise RunError(f"{path} was made by a version that kept no maps; run the same eval command again.")
-        table = read_columns(path, list(_COLUMNS), filters=pc.field("region").is_valid())
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(
-            f"{path} cannot be read ({error}); delete that file and run the same eval command again."
-        ) from error
+        wanted = pc.field("region").is_valid()
+        if cases is not None:
+            wanted &= pc.field("case_id").isin(list(cases))
+        table = read_columns(path, list(_COLUMNS), filters=wanted)
     findings = tuple(entry["findings"])
     pairs = table.num_rows
     return MapRows(

@@ -95,7 +95,7 @@ def scored_pairs(run: StoredRun, cell: CellRows, choices: Choices) -> ScoredPair
         class_of=cell.class_of,
         places=np.arange(len(counts)),
         hits=hits,
-        pixels=None if wanted.sweeping == _DEFAULT.sweeping else GRID * GRID,
+        pixels=None if wanted.sweeping == _DEFAULT.sweeping and not cell.boxed else GRID * GRID,
         options=options,
         protocol=wanted,
     )

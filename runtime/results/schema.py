@@ -37,25 +37,31 @@ of the counts to about 300. A pair takes 1.1 kB in the file; 12,601 cases with 6
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ...engines.errors import RunError
 from ...metrics_gpu.sweep.masks import GRID as _SIZE
 from ...metrics_gpu.sweep.sweep_options import LEVELS as THRESHOLD_COUNT
 from ..datasets.base import FAULTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 __all__ = [
+    "AGAIN",
     "GRID",
     "RESULT_VERSION",
     "STATUSES",
     "THRESHOLD_COUNT",
     "WITHOUT_MODEL",
     "count_faults",
+    "read_parts",
+    "reading",
     "result_schema",
     "stored_columns",
     "under_new_names",
@@ -67,6 +73,10 @@ STATUSES = ("ok", "missing", "unreadable")
 WITHOUT_MODEL: Final = ("baseline", "maps", "boxes")
 """The `weights` of cells for which no model read an image."""
 
+# An evaluation reads only the footer of a finished file without a checksum, so it would reuse a damaged one.
+AGAIN: Final = "delete that file and run the same eval command again"
+
+_PART_ROWS: Final = 1 << 14
 
 _FORMER: Final = {"sub_pixel": "rescued"}
 """Column -> its name in version 2. Rows of version 2 are otherwise those of version 3 and can be read."""
@@ -75,13 +85,43 @@ _ADDED: Final = {"region_fault": "sub_pixel", "image_hash": "native"}
 """Column that versions 2 and 3 lack -> the column before it. It is read as null from them."""
 
 
-def stored_columns(path: Path, columns: Sequence[str]) -> list[str]:
-    """The names of these columns in the result file `path`. Raises OSError and Arrow's errors."""
-    import pyarrow.parquet as pq
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raises RunError for the errors of reading a result file."""
+    import pyarrow as pa
 
-    names = pq.read_schema(path).names
+    try:
+        yield
+    # Arrow and NumPy raise one of these for any other content of a file.
+    except (OSError, pa.ArrowException, ValueError, TypeError) as error:
+        raise RunError(f"{path} cannot be read ({error}); {AGAIN}.") from error
+
+
+def stored_columns(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """The names of these columns in a result file that has the columns `names`. Raises ValueError for one it lacks."""
     known = [name for name in columns if name in names or name not in _ADDED]
-    return [name if name in names else _FORMER.get(name, name) for name in known]
+    found = [name if name in names else _FORMER.get(name, name) for name in known]
+    for name in found:
+        if name not in names:
+            raise ValueError(f"it has no column '{name}'")
+    return found
+
+
+def read_parts(file: pq.ParquetFile, columns: Sequence[str], each: int) -> Iterator[pa.Table]:
+    """Columns of an open result file, some thousand rows at a time; `each`: rows of a case, which are not divided.
+
+    Raises OSError, ValueError and Arrow's errors.
+    """
+    names = stored_columns(file.schema_arrow.names, columns)
+    groups, rows = list[int](), 0
+    for group in range(file.num_row_groups):
+        groups.append(group)
+        rows += file.metadata.row_group(group).num_rows
+        if rows >= _PART_ROWS and rows % each == 0:
+            yield under_new_names(file.read_row_groups(groups, names).select(names))
+            groups, rows = [], 0
+    if groups or not file.num_row_groups:
+        yield under_new_names(file.read_row_groups(groups, names).select(names))
 
 
 def under_new_names(table: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import DataError, RunError
 from .integrity import BLANK, checksum_fault, seal
-from .schema import count_faults
+from .schema import count_faults, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -277,17 +277,12 @@ def region_digests(path: Path, rows: NDArray[np.bool_], sizes: NDArray[np.int32]
 
     sha, digests, first = partial(hashlib.blake2b, digest_size=8), list[bytes](), 0
     salts = [size.to_bytes(4, "little") for size in sizes.tolist()]
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            # A part at a time: the regions are most of a file's bytes.
-            for batch in file.iter_batches(_ROWS, columns=["region"]) if "region" in file.schema_arrow.names else ():
-                found = batch["region"].filter(pa.array(rows[first : first + len(batch)])).to_pylist()
-                first += len(batch)
-                mine = salts[len(digests) : len(digests) + len(found)]
-                digests += [sha(each or b"", salt=salt).digest() for each, salt in zip(found, mine, strict=True)]
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(
-            f"{path} cannot be read ({error}); delete that file and run the same eval command again."
-        ) from error
+    with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        # A part at a time: the regions are most of a file's bytes.
+        for batch in file.iter_batches(_ROWS, columns=["region"]) if "region" in file.schema_arrow.names else ():
+            found = batch["region"].filter(pa.array(rows[first : first + len(batch)])).to_pylist()
+            first += len(batch)
+            mine = salts[len(digests) : len(digests) + len(found)]
+            digests += [sha(each or b"", salt=salt).digest() for each, salt in zip(found, mine, strict=True)]
     digests += [sha(b"", salt=salt).digest() for salt in salts[len(digests) :]]
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)

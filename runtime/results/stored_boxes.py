@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.errors import RunError
 from ...metrics_gpu.detection.boxes import Answers, BoxLists, Int
 from ...metrics_gpu.detection.unions import UnionCounts
 from .load import CellRows, StoredRun
-from .storage import read_columns
+from .schema import read_parts, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,32 +62,35 @@ class StoredBoxes:
 
 def load_boxes(run: StoredRun, cell: CellRows) -> StoredBoxes:
     """The boxes of a cell of predicted boxes. Raises RunError when its file cannot be read."""
-    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     path = run.path / cell.entry["file"]
-    try:
-        return _stored(read_columns(path, ["status", "label", "answer"]), cell)
-    # Arrow and NumPy raise one of these for any other content of a file.
-    except (OSError, pa.ArrowException, ValueError, TypeError) as error:
-        raise RunError(
-            f"{path} cannot be read ({error}); delete that file and run the same eval command again."
-        ) from error
+    with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        return _stored(read_parts(file, ["status", "label", "answer"], len(cell.findings)), cell)
 
 
-def _stored(table: pa.Table, cell: CellRows) -> StoredBoxes:
-    answer: Any = table["answer"].combine_chunks()
-    each = len(cell.findings)
-    held = np.flatnonzero(answer.is_valid())
-    told = answer.drop_null()
+def _stored(tables: Iterable[pa.Table], cell: CellRows) -> StoredBoxes:
+    import pyarrow as pa
+
+    each, first, absent = len(cell.findings), 0, 0
+    answers, rows, labels = [], list[NDArray[np.intp]](), list[NDArray[np.int8]]()
+    for table in tables:  # most rows have no answer
+        label = table["label"].fill_null(-1).to_numpy()
+        own = np.flatnonzero(table["answer"].is_valid())
+        answers += table["answer"].drop_null().chunks
+        rows.append(own + first)
+        labels.append(label[own])
+        absent += int(((label == 0) & (table["status"].to_numpy() == "ok")).sum())
+        first += table.num_rows
+    told: Any = pa.concat_arrays(answers)
+    held, known = np.concatenate(rows), np.concatenate(labels)
     positive = told.field("region").is_valid().to_numpy(zero_copy_only=False)
-    label = table["label"].fill_null(-1).to_numpy()
-    pairs, asked = np.flatnonzero(positive), np.flatnonzero(~positive & (label[held] == 0))
+    pairs, asked = np.flatnonzero(positive), np.flatnonzero(~positive & (known == 0))
     boxed = told.field("truth").is_valid().to_numpy(zero_copy_only=False)[pairs]
     given, truth = _lists(told.field("boxes"), told.field("scores")), _lists(told.field("truth"))
     kept = pairs[boxed]
     counters = {name: _numbers(told, name) for name in _COUNTERS}
     tried = (given.lengths > 0) | (counters["illegal"] > 0) | (counters["outside"] > 0)
-    absent = (label == 0) & (table["status"].to_numpy() == "ok")
     return StoredBoxes(
         cell=cell,
         answers=Answers(
@@ -109,7 +111,7 @@ def _stored(table: pa.Table, cell: CellRows) -> StoredBoxes:
         state=_numbers(told, "state")[pairs].astype(np.int8),
         given=given.lengths[pairs],
         counters={name: values[pairs] for name, values in counters.items()},
-        not_asked=int(absent.sum()) - len(asked),
+        not_asked=absent - len(asked),
         left_out=len(held) - len(pairs) - len(asked),
     )
 

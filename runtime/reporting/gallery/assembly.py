@@ -211,10 +211,10 @@ def _chosen_overlays(
 
     Raises RunError when the result file cannot be read.
     """
-    rows = load_maps(run, pairs.model, pairs.dataset)
-    if rows.saliency is None:
+    if run.data["cells"][f"{pairs.model}--{pairs.dataset}"].get("grid", ()) is None:
         return
-    counts = pairs.counts
+    rows, counts = load_maps(run, pairs.model, pairs.dataset, {case for case, _ in chosen}), pairs.counts
+    assert rows.saliency is not None
     for place, key in enumerate(zip(rows.case_id, rows.finding, strict=True)):
         index = pairs.index.get(key)
         if key not in chosen or index is None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.protocols import Protocol
-from ....metrics_gpu.sweep.counts import Counts, dice_curves
+from ....metrics_gpu.sweep.counts import Counts, dice_at, dice_curves
 from ....metrics_gpu.sweep.sweep_options import level
 from ...results.numbers.cell_values import CellValues
 from ...results.numbers.run_numbers import Results
@@ -113,8 +113,7 @@ class ModelPairs:
     def scores(self) -> NDArray[np.float64]:
         """Dice of each pair at its class's best threshold, float64 [P]."""
         levels = np.array([self.best[name] for name in self.finding], np.intp)
-        scores: NDArray[np.float64] = dice_curves(self.counts)[np.arange(len(levels)), levels]
-        return scores
+        return dice_at(self.counts, levels)
 
     @cached_property
     def index(self) -> dict[tuple[str, str], int]:

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from box_world import CLASSES, answers, command, evaluate, make_box_data, pairs_of
+from xbench_fast.runtime.results import schema
+from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results.stored_boxes import load_boxes
 
 Pair = tuple[str, str]
 
@@ -96,3 +99,24 @@ def test_maps_alone_are_compared_as_before(tmp_path: Path) -> None:
     assert command("report", tmp_path / "run", "--quiet", "--no-page", "--replicates", 20) == 0
     found = json.loads((tmp_path / "run/report/report.json").read_text())["differences"]
     assert {item["field"] for item in found} == {"pointing", "dice_best", "dice_cross_fitted"}
+
+
+def test_the_answers_of_a_cell_are_the_same_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_box_data(tmp_path / "data")
+    answers(data, tmp_path / "a.jsonl", without=("c3",))
+    assert evaluate(data, "--model", f"boxes:{tmp_path / 'a.jsonl'}", "--chunk", 4) == 0
+    run = load_run(tmp_path / "run")
+    whole = load_boxes(run, run.cell("boxes:a", "coco"))
+    monkeypatch.setattr(schema, "_PART_ROWS", 1)
+    parts = load_boxes(run, run.cell("boxes:a", "coco"))
+    assert (parts.not_asked, parts.left_out, parts.truth) == (whole.not_asked, whole.left_out, whole.truth)
+    for name in ("boxes", "offsets", "scores"):
+        np.testing.assert_array_equal(getattr(parts.answers.given, name), getattr(whole.answers.given, name))
+    for name in ("class_of", "case_of", "sizes", "negative_case"):
+        np.testing.assert_array_equal(getattr(parts.answers, name), getattr(whole.answers, name))
+    for name in ("state", "places", "given"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    np.testing.assert_array_equal(parts.native.area, whole.native.area)
+    assert whole.of_state("missing") and set(whole.answers.case_of.tolist()) == set(range(14))
+    area = parts.cell.counts.area
+    assert area.strides == (4, 0) and len(area) == len(pairs_of(data))

@@ -269,3 +269,20 @@ def test_any_grid_any_frame_any_mode(data):
     grid, mask, frame, mode = any_case(data, 40)
     counts = sweep(grid[None], mask[None], frames=frame, sweeping=Sweeping(upsample=mode))
     assert_equal(counts, grid[None], mask[None], frame, mode)
+
+
+def test_counts_of_masks_are_kept_once():
+    region, argmax, hit = np.full(3, 40, np.int32), np.zeros(3, np.int32), np.ones(3, bool)
+    masks = Counts.of_masks(np.array([9, 50, 7], np.int32), np.array([3, 40, 0], np.int32), region, argmax, hit)
+    for counts, area in (
+        (masks, [9, 50, 7]),
+        (masks.take(np.array([2, 0])), [7, 9]),
+        (masks.take(hit), [9, 50, 7]),
+        (masks.take(np.zeros(0, np.intp)), []),
+        (Counts.concatenate([masks, masks.take(slice(1, 2))]), [9, 50, 7, 50]),
+    ):
+        assert counts.area.tolist() == [[pixels] * 101 for pixels in area]
+        assert counts.area.strides[1] == counts.overlap.strides[1] == 0 or not area
+    some = sweep(np.eye(3, dtype=F)[None], np.ones((1, 4, 4), bool))
+    both = Counts.concatenate([masks, some])
+    assert (both.area[:3] == masks.area).all() and (both.overlap[3:] == some.overlap).all()

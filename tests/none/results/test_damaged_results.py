@@ -125,10 +125,10 @@ FLIPS = [
 
 
 CHANGES = [
-    (nulled("hit"), r"\d+ of its \d+ pairs have no 'hit'"),
-    (nulled("overlap"), r"\d+ of its \d+ pairs have no 'overlap'"),
-    (nulled("sub_pixel"), r"\d+ of its \d+ pairs have no 'sub_pixel'"),
-    (nulled("area"), r"\d+ of its \d+ regions have no 'area'"),
+    (nulled("hit"), r"\d+ of \d+ pairs have no 'hit'"),
+    (nulled("overlap"), r"\d+ of \d+ pairs have no 'overlap'"),
+    (nulled("sub_pixel"), r"\d+ of \d+ pairs have no 'sub_pixel'"),
+    (nulled("area"), r"\d+ of \d+ regions have no 'area'"),
     (as_text("region_area"), "its column 'region_area' holds string, not int32"),
     (lambda table: table.slice(0, 0), f"it has 0 rows, not one for each of {CASES} cases and {FINDINGS} findings"),
     (lambda table: pa.concat_tables([table, table]), f"it has {2 * CASES * FINDINGS} rows"),

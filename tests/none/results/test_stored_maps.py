@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,7 +16,8 @@ from xbench_fast.engines.errors import RunError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
 from xbench_fast.runtime.host.config import DatasetConfig
-from xbench_fast.runtime.results.load import load_run
+from xbench_fast.runtime.results import schema
+from xbench_fast.runtime.results.load import CellRows, load_run
 from xbench_fast.runtime.results.maps import load_maps
 from xbench_fast.runtime.results.run_json import store_run
 
@@ -87,15 +90,58 @@ def test_rows_without_a_region_keep_nothing(world: World) -> None:
 
 def test_numbers_are_read_without_the_maps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    real = pq.read_table
+    real = pq.ParquetFile.read_row_groups
 
-    def table(path: Path, **options: list[str]) -> object:
-        read.extend(options["columns"])
-        return real(path, **options)
+    def groups(file: pq.ParquetFile, places: list[int], columns: list[str]) -> object:
+        read.extend(columns)
+        return real(file, places, columns)
 
-    monkeypatch.setattr(pq, "read_table", table)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", groups)
     assert len(list(load_run(world.out).cells())) == 3
     assert "area" in read and not {"saliency", "region", "frame"} & set(read)
+
+
+def arrays(cell: CellRows) -> dict[str, Any]:
+    found = {
+        field.name: getattr(cell, field.name) for field in fields(cell) if field.name not in ("counts", "read_truth")
+    }
+    counts = {f"counts.{field.name}": getattr(cell.counts, field.name) for field in fields(cell.counts)}
+    return {**found, **counts, "truth": cell.truth}
+
+
+@pytest.mark.parametrize("rows", [None, 5, 1])
+def test_a_cell_is_the_same_in_parts(world: World, monkeypatch: pytest.MonkeyPatch, rows: int | None) -> None:
+    """Also if the groups of the file divide cases, which have two rows here."""
+    if rows:
+        path = world.out / world.entry("crop-32--coco")["file"]
+        pq.write_table(pq.read_table(path), path, row_group_size=rows)
+    groups: list[int] = []
+    real = pq.ParquetFile.read_row_groups
+
+    def read(file: pq.ParquetFile, places: list[int], columns: list[str]) -> object:
+        groups.append(len(places))
+        return real(file, places, columns)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", read)
+    run = load_run(world.out)
+    whole, table = run.cell("crop-32", "coco"), run.table("crop-32", "coco")
+    assert len(groups) == 2
+    monkeypatch.setattr(schema, "_PART_ROWS", 1)
+    parts = run.cell("crop-32", "coco")
+    assert groups[2:] == {None: [1] * 3, 5: [2] * 4, 1: [2] * 20}[rows]
+    for name, value in arrays(whole).items():
+        np.testing.assert_array_equal(value, arrays(parts)[name], err_msg=name)
+    assert run.table("crop-32", "coco").equals(table)
+
+
+def test_maps_of_some_cases(world: World) -> None:
+    run = load_run(world.out)
+    whole, some = load_maps(run, "crop-32", "coco"), load_maps(run, "crop-32", "coco", {"case0003", "other"})
+    own = [place for place, case in enumerate(whole.case_id) if case == "case0003"]
+    assert own and some.case_id == tuple(whole.case_id[place] for place in own)
+    assert whole.saliency is not None and some.saliency is not None
+    np.testing.assert_array_equal(some.saliency, whole.saliency[own])
+    np.testing.assert_array_equal(some.masks, whole.masks[own])
 
 
 def test_what_cannot_be_read_is_said(world: World) -> None:
