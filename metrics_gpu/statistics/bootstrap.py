@@ -38,7 +38,7 @@ SEED: Final = 20251022
 class Interval:
     """A two-sided interval `low` to `high` at confidence `level`.
 
-    method: how it was computed: `bootstrap`, `t`, `wilson`, `delong` or `fisher`.
+    method: how it was computed: `bootstrap`, `t`, `wilson`, `newcombe`, `delong` or `fisher`.
     used: number of replicates it is computed from; fewer than were drawn where a replicate left the value undefined. 0
         for the methods without replicates.
     """

@@ -1,0 +1,273 @@
+"""Measures of groups of pairs, the gap between two groups, and the gap at equal findings and sizes (docs/trust.md §5).
+
+A measure of a group is the mean over its pairs, all classes together. The gap is also standardised: the difference in
+each stratum, which is a finding and a size of the region, weighted by the pairs of both groups. So neither group is
+judged by findings or sizes that the other one does not have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..statistics.bootstrap import Draws, Interval, percentile_interval
+from ..statistics.holm import holm
+from ..statistics.intervals import effective_number, pointing_interval
+from ..statistics.sign_flips import LEAST_DRAWS, Tested
+from ..statistics.two_groups import MantelHaenszel, mantel_haenszel, newcombe_interval, permutation_tests
+from .verdicts import ALPHA, Word
+
+__all__ = [
+    "HITS",
+    "LEAST_PRINTED",
+    "LEAST_TESTED",
+    "WIDEST",
+    "Gap",
+    "GroupGap",
+    "MeasuredPairs",
+    "corrected",
+    "group_gap",
+    "group_means",
+]
+
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+LEAST_PRINTED: Final = 10
+"""With fewer patients a group has only its numbers of patients and pairs."""
+LEAST_TESTED: Final = 20
+"""Patients that each of two groups needs for a test."""
+WIDEST: Final = 0.10
+"""An interval of a gap that is as wide or wider cannot show that there is none."""
+HITS: Final = "pointing"
+"""The measure that is a share of pairs."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredPairs:
+    """P pairs of a model on a dataset.
+
+    values: measure -> float64 [P], finite. stratum_of, patient_of: intp [P]. draws: of the patients of the dataset, the
+    same for all groups, so that a patient in two of them counts in both. level: of the intervals.
+    """
+
+    values: Mapping[str, Float]
+    stratum_of: NDArray[np.intp]
+    patient_of: NDArray[np.intp]
+    draws: Draws
+    level: float = 0.95
+
+    def patients(self, members: Mask) -> int:
+        """The number of patients with one of the pairs `members`, bool [P]."""
+        return len(np.unique(self.patient_of[members]))
+
+    def means(self, members: Mask) -> Float:
+        """float64 [1 + B, K]: the means over these pairs, NaN where none was drawn."""
+        columns = np.column_stack([np.ones(int(members.sum())), *(each[members] for each in self.values.values())])
+        sums = self.draws.sums(self.patient_of[members], columns)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found: Float = sums[:, 1:] / sums[:, :1]
+        return found
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A difference between two groups. p: two-sided, None where it was not tested; p_bound: it is below; p_holm: of
+    the family that `corrected` was given."""
+
+    value: float | None = None
+    interval: Interval | None = None
+    p: float | None = None
+    p_bound: bool = False
+    p_holm: float | None = None
+
+    @property
+    def word(self) -> Word:
+        """`fail` for a gap whose interval does not hold 0 and that is significant in its family, `pass` for one whose
+        interval holds 0 and is narrow, else `cannot tell`."""
+        if self.interval is None or self.p_holm is None:
+            return "cannot tell"
+        low, high = self.interval.low, self.interval.high
+        if not low <= 0 <= high:
+            return "fail" if self.p_holm < ALPHA else "cannot tell"
+        return "pass" if high - low < WIDEST else "cannot tell"
+
+
+@dataclass(frozen=True)
+class GroupGap:
+    """The first group minus the second.
+
+    patients, pairs: of each. shared: patients with pairs in both. tested: whether both have enough patients. raw,
+    standardised: by measure. strata: those with pairs of both groups; strata_left_out, pairs_left_out: the others, and
+    their pairs. common: pointing within strata, by pairs as if they were independent.
+    """
+
+    patients: tuple[int, int]
+    pairs: tuple[int, int]
+    shared: int
+    tested: bool
+    raw: Mapping[str, Gap]
+    standardised: Mapping[str, Gap]
+    strata: int
+    strata_left_out: int
+    pairs_left_out: int
+    common: MantelHaenszel
+
+
+def group_means(pairs: MeasuredPairs, members: Mask) -> dict[str, tuple[float, Interval | None]]:
+    """The measures of the pairs `members`, bool [P], with intervals; {} for fewer than `LEAST_PRINTED` patients."""
+    if pairs.patients(members) < LEAST_PRINTED:
+        return {}
+    drawn = pairs.means(members)
+    found: dict[str, tuple[float, Interval | None]] = {}
+    for column, (name, values) in enumerate(pairs.values.items()):
+        replicates = drawn[1:, column]
+        if name == HITS:
+            interval = pointing_interval(values[members], pairs.patient_of[members], replicates, pairs.level)
+        else:
+            interval = percentile_interval(replicates, pairs.level)
+        found[name] = float(drawn[0, column]), interval
+    return found
+
+
+def group_gap(pairs: MeasuredPairs, first: Mask, second: Mask, draws: int = LEAST_DRAWS) -> GroupGap:
+    """The gap between the pairs `first` and `second`, bool [P]; `draws`: of a permutation test.
+
+    Raises ValueError for a pair in both.
+    """
+    if (first & second).any():
+        raise ValueError("a pair cannot be in both groups")
+    patients = pairs.patients(first), pairs.patients(second)
+    both = first | second
+    shared = sum(patients) - pairs.patients(both)
+    strata = _strata(pairs.stratum_of, first, second)
+    used = strata[pairs.stratum_of] & both
+    tested = min(patients) >= LEAST_TESTED
+    common = mantel_haenszel(pairs.values[HITS][both], first[both], pairs.stratum_of[both])
+    raw: dict[str, Gap] = {}
+    standardised: dict[str, Gap] = {}
+    if min(patients) >= LEAST_PRINTED:
+        raw = _raw(pairs, first, second, shared, draws if tested else 0)
+        standardised = _standardised(pairs, first & used, second & used, tested=tested)
+    return GroupGap(
+        patients=patients,
+        pairs=(int(first.sum()), int(second.sum())),
+        shared=shared,
+        tested=tested,
+        raw=raw,
+        standardised=standardised,
+        strata=int(strata.sum()),
+        strata_left_out=len(np.unique(pairs.stratum_of[both & ~used])),
+        pairs_left_out=int((both & ~used).sum()),
+        common=common,
+    )
+
+
+def corrected(gaps: Sequence[GroupGap]) -> list[GroupGap]:
+    """The same with p corrected over the gaps of one model on one dataset: a family for each measure, and one more for
+    the same measure standardised, since these are functions of each other."""
+    raw, standardised = _adjusted([gap.raw for gap in gaps]), _adjusted([gap.standardised for gap in gaps])
+    parts = zip(gaps, raw, standardised, strict=True)
+    return [replace(gap, raw=one, standardised=other) for gap, one, other in parts]
+
+
+def _adjusted(gaps: Sequence[Mapping[str, Gap]]) -> list[dict[str, Gap]]:
+    """With p corrected over the gaps of each measure."""
+    found = [dict(measures) for measures in gaps]
+    for name in dict.fromkeys(name for measures in gaps for name in measures):
+        own = [measures for measures in found if name in measures]
+        for measures, p_holm in zip(own, holm([measures[name].p for measures in own]), strict=True):
+            measures[name] = replace(measures[name], p_holm=p_holm)
+    return found
+
+
+def _strata(stratum_of: NDArray[np.intp], first: Mask, second: Mask) -> Mask:
+    """bool [H]: the strata with pairs of both groups."""
+    number = int(stratum_of.max()) + 1 if len(stratum_of) else 0
+    a, b = (np.bincount(stratum_of[own], minlength=number) for own in (first, second))
+    found: Mask = (a > 0) & (b > 0)
+    return found
+
+
+def _raw(pairs: MeasuredPairs, first: Mask, second: Mask, shared: int, draws: int) -> dict[str, Gap]:
+    a, b = pairs.means(first), pairs.means(second)
+    gaps = a - b
+    if not draws:
+        tests: Sequence[Tested | None] = [None] * len(pairs.values)
+    elif shared:
+        one = np.zeros(len(first), np.intp)
+        tests = [_by_parts(pairs, values, (first, second), one) for values in pairs.values.values()]
+    else:
+        both = first | second
+        names, place = np.unique(pairs.patient_of[both], return_inverse=True)
+        number = np.bincount(place)
+        sums = [np.bincount(place, values[both]) for values in pairs.values.values()]
+        of_first = np.isin(names, pairs.patient_of[first])
+        tests = permutation_tests(number, np.column_stack(sums), of_first, draws, pairs.draws.seed)
+    found = {}
+    for column, ((name, values), test) in enumerate(zip(pairs.values.items(), tests, strict=True)):
+        interval = percentile_interval(gaps[1:, column], pairs.level)
+        if name == HITS and not shared:
+            sides = [(values[own], effective_number(values[own], pairs.patient_of[own])) for own in (first, second)]
+            (hits_a, n_a), (hits_b, n_b) = ((float(hits.mean()) * n, n) for hits, n in sides)
+            interval = newcombe_interval(hits_a, n_a, hits_b, n_b, pairs.level)
+        found[name] = _gap(float(gaps[0, column]), interval, test)
+    return found
+
+
+def _standardised(pairs: MeasuredPairs, first: Mask, second: Mask, *, tested: bool) -> dict[str, Gap]:
+    """first, second: pairs of strata that have both; {} without one."""
+    both = first | second
+    if not both.any():
+        return {}
+    _, stratum = np.unique(pairs.stratum_of[both], return_inverse=True)
+    strata = int(stratum.max()) + 1
+    weights = np.bincount(stratum).astype(np.float64)
+    place = np.full(len(both), -1)
+    place[both] = stratum
+    sides = []
+    for own in (first, second):
+        here = np.zeros((int(own.sum()), strata))
+        here[np.arange(len(here)), place[own]] = 1.0
+        columns = [here, *(here * values[own, None] for values in pairs.values.values())]
+        sides.append(pairs.draws.sums(pairs.patient_of[own], np.concatenate(columns, axis=1)))
+    found = {}
+    for column, (name, values) in enumerate(pairs.values.items(), 1):
+        part = slice(column * strata, (column + 1) * strata)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            a, b = (side[:, part] / side[:, :strata] for side in sides)
+            known = ~np.isnan(a - b)  # a replicate can lack a group in a stratum
+            gaps = np.where(known, (a - b) * weights, 0.0).sum(axis=1) / (known * weights).sum(axis=1)
+        test = _by_parts(pairs, values, (first, second), pairs.stratum_of) if tested else None
+        found[name] = _gap(float(gaps[0]), percentile_interval(gaps[1:], pairs.level), test)
+    return found
+
+
+def _by_parts(
+    pairs: MeasuredPairs, values: Float, sides: tuple[Mask, Mask], stratum_of: NDArray[np.intp]
+) -> Tested | None:
+    """The normal test of a gap, standardised over strata, by what patients add to it if the groups do not differ.
+
+    What a pair adds is its deviation from the mean of its stratum, with the weight of its side there. A stratum of n
+    pairs underestimates these deviations by n / (n - 1). None without any deviation.
+    """
+    both = sides[0] | sides[1]
+    _, stratum = np.unique(stratum_of[both], return_inverse=True)
+    own, first = values[both], sides[0][both]
+    number = np.bincount(stratum).astype(np.float64)
+    on_side = np.stack([np.bincount(stratum[~first], minlength=len(number)), np.bincount(stratum[first])])
+    away = (own - (np.bincount(stratum, own) / number)[stratum]) / on_side[first.astype(np.intp), stratum]
+    added = np.where(first, away, -away) * number[stratum] / number.sum()
+    gap = float(added.sum())
+    added *= np.sqrt(number / (number - 1))[stratum]
+    variance = float((np.bincount(pairs.patient_of[both], added) ** 2).sum())
+    return Tested(math.erfc(abs(gap) / math.sqrt(2 * variance))) if variance > 0 else None
+
+
+def _gap(value: float, interval: Interval | None, test: Tested | None) -> Gap:
+    return Gap(value, interval, None if test is None else test.p, test is not None and test.bound)
