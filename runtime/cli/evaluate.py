@@ -16,6 +16,7 @@ from .completing import DATASETS, ENGINES, MODELS
 from .options import (
     THREADS,
     Output,
+    build_options,
     bundle_options,
     cache_limit_option,
     cache_option,
@@ -61,16 +62,7 @@ __all__ = ["evaluate"]
     "takes tensorrt-rtx only on the GPUs that its documentation names.",
     default=EvalConfig.engine,
 )
-@setting(
-    "--build/--no-build",
-    help="Build a TensorRT plan where there is none. This takes minutes, once.",
-    default="build" if EvalConfig.build else "no-build",
-)
-@setting(
-    "--tf32/--no-tf32",
-    help="Let float32 matrix products on a GPU round their inputs to TF32.",
-    default="tf32" if EvalConfig.tf32 else "no-tf32",
-)
+@build_options
 @setting(
     "--out",
     type=click.Path(path_type=Path),

@@ -19,6 +19,7 @@ from .completing import DATASET_FOLDERS, PROTOCOLS
 __all__ = [
     "THREADS",
     "Output",
+    "build_options",
     "bundle_options",
     "cache_limit_option",
     "cache_option",
@@ -84,6 +85,20 @@ def decoder_option(function: F) -> F:
         default="auto",
         show_default=True,
         help="What decodes images: cpu is exact, and what auto takes; dali uses the GPU, its pixels differ a little.",
+    )(function)
+
+
+def build_options(function: F) -> F:
+    """--build and --tf32"""
+    function = setting(
+        "--tf32/--no-tf32",
+        help="Let float32 matrix products on a GPU round their inputs to TF32.",
+        default="tf32" if EvalConfig.tf32 else "no-tf32",
+    )(function)
+    return setting(
+        "--build/--no-build",
+        help="Build a TensorRT plan where there is none. This takes minutes, once.",
+        default="build" if EvalConfig.build else "no-build",
     )(function)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import BundleError, ConfigError
 from ...engines.geometry import Geometry
+from ...engines.prompts.prompt_set import PromptSet
 from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from ..datasets.base import Dataset
@@ -18,12 +19,14 @@ from ..datasets.registry import DATASETS
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
 from ..results.loaded_dataset import LoadedDataset
+from .progress import some_names
 from .reference.baselines import PREFIX as BASELINE
 from .reference.box_models import MOVED, SECOND_READER
 from .reference.box_models import PREFIX as BOXES
 from .reference.map_files import PREFIX as MAPS
 
 __all__ = [
+    "asked_prompts",
     "configured_protocol",
     "input_geometry",
     "needed_geometries",
@@ -88,6 +91,26 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
             f"{hint}."
         )
     return next((name for name in (config.prompts, config.name, dataset.name) if name in have), None)
+
+
+def asked_prompts(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> tuple[PromptSet, dict[str, str]] | str:
+    """The prompt set that `bundle` is asked on a dataset, and class -> finding of it; or why it cannot be asked, in
+    words. Raises BundleError as `prompt_set_name`."""
+    name = prompt_set_name(bundle, config, dataset)
+    if name is None:
+        have = some_names(sorted(bundle.manifest.prompt_sets))
+        return (
+            f"the bundle has no prompt set '{config.name}' (it has: {have}); name one with --data-option "
+            f"{config.name}.prompts=SET, or add one with xbench-fast prompts encode --bundle {bundle.name}"
+        )
+    prompts = bundle.prompt_set(name)
+    findings = shared_findings(prompts.findings, dataset.classes)
+    if not findings:
+        return (
+            f"its prompt set '{name}' ({some_names(prompts.findings)}) has none of the dataset's classes "
+            f"({some_names(dataset.classes)})"
+        )
+    return prompts, findings
 
 
 def configured_protocol(name: str) -> Protocol:

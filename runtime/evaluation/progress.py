@@ -31,11 +31,12 @@ _NAMED = 12
 
 
 class Progress(Protocol):
-    """`say` prints a line; `cell` opens a cell of `total` cases and yields a function that counts finished cases."""
+    """`say` prints a line; `cell` opens a cell of `total` cases, or other units, and yields a function that counts
+    finished ones."""
 
     def say(self, line: str) -> None: ...
 
-    def cell(self, title: str, total: int) -> AbstractContextManager[Callable[[int], None]]: ...
+    def cell(self, title: str, total: int, unit: str = "cases") -> AbstractContextManager[Callable[[int], None]]: ...
 
 
 class PlainProgress:
@@ -49,7 +50,7 @@ class PlainProgress:
         self._write(line)
 
     @contextmanager
-    def cell(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
         start = last = self._clock()
         done = 0
 
@@ -60,7 +61,7 @@ class PlainProgress:
             if now - last >= _SECONDS_BETWEEN_LINES and done < total:
                 last = now
                 rate = done / (now - start)
-                self._write(f"{title}: {done} of {total} cases, {rate:.1f}/s, {(total - done) / rate:.0f} s to go")
+                self._write(f"{title}: {done} of {total} {unit}, {rate:.1f}/s, {(total - done) / rate:.0f} s to go")
 
         yield advance
 
@@ -75,7 +76,7 @@ class RichProgress:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def cell(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
         from rich import progress
 
         columns = (
@@ -103,7 +104,7 @@ class SilentProgress:
         pass
 
     @contextmanager
-    def cell(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
         yield lambda count: None
 
 
@@ -117,7 +118,7 @@ class NotebookProgress:
         print(line)
 
     @contextmanager
-    def cell(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+    def cell(self, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
         from IPython.display import HTML, display
 
         start = shown = self._clock()

@@ -12,7 +12,7 @@ from ..host.source_code import PROJECT, code_digest
 from ..results.cell_key import reader_code
 from .measure import Measure
 
-__all__ = ["RowsOf", "made_by", "row_code"]
+__all__ = ["NEVER", "RowsOf", "made_by", "row_code"]
 
 RowsOf = Literal["cpu", "gpu", "live", "baseline", "maps", "boxes"]
 """Rows of an engine on the CPU, of one on a GPU, of a live model, of a baseline, of a folder of maps, and of boxes."""
@@ -30,7 +30,7 @@ _FIRST: Final[dict[RowsOf, tuple[str, ...]]] = {
 }
 
 # Bundle, engine and reader are named by other parts of the key; storing a row does not change it.
-_NEVER: Final = (
+NEVER: Final = (
     "engines.base",
     "engines.bundle",
     "engines.manifest",
@@ -39,6 +39,7 @@ _NEVER: Final = (
     "runtime.datasets.base",
     "runtime.results.storage",
 )
+"""Modules of the project whose code decides no row."""
 _NO_IMAGES: Final = (_GPU_SWEEP, "runtime.evaluation.cell", "runtime.images.decode")
 _OF_BOXES: Final = ("runtime.evaluation.reference.box_files", "runtime.evaluation.reference.box_models")
 _NOT: Final[dict[RowsOf, tuple[str, ...]]] = {
@@ -53,7 +54,7 @@ _NOT: Final[dict[RowsOf, tuple[str, ...]]] = {
 
 def row_code(rows_of: RowsOf) -> str:
     """The hash. Raises DataError when a file of the code cannot be read."""
-    aside = (*_NEVER, *_NOT[rows_of])
+    aside = (*NEVER, *_NOT[rows_of])
     return code_digest([f"{PROJECT}.{name}" for name in _FIRST[rows_of]], [f"{PROJECT}.{name}" for name in aside])
 
 

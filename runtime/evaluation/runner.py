@@ -31,10 +31,10 @@ from .finishing import Finisher, PlannedCell
 from .gpu.device_cell import compute_on_device
 from .live import LiveEngine, LiveModel, one_query_each
 from .measure import Measure, Sweep
-from .pairing import prompt_set_name, shared_findings
+from .pairing import asked_prompts
 from .phrases import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent
-from .progress import Progress, not_asked_line, some_names
+from .progress import Progress, not_asked_line
 from .reference.box_models import BoxModel
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference, find_reference
@@ -177,23 +177,13 @@ class Runner:
             bundle.graph("text")  # raises
             classes = loaded.dataset.classes
             return loaded, one_query_each(classes, "report"), {name: name for name in classes}
-        name = prompt_set_name(bundle, config, loaded.dataset)
-        if name is None:
-            have = some_names(sorted(bundle.manifest.prompt_sets))
-            return (
-                f"the bundle has no prompt set '{config.name}' (it has: {have}); name one with --data-option "
-                f"{config.name}.prompts=SET, or add one with xbench-fast prompts encode --bundle {bundle.name}"
-            )
-        prompts = bundle.prompt_set(name)
+        asked = asked_prompts(bundle, config, loaded.dataset)
+        if isinstance(asked, str):
+            return asked
+        prompts, findings = asked
         classes = loaded.dataset.classes
-        findings = shared_findings(prompts.findings, classes)
-        if not findings:
-            return (
-                f"its prompt set '{name}' ({some_names(prompts.findings)}) has none of the dataset's classes "
-                f"({some_names(classes)})"
-            )
         if left := [each for each in classes if each not in findings]:
-            self._cells.remark(bundle.name, config.name, not_asked_line(name, left, len(classes)))
+            self._cells.remark(bundle.name, config.name, not_asked_line(prompts.name, left, len(classes)))
         return loaded, prompts, findings
 
     def _load(self, config: DatasetConfig) -> LoadedDataset:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, ClassVar, Self
 
 from ...engines.errors import RunError
 from ..host.machine import code_version, describe_machine
@@ -15,10 +15,7 @@ from .run_json import RUN_FILE, RUN_SCHEMA, read_run, store_run
 from .shards import is_shard_folder
 from .storage import CellFiles, is_draft, remove_drafts, result_fault
 
-__all__ = ["RunDirectory", "cell_id", "cell_stem"]
-
-_OURS = (".lock", "cells", "images", "prepared")
-_MADE_LATER = ("report", "studies", "errors")  # names that have a meaning only next to results
+__all__ = ["LockedFolder", "RunDirectory", "cell_id", "cell_stem", "now"]
 
 
 def cell_id(model: str, dataset: str) -> str:
@@ -31,11 +28,18 @@ def cell_stem(model: str, dataset: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+-]", "_", cell_id(model, dataset))
 
 
-class RunDirectory:
-    """A run directory open for writing, by one process at a time.
+class LockedFolder:
+    """A folder whose cells/ one process at a time writes.
 
-    Raises RunError when the folder holds something else, or another process has it open.
+    Opening raises RunError when the folder holds something else, or another process has it open. Derived classes say
+    what it is: `file`, which records its content, the words for the folder and its `writer`, and the names beside it.
     """
+
+    file: ClassVar[str]
+    kind: ClassVar[str]
+    writer: ClassVar[str]
+    ours: ClassVar[tuple[str, ...]]
+    made_later: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,7 +54,7 @@ class RunDirectory:
             self._lock = (self.path / ".lock").open("w")
         except OSError as error:
             raise RunError(
-                f"The run directory {self.path} cannot be made: {error.strerror}; choose another --out."
+                f"The {self.kind} directory {self.path} cannot be made: {error.strerror}; choose another --out."
             ) from error
         import fcntl
 
@@ -59,13 +63,13 @@ class RunDirectory:
         except OSError as error:
             self._lock.close()
             raise RunError(
-                f"Another evaluation is writing to {self.path}; wait for it, or choose another --out."
+                f"Another {self.writer} is writing to {self.path}; wait for it, or choose another --out."
             ) from error
         try:
             for folder in (self.path, self.cells, *self.cells.glob("*.parts")):
                 remove_drafts(folder)
-            if (self.path / RUN_FILE).is_file():
-                self._data = read_run(self.path)
+            if (self.path / self.file).is_file():
+                self._data = self._read()
         except RunError:
             self._lock.close()
             raise
@@ -78,6 +82,35 @@ class RunDirectory:
             self._lock.close()
             self._lock = None
 
+    def _read(self) -> dict[str, Any]:
+        """What `file` holds. Raises RunError when it is damaged."""
+        raise NotImplementedError
+
+    def _check_place(self) -> None:
+        if not self.path.exists() or (self.path / self.file).is_file():
+            return
+        # The file may have been deleted because it was damaged: folders made from its results are allowed.
+        known = (*self.ours, *self.made_later) if (self.path / "cells").is_dir() else self.ours
+        if not self.path.is_dir() or any(
+            item.name not in known and not is_shard_folder(item.name) and not is_draft(item.name)
+            for item in self.path.iterdir()
+        ):
+            raise RunError(
+                f"{self.path} exists and is no {self.kind} directory; choose an empty or new folder with --out."
+            )
+
+
+class RunDirectory(LockedFolder):
+    """A run directory open for writing, by one process at a time."""
+
+    file = RUN_FILE
+    kind, writer = "run", "evaluation"
+    ours = (".lock", "cells", "images", "prepared")
+    made_later = ("report", "studies", "errors")  # names that have a meaning only next to results
+
+    def _read(self) -> dict[str, Any]:
+        return read_run(self.path)
+
     def begin(self, config: Mapping[str, Any]) -> None:
         """Records the configuration of this invocation, and writes run.json. Raises RunError.
 
@@ -85,8 +118,8 @@ class RunDirectory:
         """
         self._data = {
             "schema": RUN_SCHEMA,
-            "created": self._data.get("created", _now()),
-            "updated": _now(),
+            "created": self._data.get("created", now()),
+            "updated": now(),
             "code_version": code_version(),
             "machine": describe_machine(),
             "seeds": [],
@@ -102,7 +135,7 @@ class RunDirectory:
 
     def set_cell(self, model: str, dataset: str, state: str, **details: Any) -> None:
         """Replaces a cell's entry and writes run.json. Raises RunError."""
-        entry = {"model": model, "dataset": dataset, "state": state, **details, "updated": _now()}
+        entry = {"model": model, "dataset": dataset, "state": state, **details, "updated": now()}
         self._data["cells"][cell_id(model, dataset)] = entry
         self.save()
 
@@ -116,7 +149,7 @@ class RunDirectory:
         if entry is None or entry["state"] != "done" or result_fault(self.path / entry["file"], entry["key"]):
             self.set_cell(model, dataset, state, reason=reason)
             return False
-        entry["last_attempt"] = {"state": state, "reason": reason, "at": _now()}
+        entry["last_attempt"] = {"state": state, "reason": reason, "at": now()}
         self._data["cells"][cell_id(model, dataset)] = entry
         self.save()
         return True
@@ -128,24 +161,14 @@ class RunDirectory:
 
     def save(self) -> None:
         """Writes run.json, whole or not at all. Raises RunError."""
-        self._data["updated"] = _now()
+        self._data["updated"] = now()
         store_run(self.path, self._data)
 
     def files(self, model: str, dataset: str, key: str) -> CellFiles:
         """The files of the cell with content key `key`."""
         return CellFiles(self.cells, cell_stem(model, dataset), key)
 
-    def _check_place(self) -> None:
-        if not self.path.exists() or (self.path / RUN_FILE).is_file():
-            return
-        # run.json may have been deleted because it was damaged: folders made from its results are allowed.
-        known = (*_OURS, *_MADE_LATER) if (self.path / "cells").is_dir() else _OURS
-        if not self.path.is_dir() or any(
-            item.name not in known and not is_shard_folder(item.name) and not is_draft(item.name)
-            for item in self.path.iterdir()
-        ):
-            raise RunError(f"{self.path} exists and is no run directory; choose an empty or new folder with --out.")
 
-
-def _now() -> str:
+def now() -> str:
+    """The time, as files state it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
