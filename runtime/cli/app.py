@@ -23,6 +23,7 @@ COMMANDS = {
     "serve": (".serve:serve", "Answer requests for exported models over HTTP and gRPC."),
     "compare": (".compare:compare", "Compare two runs or two models; a regression gate."),
     "study": (".study:study", "Answer one question about a run from its stored counts and maps."),
+    "trust": (".trust:trust", "Test whether maps can be believed, with changed weights, images or prompts."),
     "prepare": (".prepare:prepare", "Decode images once, for all models."),
     "cache": (".cache:cache", "List or delete prepared images."),
     "models": (".models:models", "List the bundles found."),

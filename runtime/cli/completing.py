@@ -19,6 +19,7 @@ __all__ = [
     "DATASET_FOLDERS",
     "ENGINES",
     "MODELS",
+    "PROBES",
     "PROTOCOLS",
     "RUN_DATASETS",
     "RUN_MODELS",
@@ -72,6 +73,13 @@ def _engines(context: click.Context) -> list[str]:
     return ["auto", *ENGINES.names()]
 
 
+def _probes(context: click.Context) -> list[str]:
+    """The probes of the command trust."""
+    from ..trusting.probe import PROBES
+
+    return PROBES.names()
+
+
 def _protocols(context: click.Context) -> list[str]:
     """The evaluation protocols."""
     from ...metrics_gpu.grounding.protocols import PROTOCOLS
@@ -96,6 +104,7 @@ MODELS: Final = partial(_complete, _models)
 DATASETS: Final = partial(_complete, _datasets)
 DATASET_FOLDERS: Final = partial(_complete, _dataset_folders)
 ENGINES: Final = partial(_complete, _engines)
+PROBES: Final = partial(_complete, _probes)
 PROTOCOLS: Final = partial(_complete, _protocols)
 RUN_MODELS: Final = partial(_complete, partial(_run_names, "model"))
 RUN_DATASETS: Final = partial(_complete, partial(_run_names, "dataset"))

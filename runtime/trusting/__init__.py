@@ -1,0 +1,26 @@
+"""Forward passes of the trust battery: what a map does when weights, images or prompts are changed (docs/trust.md).
+
+`trust.py` plans and runs, `directory.py` keeps rows and verdicts, `images.py` chooses and reads the images, `asking.py`
+asks an open model. A question that needs forward passes is a *probe* (`probe.py`).
+
+A new probe
+
+1. A class with the members of `ImageProbe`, in a file of its own:
+
+       name      "deletion"; it stands in file names and is what --probe takes
+       columns   its columns beside `IDENTITY`: name -> "string", "bool", "int32" or "float64"
+       settings  what its rows depend on besides the bundle, the images and its code; all of it enters the cell's key
+       passes    forward passes for an image with that many pairs; the command prints the cost before it begins
+       rows      one prepared image and the open model -> rows, one for each finding with a region, or several.
+                 Put all variants of the image into one array uint8 [V, 1, S, S] and call `model.ask` once: it divides
+                 them into batches of the engine. Random numbers: keyed by `image.case_id` and the seed of
+                 `ProbeOptions`, so that a row does not depend on the order of the images
+       judge     the rows of all images, read back from the file -> `Judgement`: questions with one value for each pair
+                 (NaN: none) and a criterion, lines for the reader, and facts for trust.json. It must not run a model
+
+   A probe that needs the model itself to change has the members of `StepProbe` instead.
+2. A classmethod `of(options: ProbeOptions)`; a new option of the command is a field of `ProbeOptions`.
+3. A line in `PROBES` (`probe.py`); `--probe`, its completion, resuming, progress, limits and files follow.
+
+Rows go to cells/ of the trust directory, never to a run directory, and changed images never to a cache.
+"""

@@ -1,0 +1,143 @@
+"""Computes the rows of one probe in chunks that are on disk one by one; a finished chunk is never computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...engines.prompts.prompt_set import PromptSet
+from ..evaluation.reading import CaseReader
+from ..results.read_images import other_image
+from ..results.storage import CellFiles
+from .asking import AskedModel
+from .directory import rows_as_table
+from .images import ImageChunk, Row, pairs_of, read_chunks
+from .probe import ImageProbe, StepProbe, StepWork
+
+if TYPE_CHECKING:
+    from ...engines.base import Engine
+    from ...engines.bundle import Bundle
+    from ..datasets.base import Case
+
+__all__ = ["ProbeCell", "compute_probe", "drop_other_images", "passes_of"]
+
+AnyProbe = ImageProbe | StepProbe
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeCell:
+    """The inputs of one probe on one dataset.
+
+    findings: class of the dataset -> finding of the prompt set. open_engine: an open engine of a bundle, in a with
+    statement. batch, chunk: images in a batch and in a part file. workers: threads that decode.
+    """
+
+    probe: AnyProbe
+    bundle: Bundle
+    prompts: PromptSet
+    findings: dict[str, str]
+    cases: Sequence[Case]
+    reader: CaseReader
+    open_engine: Callable[[Bundle], AbstractContextManager[Engine]]
+    batch: int
+    chunk: int
+    workers: int
+
+    @property
+    def chunks(self) -> list[Sequence[Case]]:
+        """The cases of each part file of an `ImageProbe`."""
+        return [self.cases[start : start + self.chunk] for start in range(0, len(self.cases), self.chunk)]
+
+    @property
+    def parts(self) -> int:
+        """The number of part files."""
+        return self.probe.steps(self.bundle) if isinstance(self.probe, StepProbe) else len(self.chunks)
+
+    @contextmanager
+    def asked(self, bundle: Bundle, prompts: PromptSet, advance: Callable[[int], None]) -> Iterator[AskedModel]:
+        """An open model that counts its passes."""
+        with self.open_engine(bundle) as engine:
+            yield AskedModel(engine, prompts, self.findings, self.batch, advance)
+
+
+def passes_of(cell: ProbeCell) -> list[int]:
+    """The forward passes of each part, where every region in the annotation is one on the grid."""
+    if isinstance(cell.probe, StepProbe):
+        return [len(cell.cases)] * cell.parts
+    probe = cell.probe
+    return [sum(probe.passes(pairs_of(case, cell.findings)) for case in chunk) for chunk in cell.chunks]
+
+
+def drop_other_images(cell: ProbeCell, files: CellFiles) -> str | None:
+    """Deletes what was made from other images than those there now; returns the first such case of a finished cell."""
+    contents = cell.reader.contents
+    for index in range(cell.parts):
+        part = files.part(index)
+        if part.is_file() and other_image(part, cell.cases, contents) is not None:
+            part.unlink(missing_ok=True)
+    other = other_image(files.final, cell.cases, contents) if files.final.is_file() else None
+    if other is not None:
+        files.final.unlink(missing_ok=True)
+    return other
+
+
+def compute_probe(cell: ProbeCell, files: CellFiles, advance: Callable[[int], None]) -> int:
+    """Computes the parts that are not on disk, and joins all of them.
+
+    `advance` is called with the number of finished forward passes, also of those that an earlier process finished.
+    Returns how many were made now. Raises XBenchError; finished parts stay on disk in every case.
+    """
+    remaining = [index for index in range(cell.parts) if not files.has_part(index)]
+    planned = passes_of(cell)
+    again = {0} if isinstance(cell.probe, StepProbe) and remaining else set()  # what other steps are compared with
+    advance(sum(planned) - sum(planned[index] for index in again.union(remaining)))
+    made = 0
+
+    def count(passes: int) -> None:
+        nonlocal made
+        made += passes
+        advance(passes)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="rows") as writer:  # what is computed is not lost
+        write = partial(_write, cell, files)
+        if remaining:
+            compute = _steps if isinstance(cell.probe, StepProbe) else _images
+            written = [writer.submit(write, index, rows) for index, rows in compute(cell, remaining, count)]
+            for part in written:
+                part.result()
+    files.merge(cell.parts, rows_as_table(cell.probe.columns, [], files.key).schema)
+    return made
+
+
+def _images(cell: ProbeCell, remaining: Sequence[int], count: Callable[[int], None]) -> Iterator[tuple[int, list[Row]]]:
+    probe, chunks = cell.probe, cell.chunks
+    assert isinstance(probe, ImageProbe)
+    wanted = [chunks[index] for index in remaining]
+    with cell.asked(cell.bundle, cell.prompts, count) as model:
+        for index, read in zip(remaining, _read(cell, wanted), strict=True):
+            rows = list(read.others)
+            for image in read.images:
+                rows += [{**image.identity, **row} for row in probe.rows(image, model)]
+            yield index, rows
+
+
+def _steps(cell: ProbeCell, remaining: Sequence[int], count: Callable[[int], None]) -> Iterator[tuple[int, list[Row]]]:
+    probe = cell.probe
+    assert isinstance(probe, StepProbe)
+    (read,) = _read(cell, [cell.cases])
+    work = StepWork(cell.bundle, cell.prompts, read.images, partial(cell.asked, advance=count))
+    step = probe.begin(work)
+    for index in remaining:
+        yield index, [*(read.others if index == 0 else ()), *step(index)]
+
+
+def _read(cell: ProbeCell, chunks: Sequence[Sequence[Case]]) -> Iterator[ImageChunk]:
+    return read_chunks(cell.reader, chunks, cell.batch, cell.workers)
+
+
+def _write(cell: ProbeCell, files: CellFiles, index: int, rows: Sequence[Row]) -> None:
+    files.write_part(index, rows_as_table(cell.probe.columns, rows, files.key))

@@ -1,0 +1,107 @@
+"""Plans a trust run from a request: bundle, datasets, probes; the command line uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...engines.errors import ConfigError
+from ...engines.select import ENGINES, choose
+from ..evaluation.pairing import select_bundles, select_datasets
+from ..results.loaded_dataset import check_reader
+from ..results.storage import write_bytes
+from ..tables.markdown_csv import to_csv
+from ..tables.stamps import precision_stamps, stamps
+from .directory import TrustDirectory
+from .judging import as_text, verdict_table
+from .probe import PROBES
+from .running import ProbeRunner, TrustOutcome, TrustRequest
+
+if TYPE_CHECKING:
+    from ..evaluation.progress import Progress
+    from ..host.config import Config, DatasetConfig
+    from ..tables.table import Table
+    from .cells import AnyProbe
+
+__all__ = ["Trust", "table_of"]
+
+
+@dataclass(frozen=True)
+class Trust:
+    """A trust run that is ready: everything named in it exists. `config.eval` holds engine, batch and threads."""
+
+    config: Config
+    request: TrustRequest
+    bundles: Sequence[Path]
+    datasets: Sequence[DatasetConfig]
+    probes: Sequence[AnyProbe]
+
+    @staticmethod
+    def of(config: Config, request: TrustRequest) -> Trust:
+        """Finds what is requested. Raises ConfigError for what does not exist."""
+        bundles = select_bundles(config, [request.model])
+        datasets = select_datasets(config, request.datasets)
+        if not datasets:
+            raise ConfigError("No dataset is configured; give one with --data NAME=PATH or in xbench.toml.")
+        for dataset in datasets:
+            check_reader(dataset)
+        names = dict.fromkeys(request.probes or PROBES.names())
+        probes: list[AnyProbe] = [PROBES.load(name).of(request.options) for name in names]
+        return Trust(config, request, bundles, datasets, probes)
+
+    def run(self, out: Path, progress: Progress) -> TrustOutcome:
+        """Computes what is not in the trust directory `out`, judges all of it, and writes trust.json, trust.csv and
+        trust.txt. Raises EngineError before the first image, and RunError when results can no longer be written."""
+        engine, line = choose(self.config.eval.engine)
+        ENGINES.load(engine)
+        if self.config.eval.tf32 and engine == "onnxruntime-cpu":
+            raise ConfigError("--tf32 is for engines on a GPU, and this one is onnxruntime-cpu; leave it out.")
+        progress.say(line)
+        with TrustDirectory(out) as folder:
+            folder.begin(self._provenance(engine))
+            runner = ProbeRunner(folder, self.config, self.request, progress)
+            for path in self.bundles:
+                runner.bundle(path, self.datasets, self.probes, engine)
+            outcome = runner.outcome
+            records = [
+                {name: entry[name] for name in ("model", "dataset", "probe")}
+                | {name: value for name, value in record.items() if not isinstance(value, dict)}
+                for entry in outcome.entries
+                for record in entry["questions"]
+            ]
+            write_bytes(out / "trust.csv", to_csv(records, ("model", "dataset", "probe")).encode())
+            write_bytes(out / "trust.txt", as_text(table_of(outcome)).encode())
+        return outcome
+
+    def _provenance(self, engine: str) -> dict[str, Any]:
+        request = self.request
+        return {
+            "bundles": [path.name for path in self.bundles],
+            "datasets": [dataset.name for dataset in self.datasets],
+            "probes": {probe.name: dict(probe.settings) for probe in self.probes},
+            "findings": list(request.findings),
+            "pairs": request.pairs,
+            "limit": request.limit,
+            "seed": request.options.seed,
+            "engine": engine,
+            "batch": self.config.eval.batch,
+            "threads": self.config.eval.threads,
+            "tf32": self.config.eval.tf32,
+        }
+
+
+def table_of(outcome: TrustOutcome) -> Table:
+    """The verdicts of all finished probes."""
+    entries = outcome.entries
+    above = stamps((entry["model"], entry["weights"]) for entry in entries)
+    above += precision_stamps((entry["model"], entry["engine"]) for entry in entries)
+    above += tuple(
+        dict.fromkeys(
+            f"{entry['dataset']}: drawn from the first {entry['limit']} cases"
+            for entry in entries
+            if entry["limit"] is not None
+        )
+    )
+    return verdict_table(entries, "Trust: verdicts that need forward passes", above)

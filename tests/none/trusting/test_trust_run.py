@@ -1,0 +1,242 @@
+"""The command trust and its directory: which images, what is kept, what is computed again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from synthetic import BlockEngine, make_bundle, make_dataset, model
+from xbench_fast.engines.bundle import Bundle
+from xbench_fast.runtime.cli import main
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.trusting.asking import AskedModel
+from xbench_fast.runtime.trusting.images import choose_cases
+
+ENGINE = "synthetic:BlockEngine"
+
+
+@pytest.fixture(autouse=True)
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bundle and 20 images, of which 7 have a Mass and 5 an Effusion."""
+    monkeypatch.chdir(tmp_path)
+    make_bundle(tmp_path / "models" / "blocks-32")
+    make_dataset(tmp_path / "data")
+    return tmp_path
+
+
+def trust(*more: object, status: int = 0) -> None:
+    line = ["trust", "blocks-32", "--bundles", "models", "--data", "coco=data", "--engine", ENGINE, "--threads", "1"]
+    with pytest.raises(SystemExit) as ended:
+        main([*line, "--probe", "repeat", "--chunk", "2", *map(str, more)])
+    assert ended.value.code == status
+
+
+def entry(out: str = "trust") -> dict[str, Any]:
+    (found,) = json.loads(Path(out, "trust.json").read_text())["cells"].values()
+    return dict(found)
+
+
+def rows(out: str = "trust") -> Any:
+    return pq.read_table(Path(out) / entry(out)["file"]).replace_schema_metadata()
+
+
+def test_each_pair_has_a_row_and_the_cost_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    trust()
+    said = capsys.readouterr().out
+    assert "12 pairs of 10 images, 30 forward passes, 1.5 times those of eval on 20 images" in said
+    assert "30 passes in" in said and "the same image gave the same bits twice" in said
+    found = rows().to_pylist()
+    assert len(found) == 12 and {row["status"] for row in found} == {"ok"}
+    assert [row["finding"] for row in found if row["case_id"] == "case0000"] == ["Mass", "Effusion"]
+    assert {row["patient_id"] for row in found if row["case_id"] == "case0009"} == {"p4"}
+    assert (
+        entry()["state"] == "done"
+        and entry()["made"] == 30
+        and entry()["facts"]
+        == {
+            "logit_change": 0.0,
+            "map_change": 0.0,
+        }
+    )
+    assert not Path("trust/run.json").exists() and not Path("run").exists()
+    assert "demo" not in Path("trust/trust.txt").read_text()
+
+
+def test_finished_rows_are_reused_and_others_are_computed_again(
+    world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trust()
+    trust()
+    assert "blocks-32 on coco, repeat: finished before, reused" in capsys.readouterr().out
+    assert entry()["made"] == 30, "what was measured is kept"
+    before = rows()
+    picture = world / "data" / "images" / "case0003.png"
+    Image.fromarray(255 - np.asarray(Image.open(picture))).save(picture)
+    trust()
+    assert "computed again, because this changed: the image of case0003" in capsys.readouterr().out
+    changed = [row["case_id"] for row, old in zip(rows().to_pylist(), before.to_pylist(), strict=True) if row != old]
+    assert changed == ["case0003"]
+    make_bundle(world / "other" / "blocks-32", weights="demo")
+    (world / "models").rename(world / "earlier")
+    (world / "other").rename(world / "models")
+    trust()
+    said = capsys.readouterr().out
+    assert "computed again, because this changed: bundle" in said
+    assert "blocks-32: demo model trained on generated phantoms" in said
+
+
+def test_an_interrupted_run_goes_on_with_equal_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trust("--out", "whole")
+    calls = 0
+    run = BlockEngine._run
+
+    def stopping(self: BlockEngine, pixels: Any, text: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 10:
+            raise KeyboardInterrupt
+        return run(self, pixels, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockEngine, "_run", stopping)
+        trust(status=130)
+    assert "the same command goes on from there" in capsys.readouterr().err
+    assert entry()["state"] == "interrupted" and not Path("trust", entry()["file"]).exists()
+    trust()
+    assert entry()["made"] == 18, "two chunks of two images are kept"
+    assert rows().equals(rows("whole"))
+
+
+def test_a_part_of_another_image_is_not_kept(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopping(self: BlockEngine, pixels: Any, text: Any) -> Any:
+        if (pixels == 255).mean() > 0.9:
+            raise KeyboardInterrupt
+        return run(self, pixels, text)
+
+    run = BlockEngine._run
+    picture = world / "data" / "images" / "case0018.png"
+    Image.fromarray(np.full((40, 56), 255, np.uint8)).save(picture)
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockEngine, "_run", stopping)
+        trust(status=130)
+    picture = world / "data" / "images" / "case0000.png"
+    Image.fromarray(np.zeros((40, 56), np.uint8)).save(picture)
+    trust()
+    assert entry()["made"] == 12, "the parts of the first and of the last image"
+    trust("--out", "whole")
+    assert rows().equals(rows("whole"))
+
+
+def test_a_missing_and_an_unreadable_image_are_counted(world: Path) -> None:
+    (world / "data" / "images" / "case0004.png").unlink()
+    (world / "data" / "images" / "case0006.png").write_bytes(b"no image")
+    trust()
+    assert entry()["skipped"] == {"missing": 1, "unreadable": 1}
+    assert [row["status"] for row in rows().to_pylist()].count("ok") == 10
+
+
+def test_a_region_without_a_pixel_is_no_pair(world: Path) -> None:
+    path = world / "data" / "annotations.json"
+    document = json.loads(path.read_text())
+    next(each for each in document["annotations"] if each["image_id"] == "case0004")["bbox"] = [500, 500, 4, 4]
+    path.write_text(json.dumps(document))
+    trust()
+    assert entry()["skipped"] == {"no region": 1}
+
+
+def test_only_some_findings_and_the_first_cases() -> None:
+    trust("--finding", "Effusion", "--limit", 9)
+    assert {(row["finding"], row["case_id"]) for row in rows().to_pylist()} == {
+        ("Effusion", "case0000"),
+        ("Effusion", "case0004"),
+        ("Effusion", "case0008"),
+    }
+    assert "coco: drawn from the first 9 cases" in Path("trust/trust.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--finding", "Efusion"], "is not asked for 'Efusion' on coco: did you mean 'Effusion'?"),
+        (["--probe", "repaet"], "Unknown probe 'repaet': did you mean 'repeat'?"),
+        (["--dataset", "ccoo"], "did you mean 'coco'?"),
+        (["--tf32"], "--tf32 is for engines on a GPU"),
+        (["--data-option", "coco.prompts=coca"], "did you mean 'coco'?"),
+        (["--limit", "1", "--finding", "Mass", "--out", "data"], "data exists and is no trust directory"),
+    ],
+)
+def test_a_mistake_is_named(capsys: pytest.CaptureFixture[str], more: list[str], words: str) -> None:
+    if "--tf32" in more:
+        more = [*more, "--engine", "onnxruntime-cpu"]
+    trust(*more, status=1)
+    assert words in capsys.readouterr().err
+
+
+def test_a_bundle_without_the_prompts_is_an_error(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_bundle(world / "models" / "deaf-32", sets=("else",))
+    with pytest.raises(SystemExit):
+        main(["trust", "deaf-32", "--bundles", "models", "--data", "coco=data", "--engine", ENGINE])
+    assert "the bundle has no prompt set 'coco' (it has: else)" in capsys.readouterr().err
+
+
+def test_a_run_and_a_trust_directory_are_not_mixed(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trust()
+    line = ["eval", "--model", "blocks-32", "--bundles", "models", "--data", "coco=data", "--engine", ENGINE]
+    with pytest.raises(SystemExit):
+        main([*line, "--out", "trust"])
+    assert "trust exists and is no run directory" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["report", "trust"])
+    assert "trust is no run directory" in capsys.readouterr().err
+
+
+def test_a_damaged_record_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    trust()
+    path = Path("trust/trust.json")
+    path.write_text(path.read_text().replace('"made": 30', '"made": 31'))
+    trust(status=1)
+    assert "its checksum does not match" in capsys.readouterr().err
+    path.unlink()
+    trust()
+    assert "finished before, reused" in capsys.readouterr().out
+
+
+def _case(place: int, regions: int) -> Case:
+    return Case(f"c{place}", Path(f"{place}.png"), {}, dict.fromkeys("ab"[:regions]), "", None)  # type: ignore[arg-type]
+
+
+def test_more_pairs_add_cases_and_the_seed_chooses_others() -> None:
+    cases = [_case(place, place % 3) for place in range(60)]
+    few, many = (choose_cases(cases, "ab", count, 0) for count in (10, 30))
+    assert sum(len(case.regions) for case in few) in (10, 11) and all(case.regions for case in many)
+    assert {case.case_id for case in few} < {case.case_id for case in many}
+    assert [case.case_id for case in many] == sorted((case.case_id for case in many), key=lambda name: int(name[1:]))
+    assert choose_cases(cases, "ab", 10, 1) != few
+    assert len(choose_cases(cases, "ab", 1000, 0)) == 40
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_variants_are_answered_as_the_engine_does(tmp_path: Path, several: bool) -> None:
+    bundle = make_bundle(tmp_path / "asked", several=several)
+    prompts = Bundle.load(bundle.path).prompt_set("coco")
+    pixels = np.random.default_rng(0).integers(0, 255, (7, 1, 32, 32), dtype=np.uint8)
+    passes: list[int] = []
+    with BlockEngine(bundle) as engine:
+        asked = AskedModel(engine, prompts, {"Mass": "Mass", "Effusion": "Effusion"}, 3, passes.append)
+        found = asked.ask(pixels, ["Effusion", "Mass"])
+        assert engine.calls == passes == [3, 3, 1]
+    logits, maps = model(pixels, prompts.features)
+    if not several:
+        assert np.array_equal(found.logits, logits[:, [1, 0]]) and np.array_equal(found.maps, maps[:, [1, 0]])
+        assert np.allclose(found.probabilities, 1 / (1 + np.exp(-found.logits.astype(np.float64))))
+        return
+    assert np.array_equal(found.maps[:, 1], maps[:, :2].astype(np.float64).mean(axis=1).astype(np.float32))
+    pair = found.logits[:, 0].astype(np.float64) - logits[:, 4]
+    assert np.allclose(found.probabilities[:, 0], 1 / (1 + np.exp(-pair)))
