@@ -41,8 +41,9 @@ def evaluate(
     """Evaluates models on datasets and returns the run. Finished results in `out` are kept and not computed again.
 
     models: the path of a bundle, a name (of a bundle, or of a model in the folders of bundles), "baseline:ones",
-        ":center", ":chance" or ":prior", "maps:FOLDER", "boxes:FILE", "moved:FILE", "reader:second", or a callable;
-        one of them or a list. None: all bundles found, or with the option `boxes` its files alone.
+        ":center", ":chance" or ":prior", "maps:FOLDER", "boxes:FILE", "moved:FILE", "reader:second",
+        "reader:radiologist", or a callable; one of them or a list. None: all bundles found, or with the option `boxes`
+        its files alone.
     dataset, data: the name of a dataset and its folder, or lists of equal length; an object from `load_dataset`
         replaces both. A dataset of the configuration needs no folder. None: all datasets of the configuration.
     config: the configuration file, by default ./xbench.toml if it exists. Arguments override it.

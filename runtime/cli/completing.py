@@ -27,7 +27,7 @@ __all__ = [
 
 # Importing them takes longer than a completion may.
 _BASELINES = ("baseline:ones", "baseline:center", "baseline:chance", "baseline:prior")
-_FILES = ("maps:", "boxes:", "moved:", "reader:second")
+_FILES = ("maps:", "boxes:", "moved:", "reader:second", "reader:radiologist")
 
 
 def _complete(
@@ -49,7 +49,7 @@ def _bundles(context: click.Context) -> list[str]:
 
 
 def _models(context: click.Context) -> list[str]:
-    """What `eval` takes as a model: bundles, baselines, folders of maps, files of boxes and a second reader."""
+    """What `eval` takes as a model: bundles, baselines, folders of maps, files of boxes and readers."""
     return [*_bundles(context), *_BASELINES, *_FILES]
 
 

@@ -51,7 +51,7 @@ __all__ = ["evaluate"]
     shell_complete=MODELS,
     help="Bundle name, path to a bundle, model name, baseline:ones, :center, :chance, :prior, maps:FOLDER, "
     "boxes:FILE (boxes:NAME=FILE names it), moved:FILE, its answers moved to other patients, "
-    "or reader:second, the dataset's second reader; can be repeated.",
+    "reader:second or reader:radiologist, a reader beside those of the dataset's regions; can be repeated.",
 )
 @click.option("--dataset", "names", multiple=True, shell_complete=DATASETS, help="Dataset name; can be repeated.")
 @setting(

@@ -10,7 +10,7 @@ from ...engines.errors import RunError
 from ..results.choices import Choices
 from ..results.load import StoredRun
 from ..results.patients import Resampling, unnamed_lines
-from ..tables.stamps import precision_stamps, stamps
+from ..tables.stamps import kind_of, precision_stamps, stamps
 from .align import align
 from .cell_pairs import Lone, Match, match_cells
 from .changes import COMPARED, CellChanges, cell_changes
@@ -68,7 +68,7 @@ def compare_runs(
     cells, weights, engines = [], [], []
     for match in matches.pairs:
         cells.append(cell_changes(align(a, b, match, choices), resampling))
-        weights += _of_both(a, b, match, lambda entry: entry["weights"])
+        weights += _of_both(a, b, match, lambda entry: kind_of(entry["weights"], entry.get("boxes", {})))
         engines.append((match, _of_both(a, b, match, lambda entry: entry["ingredients"]["engine"])))
     if not any(cell.images for cell in cells):
         raise RunError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from ...engines.registry import did_you_mean
 from ..host.paths import has_file, has_folder
 from .files import Note
 from .patients import read_patients
+
+if TYPE_CHECKING:
+    from .readers.marks import ReaderMarks
 
 __all__ = ["FAULTS", "PATIENTS", "Case", "Dataset", "Note", "OfficialCounts", "Region"]
 
@@ -88,7 +91,8 @@ class Dataset(ABC):
     among its options gets the patients of its cases from that file, if one is given. `mends`: for kinds of
     `checking.box_statistics`, which option of the reader mends it; {side} stands for the longer side of the images on
     which the boxes were drawn, {name} for `configured`, the dataset's name in the configuration, else `name`.
-    `asks_phrases`: each case has its own `phrases`, and prompt sets are not used.
+    `asks_phrases`: each case has its own `phrases`, and prompt sets are not used. `cases_per_image`: how many cases may
+    name one image.
     """
 
     name: str
@@ -97,6 +101,7 @@ class Dataset(ABC):
     option_help: ClassVar[Mapping[str, str]] = {}
     card: ClassVar[str] = ""
     asks_phrases: ClassVar[bool] = False
+    cases_per_image: int = 1
     mends: Mapping[str, str] = {}
     configured: str = ""
 
@@ -220,10 +225,13 @@ class Dataset(ABC):
         """The file of the dataset that has the attributes of its cases; None: the headers of its DICOM images."""
         return None
 
-    def second_reader(self) -> Sequence[Mapping[str, Any]] | None:
-        """What a second reader marked, as lines of a file of boxes in the frame `unit` (docs/boxes.md §1); None if the
-        dataset has no second reader, or its regions are not those of the first one alone."""
-        return None
+    def reader_marks(self, reader: str) -> ReaderMarks | str:
+        """What a reader beside those of the regions marked, or why there is nothing to score. Raises DataError.
+
+        reader: `second` or `radiologist` (`readers.marks`).
+        """
+        whose = "boxes of a second reader" if reader == "second" else f"marks of a {reader} beside its regions"
+        return f"the dataset has no {whose}"
 
     def choice_option(self, key: str, choices: Sequence[str], default: str) -> str:
         """The value of the option `key`, one of `choices`. Raises ConfigError."""

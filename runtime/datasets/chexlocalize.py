@@ -11,6 +11,8 @@ from ..host.paths import has_file
 from .base import Case, Dataset, Note, OfficialCounts, Region
 from .chexlocalize_shapes import compare, read_polygons, read_segmentations
 from .files import fail, read_csv
+from .readers.human_benchmark import read_benchmark
+from .readers.marks import RADIOLOGIST, ReaderMarks
 
 __all__ = ["CheXlocalize"]
 
@@ -51,6 +53,8 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
         "polygons": "the JSON file of polygons, default CheXlocalize/gt_annotations_<split>.json",
         "labels": "the label file, default CheXpert/<split>_labels.csv",
         "images": "the folder of the patients, default CheXpert/<split>",
+        "reader_masks": "masks of reader:radiologist, default CheXlocalize/hb_segmentations_<split>.json",
+        "reader_points": "points of reader:radiologist, default CheXlocalize/hb_salient_pt_<split>.json",
     }
 
     def __init__(self, root: Path, **options: object) -> None:
@@ -122,6 +126,17 @@ classes; Fracture, Pleural Other and Pneumonia have no masks in the public relea
                 )
             )
         return cases
+
+    def reader_marks(self, reader: str) -> ReaderMarks | str:
+        """The human benchmark: masks and points of radiologists who are not those of the regions. Raises DataError."""
+        if reader != RADIOLOGIST:
+            return super().reader_marks(reader)
+        masks = self.path_option("reader_masks", f"CheXlocalize/hb_segmentations_{self.split}.json")
+        points = self.path_option("reader_points", f"CheXlocalize/hb_salient_pt_{self.split}.json")
+        lacking = [file for file in (masks, points) if not has_file(file)]
+        if lacking:
+            return f"the human benchmark needs the file {lacking[0]} (docs/datasets.md §5)"
+        return read_benchmark(masks, points, self._keys, self.classes, self.cases())
 
     @staticmethod
     def _keys(text: str) -> tuple[str, str, str] | None:

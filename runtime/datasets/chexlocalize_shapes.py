@@ -14,7 +14,7 @@ from .base import Note, Region
 from .files import fail, numbers, read_json
 from .region_shapes import Polygons, RunText
 
-__all__ = ["Shapes", "compare", "read_polygons", "read_segmentations"]
+__all__ = ["Keys", "Shapes", "compare", "entries", "read_polygons", "read_segmentations"]
 
 _ALIAS = {"Lung Opacity": "Airspace Opacity"}  # the label file's name
 
@@ -33,7 +33,7 @@ class Shapes:
 def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -> Shapes:
     """Non-empty masks, kept compressed; `keys` returns None for a text that names no image. Raises DataError."""
     shapes = Shapes(file)
-    for key, finding, shape in _entries(file, keys, classes, notes):
+    for key, finding, shape in entries(file, keys, classes, notes):
         mine = shapes.regions.setdefault(key, {})
         if finding is None:
             continue
@@ -55,7 +55,7 @@ def read_segmentations(file: Path, keys: Keys, classes: Sequence[str], notes: li
 def read_polygons(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -> Shapes:
     """Polygons by image and finding; the size is missing if `img_size` is. Raises DataError."""
     shapes = Shapes(file)
-    for key, finding, shape in _entries(file, keys, classes, notes):
+    for key, finding, shape in entries(file, keys, classes, notes):
         mine = shapes.regions.setdefault(key, {})
         if finding is None:
             if shape is not None:
@@ -95,9 +95,7 @@ def compare(masks: Shapes, outlines: Shapes, pixels: bool, notes: list[Note]) ->
                 notes.append(Note("disagreement", key, masks.file, None, text))
 
 
-def _entries(
-    file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]
-) -> Iterator[tuple[str, str | None, Any]]:
+def entries(file: Path, keys: Keys, classes: Sequence[str], notes: list[Note]) -> Iterator[tuple[str, str | None, Any]]:
     """(key, finding, shape) of all entries; an image's first entry has the finding None and its img_size."""
     document = read_json(file, unique=True)
     if not isinstance(document, dict):

@@ -42,7 +42,7 @@ class Note:
     """A problem in a dataset's files that does not stop the reading.
 
     kind: "unknown_class", "duplicate", "degenerate", "disagreement", "not_annotated", "no_images_folder",
-    "empty_mask", "fallback", "no_region".
+    "empty_mask", "fallback", "no_region", "other_readers".
     subject: the class name, case or file it is about. row: line of a CSV, 1-based entry of a JSON list, None: the file.
     """
 

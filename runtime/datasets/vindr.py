@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from ...engines.errors import ConfigError
 from ..host.paths import has_file
 from .base import PATIENTS, Case, Dataset, Note, OfficialCounts, Region
 from .files import ImageFolder, fail, number, read_csv
 from .reader_consensus import RULES, Corners, merge, needed
+from .readers.left_out import LEAVE_ONE_OUT, READERS, LeftOut
+from .readers.marks import RADIOLOGIST, ReaderMarks
 
 __all__ = ["Vindr", "VindrKaggle"]
 
@@ -44,7 +47,8 @@ class Vindr(Dataset):
     """`<root>/annotations/annotations_<split>.csv` and `image_labels_<split>.csv` beside `<root>/<split>/<id>.dicom`.
 
     The test set is a consensus: the union of a class's boxes. The training set has three readers per image, merged by
-    `readers`; its label is the majority's. Labels come from the label file, or from the boxes if there is none.
+    `readers`; its label is the majority's. Labels come from the label file, or from the boxes if there is none. With
+    `leave-one-out` each image is three cases, IMAGE~READER, whose regions and labels are those of the other two.
 
     Boxes are in pixels of the DICOM images. PNG and JPEG copies may be resized: then `sizes` must give the native
     sizes. Without it, drawing raises DataError if a box reaches more than 2 pixels beyond its image.
@@ -62,7 +66,8 @@ depending on the model, so its denominators differ from the file's. Edema has no
 are the paper's, six of them with fewer than 12 positives."""
     option_help: ClassVar[Mapping[str, str]] = {
         "split": "test (default) or train",
-        "readers": "train only: majority (default; boxes of classes that 2 of 3 readers name), any, pixels, fused",
+        "readers": "train only: majority (default; boxes of classes that 2 of 3 readers name), any, pixels, fused, or "
+        "leave-one-out (three cases per image, each by two readers, for reader:radiologist)",
         "annotations": "the box file, default annotations_<split>.csv in annotations, the root or the image folder",
         "labels": "the label file, default image_labels_<split>.csv in the same places",
         "images": "the folder of the images, default <split>",
@@ -76,7 +81,15 @@ are the paper's, six of them with fewer than 12 positives."""
     def __init__(self, root: Path, **options: object) -> None:
         super().__init__(root, **options)
         self.split = self._split()
-        self.readers = self.choice_option("readers", RULES, "majority")
+        self.readers = self.choice_option("readers", (*RULES, LEAVE_ONE_OUT), "majority")
+        self._left_out = LeftOut()
+        if self.readers == LEAVE_ONE_OUT:
+            if self.split == "test":
+                raise ConfigError(
+                    f"The dataset '{self.name}' has readers={LEAVE_ONE_OUT}, but its test set is a consensus without "
+                    "single readers; add split=train."
+                )
+            self.title, self.cases_per_image = f"{self.title}, one reader left out", READERS
         self.images = self.path_option("images", self.split)
         self.annotations = self.first_path("annotations", *self._places("annotations"))
         labels = self.first_path("labels", *self._places("image_labels"))
@@ -100,7 +113,8 @@ are the paper's, six of them with fewer than 12 positives."""
 
     def official(self) -> OfficialCounts | None:
         """The number of images; no number of boxes is known."""
-        return OfficialCounts(3_000 if self.split == "test" else 15_000)
+        images = 3_000 if self.split == "test" else 15_000
+        return OfficialCounts(3 * images if self.readers == LEAVE_ONE_OUT else images)
 
     def read(self, notes: list[Note]) -> Sequence[Case]:
         """One case per image id, first those of the box file, then those only in the label file. Raises DataError."""
@@ -109,14 +123,21 @@ are the paper's, six of them with fewer than 12 positives."""
         labelled = self._read_labels(images, notes)
         sizes = self._read_sizes(images)
         folder = ImageFolder(self.images, notes)
-        cases = []
+        cases: list[Case] = []
         for key, image in images.items():
             path = folder.find(key, _SUFFIXES, self.annotations, image.rows[0] if image.rows else None)
+            if self.readers == LEAVE_ONE_OUT:
+                each = Case(key, path, {}, {}, self.split, rows=tuple(image.rows), size=sizes.get(key))
+                if len(image.readers) == READERS:
+                    cases += self._left_out.cases(each, self.classes, image.readers, image.boxes, self._exact(path))
+                else:
+                    text = f"'{key}' was read by {len(image.readers)} readers, not by {READERS}; not used"
+                    notes.append(Note("other_readers", key, self.annotations, image.rows[0], text))
+                continue
             regions: dict[str, Region] = {}
             for finding in self.classes:
                 if finding in image.boxes:
-                    exact = self.sizes is not None or path.suffix in _COPIES
-                    region = merge(image.boxes[finding], self._rule(), len(image.readers), exact=exact)
+                    region = merge(image.boxes[finding], self._rule(), len(image.readers), exact=self._exact(path))
                     if region is not None:
                         regions[finding] = region
             cases.append(
@@ -131,6 +152,18 @@ are the paper's, six of them with fewer than 12 positives."""
                 )
             )
         return cases
+
+    def reader_marks(self, reader: str) -> ReaderMarks | str:
+        """Of a radiologist the boxes of the reader whom each case leaves out. Raises DataError."""
+        if reader != RADIOLOGIST:
+            return super().reader_marks(reader)
+        if self.readers != LEAVE_ONE_OUT:
+            where = self.configured or self.name
+            return f"the dataset's regions are of all its readers; add --data-option {where}.readers={LEAVE_ONE_OUT}"
+        return self._left_out.marks(self.cases(), self.classes, named="patients" in self.options)
+
+    def _exact(self, path: Path) -> bool:
+        return self.sizes is not None or path.suffix in _COPIES
 
     def _rule(self) -> str:
         return "any" if self.split == "test" else self.readers

@@ -21,7 +21,7 @@ from ..host.paths import has_file
 from ..results.loaded_dataset import LoadedDataset
 from .progress import some_names
 from .reference.baselines import PREFIX as BASELINE
-from .reference.box_models import MOVED, SECOND_READER
+from .reference.box_models import MOVED, READER
 from .reference.box_models import PREFIX as BOXES
 from .reference.map_files import PREFIX as MAPS
 
@@ -36,7 +36,7 @@ __all__ = [
     "shared_findings",
 ]
 
-_KINDS = (BASELINE, MAPS, BOXES, MOVED, SECOND_READER)
+_KINDS = (BASELINE, MAPS, BOXES, MOVED, READER)
 """What a model that is no bundle begins with."""
 
 

@@ -57,7 +57,16 @@ class BoxScores:
         found: dict[str, int | None] = {name: stored.of_state(*states) for name, states in told.items()}
         found["without_line"] = stored.of_state("missing")
         found |= {f"{name}_boxes": int(stored.counters[name].sum()) for name in ("illegal", "outside", "clipped")}
-        return {**found, "duplicate_boxes": self.duplicates, "hallucinated_boxes": self.invented.boxes}
+        return {
+            **found,
+            "duplicate_boxes": self.duplicates,
+            "hallucinated_boxes": None if self.masks else self.invented.boxes,
+        }
+
+    @property
+    def masks(self) -> bool:
+        """Whether they are a reader's masks, which are no boxes."""
+        return bool(self.stored.cell.entry["boxes"].get("masks"))
 
     @property
     def why_no_precision(self) -> str:

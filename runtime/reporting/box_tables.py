@@ -76,7 +76,7 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
     columns += [Column(t, "absent classes") for t in ("asked", "not asked", "with boxes", "boxes per 100")]
     rows: list[tuple[Item, ...]] = []
     for found in scores:
-        stored = found.stored
+        stored, invented = found.stored, found.invented
         pairs, answered = len(stored.state), stored.of_state("answered")
         each = [
             stored.of_state("silent", "no_box_in_text"), stored.of_state("unparsable"), stored.of_state("missing"),
@@ -87,13 +87,12 @@ def _answers(scores: Sequence[BoxScores], name: str) -> Table:
                 found.model,
                 str(pairs),
                 str(answered),
-                f"{int(stored.given.sum()) / answered:.2f}" if answered else NONE,
+                f"{int(stored.given.sum()) / answered:.2f}" if answered and not found.masks else NONE,
                 *(percent(count / pairs if pairs and count is not None else None) for count in each),
                 *(str(int(stored.counters[key].sum())) for key in ("illegal", "outside", "clipped")),
-                str(found.invented.asked),
+                str(invented.asked),
                 str(stored.not_asked),
-                percent(found.invented.share),
-                percent(found.invented.boxes_per_answer),
+                *(percent(None if found.masks else value) for value in (invented.share, invented.boxes_per_answer)),
             )
         )
     notes = (
@@ -152,8 +151,9 @@ def box_rows(scores: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
         row["unparsable"], row["missing"] = stored.of_state("unparsable"), stored.of_state("missing")
         row |= {name: int(values.sum()) for name, values in stored.counters.items() if name != "duplicates"}
         row |= {"identical_boxes": int(stored.counters["duplicates"].sum()), "negatives_asked": found.invented.asked}
-        row |= {"negatives_not_asked": stored.not_asked, "negatives_with_boxes": found.invented.with_boxes}
-        yield {**row, "negatives_boxes": found.invented.boxes}
+        row["negatives_not_asked"] = stored.not_asked
+        row["negatives_with_boxes"] = None if found.masks else found.invented.with_boxes
+        yield {**row, "negatives_boxes": None if found.masks else found.invented.boxes}
 
 
 def published_rows(scores: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,18 +18,23 @@ from ..results.load import StoredRun
 from ..results.schema import AGAIN, reading
 from ..results.storage import read_columns
 from ..tables.metrics import IN_SAMPLE, NONE, value_of
-from ..tables.stamps import stamps
+from ..tables.stamps import kind_of, stamps
 from ..tables.table import Column, Item, Table
 
 __all__ = ["NativeRows", "NativeScores", "load_native", "native_scores", "native_tables"]
 
 _MEAN: Final = "Mean"
+_OF_READERS: Final = (
+    "drawn: a reader's mask, which has no threshold; Hit of a reader: any of the points lies in the region"
+)
 
 
 @dataclass(frozen=True)
 class NativeRows:
     """The P pairs of a cell at native size: class_of intp [P] (index into `findings`), pixels of the image, of its
-    region, and of the cut map with and without its part outside the region: int64 [P], [P, 101] for the thresholds."""
+    region, and of the cut map with and without its part outside the region: int64 [P], [P, 101] for the thresholds.
+
+    masks: they are masks that a reader drew, which are not cut, and a hit is any of the reader's points."""
 
     findings: tuple[str, ...]
     class_of: NDArray[np.intp]
@@ -40,13 +45,15 @@ class NativeRows:
     overlap: NDArray[np.int64]
     otsu_area: NDArray[np.int64]
     otsu_overlap: NDArray[np.int64]
+    masks: bool = False
 
 
 @dataclass(frozen=True)
 class NativeScores:
     """Means over the pairs of one class, fractions; None where no pair counts.
 
-    n: pairs with a region; counted: those whose map cut by Otsu's method is not empty. otsu: IoU of that; tuned: at
+    n: pairs with a region; counted: those whose map cut by Otsu's method, or whose mask, is not empty. drawn: IoU of a
+    reader's mask, which has none of the following. otsu: IoU of the cut map; tuned: at
     the benchmark's threshold for Grad-CAM, `tuned_tau`; best: at `best_tau`, the best for these pairs of 0.2, 0.3, ...,
     0.8. hit: pairs whose map has its maximum in the region. floor: IoU of the whole image.
     """
@@ -55,6 +62,7 @@ class NativeScores:
     n: int
     counted: int
     hit: float | None = None
+    drawn: float | None = None
     otsu: float | None = None
     tuned: float | None = None
     tuned_tau: float | None = None
@@ -94,6 +102,7 @@ def load_native(run: StoredRun, model: str, dataset: str) -> NativeRows | None:
         overlap=all_levels("overlap"),
         otsu_area=one("otsu_area"),
         otsu_overlap=one("otsu_overlap"),
+        masks=entry["weights"] == "boxes",
     )
     for area, overlap in ((rows.area, rows.overlap), (rows.otsu_area[:, None], rows.otsu_overlap[:, None])):
         fault = fault_in_counts(area, overlap, rows.region, rows.pixels)
@@ -122,18 +131,24 @@ def native_scores(rows: NativeRows, *, true_positives_only: bool = True) -> list
         tau = TUNED.get(name)
         means = [_mean(curves[mine, k]) for k in searched]
         best = max((value for value in means if value is not None), default=None)
+        counted, hit = int((~np.isnan(otsu[mine])).sum()), _mean(rows.hit[mine].astype(np.float64))
+        floor = _mean(region[mine] / rows.pixels[mine])
+        if rows.masks:
+            drawn = _mean(otsu[mine])
+            scores.append(NativeScores(name, int(mine.sum()), counted, hit=hit, drawn=drawn, floor=floor))
+            continue
         scores.append(
             NativeScores(
                 name=name,
                 n=int(mine.sum()),
-                counted=int((~np.isnan(otsu[mine])).sum()),
-                hit=_mean(rows.hit[mine].astype(np.float64)),
+                counted=counted,
+                hit=hit,
                 otsu=_mean(otsu[mine]),
                 tuned=None if tau is None else _mean(curves[mine, level(tau)]),
                 tuned_tau=tau,
                 best=best,
                 best_tau=None if best is None else SEARCHED[means.index(best)],
-                floor=_mean(region[mine] / rows.pixels[mine]),
+                floor=floor,
             )
         )
     means_of = {key: macro_mean(getattr(item, key) for item in scores) for key in _AVERAGED}
@@ -141,7 +156,7 @@ def native_scores(rows: NativeRows, *, true_positives_only: bool = True) -> list
     return [*scores, NativeScores(_MEAN, n, counted, **means_of)] if scores else []
 
 
-_AVERAGED: Final = ("hit", "otsu", "tuned", "best", "floor")
+_AVERAGED: Final = ("hit", "drawn", "otsu", "tuned", "best", "floor")
 
 
 def native_tables(run: StoredRun) -> list[Table]:
@@ -150,24 +165,28 @@ def native_tables(run: StoredRun) -> list[Table]:
     for dataset in run.datasets:
         body: list[tuple[Item, ...]] = []
         weights: list[tuple[str, str]] = []
-        title = dataset
+        title, readers = dataset, False
         for entry in run.data["cells"].values():
             rows = load_native(run, entry["model"], dataset) if entry["dataset"] == dataset else None
             if rows is None or not len(rows.region):
                 continue
             title = str(entry["title"])
-            weights.append((entry["model"], str(entry["weights"])))
+            weights.append((entry["model"], kind_of(entry["weights"], entry.get("boxes", {}))))
+            readers |= rows.masks
             sliced, whole = native_scores(rows), native_scores(rows, true_positives_only=False)
             body += [_row(entry["model"], *pair) for pair in zip(sliced, whole, strict=True)]
         if body:
-            tables.append(_table(title, body, stamps(weights), f"native-{_stem(dataset)}"))
+            table = _table(title, body, stamps(weights), f"native-{_stem(dataset)}")
+            tables.append(table if readers else _without_masks(table))
     return tables
 
 
 def _table(title: str, body: Sequence[tuple[Item, ...]], above: tuple[str, ...], name: str) -> Table:
     columns = [Column(text) for text in ("model", "class", "n", "Hit", "all-ones")]
-    columns += [Column(text, "true positives") for text in ("counted", "Otsu", "tuned", "tau", "best*", "tau*")]
-    columns += [Column(text, "all regions") for text in ("Otsu", "tuned", "best*")]
+    columns += [
+        Column(text, "true positives") for text in ("counted", "drawn", "Otsu", "tuned", "tau", "best*", "tau*")
+    ]
+    columns += [Column(text, "all regions") for text in ("drawn", "Otsu", "tuned", "best*")]
     notes = (
         "mean IoU in percent at the image's own size; a map is cut where it is above the threshold",
         "Otsu: the threshold is found for each map, holes are filled; tuned: the benchmark's thresholds for Grad-CAM",
@@ -175,9 +194,21 @@ def _table(title: str, body: Sequence[tuple[Item, ...]], above: tuple[str, ...],
         "true positives: pairs whose cut map is not empty, the benchmark's default; all regions: an empty one counts 0",
         "images without a region are in neither",
         "Hit: the map's maximum lies in the region; all-ones: IoU of the whole image; Mean: over classes",
+        _OF_READERS,
     )
     return Table(
         f"{title}: mIoU at native size, protocol chexlocalize", tuple(columns), tuple(body), above, notes, name
+    )
+
+
+def _without_masks(table: Table) -> Table:
+    """The table where no reader stands in it."""
+    kept = [place for place, column in enumerate(table.columns) if column.title != "drawn"]
+    return replace(
+        table,
+        columns=tuple(table.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
+        notes=tuple(note for note in table.notes if note != _OF_READERS),
     )
 
 
@@ -189,11 +220,13 @@ def _row(model: str, sliced: NativeScores, whole: NativeScores) -> tuple[Item, .
         value_of("pointing", sliced.hit),
         value_of("floor_iou", sliced.floor),
         str(sliced.counted),
+        value_of("iou_fixed", sliced.drawn),
         value_of("iou_fixed", sliced.otsu),
         value_of("iou_fixed", sliced.tuned),
         _tau(sliced.tuned_tau),
         value_of("iou_best", sliced.best),
         _tau(sliced.best_tau),
+        value_of("iou_fixed", whole.drawn),
         value_of("iou_fixed", whole.otsu),
         value_of("iou_fixed", whole.tuned),
         value_of("iou_best", whole.best),

@@ -15,7 +15,7 @@ from ..results.load import StoredRun, load_run
 from ..results.numbers.reference_rows import rest_on_models
 from ..results.pairs import scored_pairs
 from ..results.patients import Resampling, dataset_patients, unnamed_lines
-from ..tables.stamps import precision_stamps, stamps
+from ..tables.stamps import kind_of, precision_stamps, stamps
 from .study_cell import StudyCell
 
 __all__ = ["Material", "blocks_of", "load_material", "load_materials"]
@@ -105,7 +105,7 @@ class Material:
         limits = {f"{cell.title}: only the first {cell.rows.cases} cases were evaluated" for cell in part}
         unnamed = unnamed_lines((cell.title, cell.rows.unnamed) for cell in self.cells)
         block = [f"protocol {self.protocol}"] if self.protocol else []
-        worth = stamps((cell.model, cell.weights) for cell in self.cells)
+        worth = stamps((cell.model, kind_of(cell.weights, cell.rows.entry.get("boxes", {}))) for cell in self.cells)
         low = precision_stamps((cell.model, str(cell.rows.entry["ingredients"]["engine"])) for cell in self.cells)
         return (*block, *worth, *low, *sorted(limits), *sorted(named), *unnamed)
 

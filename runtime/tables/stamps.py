@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
-__all__ = ["box_stamps", "cell_stamps", "limit_stamps", "precision_stamps", "stamp", "stamps"]
+__all__ = ["box_stamps", "cell_stamps", "kind_of", "limit_stamps", "precision_stamps", "stamp", "stamps"]
 
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
     "maps": "saliency maps from a folder; no model was run",
     "boxes": "boxes from a file; no model was run, and there is no threshold",
+    "reader": "what a reader marked; no model was run, and there is no threshold",
     "live": "a model called from Python: no bundle stands behind these numbers",
     "own": "own weights: nothing says that they are published ones",
     "stand-in": "stand-in weights: the numbers say nothing about the model",
@@ -32,6 +33,11 @@ def stamp(weights: str) -> str:
     return _LINES.get(weights, f"weights of an unknown kind ('{weights}'): do not trust the numbers")
 
 
+def kind_of(weights: str, boxes: Mapping[str, Any]) -> str:
+    """The kind of weights that `stamps` takes; boxes: what run.json tells of a file of boxes or a reader."""
+    return "reader" if boxes.get("reader") else weights
+
+
 def stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """One line per kind of stamp with the models it concerns; `models` are (name, weights)."""
     concerned: dict[str, list[str]] = {}
@@ -46,7 +52,7 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     """All lines above a table of `cells`."""
     shards = ((c.title, c.model, f"only shard {c.shard} was evaluated; merge them all" * bool(c.shard)) for c in cells)
     holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
-    worth = stamps((cell.model, cell.weights) for cell in cells) + limit_stamps(cells)
+    worth = stamps((c.model, c.weights) for c in cells if not c.boxes.get("reader")) + limit_stamps(cells)
     worth += precision_stamps((cell.model, cell.engine) for cell in cells)
     boxed = [(cell.model, cell.boxes) for cell in cells if cell.boxes]
     worth += box_stamps(boxed) if boxed else ()
@@ -64,7 +70,7 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
     files = list(models)
     moved = ", ".join(dict.fromkeys(name for name, told in files if told.get("moved")))
     lines = [f"{moved}: a control, each answer is the one to the image of another patient"] if moved else []
-    lines += [f"{name}: what a second reader marked, no model" for name, told in files if told.get("reader")]
+    lines += [f"{name}: {_reader(told)}, no model" for name, told in files if told.get("reader")]
     for name, told in files:
         share = told.get("missing_share", 0.0)
         if told.get("missing") == "leave-out" and share:
@@ -78,6 +84,12 @@ def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ..
         if told.get("frame_check"):
             lines.append(f"{name}: {told['frame_check']}")
     return tuple(dict.fromkeys(lines))
+
+
+def _reader(told: Mapping[str, Any]) -> str:
+    if told.get("left_out"):
+        return "what one of three readers marked, against what both others name"
+    return f"what a {told['reader']}{' reader' * (told['reader'] == 'second')} marked"
 
 
 def _lost(cell: CellValues) -> str:

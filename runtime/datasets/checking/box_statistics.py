@@ -54,7 +54,11 @@ def box_warnings(dataset: Dataset, cases: Sequence[Case], sizes: Sizes) -> dict[
 
     sizes: case -> (height, width) of the image files, as far as they are known.
     """
-    found = [*_same_images(cases), *_swapped(cases, sizes), *_of_boxes(_boxes_of(cases, sizes))]
+    found = [
+        *_same_images(cases, dataset.cases_per_image),
+        *_swapped(cases, sizes),
+        *_of_boxes(_boxes_of(cases, sizes)),
+    ]
     mends = {**_MENDS, **dataset.mends}
     name = dataset.configured or dataset.name
     return {
@@ -169,13 +173,13 @@ def _text(sizes: NDArray[np.float64]) -> str:
     return f"{high[0]} x {high[1]}" if (low == high).all() else f"up to {high[0]} x {high[1]}"
 
 
-def _same_images(cases: Sequence[Case]) -> Iterator[Finding]:
-    """Many entries that name one image, as cases of their own or merged into one."""
+def _same_images(cases: Sequence[Case], each: int) -> Iterator[Finding]:
+    """Many entries that name one image, as cases of their own or merged into one; each: the cases an image may be."""
     if not cases:
         return
     image, most = Counter(case.image for case in cases).most_common(1)[0]
     files = len({case.image for case in cases})
-    if most > SAME_IMAGE or (most >= FEW and 2 * files <= len(cases)):
+    if most > each and (most > SAME_IMAGE or (most >= FEW and 2 * files <= len(cases))):
         yield "same_image", f"{most} of {len(cases)} entries name the image {image.name}, there are {files} images", 0
     largest = max(cases, key=lambda case: len(case.rows))
     rows = sum(len(case.rows) for case in cases)

@@ -12,6 +12,7 @@ from ...host.paths import has_file
 from ..base import Case, Dataset, Note
 from ..files import fail, numbers, read_csv, read_json
 from ..formats.named_images import NamedImages, without_extension
+from ..readers.marks import SECOND, ReaderBoxes, ReaderMarks
 from .pairs import Corners, PhraseImage, asked, one_line, phrase_key
 
 __all__ = ["PadChestGr"]
@@ -117,10 +118,17 @@ Split: train, validation and test of master_table.csv, all three by default."""
             for case in image.cases(without_extension(name), self.classes, fractions=True)
         ]
 
-    def second_reader(self) -> Sequence[Mapping[str, Any]] | None:
-        """The `extra_boxes` of each sentence that is asked; a sentence without any has no line. Raises DataError."""
+    def reader_marks(self, reader: str) -> ReaderMarks | str:
+        """Of the second reader the `extra_boxes` of each sentence that is asked; a sentence without any has no line.
+        Raises DataError."""
+        if reader != SECOND:
+            return super().reader_marks(reader)
         if self.region != "boxes":
-            return None
+            where = self.configured or self.name
+            return f"the dataset's regions hold the marks of a second reader; add --data-option {where}.region=boxes"
+        return ReaderBoxes(self._second_lines())
+
+    def _second_lines(self) -> Sequence[Mapping[str, Any]]:
         known, file = asked(self.cases()), self.annotations
         found: dict[tuple[str, str, str], dict[str, Any]] = {}
         for row, study in enumerate(read_json(file), 1):

@@ -22,15 +22,18 @@ from ....metrics_gpu.sweep.masks import unpack_masks
 from ...answers.answered import BoxAnswers, BoxFile
 from ...answers.frame_check import frame_check, out_of_view, true_boxes
 from ...answers.questions import Questions
+from ...datasets.readers.marks import ReaderBoxes, ReaderMasks
 from ...datasets.region_boxes import Boxes
-from ...results.schema import GRID, THRESHOLD_COUNT, result_schema
+from ...results.schema import GRID
 from ..decoding import DecodedCase
 from ..drawn import DrawnPairs
 from ..measure import Measure
 from ..scoring import Scored
+from .answer_column import answer_column, each_list, float_lists, one_level, placed
 from .baselines import draw_case
-from .box_models import SECOND_READER, BoxModel
+from .box_models import BoxModel
 from .box_sources import read_answers, sources
+from .reader_masks import masks_reference
 from .references import Reference, ScoredCases, note_size
 
 if TYPE_CHECKING:
@@ -51,9 +54,12 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     dataset = loaded.dataset
     names = (loaded.name, dataset.name, dataset.title)
     questions = Questions(dataset.cases(), dataset.classes, names, loaded.file_sizes)
-    file = read_answers(model, dataset, questions)
-    if file is None:
-        return "the dataset has no boxes of a second reader, or they are in its regions"
+    marks = dataset.reader_marks(model.reader) if model.reader else None
+    if isinstance(marks, str):
+        return marks
+    if isinstance(marks, ReaderMasks):
+        return masks_reference(model, marks, loaded, measure)
+    file = read_answers(model, marks, questions)
     truths = true_boxes(questions, file.positives)
     answers = _Answers(file, sources(file, questions, model), out_of_view(file.positives, truths), model.moved)
     said = frame_check(file, truths)
@@ -67,9 +73,9 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         batch=64,
         # A moved answer rests on the patients of other cases too.
         description=f"{model.description} {loaded.regions_digest}" if model.moved else model.description,
-        facts={"weights": "boxes", "grid": None, "boxes": _facts(model, file, said)},
+        facts={"weights": "boxes", "grid": None, "boxes": {**_facts(model, file, said), **_reader_facts(model, marks)}},
         answers=True,
-        remarks=[*remarks, *([said] if said else [])],
+        remarks=[*remarks, *([said] if said else []), *(marks.remarks if marks else ())],
     )
 
 
@@ -114,7 +120,7 @@ class _Answers:
         order = np.full(len(drawn) * len(findings), -1, np.int64)
         order[rows] = np.arange(len(rows))
         order[[row for row, _ in (*asked, *left)]] = len(rows) + np.arange(len(asked) + len(left))
-        return batch, [Scored(len(drawn), pairs, counted.counts, answers=_placed(column, order))]
+        return batch, [Scored(len(drawn), pairs, counted.counts, answers=placed(column, order))]
 
     def _given(self, places: NDArray[np.intp], sizes: Int) -> BoxLists:
         """The boxes for these pairs, in pixels of their images; those of another image keep their place in it."""
@@ -138,9 +144,6 @@ class _Answers:
 
         places, others: where they stand in the file's columns.
         """
-        import pyarrow as pa
-
-        kind = result_schema(answers=True).field("answer").type
         (asked, left), positives, negatives = others, self._file.positives, self._file.negatives
         parts = ((positives, self._sources[places]), (negatives, asked), (positives, left))
         taken = [given, _lists(negatives).take(asked), BoxLists.of([[]] * len(left))]
@@ -148,20 +151,16 @@ class _Answers:
         without: list[None] = [None] * (len(asked) + len(left))
         values: dict[str, Any] = {
             "state": np.concatenate([answers.state[own] for answers, own in parts]),
-            "boxes": _listed([each for lists in taken for each in _each(lists, lists.boxes)]),
-            "scores": _listed([each for lists in taken for each in _each(lists, lists.scores)]),
-            "truth": _listed([*counted.truth, *without]),
+            "boxes": float_lists([each for lists in taken for each in each_list(lists, lists.boxes)]),
+            "scores": float_lists([each for lists in taken for each in each_list(lists, lists.scores)]),
+            "truth": float_lists([*counted.truth, *without]),
             "width": size[:, 0],
             "height": size[:, 1],
             **{name: np.concatenate([getattr(answers, name)[own] for answers, own in parts]) for name in _COUNTERS},
             "out_of_view": np.concatenate([self._out_of_view[places], np.zeros(len(without), np.bool_)]),
             **{name: [*getattr(counted.native, name).tolist(), *without] for name in ("area", "overlap", "region")},
         }
-        columns = [values[entry.name] for entry in kind]
-        made = [found if isinstance(found, pa.Array) else pa.array(found) for found in columns]
-        return pa.StructArray.from_arrays(
-            [found.cast(entry.type) for found, entry in zip(made, kind, strict=True)], fields=list(kind)
-        )
+        return answer_column(values)
 
     def _absent(self, case: Case, finding: str) -> bool:
         return bool(self._sources[self._positive[case.case_id, finding]] < 0)
@@ -197,18 +196,7 @@ def _count(given: BoxLists, regions: Sequence[Region], sizes: Int, masks: NDArra
         _enter(native, p, _drawn(mine, p, (height, width)), whole)
         _enter(grid, p, _drawn(small, p, (GRID, GRID)), unpack_masks(masks[p : p + 1], GRID)[0])
         hit[p] = centre[p, 0] >= 0 and whole[centre[p, 1], centre[p, 0]]
-    cell = np.where(centre >= 0, (2 * centre + 1) * GRID // (2 * sizes), 0)
-    area = np.repeat(grid.area[:, None], THRESHOLD_COUNT, axis=1)
-    overlap = np.repeat(grid.overlap[:, None], THRESHOLD_COUNT, axis=1)
-    area[:, 0], overlap[:, 0] = GRID * GRID, grid.region
-    counts = Counts(
-        area=area.astype(np.int32),
-        overlap=overlap.astype(np.int32),
-        region=grid.region.astype(np.int32),
-        argmax=(cell[:, 1] * GRID + cell[:, 0]).astype(np.int32),
-        hit=hit,
-        degenerate=np.zeros(len(hit), np.bool_),
-    )
+    counts = one_level(grid, centre, sizes, hit)
     return _Counted(counts, native, truth, sizes)
 
 
@@ -228,35 +216,10 @@ def _lists(answers: BoxAnswers) -> BoxLists:
     return BoxLists(answers.boxes, answers.offsets, answers.scores)
 
 
-def _each(lists: BoxLists, values: NDArray[np.float64] | None) -> list[NDArray[np.float64] | None]:
-    """The values of each list; None without values."""
-    if values is None:
-        return [None] * len(lists)
-    return [values[a:b] for a, b in zip(lists.offsets[:-1], lists.offsets[1:], strict=True)]
-
-
-def _listed(values: Sequence[NDArray[np.float64] | None]) -> Any:
-    import pyarrow as pa
-
-    known = [value.reshape(-1) for value in values if value is not None]
-    ends = np.cumsum([0, *(0 if value is None else value.size for value in values)], dtype=np.int32)
-    absent = np.array([value is None for value in values], np.bool_)
-    return pa.ListArray.from_arrays(
-        pa.array(ends), pa.array(np.concatenate([np.zeros(0), *known])), mask=pa.array(absent)
-    )
-
-
-def _placed(column: pa.StructArray, order: Int) -> pa.StructArray:
-    """The entries at these places, null where the place is -1."""
-    import pyarrow as pa
-
-    return column.take(pa.array(order, mask=order < 0))
-
-
 def _facts(model: BoxModel, file: BoxFile, said: str) -> Mapping[str, Any]:
     """What a run keeps of the file as a whole; the counters of its answers stand in the rows."""
     return {
-        "file": "" if model.name == SECOND_READER else str(model.path.absolute()),
+        "file": "" if model.reader else str(model.path.absolute()),
         "sha256": file.sha256,
         "kind": file.kind,
         "lines": file.lines,
@@ -268,8 +231,13 @@ def _facts(model: BoxModel, file: BoxFile, said: str) -> Mapping[str, Any]:
         "frame_check": said,
         "missing": model.options.missing,
         **({"moved": True} if model.moved else {}),
-        **({"reader": "second"} if model.name == SECOND_READER else {}),
         "missing_share": file.missing_share,
         "bad_lines": "count" if model.options.read.count_bad_lines else "stop",
         "provenance": {**file.provenance, **{name: list(values) for name, values in file.line_provenance.items()}},
     }
+
+
+def _reader_facts(model: BoxModel, marks: ReaderBoxes | None) -> dict[str, Any]:
+    if marks is None:
+        return {}
+    return {"reader": model.reader, **({"left_out": True} if marks.left_out else {})}

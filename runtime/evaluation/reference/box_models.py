@@ -1,4 +1,4 @@
-"""Names of models that are files of predicted boxes, and how these are read."""
+"""Names of models that are files of predicted boxes or readers, and how these are read."""
 
 from __future__ import annotations
 
@@ -10,17 +10,31 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ....engines.errors import ConfigError, DataError
+from ....engines.registry import did_you_mean
 from ...answers.reading import ReadOptions
+from ...datasets.readers.marks import RADIOLOGIST, SECOND
 from ...host.paths import has_file, has_folder
 
-__all__ = ["COUNTED", "MOVED", "PREFIX", "SECOND_READER", "BoxModel", "BoxOptions", "Missing", "split_boxes"]
+__all__ = [
+    "COUNTED",
+    "MOVED",
+    "PREFIX",
+    "READER",
+    "READERS",
+    "BoxModel",
+    "BoxOptions",
+    "Missing",
+    "file_digest",
+    "split_boxes",
+]
 
 PREFIX: Final = "boxes:"
 MOVED: Final = "moved:"
 """The answers of a file of boxes, each moved to the image of another patient."""
 
-SECOND_READER: Final = "reader:second"
-"""The boxes of a second reader that the dataset holds."""
+READER: Final = "reader:"
+READERS: Final = (READER + SECOND, READER + RADIOLOGIST)
+"""What a further reader marked, where the dataset holds it."""
 
 Missing = Literal["count", "leave-out"]
 
@@ -41,21 +55,22 @@ COUNTED: Final = BoxOptions()
 class BoxModel:
     """A file of predicted boxes, and the name of its model in a run. moved: each answer is that to another patient.
 
-    That of `SECOND_READER` has no file.
+    reader: of a reader's marks, which the dataset holds, so that there is no file; else empty.
     """
 
     path: Path
     name: str
     options: BoxOptions = COUNTED
     moved: bool = False
+    reader: str = ""
 
     @cached_property
     def description(self) -> str:
         """What the rows depend on: the contents of the file and of those that explain it, and the options."""
-        if self.name == SECOND_READER:  # the key has the dataset
-            return f"second reader {self.options.missing}"
+        if self.reader:  # the key has the dataset
+            return f"{self.reader} reader {self.options.missing}"
         told = self.options.read
-        files = [_digest(path) for path in (self.path, told.coco, told.mapping) if path is not None]
+        files = [file_digest(path) for path in (self.path, told.coco, told.mapping) if path is not None]
         explained = [told.coco is not None, told.mapping is not None, told.count_bad_lines]
         return " ".join(map(str, (*files, *explained, self.options.missing, *["moved"] * self.moved)))
 
@@ -68,8 +83,11 @@ def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxMod
     names = list(models)
     chosen = dict.fromkeys(name for name in names if name.startswith((PREFIX, MOVED)))
     found: dict[str, BoxModel] = {}
-    if SECOND_READER in names:
-        found[SECOND_READER] = BoxModel(Path(SECOND_READER), SECOND_READER, options)
+    readers = list(dict.fromkeys(name for name in names if name.startswith(READER)))
+    for name in readers:
+        if name not in READERS:
+            raise ConfigError(f"There is no reader '{name}': {did_you_mean(name, READERS)}.")
+        found[name] = BoxModel(Path(name), name, options, reader=name.removeprefix(READER))
     for text in chosen:
         prefix = MOVED if text.startswith(MOVED) else PREFIX
         given = text.removeprefix(prefix)
@@ -87,10 +105,11 @@ def split_boxes(models: Iterable[str], options: BoxOptions) -> tuple[list[BoxMod
                 f"as {prefix}NAME={path}."
             )
         found[model.name] = model
-    return list(found.values()), [name for name in names if name not in chosen and name != SECOND_READER]
+    return list(found.values()), [name for name in names if name not in (*chosen, *readers)]
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file. Raises DataError."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

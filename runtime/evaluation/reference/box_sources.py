@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,28 +13,23 @@ from ....metrics_gpu.grounding.other_patients import next_patients
 from ...answers.answered import BoxFile, State
 from ...answers.questions import Questions
 from ...answers.read import read_boxes
-from .box_models import SECOND_READER, BoxModel
-
-if TYPE_CHECKING:
-    from ...datasets.base import Dataset
+from ...datasets.readers.marks import ReaderBoxes
+from .box_models import BoxModel
 
 __all__ = ["read_answers", "sources"]
 
 
-def read_answers(model: BoxModel, dataset: Dataset, questions: Questions) -> BoxFile | None:
-    """The answers of the model's file, or of the dataset's second reader; None if it has none. Raises DataError."""
-    if model.name != SECOND_READER:
+def read_answers(model: BoxModel, marks: ReaderBoxes | None, questions: Questions) -> BoxFile:
+    """The answers of the model's file, or those of a reader. Raises DataError."""
+    if marks is None:
         return read_boxes(model.path, questions, model.options.read)
-    lines = dataset.second_reader()
-    return None if lines is None else _read_lines(lines, questions)
-
-
-def _read_lines(lines: Sequence[Mapping[str, Any]], questions: Questions) -> BoxFile:
-    """Lines with boxes in the frame `unit`, read as those of a file; without those of images of unknown size."""
-    lines = [line for line in lines if questions.size(questions.case(line["case"])) is not None]
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "second-reader.jsonl"
-        path.write_text("\n".join(map(json.dumps, [{"xbench_boxes": 1, "frame": "unit"}, *lines])), encoding="utf-8")
+        path = Path(folder) / f"{model.reader}.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            file.write(json.dumps({"xbench_boxes": 1, "frame": marks.frame}))
+            for line in marks.lines:  # where an image has no known size, its boxes have no place
+                if questions.size(questions.case(line["case"])) is not None:
+                    file.write("\n" + json.dumps(line))
         return read_boxes(path, questions)
 
 

@@ -74,7 +74,7 @@ def test_the_second_reader_is_a_row(data: Path, missing: str) -> None:
 
 def test_a_dataset_without_a_second_reader_is_skipped(data: Path, tmp_path: Path, capsys: Any) -> None:
     assert run(data, "--model", "reader:second", "--data-option", "padchest_gr.region=union")[0] == 1
-    assert "skipped, the dataset has no boxes of a second reader, or they are in its regions" in capsys.readouterr().out
+    assert "second reader; add --data-option padchest_gr.region=boxes" in capsys.readouterr().out
     assert evaluate(make_box_data(tmp_path / "other" / "data"), "--model", "reader:second") == 1
     assert "skipped, the dataset has no boxes of a second reader" in capsys.readouterr().out
 

@@ -17,6 +17,7 @@ from xbench_fast.runtime.cli.app import app
 from xbench_fast.runtime.cli.completing import _BASELINES, _FILES
 from xbench_fast.runtime.evaluation.pairing import _KINDS
 from xbench_fast.runtime.evaluation.reference import baselines
+from xbench_fast.runtime.evaluation.reference.box_models import READER, READERS
 
 CONFIG = (
     "bundles = ['models']\n[datasets.mine]\nroot = 'data'\n[models.own]\nclass = 'mine.py:A'\n[eval]\nout = 'run'\n"
@@ -50,7 +51,7 @@ def offered(line: str, of: object = app) -> list[str]:
         ("eval --model baseline:", list(_BASELINES)),
         ("eval --model b", [*_BASELINES, "boxes:"]),
         ("eval --model m", ["maps:", "moved:"]),
-        ("eval --model r", ["reader:second"]),
+        ("eval --model r", ["reader:second", "reader:radiologist"]),
         ("eval --dataset mi", ["mine"]),
         ("eval --dataset chestxd", ["chestxdet10"]),
         ("eval --data rs", ["rsna="]),
@@ -81,7 +82,8 @@ def test_exports_too() -> None:
     assert offered("--model ow", command) == ["own"] and "kad" in offered("--model k", command)
     assert offered("--saliency layer", command) and offered("--model clip --saliency layer", command) == []
     assert list(_BASELINES) == [f"baseline:{name}" for name in baselines.BASELINES]
-    assert {"baseline:", *_FILES} == set(_KINDS), "every kind of model is offered"
+    kinds = {READER if name in READERS else name for name in _FILES}
+    assert {"baseline:", *kinds} == set(_KINDS) and set(READERS) < set(_FILES), "every kind of model is offered"
 
 
 @pytest.mark.parametrize(("shell", "line"), [("bash", "xbench-fast eval --model good"), ("zsh", "xbench-fast ev")])

@@ -40,10 +40,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["eval", "--model", "map:folder", *DATA], 1, "did you mean 'maps:'?"),
         (["eval", "--model", "baselin:ones", *DATA], 1, "did you mean 'baseline:'?"),
         (["eval", "--model", "reader:secnd", *DATA], 1, "did you mean 'reader:second'?"),
+        (["eval", "--model", "readr:radiologist", *DATA], 1, "did you mean 'reader:'?"),
         (
             ["eval", "--model", "nothing:y", *DATA],
             1,
-            "'nothing:y': known are baseline:, maps:, boxes:, moved:, reader:second; or",
+            "'nothing:y': known are baseline:, maps:, boxes:, moved:, reader:; or",
         ),
         (["eval", "--model", "boxes:models", *DATA], 1, "models of boxes:models is a folder; give one file of boxes"),
         (["eval", "--dataset", "ccoo", *DATA], 1, "'ccoo' is not configured: did you mean 'coco'?"),
