@@ -97,7 +97,10 @@ def measures(comparison: Comparison) -> dict[str, float | None]:
     cells = comparison.cells
     drops = {
         f"{metric}_drop": [
-            100 * (change.reference - change.value) for cell in cells for change in cell.whole if change.field == metric
+            METRICS[metric].scale * (change.reference - change.value)
+            for cell in cells
+            for change in cell.whole
+            if change.field == metric
         ]
         for metric in COMPARED
     }

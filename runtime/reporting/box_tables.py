@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...metrics_gpu.detection.published.registry import SCORERS
-from ..tables.metrics import NONE, percent
+from ..tables.metrics import INTERVAL_DIGITS, NONE, percent
 from ..tables.stamps import box_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .box_scores import BoxScores
@@ -213,7 +213,10 @@ def _number(value: float | None, basis: str, interval: str = "") -> Cell:
 
 
 def _ends(interval: Any) -> str:
-    return "" if interval is None else f"[{percent(interval.low, 1)}, {percent(interval.high, 1)}]"
+    if interval is None:
+        return ""
+    low, high = (percent(end, INTERVAL_DIGITS) for end in (interval.low, interval.high))
+    return f"[{low}, {high}]"
 
 
 def _value(key: str, value: float | None) -> str:

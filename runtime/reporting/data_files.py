@@ -99,14 +99,15 @@ def _recognition(results: Results) -> Iterator[dict[str, Any]]:
 
 
 def _difference(item: ModelDifference) -> dict[str, Any]:
+    scale = METRICS[item.field].scale
     return {
         "dataset": item.dataset or "mean of datasets",
         "number": item.field,
         "first": item.first,
         "second": item.second,
-        "difference_points": 100 * item.difference,
-        "low": 100 * item.interval.low if item.interval else None,
-        "high": 100 * item.interval.high if item.interval else None,
+        "difference_points": scale * item.difference,
+        "low": scale * item.interval.low if item.interval else None,
+        "high": scale * item.interval.high if item.interval else None,
         "p": item.p,
         "p_bound": item.p_bound,
         "p_holm": item.p_holm,
@@ -118,15 +119,16 @@ def _difference(item: ModelDifference) -> dict[str, Any]:
 
 
 def _auc_difference(item: ModelDifference) -> dict[str, Any]:
+    scale = METRICS["auc"].scale
     return {
         "dataset": item.dataset,
         "class": item.name,
         "first": item.first,
         "second": item.second,
         "images": item.n,
-        "difference_points": 100 * item.difference,
-        "low": 100 * item.interval.low if item.interval else None,
-        "high": 100 * item.interval.high if item.interval else None,
+        "difference_points": scale * item.difference,
+        "low": scale * item.interval.low if item.interval else None,
+        "high": scale * item.interval.high if item.interval else None,
         "p_delong": item.p,
         "p_holm": item.p_holm,
         "family": item.family,

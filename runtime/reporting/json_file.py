@@ -12,7 +12,7 @@ from ...metrics_gpu.statistics.bootstrap import Interval
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import FIELDS, GROUNDING
 from ..results.numbers.run_numbers import Results
-from ..tables.metrics import CROSS_FITTED, IN_SAMPLE
+from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
 from ..tables.stamps import stamp
 from .paper.paper_numbers import FIELDS as PRINTED
 from .paper.paper_numbers import paper, why_apart
@@ -130,7 +130,7 @@ def _printed(cell: CellValues) -> dict[str, Any]:
         printed = paper().in_table1(cell.family, cell.reader, field)
         if printed is not None:
             value = cell.number(field).value
-            points = 100 * value - printed.value if not why_apart(cell) and value is not None else None
+            points = METRICS[field].scale * value - printed.value if not why_apart(cell) and value is not None else None
             found[field] = {"percent": printed.value, "flag": printed.flag, "difference_points": points}
     return found
 

@@ -29,10 +29,12 @@ from ..results.schema import GRID
 from ..tables.metrics import NONE, value_of
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
+from .cells import interval_text
 from .notes import interval_notes
 
 __all__ = ["PhraseRow", "phrase_json", "phrase_rows", "phrase_tables"]
 
+_CNR: Final = 3  # decimals; its intervals have one fewer
 _BLOCK = 256  # pairs whose regions are unpacked at once
 _IOU: Final = tuple(f"iou@{threshold:.1f}" for threshold in IOU_THRESHOLDS)
 _NUMBERS: Final = ("cnr", "cnr_absolute", "miou", *_IOU, "miou_with_unseen")
@@ -131,18 +133,17 @@ def _row(row: PhraseRow, means: PhraseMeans) -> tuple[Item, ...]:
     cells = []
     for name, value in row.numbers.items():
         at = row.intervals.get(name)
-        form = _plain if name.startswith("cnr") else _percent
-        cells.append(Cell(form(value), f"[{form(at.low, 1)}, {form(at.high, 1)}]" if at else ""))
+        if name.startswith("cnr"):
+            around = f"[{_plain(at.low, _CNR - 1)}, {_plain(at.high, _CNR - 1)}]" if at else ""
+            cells.append(Cell(_plain(value), around))
+        else:
+            cells.append(Cell(value_of("iou_fixed", value), interval_text(at, "iou_fixed")))
     counts = [str(number) for number in (means.unseen, means.constant)]
     return (row.model, row.finding or "Mean", str(means.pairs), *cells, *counts)
 
 
-def _percent(value: float | None, fewer: int = 0) -> str:
-    return value_of("iou_fixed", value, 2 - fewer)
-
-
-def _plain(value: float | None, fewer: int = 0) -> str:
-    return NONE if value is None else f"{value:.{3 - fewer}f}"
+def _plain(value: float | None, digits: int = _CNR) -> str:
+    return NONE if value is None else f"{value:.{digits}f}"
 
 
 def _rows(maps: MapRows, of_pair: NDArray[np.intp], patients: Patients) -> Iterator[PhraseRow]:

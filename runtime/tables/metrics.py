@@ -15,6 +15,7 @@ from typing import Final, Literal
 __all__ = [
     "CROSS_FITTED",
     "DIGITS",
+    "INTERVAL_DIGITS",
     "IN_SAMPLE",
     "METRICS",
     "NONE",
@@ -29,8 +30,9 @@ __all__ = [
 IN_SAMPLE: Final = "in-sample: threshold chosen on the same data"
 CROSS_FITTED: Final = "threshold chosen on other patients than those it is applied to"
 
-DIGITS: Final = 2
-"""Decimals of percentages and percentage points in tables, unless a metric has its own."""
+DIGITS, INTERVAL_DIGITS = 2, 1
+"""Decimals of percentages and percentage points in tables, and of their intervals in reports, unless a metric has its
+own."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Metric:
     words: str
     unit: Literal["percent", "points"] = "percent"
     digits: int = DIGITS
-    interval_digits: int = 1
+    interval_digits: int = INTERVAL_DIGITS
     better: Literal["higher", ""] = "higher"
     best: bool = False
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from xbench_fast.metrics_gpu.grounding.phrases import PhraseMeans
 from xbench_fast.metrics_gpu.statistics.bootstrap import Interval
 from xbench_fast.runtime.comparing.changes import COMPARED
 from xbench_fast.runtime.comparing.difference import Difference
 from xbench_fast.runtime.comparing.flips import DiceChange
+from xbench_fast.runtime.comparing.gate import measures
 from xbench_fast.runtime.comparing.layout import _change, _dice_texts
 from xbench_fast.runtime.comparing.model_differences import ModelDifference
 from xbench_fast.runtime.reporting.cells import compared, number_cell
+from xbench_fast.runtime.reporting.data_files import _difference
 from xbench_fast.runtime.reporting.difference_tables import _cell
 from xbench_fast.runtime.reporting.native_tables import NativeScores, _row
 from xbench_fast.runtime.reporting.paper import Printed
+from xbench_fast.runtime.reporting.phrase_tables import PhraseRow
+from xbench_fast.runtime.reporting.phrase_tables import _row as _phrases
 from xbench_fast.runtime.results.numbers.fields import FIELDS, Number
 from xbench_fast.runtime.studies.writing import metric_cell
 from xbench_fast.runtime.tables.metrics import METRICS, difference_of, heading, value_of
@@ -63,6 +69,26 @@ def test_every_table_takes_the_digits_from_the_list(monkeypatch: pytest.MonkeyPa
     native = [decimals(str(item)) for item in _row("", scores, scores)[3:]]
     point, floor, iou, searched = (digits[key] for key in ("pointing", "floor_iou", "iou_fixed", "iou_best"))
     assert native == [point, floor, 0, iou, iou, 0, searched, 0, iou, iou, searched]
+    means = PhraseMeans(0.2, 0.2, (0.2,) * 5, 0.2, 0.2, pairs=1, unseen=0, constant=0)
+    phrases = _phrases(PhraseRow("", "", "", means, {"miou": around}), means)[3:-2]
+    assert [decimals(item.text) for item in phrases] == [3, 3, *[iou] * 7]  # type: ignore[union-attr]
+    assert decimals(phrases[2].interval) == iou + 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("points", 1.0), ("percent", 100.0)])
+def test_every_file_takes_the_unit_from_the_list(monkeypatch: pytest.MonkeyPatch, unit: str, scale: float) -> None:
+    """Differences in CSV files, and the drops that a comparison may be judged by."""
+    for key, metric in list(METRICS.items()):
+        monkeypatch.setitem(METRICS, key, replace(metric, unit=unit))  # type: ignore[arg-type]
+    around = Interval(0.1, 0.3, 0.95, "bootstrap")
+    for key in METRICS:
+        row = _difference(ModelDifference(field=key, value=0.5, reference=0.25, interval=around, dataset="", **PAIR))
+        assert (row["difference_points"], row["low"], row["high"]) == (scale * 0.25, scale * 0.1, scale * 0.3)
+    changes = [SimpleNamespace(field=key, reference=0.5, value=0.25) for key in COMPARED]
+    plain = {"pairs": 0, "label_changes": (), "region_changes": ()}
+    cell = SimpleNamespace(whole=changes, rows=SimpleNamespace(logits=None), **plain)
+    found = measures(SimpleNamespace(cells=[cell], missing_rows=0, alone=()))  # type: ignore[arg-type]
+    assert {found[f"{key}_drop"] for key in COMPARED} == {scale * 0.25}
 
 
 def test_units_of_printed_values() -> None:
