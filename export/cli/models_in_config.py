@@ -29,23 +29,51 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ...engines.errors import ConfigError
 from ...engines.registry import code_line, did_you_mean
+from ...engines.toml_values import Text, convert
 from ..models import MODELS
 from ..models.families import FAMILIES
 
 __all__ = ["BUNDLE_NAME", "DEFAULT_FILE", "ModelEntry", "ModelTable", "importable", "of_family", "read_models"]
 
 DEFAULT_FILE = "xbench.toml"
-_PATHS = ("checkpoint", "tokenizer", "text_encoder")
-_DATA = ("parity_data", "calibration")
-_TEXTS = ("weights", "source", "variant", "saliency", "precision", "int8_for")
-_NUMBERS = ("resolution", "seed")
-_FRACTIONS = ("accept", "percentile")
-_LISTS = ("data_option", "keep_float")
-_SETTINGS = (*_PATHS, *_DATA, "prompts", *_TEXTS, *_NUMBERS, *_FRACTIONS, *_LISTS)
-_KEYS = ("class", "family", "arch", *_SETTINGS, "options")
 BUNDLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # of one folder, wherever it is written
+
+
+class _Model(msgspec.Struct, rename={"target": "class"}):
+    """A table [models.NAME]: its own keys, and options of xbench-export, which keep their names."""
+
+    target: Text = ""
+    family: Text = ""
+    arch: Text = ""
+    checkpoint: Path = Path()
+    tokenizer: Path = Path()
+    text_encoder: Path = Path()
+    parity_data: Text = ""
+    calibration: Text = ""
+    prompts: list[Path] = []
+    weights: Text = ""
+    source: Text = ""
+    variant: Text = ""
+    saliency: Text = ""
+    precision: Text = ""
+    int8_for: Text = ""
+    resolution: int = 0
+    seed: int = 0
+    accept: int | float = 0
+    percentile: int | float = 0
+    data_option: list[Text] = []
+    keep_float: list[Text] = []
+    options: dict[str, Any] = {}
+
+
+_KEYS = _Model.__struct_encode_fields__
+_OWN = ("class", "family", "arch", "options")
+_LISTS = ("prompts", "data_option", "keep_float")  # one value stands for a list of one
+_DATA = ("parity_data", "calibration")
 
 
 @dataclass(frozen=True)
@@ -104,13 +132,13 @@ def read_models(path: Path | None = None) -> ModelTable:
         raise ConfigError(f"{found} is not a TOML file: {error}.") from error
     except OSError as error:
         raise ConfigError(f"{found} cannot be read: {error.strerror}.") from error
-    table = _table(data.get("models", {}), "models", found)
+    table = convert(data.get("models", {}), dict[str, Any], "models", found)
     entries = {name: _entry(name, value, found) for name, value in table.items()}
     bundles = data.get("bundles")
     first = bundles[0] if isinstance(bundles, list) and bundles else bundles
     out = found.parent / Path(first).expanduser() if isinstance(first, str) else None
     free = None if out is not None and (out / "bundle.json").exists() else out
-    datasets = tuple(_table(data.get("datasets", {}), "datasets", found))
+    datasets = tuple(convert(data.get("datasets", {}), dict[str, Any], "datasets", found))
     return ModelTable(found, entries, free, named=path is not None, datasets=datasets)
 
 
@@ -139,29 +167,31 @@ def importable(path: Path | None) -> Iterator[None]:
 
 def _entry(name: str, value: object, path: Path) -> ModelEntry:
     where = f"models.{name}"
-    table = _table(value, where, path)
+    table = convert(value, dict[str, Any], where, path)
     if not BUNDLE_NAME.fullmatch(name):
         raise ConfigError(f"{path}: '{name}' in [{where}] cannot name a bundle; use letters, digits, '_', '.' and '-'.")
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"{path}: [{where}]: unknown key '{key}': {did_you_mean(key, _KEYS)}.")
-    families = "family" in table
+    single = {key: [table[key]] for key in _LISTS if key in table and not isinstance(table[key], list)}
+    model: _Model = convert({**table, **single}, _Model, where, path)
     try:
-        target = of_family(_text(table["family"], f"{where}.family", path), name).target if families else ""
+        target = of_family(model.family, name).target if model.family else ""
     except ConfigError as error:
-        raise ConfigError(f"{path}: [{where}]: {str(error).removeprefix(f'{path}: ')}") from error
-    if families and "class" in table:
+        raise ConfigError(f"{path}: [{where}]: {error}") from error
+    if model.family and model.target:
         raise ConfigError(f"{path}: [{where}] has a 'family' and a 'class'; write one of them.")
-    if "arch" in table and not families:
+    if model.arch and not model.family:
         raise ConfigError(f"{path}: [{where}] has an 'arch' but no family; write family = \"open_clip\".")
-    target = target or _target(name, table, path)
-    settings = {key: _setting(key, table[key], f"{where}.{key}", path) for key in table if key in _SETTINGS}
-    options = dict(_table(table.get("options", {}), f"{where}.options", path))
-    if mistaken := sorted(set(options) & {*_KEYS, "name", "force"}):
+    target = target or _target(name, model.target or name, path)
+    settings = {key: getattr(model, key) for key in table if key not in _OWN}
+    for key in settings.keys() & set(_DATA):  # a folder beside the file, or the name of a dataset
+        place = path.parent / Path(settings[key]).expanduser()
+        settings[key] = str(place) if place.is_dir() else settings[key]
+    if mistaken := sorted(model.options.keys() & {*_KEYS, "name", "force"}):
         raise ConfigError(f"{path}: '{mistaken[0]}' is no option of a class; write it in [{where}] itself.")
-    if "arch" in table:
-        options["arch"] = _arch(_text(table["arch"], f"{where}.arch", path), path)
-    return ModelEntry(name, target, settings, options, table["family"] if families else "")
+    options = {**model.options, **({"arch": _arch(model.arch, path)} if model.arch else {})}
+    return ModelEntry(name, target, settings, options, model.family)
 
 
 def _arch(value: str, path: Path) -> str:
@@ -170,9 +200,8 @@ def _arch(value: str, path: Path) -> str:
     return str(place) if value.endswith(".json") or place.is_dir() else value
 
 
-def _target(name: str, table: Mapping[str, Any], path: Path) -> str:
+def _target(name: str, target: str, path: Path) -> str:
     """A path becomes relative to the TOML file; the name of a known model cannot be used for another class."""
-    target = _text(table.get("class", name), f"models.{name}.class", path)
     if target != name and name in MODELS.names():
         raise ConfigError(f"{path}: [models.{name}]: '{name}' is a model already, not {target}; choose another name.")
     if ":" not in target and target not in MODELS.names():
@@ -182,40 +211,3 @@ def _target(name: str, table: Mapping[str, Any], path: Path) -> str:
         )
     file, colon, attribute = target.rpartition(":")
     return f"{path.parent / Path(file).expanduser()}:{attribute}" if colon and file.endswith(".py") else target
-
-
-def _setting(key: str, value: object, where: str, path: Path) -> Any:
-    if key in _NUMBERS:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ConfigError(f"{path}: the key '{where}' must be a whole number.")
-        return value
-    if key in _FRACTIONS:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise ConfigError(f"{path}: the key '{where}' must be a number.")
-        return value
-    if key in _TEXTS:
-        return _text(value, where, path)
-    if key in _DATA:  # a folder beside the file, or the name of a dataset
-        place = _path(value, where, path)
-        return str(place) if place.is_dir() else value
-    if key in _LISTS:
-        return [_text(item, where, path) for item in (value if isinstance(value, list) else [value])]
-    if key == "prompts":
-        return [_path(item, where, path) for item in (value if isinstance(value, list) else [value])]
-    return _path(value, where, path)
-
-
-def _table(value: object, key: str, path: Path) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: '{key}' must be a table, written as [{key}].")
-    return value
-
-
-def _text(value: object, key: str, path: Path) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{path}: the key '{key}' must be a text in quotes.")
-    return value
-
-
-def _path(value: object, key: str, path: Path) -> Path:
-    return path.parent / Path(_text(value, key, path)).expanduser()

@@ -41,6 +41,7 @@ import msgspec
 
 from ...engines.errors import ConfigError
 from ...engines.registry import code_line, did_you_mean, is_file
+from ...engines.toml_values import WORDS, Text, convert
 from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
@@ -61,17 +62,7 @@ MAX_THREADS = 1024
 """More threads than this are a mistake of typing."""
 DATASET_KEYS = ("root", "reader", "prompts")
 """Keys of a dataset's table that are not options of its reader."""
-_WORDS = {
-    "`str": "a text in quotes",
-    "`int` <=": f"a whole number of at most {MAX_THREADS}",
-    "`int": "a whole number of at least 1",
-    "`bool": "true or false",
-    "`array": "a list of folders",
-    "`object": "a table, written as [{key}]",
-}
-"""What a value must be, by the start of the type that msgspec expects."""
-
-_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of folders"}
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Threads = Annotated[int, msgspec.Meta(ge=1, le=MAX_THREADS)]
 
@@ -103,11 +94,11 @@ class EvalConfig:
     """Table `[eval]`: the engine's name, images per batch, threads (None: all cores), run directory, protocol, and for
     engines on a GPU whether plans may be built and TF32 may be used."""
 
-    engine: _Text = "auto"
+    engine: Text = "auto"
     batch: _Count = 16
     threads: _Threads | None = None
     out: Path = Path("run")
-    protocol: _Text = "default"
+    protocol: Text = "default"
     build: bool = True
     tf32: bool = False
 
@@ -205,15 +196,15 @@ class _File(msgspec.Struct):
 
 class _Dataset(msgspec.Struct):
     root: Path
-    reader: _Text = ""
-    prompts: _Text | None = None
+    reader: Text = ""
+    prompts: Text | None = None
 
 
 def parse_config(data: Mapping[str, Any], path: Path) -> Config:
     """A Config from parsed TOML; `path` is the file that relative paths and messages refer to. Raises ConfigError."""
     _known(data, _File.__struct_fields__, f"{path}")
     one = isinstance(data.get("bundles"), str)
-    file: _File = _convert({**data, "bundles": [data["bundles"]]} if one else data, _File, "", path)
+    file: _File = convert({**data, "bundles": [data["bundles"]]} if one else data, _File, "", path, _WORDS)
     _known(file.eval, (item.name for item in fields(EvalConfig)), f"{path}: [eval]")
     return Config(
         path=path,
@@ -221,7 +212,7 @@ def parse_config(data: Mapping[str, Any], path: Path) -> Config:
         cache=file.cache,
         cache_limit=None if file.cache_limit is None else parse_bytes(file.cache_limit, f"{path}: cache_limit"),
         datasets={name: _dataset(name, value, path) for name, value in file.datasets.items()},
-        eval=_convert(file.eval, EvalConfig, "eval", path),
+        eval=convert(file.eval, EvalConfig, "eval", path, _WORDS),
     )
 
 
@@ -229,30 +220,13 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     where = f"datasets.{name}"
     if isinstance(value, dict) and "root" not in value:
         raise ConfigError(f"{path}: [{where}] has no key 'root'; write the folder of the dataset there.")
-    table: _Dataset = _convert(value, _Dataset, where, path)
+    table: _Dataset = convert(value, _Dataset, where, path, _WORDS)
     reader = table.reader or name
     file, colon, attribute = reader.rpartition(":")
     if colon and file.endswith(".py"):
         reader = f"{path.parent / file}:{attribute}"
     options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
     return DatasetConfig(name, table.root, reader, table.prompts, options)
-
-
-def _convert(value: object, kind: Any, key: str, path: Path) -> Any:
-    """`value`, which stands at `key` of the file `path`, as `kind`. Raises ConfigError, naming the key inside it."""
-
-    def folder(_: Any, text: object) -> Path:
-        if not isinstance(text, str) or not text:
-            raise ValueError("Expected `str`")
-        return path.parent / Path(text).expanduser()
-
-    try:
-        return msgspec.convert(value, kind, dec_hook=folder)
-    except msgspec.ValidationError as error:
-        fault, _, inside = str(error).partition(" - at `$")
-        where = f"{key}{inside.partition('[')[0]}".strip("`.")
-        word = next(word for start, word in _WORDS.items() if f"Expected {start}" in fault)
-        raise ConfigError(f"{path}: the key '{where}' must be {word.format(key=where)}.") from error
 
 
 def _known(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
