@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -46,33 +46,46 @@ class State(IntEnum):
 class BoxAnswers:
     """The answers for P pairs. The boxes of pair p are `boxes[offsets[p] : offsets[p + 1]]`, in the order of the line.
 
-    pairs: length P, in the dataset's order: cases as `Dataset.cases`, in a case as its classes or phrases.
+    places: int64 [P], ascending, as `questions.Place`, so in the dataset's order: cases as `Dataset.cases`, in a case
+    as its classes or phrases. pair_of: a place -> its case and finding.
     boxes: float64 [N, 4], x1, y1, x2, y2 in continuous pixels of the original image, the lower right corner exclusive,
     clipped to the image, x1 < x2 and y1 < y2. offsets: int64 [P + 1]. scores: float64 [N], higher is surer, or None.
-    state: int8 [P], of `State`. sizes: int64 [P, 2], width and height of the original image; 0, 0 where no line needed
+    state: int8 [P], of `State`. sizes: int32 [P, 2], width and height of the original image; 0, 0 where no line needed
     it and the dataset does not state it. lines: int64 [P], the 1-based line (or entry) of the file, 0 without one: the
     order of the file.
-    illegal, outside, clipped, duplicates: int64 [P], numbers of boxes. truncated, over_limit, cropped: bool [P];
+    illegal, outside, clipped, duplicates: int32 [P], numbers of boxes. truncated, over_limit, cropped: bool [P];
     cropped: the model saw only the centre square of the image (frame `crop`, dialect `maira2`).
     """
 
-    pairs: tuple[AskedPair, ...]
+    places: NDArray[np.int64]
+    pair_of: Callable[[int], AskedPair] = field(repr=False)
     boxes: NDArray[np.float64]
     offsets: NDArray[np.int64]
     scores: NDArray[np.float64] | None
     state: NDArray[np.int8]
-    sizes: NDArray[np.int64]
+    sizes: NDArray[np.int32]
     lines: NDArray[np.int64]
-    illegal: NDArray[np.int64]
-    outside: NDArray[np.int64]
-    clipped: NDArray[np.int64]
-    duplicates: NDArray[np.int64]
+    illegal: NDArray[np.int32]
+    outside: NDArray[np.int32]
+    clipped: NDArray[np.int32]
+    duplicates: NDArray[np.int32]
     truncated: NDArray[np.bool_]
     over_limit: NDArray[np.bool_]
     cropped: NDArray[np.bool_]
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return len(self.places)
+
+    @property
+    def pairs(self) -> tuple[AskedPair, ...]:
+        """The case and finding of each pair."""
+        return tuple(map(self.pair_of, self.places.tolist()))
+
+    def positions(self, places: NDArray[np.int64]) -> NDArray[np.intp]:
+        """intp: the position of the pair at each of `places`, -1 where it is none of these pairs."""
+        found = np.searchsorted(self.places, places)
+        known = np.append(self.places, -1)[found] == places
+        return np.where(known, found, -1)
 
     @property
     def tried(self) -> NDArray[np.bool_]:

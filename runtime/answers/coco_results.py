@@ -118,7 +118,7 @@ def _add(reading: FileReading, names: _Names, entry: Any, number: int, found: di
     row = _row(reading, name)
     if row is None:
         row = reading.questions.case(name)  # raises
-    place = row, reading.questions.finding(names.categories[category])
+    place = reading.questions.place(row, reading.questions.finding(names.categories[category]))
     for key in ("bbox", "score"):
         if key not in entry:
             raise BadLine(key, f"it has no {key}; COCO results have bbox and score")

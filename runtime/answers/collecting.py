@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +17,20 @@ __all__ = ["CHECKED", "Columns"]
 CHECKED: Final = 4096
 """Answers whose boxes are kept as they were written, for the check of the frame."""
 
-_OF_ANSWER: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", "over_limit", "cropped")
+_OF_ANSWER: Final = dict.fromkeys(("illegal", "outside", "clipped", "duplicates"), "i") | dict.fromkeys(
+    ("truncated", "over_limit", "cropped"), "b"
+)
+_NUMBERS: Final = {"line": "q", "state": "b", "boxes": "b", "width": "i", "height": "i", **_OF_ANSWER}
 _BOX: Final = 4
 _AXES: Final = 6
 
 
 class Columns:
-    """The answers for pairs of one kind, positive or negative."""
+    """The answers for pairs of one kind, positive or negative: about 45 bytes each, and 32 a box, 40 with its score."""
 
     def __init__(self) -> None:
-        self._places: list[Place] = []
-        self._numbers = {name: array("q") for name in ("line", "state", "boxes", "width", "height", *_OF_ANSWER)}
+        self._places = array("q")
+        self._numbers = {name: array(kind) for name, kind in _NUMBERS.items()}
         self._boxes, self._scores = array("d"), array("d")
         self._written = {name: array("d") for name in ("boxes", "axes")}
         self._written_of, self._written_counts = array("q"), array("q")
@@ -55,30 +57,33 @@ class Columns:
         self._scores.extend(answer.scores or ())
 
     def answers(
-        self, questions: Questions, places: Sequence[Place] | None, absent: State, *, scored: bool
+        self, questions: Questions, places: NDArray[np.int64] | None, absent: State, *, scored: bool
     ) -> BoxAnswers:
-        """The columns for the pairs at `places`, in that order, else for the answered ones in the dataset's.
+        """The columns for the pairs at `places`, ascending, else for the answered ones, in the dataset's order.
 
         absent: the state of a pair without an answer.
         """
-        wanted = sorted(self._places) if places is None else places
-        position = {place: row for row, place in enumerate(wanted)}
-        rows = np.array([position[place] for place in self._places], np.int64)
+        own = np.array(self._places, np.int64)
+        wanted = np.sort(own) if places is None else places
+        rows = np.searchsorted(wanted, own)
         filled = {name: self._spread(name, rows, len(wanted)) for name in self._numbers}
         state = filled["state"]
-        state[np.setdiff1d(np.arange(len(wanted)), rows)] = absent
-        offsets = np.concatenate([[0], np.cumsum(filled["boxes"])])
-        taken = _taken(np.asarray(self._numbers["boxes"], np.int64), rows, len(wanted))
+        state[np.isin(wanted, own, invert=True)] = absent
         sizes = np.stack([filled["width"], filled["height"]], axis=1)
         for row in np.flatnonzero(sizes[:, 0] == 0):
-            size = questions.cases[wanted[int(row)][0]].size
+            size = questions.case_of(int(wanted[row]))[0].size
             sizes[row] = (size[1], size[0]) if size else (0, 0)
+        boxes, scores = np.asarray(self._boxes, np.float64).reshape(-1, _BOX), np.asarray(self._scores, np.float64)
+        if (np.diff(rows) < 0).any():
+            taken = _taken(np.asarray(self._numbers["boxes"]), np.argsort(rows))
+            boxes, scores = boxes[taken], scores[taken] if scored else scores
         return BoxAnswers(
-            pairs=tuple(questions.pair(place) for place in wanted),
-            boxes=np.asarray(self._boxes, np.float64).reshape(-1, _BOX)[taken],
-            offsets=offsets.astype(np.int64),
-            scores=np.asarray(self._scores, np.float64)[taken] if scored else None,
-            state=state.astype(np.int8),
+            places=wanted,
+            pair_of=questions.pair,
+            boxes=boxes,
+            offsets=np.cumsum(np.append(0, filled["boxes"]), dtype=np.int64),
+            scores=scores if scored else None,
+            state=state,
             sizes=sizes,
             lines=filled["line"],
             illegal=filled["illegal"],
@@ -90,31 +95,28 @@ class Columns:
             cropped=filled["cropped"] > 0,
         )
 
-    def written(self, places: Sequence[Place]) -> Written:
+    def written(self, places: NDArray[np.int64]) -> Written:
         """The boxes as they were written; `places` as for `answers`."""
-        position = {place: row for row, place in enumerate(places)}
-        kept = np.asarray(self._written_of, np.int64)
-        sizes = np.stack([np.asarray(self._numbers[name], np.int64)[kept] for name in ("width", "height")], axis=1)
+        kept = np.asarray(self._written_of)
+        sizes = np.stack([np.asarray(self._numbers[name])[kept] for name in ("width", "height")], axis=1)
         return Written(
-            pairs=np.array([position[self._places[row]] for row in kept], np.int64),
-            offsets=np.concatenate([[0], np.cumsum(np.asarray(self._written_counts, np.int64))]).astype(np.int64),
+            pairs=np.searchsorted(places, np.asarray(self._places)[kept]),
+            offsets=np.concatenate([[0], np.cumsum(np.asarray(self._written_counts))]).astype(np.int64),
             boxes=np.asarray(self._written["boxes"], np.float64).reshape(-1, _BOX),
             axes=np.asarray(self._written["axes"], np.float64).reshape(-1, _AXES),
-            sizes=sizes,
+            sizes=sizes.astype(np.int64),
         )
 
-    def _spread(self, name: str, rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        found = np.zeros(count, np.int64)
-        found[rows] = np.asarray(self._numbers[name], np.int64)
+    def _spread(self, name: str, rows: NDArray[np.intp], count: int) -> NDArray[Any]:
+        values = np.asarray(self._numbers[name])
+        found = np.zeros(count, values.dtype)
+        found[rows] = values
         return found
 
 
-def _taken(counts: NDArray[np.int64], rows: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """int64 [N]: the positions of the boxes of the file, in the order of the rows that their answers get."""
-    starts = np.cumsum(counts) - counts
-    answer_of = np.full(length, -1, np.int64)
-    answer_of[rows] = np.arange(len(rows))
-    order = answer_of[answer_of >= 0]
+def _taken(counts: NDArray[np.int8], order: NDArray[np.intp]) -> NDArray[np.int64]:
+    """int64 [N]: the positions of the boxes of the file, with its answers in another order."""
+    starts = np.cumsum(counts, dtype=np.int64) - counts
     sizes = counts[order]
-    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    within = np.arange(sizes.sum(dtype=np.int64)) - np.repeat(np.cumsum(sizes, dtype=np.int64) - sizes, sizes)
     return np.asarray(np.repeat(starts[order], sizes) + within, np.int64)

@@ -23,7 +23,7 @@ def asked_by(line: Mapping[str, Any], questions: Questions) -> list[Place]:
         finding = _text(line, "finding") if "finding" in line else None
         return questions.places_of_phrase(case, _text(line, "phrase"), finding)
     finding = _text(line, "finding")
-    return [(questions.case(case), questions.finding(finding))]
+    return [questions.place(questions.case(case), questions.finding(finding))]
 
 
 def convention(line: Mapping[str, Any], settings: Settings) -> str:

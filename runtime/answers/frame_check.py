@@ -17,7 +17,7 @@ from .answered import BoxAnswers, BoxFile, Written
 from .frames import Budget, smart_resize
 from .questions import Questions
 
-__all__ = ["frame_check", "out_of_view", "true_boxes"]
+__all__ = ["frame_check", "out_of_view"]
 
 Float = NDArray[np.float64]
 _BETTER: Final = 2.0
@@ -26,22 +26,13 @@ _VIEWS: Final = (224, 336, 384, 448, 512, 518, 640, 768, 896, 1024)
 _BUDGETS: Final = (Budget(3136, 1_003_520), Budget(3136, 12_845_056))
 
 
-def true_boxes(questions: Questions, answers: BoxAnswers) -> list[Float]:
-    """float64 [t, 4] for each pair: its true boxes in pixels; none where the region is no union of boxes."""
-    found = []
-    for pair, (width, height) in zip(answers.pairs, answers.sizes.tolist(), strict=True):
-        region = questions.cases[questions.case(pair.case_id)].regions.get(pair.asked)
-        found.append(region.clipped(height, width) if isinstance(region, Boxes) and width else np.zeros((0, 4)))
-    return found
-
-
-def frame_check(file: BoxFile, truths: Sequence[Float]) -> str:
+def frame_check(file: BoxFile, questions: Questions) -> str:
     """One sentence if another frame gives a mean best IoU of at least 0.2 and more than twice the declared one's.
 
-    truths: float64 [t, 4] for each positive pair. The mean is over the answers of `file.written` whose pair has true
-    boxes.
+    The mean is over the answers of `file.written` whose pair has true boxes.
     """
-    table = _Table(file.written, truths)
+    pairs = file.written.pairs.tolist()
+    table = _Table(file.written, [_true_boxes(questions, file.positives, pair) for pair in pairs])
     if not table.pairs:
         return ""
     declared = table.mean(lambda boxes, axes, size: _placed(boxes, axes))
@@ -54,16 +45,23 @@ def frame_check(file: BoxFile, truths: Sequence[Float]) -> str:
     )
 
 
-def out_of_view(answers: BoxAnswers, truths: Sequence[Float]) -> NDArray[np.bool_]:
+def out_of_view(answers: BoxAnswers, questions: Questions) -> NDArray[np.bool_]:
     """bool [P]: more than half of the true boxes' area lies outside the centre square that the model saw."""
     found = np.zeros(len(answers), np.bool_)
     for pair in np.flatnonzero(answers.cropped).tolist():
-        width, height = answers.sizes[pair]
-        side, truth = min(width, height), truths[pair]
+        width, height = answers.sizes[pair].tolist()
+        side, truth = min(width, height), _true_boxes(questions, answers, pair)
         left, top = (width - side) // 2, (height - side) // 2
         inside = np.clip(truth, (left, top, left, top), (left + side, top + side, left + side, top + side))
         found[pair] = _area(inside).sum() < 0.5 * _area(truth).sum()
     return found
+
+
+def _true_boxes(questions: Questions, answers: BoxAnswers, pair: int) -> Float:
+    """float64 [t, 4]: the true boxes of a pair in pixels; none where its region is no union of boxes."""
+    case, name = questions.case_of(int(answers.places[pair]))
+    region, (width, height) = case.regions.get(name), answers.sizes[pair].tolist()
+    return region.clipped(height, width) if isinstance(region, Boxes) and width else np.zeros((0, 4))
 
 
 Read = Callable[[Float, Float, Float], Float]
@@ -71,11 +69,10 @@ Read = Callable[[Float, Float, Float], Float]
 
 
 class _Table:
-    """Every written box beside every true box of its pair, and the image they are in."""
+    """Every written box beside every true box of its pair, and the image they are in; truths: of each answer."""
 
     def __init__(self, written: Written, truths: Sequence[Float]) -> None:
-        counts = np.diff(written.offsets)
-        mine = [truths[pair] for pair in written.pairs]
+        counts, mine = np.diff(written.offsets), truths
         true_counts = np.array([len(each) for each in mine], np.int64)
         kept = np.repeat(true_counts > 0, counts)
         row = np.repeat(np.arange(len(counts)), counts)[kept]

@@ -131,7 +131,7 @@ class _Texts:
             return []
         column = self._findings.get(phrase_key(name))
         if column is not None:
-            return [(row, column)]
+            return [self._questions.place(row, column)]
         try:
             return self._questions.places_of_phrase(self._questions.cases[row].case_id, name, None)
         except BadLine:

@@ -58,7 +58,7 @@ def _answer(reading: FileReading, line: dict[str, Any], header: Settings, number
     settings = line_settings(line, header)
     reading.check_dataset(settings.provenance)
     places = asked_by(line, reading.questions)
-    answer = read_answer(line, settings, places[0][0], reading.questions)
+    answer = read_answer(line, settings, places[0] // len(reading.questions.classes), reading.questions)
     text = "text" in line
     if not text or settings.dialect == JSON:
         reading.sense(settings.frame, answer.written, number, text=text)

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...engines.errors import ImageError
 from ..datasets.base import Case
 from ..datasets.phrases.pairs import asked, image_id, phrase_key
@@ -16,8 +19,8 @@ from .bad_line import BadLine
 
 __all__ = ["Questions"]
 
-Place = tuple[int, int]
-"""A position among the cases, and one among the classes."""
+Place = int
+"""A pair: the position of its case, times the number of classes, plus that of its class."""
 
 
 class Questions:
@@ -40,27 +43,45 @@ class Questions:
         self._case_of = {case.case_id: place for place, case in enumerate(cases)}
 
     @cached_property
-    def positives(self) -> list[Place]:
-        """Every pair with a region."""
-        return [
-            (row, column)
-            for row, case in enumerate(self.cases)
-            for column, name in enumerate(self.classes)
-            if name in case.regions
-        ]
+    def positives(self) -> NDArray[np.int64]:
+        """int64 [P]: the place of every pair with a region, ascending."""
+        return np.fromiter(
+            (
+                self.place(row, column)
+                for row, case in enumerate(self.cases)
+                for column, name in enumerate(self.classes)
+                if name in case.regions
+            ),
+            np.int64,
+        )
 
     @cached_property
     def negatives(self) -> int:
         """The number of pairs whose finding is annotated absent."""
         return sum(1 for case in self.cases for name in self.classes if case.labels.get(name) == 0)
 
+    def __len__(self) -> int:
+        """The number of places."""
+        return len(self.cases) * len(self.classes)
+
+    def place(self, row: int, column: int) -> Place:
+        """The place of the pair of a case and a class, by their positions."""
+        return row * len(self.classes) + column
+
+    def case_of(self, place: Place) -> tuple[Case, str]:
+        """The case and the class of a pair."""
+        row, column = divmod(place, len(self.classes))
+        return self.cases[row], self.classes[column]
+
     def pair(self, place: Place) -> AskedPair:
         """The names of a pair."""
-        return AskedPair(self.cases[place[0]].case_id, self.classes[place[1]])
+        case, name = self.case_of(place)
+        return AskedPair(case.case_id, name)
 
     def label(self, place: Place) -> int | None:
         """1, 0, or None where the dataset does not say."""
-        return self.cases[place[0]].labels.get(self.classes[place[1]])
+        case, name = self.case_of(place)
+        return case.labels.get(name)
 
     def case(self, name: str) -> int:
         """The position of the case called `name`, which is its id, or the name of its image file alone.
@@ -96,7 +117,7 @@ class Questions:
         if not chosen:
             told = f"the image '{_short(image)}' is asked this phrase for another finding than '{_short(str(finding))}'"
             raise BadLine("finding", f"{told}; correct it, or leave it out", str(finding), [pair[1] for pair in pairs])
-        return [(self._case_of[case_id], self._class_of[own]) for case_id, own in chosen]
+        return [self.place(self._case_of[case_id], self._class_of[own]) for case_id, own in chosen]
 
     def of_image(self, row: int) -> list[int]:
         """The positions of the cases that have the image of a case: itself, and where phrases are asked its others."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from ...engines.errors import DataError
 from .answered import BoxFile, State
 from .bad_line import BadLine, printable
@@ -70,12 +72,13 @@ class FileReading:
     conventions: Counter[str] = field(default_factory=Counter)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     _values: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _seen: set[Place] = field(default_factory=set)
     _scored: bool | None = None
     _sense: _FrameSense = field(default_factory=_FrameSense)
 
     def __post_init__(self) -> None:
-        self._regions = set(self.questions.positives)
+        # A byte for each pair of the dataset, however many lines there are.
+        self._regions, self._seen = bytearray(len(self.questions)), bytearray(len(self.questions))
+        np.frombuffer(self._regions, np.uint8)[self.questions.positives] = 1
 
     def error(self, bad: BadLine, number: int) -> DataError:
         """The error for a line; 0 is the file as a whole."""
@@ -92,7 +95,7 @@ class FileReading:
     def add(self, places: Sequence[Place], number: int, answer: FittedAnswer, *, scores: bool = False) -> None:
         """Adds the answer for these pairs; `scores`: its boxes have scores. Raises BadLine."""
         for place in places:
-            if place in self._seen:
+            if self._seen[place]:
                 pair = self.questions.pair(place)
                 raise BadLine("case", f"'{pair.asked}' of '{pair.case_id}' was answered before; keep one of the two")
         if answer.written:
@@ -104,8 +107,8 @@ class FileReading:
             self._add(place, number, answer)
 
     def _add(self, place: Place, number: int, answer: FittedAnswer) -> None:
-        self._seen.add(place)
-        if place in self._regions:
+        self._seen[place] = 1
+        if self._regions[place]:
             self.positives.add(place, number, answer, checked=True)
         elif (label := self.questions.label(place)) == 0:
             self.negatives.add(place, number, answer)
@@ -118,8 +121,8 @@ class FileReading:
         """Makes the positive and negative pairs of these cases and classes silent that were not answered."""
         wanted = list(columns)
         for row in rows:
-            for place in ((row, column) for column in wanted):
-                if place not in self._seen and (place in self._regions or self.questions.label(place) == 0):
+            for place in (self.questions.place(row, column) for column in wanted):
+                if not self._seen[place] and (self._regions[place] or self.questions.label(place) == 0):
                     size = self.questions.cases[row].size
                     self._add(place, 0, FittedAnswer(State.SILENT, (size[1], size[0]) if size else (0, 0)))
 

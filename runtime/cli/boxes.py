@@ -48,7 +48,7 @@ def check(
     line, or boxes that would fit the truth much better in another frame.
     """
     config = resolve_config(config_file, (), data, data_options)
-    from ..answers.frame_check import frame_check, out_of_view, true_boxes
+    from ..answers.frame_check import frame_check, out_of_view
     from ..answers.questions import Questions
     from ..answers.read import read_boxes
     from ..evaluation.pairing import select_datasets
@@ -58,9 +58,8 @@ def check(
     dataset = load_dataset(chosen).dataset
     questions = Questions(dataset.cases(), dataset.classes, (chosen.name, dataset.name, dataset.title))
     found = read_boxes(file, questions, read)
-    truths = true_boxes(questions, found.positives)
-    warnings = [text for text in (frame_check(found, truths), *_warnings(found)) if text]
-    told = _told(found, int(out_of_view(found.positives, truths).sum()), warnings)
+    warnings = [text for text in (frame_check(found, questions), *_warnings(found)) if text]
+    told = _told(found, int(out_of_view(found.positives, questions).sum()), warnings)
     output.write(told)
     if not output.piped:
         _print(found, told)

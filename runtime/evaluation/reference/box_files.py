@@ -20,7 +20,7 @@ from ....metrics_gpu.detection.unions import UnionCounts, on_grid, pixel_rectang
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.masks import unpack_masks
 from ...answers.answered import BoxAnswers, BoxFile
-from ...answers.frame_check import frame_check, out_of_view, true_boxes
+from ...answers.frame_check import frame_check, out_of_view
 from ...answers.questions import Questions
 from ...datasets.readers.marks import ReaderBoxes, ReaderMasks
 from ...datasets.region_boxes import Boxes
@@ -39,7 +39,7 @@ from .references import Reference, ScoredCases, note_size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ...datasets.base import Case, Region
+    from ...datasets.base import Region
     from ...results.loaded_dataset import LoadedDataset
 
 __all__ = ["boxes_reference"]
@@ -60,9 +60,8 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     if isinstance(marks, ReaderMasks):
         return masks_reference(model, marks, loaded, measure)
     file = read_answers(model, marks, questions)
-    truths = true_boxes(questions, file.positives)
-    answers = _Answers(file, sources(file, questions, model), out_of_view(file.positives, truths), model.moved)
-    said = frame_check(file, truths)
+    answers = _Answers(file, questions, sources(file, questions, model), model.moved)
+    said = frame_check(file, questions)
     share = file.missing_share
     remarks = [f"{share:.1%} of the pairs with a region have no line"] if share > 0.01 else []
     return Reference(
@@ -82,13 +81,9 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
 class _Answers:
     """The answers of a file, found by case and finding. sources: as in `box_sources`. moved: no negatives are asked."""
 
-    def __init__(
-        self, file: BoxFile, sources: NDArray[np.intp], out_of_view: NDArray[np.bool_], moved: bool = False
-    ) -> None:
-        self._file, self._sources, self._out_of_view = file, sources, out_of_view & (not moved)
-        self._positive = {tuple(pair): place for place, pair in enumerate(file.positives.pairs)}
-        negatives = () if moved else file.negatives.pairs
-        self._negative = {tuple(pair): place for place, pair in enumerate(negatives)}
+    def __init__(self, file: BoxFile, questions: Questions, sources: NDArray[np.intp], moved: bool = False) -> None:
+        self._file, self._questions, self._sources, self._moved = file, questions, sources, moved
+        self._out_of_view = out_of_view(file.positives, questions) & (not moved)
 
     def score(self, batch: Sequence[DecodedCase], loaded: LoadedDataset) -> ScoredCases:
         """Drawn cases and what the file says of those that are readable."""
@@ -96,30 +91,28 @@ class _Answers:
         findings = list(loaded.dataset.classes)
         for case in batch:
             note_size(case, loaded)
-        left = []
+        row_of = np.array([self._questions.case(case.case.case_id) for case in drawn], np.int64)
+        grid = row_of[:, None] * len(findings) + np.arange(len(findings))
+        positive = self._file.positives.positions(grid)
+        left = list[int]()
         for row, case in enumerate(drawn):
-            absent = [name for name in case.masks if self._absent(case.case, name)]
-            left += [(row * len(findings) + findings.index(name), (case.case.case_id, name)) for name in absent]
+            columns = {name: findings.index(name) for name in case.masks}
+            absent = {name for name, column in columns.items() if self._sources[positive[row, column]] < 0}
+            left += [row * len(findings) + columns[name] for name in columns if name in absent]
             case.masks = {name: mask for name, mask in case.masks.items() if name not in absent}
         pairs = DrawnPairs.of(drawn, findings)
-        named = [(drawn[c].case.case_id, findings[f]) for c, f in zip(pairs.of_case, pairs.of_finding, strict=True)]
-        places = np.array([self._positive[pair] for pair in named], np.intp)
+        places = positive[pairs.of_case, pairs.of_finding]
         sizes = np.array([drawn[c].size for c in pairs.of_case], np.int64).reshape(-1, 2)[:, ::-1].copy()
-        regions = [drawn[c].case.regions[name] for c, (_, name) in zip(pairs.of_case, named, strict=True)]
+        held = zip(pairs.of_case.tolist(), pairs.of_finding.tolist(), strict=True)
+        regions = [drawn[c].case.regions[findings[f]] for c, f in held]
         given = self._given(places, sizes)
         counted = _count(given, regions, sizes, pairs.masks)
-        asked = [
-            (c * len(findings) + f, place)
-            for c, case in enumerate(drawn)
-            for f, name in enumerate(findings)
-            if (place := self._negative.get((case.case.case_id, name))) is not None
-        ]
-        rows = pairs.of_case * len(findings) + pairs.of_finding
-        others = np.array([self._positive[pair] for _, pair in left], np.intp)
-        column = self._column(given, places, (np.array([place for _, place in asked], np.intp), others), counted)
-        order = np.full(len(drawn) * len(findings), -1, np.int64)
+        negative = self._file.negatives.positions(grid).ravel()
+        asked = np.flatnonzero((negative >= 0) & (not self._moved))
+        column = self._column(given, places, (negative[asked], positive.ravel()[left]), counted)
+        rows = np.concatenate([pairs.of_case * len(findings) + pairs.of_finding, asked, np.array(left, np.intp)])
+        order = np.full(grid.size, -1, np.int64)
         order[rows] = np.arange(len(rows))
-        order[[row for row, _ in (*asked, *left)]] = len(rows) + np.arange(len(asked) + len(left))
         return batch, [Scored(len(drawn), pairs, counted.counts, answers=placed(column, order))]
 
     def _given(self, places: NDArray[np.intp], sizes: Int) -> BoxLists:
@@ -161,9 +154,6 @@ class _Answers:
             **{name: [*getattr(counted.native, name).tolist(), *without] for name in ("area", "overlap", "region")},
         }
         return answer_column(values)
-
-    def _absent(self, case: Case, finding: str) -> bool:
-        return bool(self._sources[self._positive[case.case_id, finding]] < 0)
 
 
 @dataclass(frozen=True)

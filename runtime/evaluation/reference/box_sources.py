@@ -41,10 +41,9 @@ def sources(file: BoxFile, questions: Questions, model: BoxModel) -> NDArray[np.
     found = np.where(counted, np.arange(len(counted)), -1)
     if model.moved:
         kept = np.flatnonzero(counted)
-        pairs = [file.positives.pairs[place] for place in kept]
-        cases = [questions.cases[questions.case(pair.case_id)].patient for pair in pairs]
+        row_of, class_of = np.divmod(file.positives.places[kept], len(questions.classes))
+        cases = [questions.cases[row].patient for row in row_of.tolist()]
         _, patient_of = np.unique(np.array(cases, np.str_), return_inverse=True)
-        class_of = np.array([questions.finding(pair.asked) for pair in pairs], np.intp)
         other = next_patients(class_of, patient_of)
         found[kept] = np.where(other >= 0, kept[other], -1)
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from answer_files import CLASSES, written
-from xbench_fast.runtime.answers.frame_check import frame_check, out_of_view, true_boxes
+from xbench_fast.runtime.answers.frame_check import frame_check, out_of_view
 from xbench_fast.runtime.answers.questions import Questions
 from xbench_fast.runtime.answers.read import read_boxes
 from xbench_fast.runtime.datasets.base import Case
@@ -37,7 +37,7 @@ def told(folder: Path, change: Any, questions: Questions | None = None, **header
         for case in questions.cases
     ]
     file = read_boxes(written(folder / "f.jsonl", {"xbench_boxes": 1, **header}, *lines), questions)
-    return frame_check(file, true_boxes(questions, file.positives))
+    return frame_check(file, questions)
 
 
 SIZE = np.array([W, H, W, H])
@@ -108,10 +108,10 @@ def test_what_a_crop_does_not_see(tmp_path: Path) -> None:
     lines = [{"case": case.case_id, "finding": "Mass", "boxes": [[5, 5, 20, 20]]} for case in cases]
     header = {"xbench_boxes": 1, "frame": "crop", "view": [518, 518]}
     file = read_boxes(written(tmp_path / "f.jsonl", header, *lines), questions).positives
-    assert out_of_view(file, true_boxes(questions, file)).tolist() == [True, False, False, True]
+    assert out_of_view(file, questions).tolist() == [True, False, False, True]
     header = {"xbench_boxes": 1, "frame": "pixels"}
     file = read_boxes(written(tmp_path / "f.jsonl", header, *lines), questions).positives
-    assert not out_of_view(file, true_boxes(questions, file)).any()
+    assert not out_of_view(file, questions).any()
 
 
 def test_the_fixtures_that_must_be_named(shared: Path) -> None:
@@ -124,7 +124,7 @@ def test_the_fixtures_that_must_be_named(shared: Path) -> None:
     for path in sorted((shared / "boxes/predictions").glob("*.jsonl")):
         file = read_boxes(path, questions)
         assert len(file.positives) == 966 and not file.rejected
-        found[path.stem] = frame_check(file, true_boxes(questions, file.positives))
+        found[path.stem] = frame_check(file, questions)
     said = {name: text for name, text in found.items() if text}
     assert set(said) == {"swapped_xy", "mirrored"}
     assert "swapped axes" in said["swapped_xy"] and "mirrored" in said["mirrored"]

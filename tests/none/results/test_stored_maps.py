@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from evaluation_world import World
@@ -132,6 +133,33 @@ def test_a_cell_is_the_same_in_parts(world: World, monkeypatch: pytest.MonkeyPat
     for name, value in arrays(whole).items():
         np.testing.assert_array_equal(value, arrays(parts)[name], err_msg=name)
     assert run.table("crop-32", "coco").equals(table)
+
+
+def test_many_rows_are_read_in_parts_of_one_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rows in four have no region and no counts; what stays of them is a few bytes."""
+    path = world.out / world.entry("crop-32--coco")["file"]
+    few = pq.read_table(path)
+    most, kept = [], []
+    real = pq.ParquetFile.read_row_groups
+    monkeypatch.setattr(schema, "_PART_ROWS", 2000)
+    for times in (100, 400):
+        pq.write_table(pa.concat_tables([few] * times), path, row_group_size=800)
+        run = load_run(world.out)
+        run.data["cells"]["crop-32--coco"]["cases"] = 20 * times
+        sizes: list[int] = []
+
+        def read(file: pq.ParquetFile, places: list[int], columns: list[str], sizes: list[int] = sizes) -> object:
+            found = real(file, places, columns)
+            sizes.append(found.nbytes)
+            return found
+
+        monkeypatch.setattr(pq.ParquetFile, "read_row_groups", read)
+        cell = run.cell("crop-32", "coco")
+        assert len(sizes) == -(-40 * times // 2400) and len(cell.counts) == 11 * times
+        most.append(max(sizes))
+        kept.append(sum(value.nbytes for value in arrays(cell).values() if isinstance(value, np.ndarray)))
+    assert most[0] == most[1] < 2400 * 1000
+    assert (kept[1] - kept[0]) / (40 * 300) < 11 / 40 * 860 + 24
 
 
 def test_maps_of_some_cases(world: World) -> None:
