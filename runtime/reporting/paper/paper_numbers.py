@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from ....engines.parity import OFFICIAL_MAP
 from ...results.choices import DEFAULTS
@@ -112,24 +112,25 @@ class Paper:
 @cache
 def paper() -> Paper:
     """The paper's numbers, read once from the package's data."""
-    quoted = {(row["quantity"], row["family"]): _printed(row) for row in _rows("quoted.csv")}
+    quoted = _printed("quoted.csv", "quantity", "family")
     return Paper(
-        {(row["family"], row["dataset"], row["metric"]): _printed(row) for row in _rows("table1.csv")},
-        {(row["family"], row["dataset"], row["class"]): _printed(row) for row in _rows("classes.csv")},
-        {(row["family"], row["dataset"]): _printed(row) for row in _rows("means.csv")},
+        _printed("table1.csv", "family", "dataset", "metric"),
+        _printed("classes.csv", "family", "dataset", "class"),
+        _printed("means.csv", "family", "dataset"),
         {family: printed for (quantity, family), printed in quoted.items() if quantity == "delta_dice"},
         quoted["r2", "all"],
     )
 
 
-def _printed(row: Mapping[str, str]) -> Printed:
-    pairs = row.get("pairs")
-    return Printed(row["value"], row["flag"], row.get("underlined") == "1", int(pairs) if pairs else None)
-
-
-def _rows(name: str) -> list[dict[str, str]]:
+def _printed(name: str, *keys: str) -> dict[Any, Printed]:
+    """The numbers of a file, by these columns of it."""
     text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return {
+        tuple(row[key] for key in keys): Printed(
+            row["value"], row["flag"], row.get("underlined") == "1", int(row["pairs"]) if row.get("pairs") else None
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
 
 
 _PROTOCOLS: Final = ("default", "paper")

@@ -60,7 +60,7 @@ def encode_infer(answer: Answer) -> bytes:
     reply.parameters["prompt_set"].string_param = answer.prompt_set
     reply.parameters["tau"].double_param = answer.tau
     for tensor in to_tensors(answer):
-        reply.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        reply.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.array.shape)
         reply.raw_output_contents.append(array_to_raw(tensor))
     return bytes(reply.SerializeToString())
 

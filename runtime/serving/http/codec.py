@@ -112,7 +112,7 @@ def encode_infer(answer: Answer, binary: frozenset[str]) -> tuple[bytes, int | N
     outputs: list[dict[str, Any]] = []
     raw: list[bytes] = []
     for tensor in to_tensors(answer):
-        entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
+        entry: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.array.shape)}
         if tensor.name in binary:
             raw.append(array_to_raw(tensor))
             entry["parameters"] = {"binary_data_size": len(raw[-1])}

@@ -227,8 +227,8 @@ def _check_parameters(parameters: Mapping[str, Parameter]) -> None:
 
 
 def _files(tensor: Tensor) -> tuple[bytes, ...]:
-    if tensor.array.ndim not in (1, 2) or (tensor.array.ndim == 2 and tensor.shape[1] != 1):
-        raise BadRequest(f"The input 'image' must have shape [N] or [N, 1], not {list(tensor.shape)}.")
+    if tensor.array.ndim not in (1, 2) or (tensor.array.ndim == 2 and tensor.array.shape[1] != 1):
+        raise BadRequest(f"The input 'image' must have shape [N] or [N, 1], not {list(tensor.array.shape)}.")
     return tuple(tensor.array.reshape(-1))
 
 

@@ -45,10 +45,6 @@ class Tensor:
     datatype: str
     array: NDArray[Any]
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
 
 def check_shape(name: str, shape: object) -> tuple[int, ...]:
     """The shape as a tuple. Raises BadRequest unless it is a list of at most 8 integers, none negative."""
