@@ -18,7 +18,6 @@ Float = NDArray[np.float64]
 WINDOW: Final = 7
 """Side of the uniform window of SSIM, in pixels."""
 _K1, _K2 = 0.01, 0.03
-_BATCH: Final = 32  # maps in memory at once, of which SSIM needs about ten copies in float64
 
 
 def degenerate_maps(maps: NDArray[Any]) -> NDArray[np.bool_]:
@@ -31,15 +30,15 @@ def degenerate_maps(maps: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def spearman(first: NDArray[Any], second: NDArray[Any]) -> Float:
+def spearman(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
     """float64 [n]: rank correlation of maps [n, ...] over all cells, tied cells with their mean rank.
 
     Raises ValueError for maps of two sizes.
     """
-    from scipy.stats import rankdata
+    from .compiled_similarity import mean_ranks  # compiles on import
 
     known = _known(first, second)
-    one, two = (rankdata(_flat(maps)[known], axis=1) for maps in (first, second))
+    one, two = (mean_ranks(np.ascontiguousarray(_flat(maps)[known], np.float32)) for maps in (first, second))
     return _spread_over(known, _correlation(one, two))
 
 
@@ -50,7 +49,7 @@ def pearson(first: NDArray[Any], second: NDArray[Any]) -> Float:
     return _spread_over(known, _correlation(one, two))
 
 
-def ssim(first: NDArray[Any], second: NDArray[Any]) -> Float:
+def ssim(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
     """float64 [n]: structural similarity of maps [n, h, w] with values in [0, 1], the mean over all whole windows.
 
     Z. Wang, A. C. Bovik, H. R. Sheikh, E. P. Simoncelli, IEEE Trans. Image Processing 13, 2004, with a uniform window
@@ -58,31 +57,13 @@ def ssim(first: NDArray[Any], second: NDArray[Any]) -> Float:
 
     Raises ValueError for maps of two sizes or smaller than the window.
     """
+    from .compiled_similarity import mean_ssim  # compiles on import
+
     known = _known(first, second)
     if first.ndim != 3 or min(first.shape[1:]) < WINDOW:
         raise ValueError(f"SSIM needs maps [n, h, w] of at least {WINDOW} x {WINDOW} pixels, got {first.shape}")
-    places = np.flatnonzero(known)
-    parts = [places[start : start + _BATCH] for start in range(0, len(places), _BATCH)]
-    found = [_ssim(*(maps[part].astype(np.float64) for maps in (first, second))) for part in parts]
-    return _spread_over(known, np.concatenate([np.zeros(0), *found]))
-
-
-def _ssim(x: Float, y: Float) -> Float:
-    from scipy.ndimage import uniform_filter
-
-    inner = slice(WINDOW // 2, -(WINDOW // 2))
-
-    def mean(values: Float) -> Float:
-        smooth: Float = uniform_filter(values, (1, WINDOW, WINDOW))[:, inner, inner]
-        return smooth
-
-    sample = WINDOW**2 / (WINDOW**2 - 1)
-    mean_x, mean_y = mean(x), mean(y)
-    both = sample * (mean(x * y) - mean_x * mean_y)
-    spread = sample * (mean(x * x) + mean(y * y) - mean_x**2 - mean_y**2)
-    index = (2 * mean_x * mean_y + _K1**2) * (2 * both + _K2**2)
-    index /= (mean_x**2 + mean_y**2 + _K1**2) * (spread + _K2**2)
-    return np.asarray(index.mean(axis=(1, 2)))
+    one, two = (np.ascontiguousarray(maps[known], np.float32) for maps in (first, second))
+    return _spread_over(known, mean_ssim(one, two, WINDOW, _K1**2, _K2**2))
 
 
 def _correlation(one: Float, two: Float) -> Float:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
+from xbench_fast.metrics_gpu.trust.compiled_similarity import mean_ranks
 from xbench_fast.metrics_gpu.trust.similarity import degenerate_maps, pearson, spearman, ssim
 
 
@@ -71,3 +72,14 @@ def test_maps_that_do_not_fit_are_refused() -> None:
         spearman(np.zeros((2, 3, 3)), np.zeros((2, 3, 4)))
     with pytest.raises(ValueError, match="at least 7 x 7"):
         ssim(np.zeros((2, 9, 6)), np.zeros((2, 9, 6)))
+
+
+def test_ranks_are_those_of_scipy_with_ties_signs_and_extremes() -> None:
+    rng = np.random.default_rng(11)
+    extremes = np.array([0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, 1, 1, -1, 0, 5, 5], np.float32)
+    for maps in (
+        extremes[None],
+        rng.integers(-3, 4, (4, 50)).astype(np.float32),
+        rng.normal(size=(2, 50176)).astype(np.float32),
+    ):
+        assert np.array_equal(mean_ranks(np.ascontiguousarray(maps)), stats.rankdata(maps, axis=1))
