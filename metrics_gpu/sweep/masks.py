@@ -38,3 +38,18 @@ def encode_runs(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     edges = np.concatenate(([0] if flat[0] else [], edges, [flat.size])).astype(np.int64)
     return np.diff(edges, prepend=0)
+
+
+def masks_in_view(masks: NDArray[np.bool_], frame: tuple[float, float, float, float], size: int) -> NDArray[np.bool_]:
+    """Masks bool [P, H, W] in the view of a model, bool [P, size, size]: each pixel's centre is looked up.
+
+    frame: (y0, x0, y1, x1), the part of the image that the view covers, as fractions; outside the image is False.
+    """
+    along = [
+        np.floor((start + (np.arange(size) + 0.5) / size * (stop - start)) * pixels).astype(np.intp)
+        for start, stop, pixels in zip(frame[:2], frame[2:], masks.shape[1:], strict=True)
+    ]
+    inside = [(index >= 0) & (index < pixels) for index, pixels in zip(along, masks.shape[1:], strict=True)]
+    rows, columns = (np.clip(index, 0, pixels - 1) for index, pixels in zip(along, masks.shape[1:], strict=True))
+    found: NDArray[np.bool_] = masks[:, rows[:, None], columns] & np.logical_and.outer(*inside)
+    return found

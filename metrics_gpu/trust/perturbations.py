@@ -102,11 +102,11 @@ class Perturbation:
         """The pixels of unchanged maps [n, 224, 224] that `undone` is compared with."""
         return maps[(slice(None), *INNER)] if self.shift else maps
 
-    def place(self, pixels: NDArray[np.integer]) -> NDArray[np.intp]:
-        """Row and column, intp [n, 2], of pixels of changed maps (row * 224 + column, [n]) in the unchanged image; a
-        pixel that came from the repeated edge lies outside, below 0."""
-        rows, columns = np.divmod(np.asarray(pixels, np.intp), _FRAME)
-        return np.column_stack([rows, _FRAME - 1 - columns if self.kind == "flip" else columns]) - self.shift
+    def maxima(self, maps: NDArray[np.float32]) -> NDArray[np.intp]:
+        """Row and column, intp [n, 2], of the first maximum of changed maps [n, 224, 224] in the unchanged image;
+        one in the repeated edge lies outside, below 0."""
+        turned = maps[:, :, ::-1] if self.kind == "flip" else maps
+        return np.column_stack(np.divmod(turned.reshape(len(maps), -1).argmax(axis=1), _FRAME)) - self.shift
 
 
 @cache

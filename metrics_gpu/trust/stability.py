@@ -9,25 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics.bootstrap import Draws, Interval, percentile_interval
-from ..statistics.intervals import LEAST, wilson_interval
-from .verdicts import LEAST_PATIENTS, MOST_DEGENERATE, Effect, Word
+from ..statistics.intervals import LEAST
+from .verdicts import Criterion
 
 __all__ = [
     "LEAST_CHANGES",
     "LEAST_SPREAD",
-    "MOST_FLIPS",
+    "STILL",
     "ChangeCorrelation",
     "change_correlation",
     "distances",
-    "flips_interval",
-    "flips_word",
     "rank_changes",
 ]
 
 Float = NDArray[np.float64]
 
-MOST_FLIPS: Final = 0.10
-"""The share of pointing flips below which maps hold still."""
+STILL: Final = Criterion(margin=0.0, direction="below", bound=0.10, share=True)
+"""What the share of pointing flips must fulfil."""
 LEAST_CHANGES, LEAST_SPREAD = 30, 1e-3
 """What a correlation of changes needs: pairs of a change, and a standard deviation of the changes of the score."""
 
@@ -50,29 +48,6 @@ def rank_changes(before: Float, after: Float, class_of: NDArray[np.integer]) -> 
         if len(own) > 1:
             found[own] = np.abs(rankdata(after[own]) - rankdata(before[own])) / (len(own) - 1)
     return found
-
-
-def flips_interval(effect: Effect) -> Interval | None:
-    """The interval of a share of flips. A bootstrap of shares that are all 0, or all 1, has no width, and would be sure
-    of what a few patients show: then it is Wilson's, of as many trials as there are patients."""
-    found = effect.interval
-    if effect.value is None or effect.patients < LEAST["patients"]:
-        return None
-    if found is None or found.low == found.high:
-        return wilson_interval(effect.value * effect.patients, effect.patients)
-    return found
-
-
-def flips_word(effect: Effect) -> Word:
-    """`pass` if the interval of the share of flips lies below `MOST_FLIPS`, `fail` if it lies above."""
-    if effect.degenerate > MOST_DEGENERATE * effect.pairs:
-        return "void"
-    interval = flips_interval(effect)
-    if interval is None or effect.patients < LEAST_PATIENTS:
-        return "cannot tell"
-    if interval.high < MOST_FLIPS:
-        return "pass"
-    return "fail" if interval.low > MOST_FLIPS else "cannot tell"
 
 
 @dataclass(frozen=True)

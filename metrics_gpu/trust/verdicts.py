@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..statistics.bootstrap import Draws, Interval
 from ..statistics.class_means import class_means
 from ..statistics.holm import holm
-from ..statistics.intervals import mean_interval, shares
+from ..statistics.intervals import LEAST, mean_interval, shares, wilson_interval
 from ..statistics.sign_flips import Tested, draws_for, sign_flip_tests
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "TrustVerdict",
     "Word",
     "effects_of",
+    "share_interval",
     "verdicts",
     "worst_of",
 ]
@@ -56,14 +57,19 @@ MARGINS: Final[Mapping[str, float]] = {
 
 @dataclass(frozen=True)
 class Criterion:
-    """The effect lies above, or below, `bound` by more than `margin`."""
+    """The effect lies above, or below, `bound` by more than `margin`.
+
+    share: the effect is a share of something that either happens or not. Sign flips ask whether it is 0, which is not
+    the question, so that it has no test, and the interval alone decides.
+    """
 
     margin: float
     direction: Literal["above", "below"] = "above"
     bound: float = 0.0
+    share: bool = False
 
     def __str__(self) -> str:
-        return f"{self.direction} {self.bound:g} by more than {self.margin:g}"
+        return f"{self.direction} {self.bound:g}" + (f" by more than {self.margin:g}" if self.margin else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,10 +212,11 @@ def _effect(values: Float, drawn: Float, groups: PairGroups) -> Effect:
 def verdicts(effects: Sequence[Effect], criteria: Sequence[Criterion | None]) -> list[TrustVerdict]:
     """The verdicts of one family: those of `effects` that have a pair are tested and corrected together.
 
-    criteria: of each effect; None for a test without a verdict. As many sign patterns are drawn as the size of the
-    family asks for.
+    criteria: of each effect; None for a test without a verdict. Shares are not tested and do not count. As many sign
+    patterns are drawn as the size of the family asks for.
     """
-    tested = [place for place, effect in enumerate(effects) if effect.value is not None]
+    untested = [criterion is not None and criterion.share for criterion in criteria]
+    tested = [place for place, effect in enumerate(effects) if effect.value is not None and not untested[place]]
     found: dict[int, Tested] = {}
     alike: dict[tuple[tuple[str, ...], int], list[int]] = {}
     for place in tested:
@@ -227,6 +234,8 @@ def verdicts(effects: Sequence[Effect], criteria: Sequence[Criterion | None]) ->
 def _verdict(
     effect: Effect, criterion: Criterion | None, tested: Tested | None, p_holm: float | None, family: int
 ) -> TrustVerdict:
+    if criterion is not None and criterion.share:
+        effect = replace(effect, interval=share_interval(effect))
     interval = effect.interval
     return TrustVerdict(
         value=effect.value,
@@ -254,11 +263,22 @@ def _word(effect: Effect, criterion: Criterion, p_holm: float | None) -> Word:
     sign = 1 if criterion.direction == "above" else -1
     value = sign * (effect.value - criterion.bound)
     low, high = sorted(sign * (end - criterion.bound) for end in (effect.interval.low, effect.interval.high))
-    if low > criterion.margin and p_holm is not None and p_holm < ALPHA:
+    if low > criterion.margin and (criterion.share or (p_holm is not None and p_holm < ALPHA)):
         return "pass"
     if high < 0 or (value <= 0 and high < criterion.margin):
         return "fail"
     return "cannot tell"
+
+
+def share_interval(effect: Effect) -> Interval | None:
+    """The interval of a share. A bootstrap of shares that are all 0, or all 1, has no width, and would be sure of what
+    a few patients show: then it is Wilson's, with as many trials as patients."""
+    found = effect.interval
+    if effect.value is None or effect.patients < LEAST["patients"]:
+        return None
+    if found is None or found.low == found.high:
+        return wilson_interval(effect.value * effect.patients, effect.patients)
+    return found
 
 
 def worst_of(words: Sequence[Word | None]) -> Word:

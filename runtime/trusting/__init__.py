@@ -10,7 +10,8 @@ A new probe
        name      "deletion"; it stands in file names and is what --probe takes
        columns   its columns beside `IDENTITY`: name -> "string", "bool", "int32" or "float64"
        settings  what its rows depend on besides the bundle, the images and its code; all of it enters the cell's key
-       passes    forward passes for an image with that many pairs; the command prints the cost before it begins
+       passes    forward passes, at most, for an image with that many pairs and a model with that grid of maps; the
+                 command prints the cost before it begins
        rows      one prepared image and the open model -> rows, one for each finding with a region, or several.
                  Put all variants of the image into one array uint8 [V, 1, S, S] and call `model.ask` once: it divides
                  them into batches of the engine. Random numbers: keyed by `image.case_id` and the seed of

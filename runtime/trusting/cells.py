@@ -65,11 +65,11 @@ class ProbeCell:
 
 
 def passes_of(cell: ProbeCell) -> list[int]:
-    """The forward passes of each part, where every region in the annotation is one on the grid."""
+    """The forward passes of each part, at most, where every region in the annotation is one on the grid."""
     if isinstance(cell.probe, StepProbe):
         return [len(cell.cases)] * cell.parts
-    probe = cell.probe
-    return [sum(probe.passes(pairs_of(case, cell.findings)) for case in chunk) for chunk in cell.chunks]
+    probe, grid = cell.probe, cell.bundle.manifest.grid
+    return [sum(probe.passes(pairs_of(case, cell.findings), grid) for case in chunk) for chunk in cell.chunks]
 
 
 def drop_other_images(cell: ProbeCell, files: CellFiles) -> str | None:

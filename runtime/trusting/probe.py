@@ -42,7 +42,15 @@ IDENTITY: Final[Mapping[str, str]] = {
 }
 """The columns that every probe has. A missing or unreadable image has one row, with a status other than "ok"."""
 
-PROBES = Registry("probe", {"repeat": f"{__package__}.repeat:RepeatProbe"})
+PROBES = Registry(
+    "probe",
+    {
+        "repeat": f"{__package__}.repeat:RepeatProbe",
+        "deletion": f"{__package__}.faithful:DeletionProbe",
+        "region": f"{__package__}.region_deletion:RegionProbe",
+        "stability": f"{__package__}.stable:StabilityProbe",
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ class Probe(Protocol):
 class ImageProbe(Probe, Protocol):
     """Changes the image, or nothing."""
 
-    def passes(self, pairs: int) -> int: ...
+    def passes(self, pairs: int, grid: tuple[int, int]) -> int: ...
 
     def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]: ...
 

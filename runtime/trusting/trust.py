@@ -71,7 +71,8 @@ class Trust:
                 for entry in outcome.entries
                 for record in entry["questions"]
             ]
-            write_bytes(out / "trust.csv", to_csv(records, ("model", "dataset", "probe")).encode())
+            none = () if records else ("model", "dataset", "probe")
+            write_bytes(out / "trust.csv", to_csv(records, none).encode())
             write_bytes(out / "trust.txt", as_text(table_of(outcome)).encode())
         return outcome
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from xbench_fast.metrics_gpu.sweep.masks import masks_in_view
 from xbench_fast.metrics_gpu.trust.faithfulness import (
     cell_order,
     curve_area,
@@ -209,3 +210,26 @@ def test_filled_regions_of_rise(tiny: Any) -> None:
                 assert any(np.array_equal(mask, place) for place in places)
         wanted = [entry["score"], entry["region_filled"], entry["elsewhere_filled"]]
         assert score([image, *filled], entry["finding"]) == pytest.approx(wanted, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("frame", "size"),
+    [
+        ((0.0, 0.0, 1.0, 1.0), 224),
+        ((0.0, 0.0, 1.0, 1.0), 384),
+        ((0.1, 0.0, 0.9, 1.0), 224),
+        ((-0.2, 0.0, 1.2, 1.0), 60),
+    ],
+)
+def test_masks_in_view_hold_the_pixel_under_each_centre(frame: tuple[float, float, float, float], size: int) -> None:
+    masks = np.random.default_rng(4).random((2, 224, 224)) < 0.5
+    found = masks_in_view(masks, frame, size)
+    assert found.shape == (2, size, size)
+    for y in range(0, size, 7):
+        for x in range(0, size, 11):
+            row = (frame[0] + (y + 0.5) / size * (frame[2] - frame[0])) * 224
+            column = (frame[1] + (x + 0.5) / size * (frame[3] - frame[1])) * 224
+            seen = 0 <= row < 224
+            assert found[:, y, x].tolist() == [bool(seen and mask[int(row), int(column)]) for mask in masks]
+    if size == 224 and frame == (0.0, 0.0, 1.0, 1.0):
+        assert np.array_equal(found, masks)

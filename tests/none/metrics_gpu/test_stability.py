@@ -24,13 +24,12 @@ from xbench_fast.metrics_gpu.trust.perturbations import (
 )
 from xbench_fast.metrics_gpu.trust.similarity import spearman, ssim
 from xbench_fast.metrics_gpu.trust.stability import (
+    STILL,
     change_correlation,
     distances,
-    flips_interval,
-    flips_word,
     rank_changes,
 )
-from xbench_fast.metrics_gpu.trust.verdicts import Effect
+from xbench_fast.metrics_gpu.trust.verdicts import Criterion, Effect, verdicts
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +105,11 @@ def test_a_map_that_follows_the_image_is_unchanged_when_undone(change: Perturbat
         followed = plain[:, ::-1] if change.kind == "flip" else plain
     assert np.array_equal(change.undone(followed[None]), change.compared(plain[None]))
     for y, x in ((100, 50), (0, 0), (207, 207)):
-        at = int(np.flatnonzero(followed == plain[y, x])[-1])
-        assert change.place(np.array([at])).tolist() == [[y, x]]
+        peak = (followed == plain[y, x]).astype(np.float32)
+        peak[: change.shift, :] = peak[:, : change.shift] = 0  # copies of the edge
+        assert change.maxima(peak[None]).tolist() == [[y, x]]
     if change.shift:
-        assert change.place(np.array([0])).tolist() == [[-change.shift, -change.shift]]
+        assert change.maxima(np.zeros((1, 224, 224), np.float32)).tolist() == [[-change.shift, -change.shift]]
         assert change.compared(plain[None]).shape == (1, 192, 192) == plain[None][:, INNER[0], INNER[1]].shape
 
 
@@ -169,13 +169,17 @@ def effect(value: float, patients: int, interval: tuple[float, float] | None, de
     ],
 )
 def test_words_of_flips(found: Effect, word: str) -> None:
-    assert flips_word(found) == word
+    (verdict,) = verdicts([found], [STILL])
+    assert verdict.word == word and verdict.p is None and verdict.p_holm is None
 
 
 def test_no_flip_of_few_patients_is_no_proof() -> None:
-    interval = flips_interval(effect(0.0, 12, (0.0, 0.0)))
-    assert interval is not None and interval.low == 0 and interval.high == pytest.approx(0.2425, abs=1e-3)
-    assert flips_interval(effect(0.0, 3, None)) is None
+    still, none, other = effect(0.0, 12, (0.0, 0.0)), effect(0.0, 3, None), effect(0.3, 12, (0.2, 0.4))
+    first, second, third = verdicts([still, none, other], [STILL, STILL, Criterion(0.01)])
+    assert first.low == 0 and first.high == pytest.approx(0.2425, abs=1e-3) and first.criterion == "below 0.1"
+    assert (second.low, second.high) == (None, None)
+    assert (first.family, third.family, third.word) == (1, 1, "pass"), "a share is no test of the family"
+    assert third.criterion == "above 0 by more than 0.01"
 
 
 def test_correlation_of_changes(told: dict[str, Any]) -> None:
