@@ -173,6 +173,19 @@ def _errors(run: Path | None, cases: int, drawing: dict[str, Any], **common: Any
     return _one(run, common, lambda material: study_errors(material, cases=cases, **drawing))
 
 
+@study.command("readers")
+@_RUN
+@_common
+def _readers(run: Path | None, **common: Any) -> int:
+    """Agreement between readers, and models beside them: what a radiologist gets on the same pairs.
+
+    The run needs a reader's row, from eval --model reader:radiologist or reader:second.
+    """
+    from ..studies.readers.study import study_readers
+
+    return _one(run, common, study_readers)
+
+
 @study.command("calibration")
 @_RUN
 @click.option("--no-maps", is_flag=True, help="Leave out quantile normalisation, which reads the stored maps.")

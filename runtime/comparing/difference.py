@@ -52,7 +52,8 @@ class Difference:
     field: of `results.numbers.fields`; name: a class or a stratum, empty for the mean over classes. n: the pairs, or
     labels, that both values rest on. interval: None where it would mean nothing. p: two-sided, None where there is no
     test; p_bound: no sign pattern was as extreme, so that p is below this value. p_holm: p, corrected for its family;
-    family: the number of tests in it. parts: what is tested; replicates: float64 [B], NaN where undefined.
+    family: the number of tests in it. parts: what is tested; replicates, drawn_reference: float64 [B], of the
+    difference and of the reference, NaN where undefined.
     """
 
     field: str
@@ -67,11 +68,24 @@ class Difference:
     family: int = 0
     parts: Parts | None = field_of(default=None, repr=False, compare=False)
     replicates: Float | None = field_of(default=None, repr=False, compare=False)
+    drawn_reference: Float | None = field_of(default=None, repr=False, compare=False)
 
     @property
     def difference(self) -> float:
         """value - reference."""
         return self.value - self.reference
+
+    def quotient(self, level: float = 0.95) -> tuple[float, Interval] | None:
+        """value / reference with its paired bootstrap interval; None where the difference has no bootstrap interval, or
+        the reference is 0 in the value or a replicate."""
+        from ...metrics_gpu.statistics.bootstrap import percentile_interval
+
+        below, gaps = self.drawn_reference, self.replicates
+        known = self.interval is not None and self.interval.method == "bootstrap" and self.reference > 0
+        if not known or below is None or gaps is None or (below <= 0).any():
+            return None
+        interval = percentile_interval(1 + gaps / below, level)
+        return None if interval is None else (self.value / self.reference, interval)
 
     @property
     def disagrees(self) -> bool:
@@ -83,34 +97,36 @@ class Difference:
 
 
 def subtract(
-    value: CellValues, reference: CellValues, field: str, name: str = "", level: float = 0.95
+    value: CellValues, reference: CellValues, field: str, name: str = "", level: float = 0.95, against: str = ""
 ) -> Difference | None:
     """A number of one cell minus that of another on the same rows; None if one of them does not have it.
 
-    The test follows in `corrected`, since it depends on the number of tests.
+    against: the number of the other, if it is another field. The test follows in `corrected`, since it depends on the
+    number of tests.
     """
-    a, b = value.number(field, name), reference.number(field, name)
+    against = against or field
+    a, b = value.number(field, name), reference.number(against, name)
     if a.value is None or b.value is None:
         return None
     found = Difference(field=field, name=name, n=value.count(field, name), value=a.value, reference=b.value)
     if value.sample is None:
         return found
     if a.drawn is not None and b.drawn is not None:
-        found = replace(found, replicates=a.drawn - b.drawn)
+        found = replace(found, replicates=a.drawn - b.drawn, drawn_reference=b.drawn)
     names, seed = value.sample.names, value.sample.seed
     if field not in GROUNDING:
         one, two = value.auc_parts(name), reference.auc_parts(name)
         if field == "auc" and one is not None and two is not None:
             return _compared(replace(found, parts=Parts(names, one - two, seed, ranked=True)), level)
         return _resampled(found, level) if a.interval and b.interval else found
-    first, second = value.shares(field, name), reference.shares(field, name)
+    first, second = value.shares(field, name), reference.shares(against, name)
     if first is None or second is None:
         return found
     from ...metrics_gpu.statistics.intervals import mean_interval
 
     shares = first.minus(second)
     interval = mean_interval(found.replicates, shares, level, None)
-    tested = value.out_of_sample(field) and reference.out_of_sample(field)
+    tested = value.out_of_sample(field) and reference.out_of_sample(against)
     parts = Parts(names, shares.of_patients, seed) if tested else None
     return replace(found, interval=interval, parts=parts)
 

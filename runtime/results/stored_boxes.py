@@ -34,8 +34,8 @@ class StoredBoxes:
     cell: its rows. answers: of the P pairs whose region is a union of boxes, and of the negatives that were asked.
     places: intp [P], of these pairs among those of the rows. native: counts of the unions on the image's own grid, of
     all pairs of the rows; state: int8, of all pairs of the rows; given: their numbers of boxes; counters: of them too.
-    not_asked: absent classes without a line. left_out: pairs with a region that are no pairs of the rows, because they
-    have no answer that counts.
+    negative_state, negative_sizes: int8 [N], int64 [N, 2], of the negatives that were asked. not_asked: absent classes
+    without a line. left_out: pairs with a region that are no pairs of the rows, as they have no answer that counts.
     """
 
     cell: CellRows
@@ -45,6 +45,8 @@ class StoredBoxes:
     state: NDArray[np.int8]
     given: Int
     counters: Mapping[str, Int]
+    negative_state: NDArray[np.int8]
+    negative_sizes: Int
     not_asked: int
     left_out: int = 0
 
@@ -90,6 +92,8 @@ def _stored(tables: Iterable[pa.Table], cell: CellRows) -> StoredBoxes:
     given, truth = _lists(told.field("boxes"), told.field("scores")), _lists(told.field("truth"))
     kept = pairs[boxed]
     counters = {name: _numbers(told, name) for name in _COUNTERS}
+    sizes = np.column_stack([_numbers(told, "width"), _numbers(told, "height")])
+    state = _numbers(told, "state").astype(np.int8)
     tried = (given.lengths > 0) | (counters["illegal"] > 0) | (counters["outside"] > 0)
     return StoredBoxes(
         cell=cell,
@@ -98,7 +102,7 @@ def _stored(tables: Iterable[pa.Table], cell: CellRows) -> StoredBoxes:
             truth=truth.take(kept),
             class_of=held[kept] % each,
             case_of=held[kept] // each,
-            sizes=np.column_stack([_numbers(told, "width"), _numbers(told, "height")])[kept],
+            sizes=sizes[kept],
             names=cell.findings,
             cases=cell.cases,
             negatives=given.take(asked),
@@ -108,9 +112,11 @@ def _stored(tables: Iterable[pa.Table], cell: CellRows) -> StoredBoxes:
         ),
         places=np.flatnonzero(boxed),
         native=UnionCounts(*(_numbers(told, name)[pairs] for name in ("area", "overlap", "region"))),
-        state=_numbers(told, "state")[pairs].astype(np.int8),
+        state=state[pairs],
         given=given.lengths[pairs],
         counters={name: values[pairs] for name, values in counters.items()},
+        negative_state=state[asked],
+        negative_sizes=sizes[asked],
         not_asked=absent - len(asked),
         left_out=len(held) - len(pairs) - len(asked),
     )

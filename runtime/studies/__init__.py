@@ -13,6 +13,7 @@ thresholds   how much the score depends on the threshold, and what delta Dice is
 correlation  whether recognition predicts grounding
 strata       grounding by size of the region
 failures     the best and worst classes and cases, with overlays
+readers/     agreement between readers, and models beside them
 errors       the kinds of errors of boxes and of cut maps, and the gain if one is fixed
 prompts      several prompt sets side by side
 resolution   several input sizes side by side
