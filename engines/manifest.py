@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 SCHEMA = 1
-Weights = Literal["published", "own", "stand-in", "demo"]
+Weights = Literal["published", "own", "stand-in", "demo", "randomised"]
 Text = Annotated[str, Meta(min_length=1)]
 Size = Annotated[int, Meta(ge=1, le=2**31)]
 Side = Annotated[int, Meta(ge=1, le=1024)]
@@ -113,7 +113,7 @@ class Manifest:
     export; `text` holds the tokenizer record and the context length; `precision` ("fp32", "fp16", "bf16", "int8") is
     the type of the graphs' weights and products, `quantisation` how an INT8 graph was made; `weights_source` why
     weights are known as published, in words: empty for others, and in bundles of versions that took every checkpoint
-    for published.
+    for published; `not_learnt` names constants of the image graph that look like weights, such as a smoothing filter.
     """
 
     model: Text
@@ -134,6 +134,7 @@ class Manifest:
     precision: str = "fp32"
     weights_source: str = ""
     quantisation: Quantisation | None = None
+    not_learnt: tuple[Text, ...] = ()
 
     @property
     def saliency_map(self) -> str:
@@ -147,7 +148,7 @@ class Manifest:
         """
         try:
             data: dict[str, Any] = {"schema": SCHEMA, **asdict(self), "geometry": self.geometry.to_json()}
-            for key in ("weights_source", "quantisation"):
+            for key in ("weights_source", "quantisation", "not_learnt"):
                 if not data[key]:
                     del data[key]
             data[CHECKSUM] = checksum_of(data)

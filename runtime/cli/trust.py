@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from ...engines.commands import Choice
 from ..host.config import EvalConfig
 from .completing import BUNDLES, DATASETS, ENGINES, PROBES
 from .options import (
@@ -21,6 +23,9 @@ from .options import (
     resolve_config,
     setting,
 )
+
+if TYPE_CHECKING:
+    from ..trusting.probe import Rule
 
 __all__ = ["trust"]
 
@@ -47,6 +52,32 @@ _OUT = Path("trust")
     help="Draw images at random until they have this many pairs of image and finding with a region.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="How many times weights are randomised, with --seed and the next ones.",
+)
+@click.option(
+    "--blocks", type=click.IntRange(min=1), default=10, show_default=True, help="Steps in which weights are randomised."
+)
+@click.option(
+    "--rule",
+    type=Choice(["permute", "redraw"]),
+    default="permute",
+    show_default=True,
+    help="Weights get another order, or are drawn from a normal distribution with their mean and deviation.",
+)
+@click.option(
+    "--mode",
+    "modes",
+    type=Choice(["cascade", "independent", "text"]),
+    multiple=True,
+    default=["cascade"],
+    show_default=True,
+    help="What randomisation changes: weights from the output on, each block alone, or the prompts; can be repeated.",
+)
 @setting(
     "--engine",
     metavar="NAME",
@@ -95,6 +126,10 @@ def trust(
     findings: tuple[str, ...],
     pairs: int,
     seed: int,
+    seeds: int,
+    blocks: int,
+    rule: Rule,
+    modes: tuple[str, ...],
     engine: str | None,
     build: bool | None,
     tf32: bool | None,
@@ -129,9 +164,8 @@ def trust(
     from ..trusting.running import TrustRequest
     from ..trusting.trust import Trust, table_of
 
-    request = TrustRequest(
-        model, names, probe_names, findings, pairs, limit, chunk, verify, ProbeOptions(seed)
-    )  # fmt: skip
+    options = ProbeOptions(seed, seeds, blocks, rule, tuple(dict.fromkeys(modes)))
+    request = TrustRequest(model, names, probe_names, findings, pairs, limit, chunk, verify, options)
     planned = Trust.of(config, request)
     console = output.console()
     try:

@@ -18,6 +18,7 @@ _LINES: Mapping[str, str] = {
     "live": "a model called from Python: no bundle stands behind these numbers",
     "own": "own weights: nothing says that they are published ones",
     "stand-in": "stand-in weights: the numbers say nothing about the model",
+    "randomised": "randomised weights: a control, the numbers say nothing about the model",
     "demo": "demo model trained on generated phantoms; it never saw a radiograph",
 }
 

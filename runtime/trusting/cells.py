@@ -129,7 +129,7 @@ def _steps(cell: ProbeCell, remaining: Sequence[int], count: Callable[[int], Non
     probe = cell.probe
     assert isinstance(probe, StepProbe)
     (read,) = _read(cell, [cell.cases])
-    work = StepWork(cell.bundle, cell.prompts, read.images, partial(cell.asked, advance=count))
+    work = StepWork(cell.bundle, cell.prompts, read.images, partial(cell.asked, advance=count), cell.batch)
     step = probe.begin(work)
     for index in remaining:
         yield index, [*(read.others if index == 0 else ()), *step(index)]

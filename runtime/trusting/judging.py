@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from ...metrics_gpu.statistics.bootstrap import draw_patients, patient_index
-from ...metrics_gpu.trust.verdicts import LEAST_PATIENTS, PairGroups, effects_of, verdicts
+from ...metrics_gpu.trust.verdicts import LEAST_PATIENTS, MOST_DEGENERATE, Effect, PairGroups, effects_of, verdicts
 from ..tables.console import print_line, print_table
 from ..tables.metrics import NONE, p_value
 from ..tables.table import Cell, Column, Table
@@ -32,7 +32,7 @@ def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
         patient_of, count = patient_index(question.patients)
         groups = PairGroups(class_of, patient_of, names, draw_patients(count))
         (of_question,) = effects_of(question.values[:, None], groups, [question.left_out], question.degenerate[:, None])
-        effects.append(of_question[0])
+        effects.append(_void(of_question[0], question))
     found = verdicts(effects, [question.criterion for question in questions])
     return [
         {
@@ -45,6 +45,12 @@ def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
         }
         for question, verdict in zip(questions, found, strict=True)
     ]
+
+
+def _void(effect: Effect, question: Question) -> Effect:
+    """The effect, in which pairs without a score count where so many maps are degenerate that the test is void."""
+    flagged, pairs = int(question.degenerate.sum()), len(question.values)
+    return replace(effect, pairs=pairs, degenerate=flagged) if flagged > MOST_DEGENERATE * pairs else effect
 
 
 def verdict_table(entries: Sequence[Mapping[str, Any]], title: str, stamps: tuple[str, ...]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IDENTITY",
+    "MODES",
     "PROBES",
+    "RULES",
     "ImageProbe",
     "Judgement",
     "Probe",
     "ProbeOptions",
     "Question",
+    "Rule",
     "StepProbe",
     "StepWork",
 ]
@@ -49,15 +52,29 @@ PROBES = Registry(
         "deletion": f"{__package__}.faithful:DeletionProbe",
         "region": f"{__package__}.region_deletion:RegionProbe",
         "stability": f"{__package__}.stable:StabilityProbe",
+        "randomisation": f"{__package__}.randomisation:RandomisationProbe",
     },
 )
+MODES: Final = ("cascade", "independent", "text")
+"""What `randomisation` changes: weights from the output on, blocks of weights one by one, or the prompts."""
+Rule = Literal["permute", "redraw"]
+RULES: Final[tuple[Rule, ...]] = get_args(Rule)
+"""How weights are randomised: the values of a tensor in another order, or drawn with their mean and deviation."""
 
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """Options of probes. seed: of all random streams."""
+    """Options of probes.
+
+    seed: of all random streams. seeds: how many times weights are randomised, with `seed` and the next ones. blocks:
+    in how many steps. rule: `permute` or `redraw`. modes: of `randomisation`, in `MODES`.
+    """
 
     seed: int = 0
+    seeds: int = 3
+    blocks: int = 10
+    rule: Rule = "permute"
+    modes: tuple[str, ...] = ("cascade",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +141,7 @@ class StepWork:
     prompts: PromptSet
     images: Sequence[PreparedImage]
     ask: Callable[[Bundle, PromptSet], AbstractContextManager[AskedModel]]
+    batch: int
 
 
 @runtime_checkable

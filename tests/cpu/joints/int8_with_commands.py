@@ -83,6 +83,14 @@ def int8_study(world: World) -> None:
         assert ran.status == 0 and STAMP in ran.text and FP32 in ran.text, ran.text
 
 
+def int8_trust(world: World) -> None:
+    probes = [word for name in ("repeat", "randomisation") for word in ("--probe", name)]
+    bundle = both(world).models / INT8
+    ran = command("trust", bundle, "--data", f"coco={world.data}", "--out", world.folder / "trust", *probes)
+    assert ran.status == 1 and STAMP in ran.text and "the same image gave the same bits twice" in ran.text, ran.text
+    assert "its weights cannot be randomised; use the bundle in fp32 that it was made from" in ran.text
+
+
 def int8_serve(world: World) -> None:
     both(world).eval(model=INT8)
     rows = world.rows(f"{INT8}--coco").to_pylist()[:2]

@@ -1,0 +1,146 @@
+"""The probe randomisation from the command line: what passes, what fails, and that a killed run goes on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from synthetic import make_dataset
+from trust_graphs import fixed_map_bundle
+from xbench_fast.engines.backends.ort import CpuEngine
+from xbench_fast.runtime.cli import main
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+def run(line: list[object], status: int = 0) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in line])
+    assert ended.value.code == status
+
+
+def entry(out: Path) -> dict[str, Any]:
+    (found,) = json.loads((out / "trust.json").read_text())["cells"].values()
+    return dict(found)
+
+
+@pytest.fixture
+def fixed(tmp_path: Path) -> list[object]:
+    """The command for a model whose map is the same for every image, on 15 patients."""
+    fixed_map_bundle(tmp_path / "fixed")
+    make_dataset(tmp_path / "data", 30)
+    line: list[object] = ["trust", tmp_path / "fixed", "--data", f"coco={tmp_path / 'data'}", "--threads", 1]
+    return [*line, "--engine", "onnxruntime-cpu", "--probe", "randomisation", "--pairs", 40]
+
+
+def test_a_map_of_positions_alone_fails(
+    tmp_path: Path, fixed: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(
+        [
+            *fixed,
+            "--seeds",
+            2,
+            "--blocks",
+            2,
+            "--mode",
+            "cascade",
+            "--mode",
+            "independent",
+            "--mode",
+            "text",
+            "--out",
+            tmp_path / "t",
+        ]
+    )
+    found = entry(tmp_path / "t")
+    words = {question["question"]: question["word"] for question in found["questions"]}
+    assert words == {"randomisation_spearman": "fail", "randomisation_ssim": "fail", "randomisation_roc_auc": "fail"}
+    assert {question["value"] for question in found["questions"]} == {0.0}
+    assert found["facts"]["layers_of_the_score_only"] == found["facts"]["layers"] == 2
+    assert found["facts"]["below_two_patients"] == {"spearman": None, "ssim": None}
+    assert found["passes"] == found["images"] * (1 + 2 * (2 + 2 + 1))
+    said = capsys.readouterr().out
+    assert "2 of 2 layers decide the score but not the map: no learnt layer feeds the map" in said
+    assert "mean over the seeds: Spearman never, SSIM never" in said
+    assert (
+        "prompts exchanged: Spearman 1.00" in said and "each block alone, from the output: Spearman 1.00, 1.00" in said
+    )
+    rows = pq.read_table(tmp_path / "t" / found["file"]).to_pylist()
+    logits = {
+        (row["seed"], row["step"]): row["logit"]
+        for row in rows
+        if row["mode"] == "cascade" and row["case_id"] == "case0000"
+    }
+    assert len(set(logits.values())) == len(logits) >= 4, "the weights did change"
+    text = (tmp_path / "t" / "trust.csv").read_text()
+    assert text.count("fail") >= 3 and "randomisation_ssim" in text
+
+
+def test_a_killed_run_goes_on_with_equal_rows(
+    tmp_path: Path, fixed: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [*fixed, "--seeds", 2, "--blocks", 2]
+    run([*whole, "--out", tmp_path / "whole"])
+    calls, asked = 0, CpuEngine._run
+
+    def stopping(self: CpuEngine, *inputs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return asked(self, *inputs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CpuEngine, "_run", stopping)
+        run([*whole, "--out", tmp_path / "cut"], 130)
+    kept = sorted(path.name for path in (tmp_path / "cut").glob("cells/*.parts/*"))
+    assert kept == ["000000.parquet", "000001.parquet"], "the model as it is, and the first step"
+    run([*whole, "--out", tmp_path / "cut"])
+    one, other = (entry(tmp_path / name) for name in ("cut", "whole"))
+    assert one["made"] == 4 * one["images"], "the model as it is is asked again for the comparison"
+    tables = [pq.read_table(tmp_path / name / found["file"]) for name, found in (("cut", one), ("whole", other))]
+    assert tables[0].equals(tables[1])
+    assert one["questions"] == other["questions"]
+
+
+@pytest.fixture(scope="module")
+def demo(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trained demo model as a bundle, and 24 phantoms of the split that it never saw. The export takes long, but no
+    other model of the tests has learnt anything."""
+    for package in ("torch", "onnxscript", "tokenizers"):
+        pytest.importorskip(package)
+    from xbench_fast.export.cli import main as export
+
+    made = tmp_path_factory.mktemp("demo")
+    source = root / "demo"
+    line = ["--model", "kad", "--checkpoint", source / "kad-demo.pt", "--prompts", source / "prompts.yaml"]
+    export([*map(str, line), "--out", str(made / "bundles")])
+    sys.path.insert(0, str(root / "demo"))
+    try:
+        import phantoms
+
+        phantoms.write(made / "phantoms", phantoms.phantoms("test", 24))
+    finally:
+        sys.path.remove(str(root / "demo"))
+    return made
+
+
+def test_the_trained_demo_model_passes_on_phantoms(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (bundle,) = (demo / "bundles").iterdir()
+    line = ["trust", bundle, "--data", f"phantoms={demo / 'phantoms'}", "--data-option", "phantoms.reader=coco"]
+    run([*line, "--probe", "randomisation", "--pairs", 30, "--blocks", 1, "--seeds", 2, "--out", demo / "t"])
+    found = entry(demo / "t")
+    assert [question["word"] for question in found["questions"]] == ["pass"] * 3, found["questions"]
+    assert found["facts"]["layers"] == 49 and found["facts"]["layers_of_the_score_only"] == 4
+    assert found["facts"]["two_patients"]["spearman"] > 0.5
+    assert all(abs(step["spearman"]) < 0.3 for step in found["facts"]["steps"])
+    said = capsys.readouterr().out
+    assert (
+        "demo model trained on generated phantoms" in said and "4 of 49 layers decide the score but not the map" in said
+    )

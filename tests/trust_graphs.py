@@ -1,0 +1,99 @@
+"""Small ONNX graphs and bundles for tests of randomised weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from synthetic import GRID, SIZE, make_bundle
+from xbench_fast.engines.bundle import Bundle, write_bundle
+from xbench_fast.engines.geometry import Geometry
+from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
+
+__all__ = ["fixed_map_bundle", "golden_bundle", "interface", "save_nodes"]
+
+
+def interface(size: int, grid: int, width: int) -> GraphSpec:
+    """Pixels of this size, `width` features of a text, and square maps."""
+    return GraphSpec(
+        "image.onnx",
+        (TensorSpec("pixels", "uint8", ("batch", 1, size, size)), TensorSpec("text", "float32", ("findings", width))),
+        (
+            TensorSpec("logits", "float32", ("batch", "findings")),
+            TensorSpec("saliency", "float32", ("batch", "findings", grid, grid)),
+        ),
+    )
+
+
+def golden_bundle(folder: Path, graph: Path) -> Bundle:
+    """The bundle of the golden graph, without prompts."""
+    manifest = Manifest(
+        model="tiny",
+        variant="224",
+        weights="own",
+        checkpoint=None,
+        geometry=Geometry("squash", 224, 224, "bilinear"),
+        grid=(14, 14),
+        saliency={"kind": "similarity", "description": "patches and prompt"},
+        logit_scale=1.0,
+        text={"context": 8},
+        graphs={"image": interface(224, 14, 8)},
+        prompt_sets={},
+        opset=18,
+        exporter={"test": "1"},
+        parity={},
+    )
+    return write_bundle(folder / "tiny", manifest, {"image.onnx": graph})
+
+
+def save_nodes(path: Path, nodes: Sequence[Any], arrays: dict[str, Any]) -> Path:
+    """A graph of nodes with the interface of the synthetic bundles."""
+    import onnx
+
+    h, kinds = onnx.helper, {"uint8": onnx.TensorProto.UINT8, "float32": onnx.TensorProto.FLOAT}
+    spec = interface(SIZE, GRID, 2)
+    inputs, outputs = (
+        [h.make_tensor_value_info(each.name, kinds[each.dtype], list(each.shape)) for each in side]
+        for side in (spec.inputs, spec.outputs)
+    )
+    held = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
+    made = h.make_model(
+        h.make_graph(list(nodes), "image", inputs, outputs, held), opset_imports=[h.make_opsetid("", 18)], ir_version=9
+    )
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def fixed_map_bundle(path: Path) -> Bundle:
+    """A model with two learnt layers that decide its logits; its map is the same for every image and finding."""
+    import onnx
+
+    node = onnx.helper.make_node
+    rng = np.random.default_rng(0)
+    arrays = {
+        "mean": np.array([[[[120.0]]]], np.float32),
+        "kernel": rng.normal(0, 0.01, (3, 1, 8, 8)).astype(np.float32),
+        "bias": rng.normal(0, 1, 3).astype(np.float32),
+        "head": rng.normal(0, 1, (3, 2)).astype(np.float32),
+        "axes": np.array([2, 3]),
+        "places": np.arange(GRID * GRID).reshape(1, 1, GRID, GRID),
+        "one": np.array([1]),
+    }
+    nodes = [
+        node("Cast", ["pixels"], ["grey"], to=onnx.TensorProto.FLOAT),
+        node("Sub", ["grey", "mean"], ["centred"]),
+        node("Conv", ["centred", "kernel", "bias"], ["blocks"], strides=[8, 8]),
+        node("Relu", ["blocks"], ["active"]),
+        node("ReduceMean", ["active", "axes"], ["pooled"], keepdims=0),
+        node("MatMul", ["pooled", "head"], ["features"]),
+        node("Transpose", ["text"], ["words"]),
+        node("MatMul", ["features", "words"], ["logits"]),
+        node("Cast", ["places"], ["position"], to=onnx.TensorProto.FLOAT),
+        node("Shape", ["logits"], ["asked"]),
+        node("Concat", ["asked", "one", "one"], ["whole"], axis=0),
+        node("Expand", ["position", "whole"], ["saliency"]),
+    ]
+    graph = save_nodes(path.parent / f"{path.name}.onnx", nodes, arrays)
+    return make_bundle(path, graph=graph)
