@@ -92,8 +92,8 @@ def data_option(name: str) -> Callable[[F], F]:
         name,
         metavar="NAME.KEY=VALUE",
         multiple=True,
-        help="Option of a dataset: reader, prompts, or an option of its reader, whose paths are relative to the "
-        "dataset's folder; can be repeated.",
+        help="Option of a dataset: reader, prompts, attributes, or an option of its reader, whose paths are relative "
+        "to the dataset's folder; can be repeated.",
     )
 
 
@@ -104,7 +104,7 @@ def read_data_option(item: str) -> tuple[str, str, Any]:
     name, dot, key = where.rpartition(".")
     if not equals or not dot or not name or not key:
         raise ConfigError(f"--data-option {item} is not of the form NAME.KEY=VALUE.")
-    return name, key, text if key in ("root", "reader", "prompts") else _value(text)
+    return name, key, text if key in ("root", "reader", "prompts", "attributes") else _value(text)
 
 
 def _value(text: str) -> Any:

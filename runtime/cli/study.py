@@ -186,6 +186,37 @@ def _readers(run: Path | None, **common: Any) -> int:
     return _one(run, common, study_readers)
 
 
+@study.command("subgroups")
+@_RUN
+@click.option(
+    "--attributes",
+    "tables",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    help="CSV file with a column of cases and others with their attributes, of the dataset NAME; can be repeated.  "
+    "[default: that of the configuration, else the dataset's own files]",
+)
+@click.option("--by", metavar="ATTRIBUTE", multiple=True, help="Only this attribute; can be repeated.")
+@data_options
+@_common
+def _subgroups(
+    run: Path | None,
+    tables: tuple[str, ...],
+    by: tuple[str, ...],
+    data: tuple[str, ...],
+    data_options: tuple[str, ...],
+    **common: Any,
+) -> int:
+    """Pointing, Dice, average precision and AUC by view, sex, age and other attributes, and gaps between groups.
+
+    Attributes are read from the datasets, where the evaluation found them; --data says where they are now.
+    """
+    from ..studies.subgroups.study import study_subgroups
+
+    known = resolve_config(common["config_file"], (), data, data_options).datasets
+    return _one(run, common, lambda material: study_subgroups(material, by=by, tables=tables, datasets=known))
+
+
 @study.command("calibration")
 @_RUN
 @click.option("--no-maps", is_flag=True, help="Leave out quantile normalisation, which reads the stored maps.")

@@ -11,6 +11,7 @@
     root = "my_hospital"
     reader = "readers/mine.py:MyReader"   # a known name, "module:Class" or "file.py:Class"; default: the dataset's name
     prompts = "chestxdet10"               # which prompt set of a bundle to use; default: the dataset's name
+    attributes = "patients.csv"           # view, sex, age ... for `study subgroups`; default: its own files
 
     [models.mine]                         # for xbench-export: your own model (docs/add-a-model.md)
     class = "my_model.py:MyModel"
@@ -60,7 +61,7 @@ __all__ = [
 DEFAULT_FILE = "xbench.toml"
 MAX_THREADS = 1024
 """More threads than this are a mistake of typing."""
-DATASET_KEYS = ("root", "reader", "prompts")
+DATASET_KEYS = ("root", "reader", "prompts", "attributes")
 """Keys of a dataset's table that are not options of its reader."""
 _WORDS = {**WORDS, "`int": "a whole number of at least 1", "`array": "a list of folders"}
 _Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -71,7 +72,8 @@ _Threads = Annotated[int, msgspec.Meta(ge=1, le=MAX_THREADS)]
 class DatasetConfig:
     """One dataset: its folder, its reader and the reader's options.
 
-    `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name.
+    `prompts` names the prompt set of a bundle; None means `name`, then the reader's own name. `attributes`: a table of
+    the cases' attributes, which no result depends on; None for those of the dataset's files.
     """
 
     name: str
@@ -79,6 +81,7 @@ class DatasetConfig:
     reader: str
     prompts: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Path | None = None
 
     def with_option(self, key: str, value: Any) -> DatasetConfig:
         """A copy with one more key of the table `[datasets.NAME]`."""
@@ -86,6 +89,8 @@ class DatasetConfig:
             return replace(self, **{key: value})
         if key == "root":
             return replace(self, root=Path(value).expanduser())
+        if key == "attributes":
+            return replace(self, attributes=Path(value).expanduser())
         return replace(self, options={**self.options, key: value})
 
 
@@ -198,6 +203,7 @@ class _Dataset(msgspec.Struct):
     root: Path
     reader: Text = ""
     prompts: Text | None = None
+    attributes: Path | None = None
 
 
 def parse_config(data: Mapping[str, Any], path: Path) -> Config:
@@ -226,7 +232,7 @@ def _dataset(name: str, value: Any, path: Path) -> DatasetConfig:
     if colon and file.endswith(".py"):
         reader = f"{path.parent / file}:{attribute}"
     options = {key: option for key, option in value.items() if key not in DATASET_KEYS}
-    return DatasetConfig(name, table.root, reader, table.prompts, options)
+    return DatasetConfig(name, table.root, reader, table.prompts, options, table.attributes)
 
 
 def _known(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:

@@ -15,6 +15,7 @@ strata       grounding by size of the region
 failures     the best and worst classes and cases, with overlays
 readers/     agreement between readers, and models beside them
 errors       the kinds of errors of boxes and of cut maps, and the gain if one is fixed
+subgroups/   measures by view, sex, age and other attributes, and the gaps between groups
 prompts      several prompt sets side by side
 resolution   several input sizes side by side
 calibration  how much of delta Dice calibration on other patients recovers

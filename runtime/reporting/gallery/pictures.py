@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ...results.loaded_dataset import LoadedDataset, load_dataset
 from ...results.maps import image_hashes
 from ...results.schema import WITHOUT_MODEL
 
-__all__ = ["Originals", "Pixels", "encoded", "open_originals", "stored_dataset"]
+__all__ = ["Originals", "Pixels", "current_dataset", "encoded", "open_originals", "stored_dataset"]
 
 Pixels = NDArray[np.uint8]
 _QUALITY, _LONGEST = 75, 2048
@@ -82,7 +82,7 @@ def open_originals(
     originals = Originals()
     for dataset, ids in wanted.items():
         try:
-            loaded = load_dataset(datasets.get(dataset) or stored_dataset(run.data["config"], dataset))
+            loaded = load_dataset(current_dataset(run, dataset, datasets))
             changed = _changed(run, loaded, ids)
         except XBenchError as error:
             notes.append(f"{dataset}: the images are not available. {error}")
@@ -131,6 +131,21 @@ def _hash_now(path: Path) -> bytes:
         return content_hash(read_bytes(path))
     except ImageError:
         return ABSENT
+
+
+def current_dataset(run: StoredRun, name: str, datasets: Mapping[str, DatasetConfig]) -> DatasetConfig:
+    """Where a dataset is now and how it is read: by `datasets`, else by the run's configuration.
+
+    Of a dataset with nothing but a folder, as --data NAME=PATH gives it, reader and options are the run's. Raises
+    DataError as `stored_dataset`.
+    """
+    given = datasets.get(name)
+    if given is None:
+        return stored_dataset(run.data["config"], name)
+    if given.reader == name and not given.options:
+        with suppress(DataError):
+            return replace(stored_dataset(run.data["config"], name), root=given.root, attributes=given.attributes)
+    return given
 
 
 def stored_dataset(config: Mapping[str, Any], name: str) -> DatasetConfig:

@@ -24,7 +24,17 @@ from xbench_fast.runtime.images.checks import check_decoders
 from xbench_fast.runtime.images.samples import SYNTAXES, sample_pixels
 from xbench_fast.runtime.results.choices import Choices
 
-STUDIES = ("thresholds", "correlation", "strata", "failures", "errors", "calibration", "prompts", "resolution")
+STUDIES = (
+    "thresholds",
+    "correlation",
+    "strata",
+    "failures",
+    "errors",
+    "subgroups",
+    "calibration",
+    "prompts",
+    "resolution",
+)
 ONES = ("eval", "--model", "baseline:ones")
 MINE = (*ONES, "--data", "mine=.", "--data-option")
 
