@@ -11,13 +11,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ANSWER_COUNTERS", "BOX_COUNTERS", "AskedPair", "BoxAnswers", "BoxFile", "State", "Written"]
+__all__ = ["ANSWER_COUNTERS", "BOX_COUNTERS", "MANY_MISSING", "AskedPair", "BoxAnswers", "BoxFile", "State", "Written"]
 
 ANSWER_COUNTERS: Final = ("silent", "no_box_in_text", "unparsable", "missing", "truncated", "over_limit")
 """Counters of answers. `silent` counts `no_box_in_text` too."""
 
 BOX_COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates")
 """Counters of boxes."""
+
+
+MANY_MISSING: Final = 0.01
+"""A share of pairs without a line above it is said."""
 
 
 class AskedPair(NamedTuple):
@@ -92,14 +96,6 @@ class BoxAnswers:
         """bool [P]: the answer has boxes, kept or not. On a negative pair such an answer hallucinates."""
         return np.asarray((np.diff(self.offsets) > 0) | (self.illegal > 0) | (self.outside > 0))
 
-    def boxes_of(self, pair: int) -> NDArray[np.float64]:
-        """float64 [n, 4]: the boxes of the pair at this position."""
-        return self.boxes[self.offsets[pair] : self.offsets[pair + 1]]
-
-    def scores_of(self, pair: int) -> NDArray[np.float64] | None:
-        """float64 [n]: the scores of the boxes of the pair at this position."""
-        return None if self.scores is None else self.scores[self.offsets[pair] : self.offsets[pair + 1]]
-
     def counts(self) -> dict[str, int]:
         """The counters over all pairs: `ANSWER_COUNTERS`, then `BOX_COUNTERS`."""
         states = {state.name.lower(): int(np.count_nonzero(self.state == state)) for state in State}
@@ -130,9 +126,9 @@ class BoxFile:
 
     positives: every pair of the dataset with a region, answered or not. negatives: only the pairs whose finding is
     annotated absent and for which the file has a line. not_asked: negative pairs without a line. unknown_label: lines
-    for pairs that the dataset says nothing about; no_region: lines for findings that are present without a region; both
-    are counted and not scored. unmatched: phrases of a grounded report that are none of the dataset's. rejected: lines
-    that `--bad-lines count` left out; lines: all lines with an answer.
+    for pairs that the dataset says nothing about; no_region: lines for findings that are present, or phrases, without
+    a region; both are counted and not scored. unmatched: phrases of a grounded report that are none of the dataset's.
+    rejected: lines that `--bad-lines count` left out; lines: all lines with an answer.
     provenance: the header's model, prompt, commit, dataset, created, seed, attempts, temperature and note, where given;
     line_provenance: the same keys where lines have values of their own: the first 20 distinct ones, in file order.
     kind: "jsonl", "coco" or "radfact". frames: the coordinate conventions in the file -> number of lines, such as
@@ -160,5 +156,5 @@ class BoxFile:
 
     @property
     def missing_share(self) -> float:
-        """The share of positive pairs without a line; above 0.01 every table has a warning."""
+        """The share of positive pairs without a line."""
         return float(np.mean(self.positives.state == State.MISSING)) if len(self.positives) else 0.0

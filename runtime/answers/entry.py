@@ -16,14 +16,16 @@ from .questions import Place, Questions
 __all__ = ["asked_by", "convention", "read_answer"]
 
 
-def asked_by(line: Mapping[str, Any], questions: Questions) -> list[Place]:
-    """The pairs that a line answers; several if one phrase stands for several findings. Raises BadLine."""
+def asked_by(line: Mapping[str, Any], questions: Questions) -> tuple[int, list[Place]]:
+    """A case of the image of a line, and the pairs that it answers: several if one phrase stands for several findings,
+    none if it has no region. Raises BadLine."""
     case = _text(line, "case")
     if "phrase" in line:
         finding = _text(line, "finding") if "finding" in line else None
         return questions.places_of_phrase(case, _text(line, "phrase"), finding)
     finding = _text(line, "finding")
-    return [questions.place(questions.case(case), questions.finding(finding))]
+    row = questions.case(case)
+    return row, [questions.place(row, questions.finding(finding))]
 
 
 def convention(line: Mapping[str, Any], settings: Settings) -> str:

@@ -133,7 +133,7 @@ class _Texts:
         if column is not None:
             return [self._questions.place(row, column)]
         try:
-            return self._questions.places_of_phrase(self._questions.cases[row].case_id, name, None)
+            return self._questions.places_of_phrase(self._questions.cases[row].case_id, name, None)[1]
         except BadLine:
             return []
 

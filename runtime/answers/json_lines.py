@@ -57,10 +57,11 @@ def _header(reading: FileReading, line: dict[str, Any], number: int) -> Settings
 def _answer(reading: FileReading, line: dict[str, Any], header: Settings, number: int) -> None:
     settings = line_settings(line, header)
     reading.check_dataset(settings.provenance)
-    places = asked_by(line, reading.questions)
-    answer = read_answer(line, settings, places[0] // len(reading.questions.classes), reading.questions)
+    row, places = asked_by(line, reading.questions)
+    answer = read_answer(line, settings, row, reading.questions)
     text = "text" in line
     if not text or settings.dialect == JSON:
         reading.sense(settings.frame, answer.written, number, text=text)
     reading.add(places, number, answer, scores="scores" in line)
+    reading.no_region += not places
     reading.note(convention(line, settings), settings.provenance)

@@ -98,10 +98,11 @@ class Questions:
             raise BadLine("case", f"{text}; write the id of the case")
         raise BadLine("case", f"the dataset has no case '{_short(name)}'", name, chain(self._case_of, self._stems))
 
-    def places_of_phrase(self, name: str, phrase: str, finding: str | None) -> list[Place]:
-        """The pairs that ask a phrase in an image, which `name` is the id, a case or the file of; of `finding`.
+    def places_of_phrase(self, name: str, phrase: str, finding: str | None) -> tuple[int, list[Place]]:
+        """A case of the image, which `name` is the id, a case or the file of, and the pairs that ask a phrase in it.
 
-        Raises BadLine. Phrases are texts of reports, so no message holds one.
+        finding: only pairs of it. A phrase that the dataset has without a region has no pair. Raises BadLine. Phrases
+        are texts of reports, so no message holds one.
         """
         if not self._asked:
             raise BadLine("phrase", "this dataset asks findings and no phrases; write finding, and leave phrase out")
@@ -110,6 +111,8 @@ class Questions:
             images = {image_id(self.cases[row].case_id) for row in self._named(name)}
             image = images.pop() if len(images) == 1 else image_id(self.cases[self.case(name)].case_id)
         pairs = self._asked.get((image, phrase_key(phrase)), [])
+        if not pairs and (image, phrase_key(phrase)) in self._unasked:
+            return self._case_of[image], []
         if not pairs:
             told = f"the image '{_short(image)}' is not asked this phrase"
             raise BadLine("phrase", f"{told}; write one of its phrases, upper and lower case do not count")
@@ -117,7 +120,8 @@ class Questions:
         if not chosen:
             told = f"the image '{_short(image)}' is asked this phrase for another finding than '{_short(str(finding))}'"
             raise BadLine("finding", f"{told}; correct it, or leave it out", str(finding), [pair[1] for pair in pairs])
-        return [self.place(self._case_of[case_id], self._class_of[own]) for case_id, own in chosen]
+        row = self._case_of[chosen[0][0]]
+        return row, [self.place(self._case_of[case_id], self._class_of[own]) for case_id, own in chosen]
 
     def of_image(self, row: int) -> list[int]:
         """The positions of the cases that have the image of a case: itself, and where phrases are asked its others."""
@@ -152,6 +156,10 @@ class Questions:
     @cached_property
     def _asked(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
         return asked(self.cases)
+
+    @cached_property
+    def _unasked(self) -> set[tuple[str, str]]:
+        return {(image_id(case.case_id), key) for case in self.cases for key in case.unasked}
 
     @cached_property
     def _rounds(self) -> dict[str, list[int]]:

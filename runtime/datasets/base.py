@@ -49,7 +49,8 @@ class Case:
     rows: the case's position in the annotation file, for messages: lines of a CSV, 1-based entries of a JSON list.
     size: (height, width) of the grid on which the regions are drawn; None: the image's own. A copy of the images at
     another resolution can use the same annotation, because grid and image are resized to the same evaluation frame.
-    phrases: finding -> the phrase that this image is asked for it, of a dataset that `asks_phrases`.
+    phrases: finding -> the phrase that this image is asked for it, of a dataset that `asks_phrases`. unasked: keys
+    (`phrases.pairs.phrase_key`) of phrases of the image that are not asked, because they have no region.
     attributes: what is known of the patient and the exposure, such as view, sex and age; None unless a reader fills it.
     Studies of subgroups read those of the built-in readers later (`attributes.lookup`), and no result depends on them.
     """
@@ -63,6 +64,7 @@ class Case:
     rows: tuple[int, ...] = ()
     size: tuple[int, int] | None = None
     phrases: Mapping[str, str] = field(default_factory=dict)
+    unasked: tuple[str, ...] = ()
     attributes: Mapping[str, str | float] | None = None
 
     @property

@@ -13,7 +13,7 @@ from ...host.paths import has_file
 from ..base import Case, Dataset, Note
 from ..files import fail, inside, number, numbers, read_csv, read_json
 from ..formats.named_images import NamedImages, without_extension
-from .pairs import Corners, PhraseImage
+from .pairs import Corners, PhraseImage, phrase_key
 
 __all__ = ["MsCxr"]
 
@@ -92,7 +92,9 @@ sets of published models. Version 1.0.0 has none."""
             if row.finding not in self.classes:
                 text = f"'{row.finding}' is not a category of {self.title}; not used"
                 notes.append(Note("unknown_class", row.finding, self.annotations, row.row, text))
-            elif (box := self._box(row, notes)) is not None and not mine.add(row.finding, row.phrase, box):
+            elif (box := self._box(row, notes)) is None:
+                mine.boxless.add(phrase_key(row.phrase))
+            elif not mine.add(row.finding, row.phrase, box):
                 text = f"the box of '{row.name}' was listed before"
                 notes.append(Note("duplicate", row.name, self.annotations, row.row, text))
         return [case for name, image in found.items() for case in image.cases(name, self.classes)]

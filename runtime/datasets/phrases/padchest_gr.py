@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,6 +89,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
         self._early: list[Note] = []
         self._known = self._read_table()
         self._order: dict[str, tuple[str, int]] = {}
+        self._boxless: dict[str, set[str]] = defaultdict(set)
         self._sentences = list(self._read())
         self.classes = tuple(sorted({sentence.finding for sentence in self._sentences}))
         if not self.classes:
@@ -106,7 +108,8 @@ Split: train, validation and test of master_table.csv, all three by default."""
             split = self._about(self._known.split, image, study) or "all"
             if self.split in ("all", split):
                 path = images.find(image, self.annotations, row)
-                found[image] = PhraseImage(path, split, self._about(self._known.patient, image, study), rows=[row])
+                patient = self._about(self._known.patient, image, study)
+                found[image] = PhraseImage(path, split, patient, rows=[row], boxless=self._boxless[image])
         for sentence in self._sentences:
             if sentence.image in found:
                 for box in sentence.boxes:
@@ -171,6 +174,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
                 elif not boxes:
                     text = f"a positive sentence of '{name}' has no boxes; it is no pair"
                     self._early.append(Note("no_region", name, file, row, text))
+                    self._boxless[name].add(phrase_key(str(each.get(f"sentence_{self.language}") or "")))
                 else:
                     text = self._text(each, row)
                     yield _Sentence(row, name, number, self._finding(each, name, number, row), text, boxes)

@@ -49,7 +49,10 @@ def asked(cases: Iterable[Case]) -> dict[tuple[str, str], list[tuple[str, str]]]
 
 @dataclass
 class PhraseImage:
-    """One image while its annotation is read: by (finding, `phrase_key`) the first spelling, and the boxes."""
+    """One image while its annotation is read: by (finding, `phrase_key`) the first spelling, and the boxes.
+
+    boxless: keys of phrases that are named without a box.
+    """
 
     image: Path
     split: str
@@ -58,6 +61,7 @@ class PhraseImage:
     rows: list[int] = field(default_factory=list)
     spellings: dict[tuple[str, str], str] = field(default_factory=dict)
     boxes: dict[tuple[str, str], dict[Corners, None]] = field(default_factory=lambda: defaultdict(dict))
+    boxless: set[str] = field(default_factory=set)
 
     def add(self, finding: str, phrase: str, box: Corners) -> bool:
         """Adds a box of a phrase; false if the phrase has it already."""
@@ -75,6 +79,7 @@ class PhraseImage:
             if place == len(rounds):
                 rounds.append({})
             rounds[place][finding] = spelling, Boxes(tuple(self.boxes[finding, key]), fractions=fractions)
+        unasked = tuple(sorted(self.boxless.difference(key for _, key in self.spellings)))
         return [
             Case(
                 case_id=name if place == 1 else f"{name}~{place}",
@@ -87,6 +92,7 @@ class PhraseImage:
                 rows=tuple(self.rows),
                 size=self.size,
                 phrases={finding: mine[finding][0] for finding in classes if finding in mine},
+                unasked=unasked if place == 1 else (),
             )
             for place, mine in enumerate(rounds, 1)
         ]

@@ -100,9 +100,9 @@ def test_lines_of_boxes_are_read_as_they_are(client: Any, folder: Path, tmp_path
     for answers in (file.positives, file.negatives):
         for place, pair in enumerate(answers.pairs):
             wanted = np.reshape(expected.get(pair, []), (-1, 5))
-            sides = np.tile(answers.sizes[place], 2)
-            np.testing.assert_allclose(answers.boxes_of(place), wanted[:, :4] * sides, rtol=1e-6, atol=1e-5)
-            np.testing.assert_array_equal(answers.scores_of(place), wanted[:, 4])
+            sides, own = np.tile(answers.sizes[place], 2), slice(*answers.offsets[place : place + 2])
+            np.testing.assert_allclose(answers.boxes[own], wanted[:, :4] * sides, rtol=1e-6, atol=1e-5)
+            np.testing.assert_array_equal(answers.scores[own], wanted[:, 4])
             answered += len(wanted)
     assert answered == len(file.positives.boxes) + len(file.negatives.boxes) > 5
 

@@ -95,7 +95,7 @@ def test_columns_stand_in_the_order_of_the_dataset(tmp_path: Path) -> None:
     assert positives.pairs == (("a", "Effusion"), ("a", "Mass"), ("b", "Mass"))
     assert positives.state.tolist() == [State.ANSWERED, State.MISSING, State.ANSWERED]
     assert positives.offsets.tolist() == [0, 1, 1, 3] and positives.lines.tolist() == [7, 0, 2]
-    assert positives.boxes_of(2).tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]] and positives.scores is None
+    assert positives.boxes[1:].tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]] and positives.scores is None
     assert positives.sizes.tolist() == [[1024, 1024]] * 3
     assert negatives.pairs == (("a", "Nodule"), ("c", "Effusion")) and negatives.tried.tolist() == [False, True]
     assert (found.not_asked, found.unknown_label, found.no_region, found.lines) == (2, 1, 1, 6)

@@ -252,6 +252,20 @@ def test_phrases_that_stop(line: dict[str, Any], key: str, tmp_path: Path) -> No
         read(tmp_path, {"case": "a", "phrase": "mass", "boxes": []})
 
 
+def test_a_phrase_without_a_region_is_counted(shared: Path, tmp_path: Path) -> None:
+    """The box of the last image has no width."""
+    dataset = MsCxr(shared / "boxes/ms_cxr")
+    questions = Questions(dataset.cases(), dataset.classes, ("mscxr",))
+    asked = {"case": "invented-0001", "phrase": "right basal opacity", "boxes": [[1, 1, 90, 90]]}
+    line = {"case": "invented-0004.jpg", "phrase": "Hazy opacity", "boxes": [[1, 1, 9, 9]]}
+    found = read(tmp_path, asked, line, questions=questions)
+    assert (found.lines, found.no_region, found.rejected) == (2, 1, 0) and found.positives.counts()["missing"] == 4
+    with pytest.raises(DataError, match="line 3, key 'boxes'"):
+        read(tmp_path, asked, {**line, "boxes": [[1, 1, 9]]}, questions=questions)
+    with pytest.raises(DataError, match="line 3, key 'phrase': the image 'invented-0001' is not asked this phrase"):
+        read(tmp_path, asked, {**line, "case": "invented-0001"}, questions=questions)
+
+
 def test_a_phrase_is_answered_once(tmp_path: Path) -> None:
     lines = [
         {"case": "a~2", "finding": "Effusion", "boxes": []},

@@ -98,6 +98,17 @@ def test_a_second_phrase_of_a_finding_is_a_second_case(tmp_path: Path) -> None:
     assert third.rows == (4,)
 
 
+def test_phrases_without_a_box_are_kept_as_not_asked(tmp_path: Path) -> None:
+    flat = "1,2,0,4"
+    rows = ROW + ROW.replace("one phrase", "Another").replace("1,2,3,4", flat) + ROW.replace("1,2,3,4", flat)
+    (case,) = ms_cxr(tmp_path, rows + ROW.replace("Edema,one", "Pneumonia,ONE").replace("1,2,3,4", flat)).cases()
+    assert case.phrases == {"Edema": "one phrase"} and case.unasked == ("another",)
+    first, second = padchest(
+        tmp_path, seen("A."), seen("B."), seen("C.", boxes=[]), seen("D.", boxes=[], abnormal=False)
+    ).cases()
+    assert first.unasked == ("c.",) and second.unasked == ()
+
+
 def test_cases_of_one_image_are_one_patient(tmp_path: Path) -> None:
     first, second = padchest(tmp_path, seen("A."), seen("B.")).cases()
     assert first.patient_id == second.patient_id == "a", "a patient of their own, as its files name none"
