@@ -117,7 +117,8 @@ def _box_options(options: EvaluateOptions) -> BoxOptions:
     for name, known in (("missing", ("count", "leave-out")), ("bad_lines", ("stop", "count"))):
         if told[name] not in known:
             raise ConfigError(f"The option '{name}' cannot be '{told[name]}': {did_you_mean(told[name], known)}.")
-    return BoxOptions(options.get("missing", "count"), ReadOptions(count_bad_lines=told["bad_lines"] == "count"))
+    coco, mapping = (None if file is None else Path(file) for file in (options.get("coco"), options.get("mapping")))
+    return BoxOptions(options.get("missing", "count"), ReadOptions(told["bad_lines"] == "count", coco, mapping))
 
 
 def _datasets(config: Config, dataset: Any, data: Any, options: EvaluateOptions) -> tuple[Config, list[str]]:

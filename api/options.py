@@ -31,6 +31,8 @@ class EvaluateOptions(TypedDict, total=False):
     boxes: files of predicted boxes, one, several, or name -> file; beside `models`, or alone.
     missing: a pair without a line in a file of boxes is scored as silent ("count") or left out ("leave-out").
     bad_lines: a line of it that its writer must correct stops ("stop") or is scored as missing ("count").
+    coco: the COCO file with the images and categories of a file of boxes that is COCO results. mapping: a JSON file
+        {text: finding or phrase} for one that is RadFact's grounded phrases.
     bundles: a folder that holds bundles, or several, for models given by name. data_options: dataset -> keys of its
         table in xbench.toml, such as {"mine": {"reader": "coco"}}.
     progress: False for no bars and lines.
@@ -52,6 +54,8 @@ class EvaluateOptions(TypedDict, total=False):
     boxes: FilePath | Sequence[FilePath] | Mapping[str, FilePath] | None
     missing: Literal["count", "leave-out"]
     bad_lines: Literal["stop", "count"]
+    coco: FilePath | None
+    mapping: FilePath | None
     bundles: FilePath | Sequence[FilePath] | None
     data_options: Mapping[str, Mapping[str, Any]] | None
     progress: bool

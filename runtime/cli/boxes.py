@@ -67,12 +67,14 @@ def check(
 
 
 def _warnings(found: BoxFile) -> list[str]:
+    from ..answers.answered import MANY_MISSING
+
     lines = []
     if found.rejected:
         lines.append(
             f"{found.rejected} of {found.lines} lines were rejected; without --bad-lines count the first is named"
         )
-    if found.missing_share > 0.01:
+    if found.missing_share > MANY_MISSING:
         lines.append(
             f"{found.missing_share:.1%} of the pairs with a region have no line; write [] where none was found"
         )
@@ -123,7 +125,7 @@ def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
     line(f"{found.path.name}: {told['lines']} answers, {'with' if told['scores'] else 'without'} scores", "bold")
     line(f"coordinates: {', '.join(f'{name} ({count})' for name, count in told['coordinates'].items()) or 'none'}")
     for key, value in told["provenance"].items():
-        line(f"{key}: {value}")
+        line(f"{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
     table = Table("what", "finding present", "finding absent")
     for key, value in told["positive"].items():
         table.add_row(Text(key.replace("_", " ")), str(value), str(told["negative"][key]))
@@ -131,7 +133,7 @@ def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
     for key, text in (
         ("rejected", "lines rejected"),
         ("unknown_label", "lines about a finding that the dataset says nothing about; not scored"),
-        ("no_region", "lines about a finding that is present without a region; not scored"),
+        ("no_region", "lines about a finding that is present, or a phrase, without a region; not scored"),
         ("unmatched", "texts that are no finding and no phrase of the dataset"),
         ("not_asked", "pairs whose finding is absent and that were not asked"),
         ("out_of_view", "pairs whose region lies mostly outside what the model saw"),

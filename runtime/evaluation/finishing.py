@@ -155,7 +155,7 @@ class Finisher:
         found = unread_cases(self.files(cell).final, len(cell.findings), str(cell.facts["weights"]))
         if found.most:
             name = cell.loaded.name
-            self.outcome.unreadable.append((cell.model, name, found.sentence(name)))
+            self.outcome.mostly_lost.append((cell.model, name, found.sentence(name)))
         return found.words(cell.loaded.name)
 
     def compute(self, cell: PlannedCell, work: Callable[[CellFiles, Callable[[int], None]], int]) -> None:

@@ -270,6 +270,8 @@ class Runner:
 
         facts = {**found.facts, **extent(loaded)}
         self._cells.compute(PlannedCell(name, loaded, found.findings, ingredients, facts), compute)
+        if found.fault:
+            self._cells.outcome.mostly_lost.append((name, config.name, found.fault))
 
 
 def compute_anywhere(cell: CellWork, engine: Engine, measure: Measure, advance: Callable[[int], None]) -> int:

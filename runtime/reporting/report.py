@@ -42,7 +42,7 @@ Block = tuple[Results, "Differences | None"]
 
 _TITLE = "Grounding report"
 _EARLIER = ("report.md",)  # file names of earlier versions, to be deleted
-_BOXES = ("boxes.csv", "published.csv")  # of an earlier report, where this one has no boxes
+_SOME = ("boxes", "published", "paper", "recognition")  # tables for programs that only some reports have
 _APART = ("coverage", "provenance")  # names of tables that follow the gallery, or are shown as provenance
 
 
@@ -190,12 +190,12 @@ def write_report(
         from .phrase_tables import phrase_json
 
         told["phrases"] = phrase_json(report.phrases)
-    texts |= latex
+    texts = {name: text for name, text in texts.items() if text} | latex
     for name, text in texts.items():
         # A file name may hold bytes that are not valid text; the report must not fail on them.
         write_bytes(folder / name, text.encode("utf-8", "replace"))
     write_json(folder / "report.json", told)
-    for name in (*(_EARLIER if out is None else ()), *(_BOXES if not report.boxes else ())):
+    for name in _EARLIER if out is None else ():
         (folder / name).unlink(missing_ok=True)
     _remove_tables(folder, keep=texts)
     written = [folder / name for name in (*texts, "report.json")]
@@ -278,8 +278,9 @@ def _gallery(report: Report, datasets: Mapping[str, DatasetConfig] | None) -> tu
 
 def _remove_tables(folder: Path, keep: Iterable[str]) -> None:
     """Deletes tables of an earlier report that this one does not have, but no LaTeX that was not written by it."""
-    stems = [Path(name).stem for name in keep if name.endswith(".csv")]
-    for name in {f"{stem}-{kind}.csv" for stem in stems for kind in PROTOCOLS}.difference(keep):
+    stems = {*_SOME, *(Path(name).stem for name in keep if name.endswith(".csv"))}
+    ends = ("", *(f"-{kind}" for kind in PROTOCOLS))
+    for name in {f"{stem}{end}.csv" for stem in stems for end in ends}.difference(keep):
         (folder / name).unlink(missing_ok=True)
     for path in (folder / "latex").glob("*.tex"):
         own = WRITTEN in path.read_text(encoding="utf-8", errors="replace")[:5000]

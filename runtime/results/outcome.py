@@ -17,15 +17,15 @@ _COUNTS = ("protocol", "cases", "missing", "unreadable", *FAULTS, "computed", "s
 class RunOutcome:
     """How many cells were computed or reused; those that were skipped or failed, as (model, dataset, sentence).
 
-    unreadable: finished cells of which most could not be read. finished_cells: (model, dataset) -> how it got its
-    result: computed, reused, or merged.
+    mostly_lost: finished cells of which most could not be read, or has no answer. finished_cells: (model, dataset) ->
+    how it got its result: computed, reused, or merged.
     """
 
     computed: int = 0
     reused: int = 0
     skipped: list[tuple[str, str, str]] = field(default_factory=list)
     failed: list[tuple[str, str, str]] = field(default_factory=list)
-    unreadable: list[tuple[str, str, str]] = field(default_factory=list)
+    mostly_lost: list[tuple[str, str, str]] = field(default_factory=list)
     finished_cells: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
@@ -35,13 +35,13 @@ class RunOutcome:
 
     @property
     def problems(self) -> list[tuple[str, str, str]]:
-        """Cells that failed, and finished ones that are mostly unreadable: such a run does not succeed."""
-        return [*self.failed, *self.unreadable]
+        """Cells that failed, and finished ones of which most is lost: such a run does not succeed."""
+        return [*self.failed, *self.mostly_lost]
 
     def to_json(self, cells: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Every cell with its state, and with its reason or its counts, rate and warnings; `cells`: of run.json."""
         entries = {(entry["model"], entry["dataset"]): entry for entry in cells.values()}
-        mostly = {(model, dataset): sentence for model, dataset, sentence in self.unreadable}
+        mostly = {(model, dataset): sentence for model, dataset, sentence in self.mostly_lost}
         found = []
         for (model, dataset), state in self.finished_cells.items():
             entry = entries[model, dataset]

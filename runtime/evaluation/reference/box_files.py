@@ -6,7 +6,7 @@ those of the native grid. What was answered, and the true boxes, stand in the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from ....metrics_gpu.detection.pointing import centres, pointed
 from ....metrics_gpu.detection.unions import UnionCounts, on_grid, pixel_rectangles, union_counts
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.masks import unpack_masks
-from ...answers.answered import BoxAnswers, BoxFile
+from ...answers.answered import MANY_MISSING, BoxAnswers, BoxFile, State
 from ...answers.frame_check import frame_check, out_of_view
 from ...answers.questions import Questions
 from ...datasets.readers.marks import ReaderBoxes, ReaderMasks
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["boxes_reference"]
 
+_ANSWER: Final = "answer every pair, with [] where nothing was found, or leave the others out (--missing leave-out)."
 _COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates", "truncated", "over_limit")
 
 
@@ -60,10 +61,14 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     if isinstance(marks, ReaderMasks):
         return masks_reference(model, marks, loaded, measure)
     file = read_answers(model, marks, questions)
-    answers = _Answers(file, questions, sources(file, questions, model), model.moved)
-    said = frame_check(file, questions)
-    share = file.missing_share
-    remarks = [f"{share:.1%} of the pairs with a region have no line"] if share > 0.01 else []
+    places = sources(file, questions, model)
+    answers = _Answers(file, questions, places, model.moved)
+    said, share = frame_check(file, questions), _missing_share(file, questions, places, loaded)
+    told = _facts(model, file, said, share)
+    many = f"{share:.1%} of the pairs with a region have no line" if share > MANY_MISSING else ""
+    own = model.options.missing == "count" and not model.moved and not model.reader
+    fault = f"{many} and are scored as silent; {_ANSWER}" if many and own and share > 0.5 else ""
+    remarks = [f"warning: {many}"] if many and not fault else []
     return Reference(
         name=model.name,
         findings=list(dataset.classes),
@@ -72,9 +77,10 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         batch=64,
         # A moved answer rests on the patients of other cases too.
         description=f"{model.description} {loaded.regions_digest}" if model.moved else model.description,
-        facts={"weights": "boxes", "grid": None, "boxes": {**_facts(model, file, said), **_reader_facts(model, marks)}},
+        facts={"weights": "boxes", "grid": None, "boxes": told | _reader_facts(model, marks)},
         answers=True,
         remarks=[*remarks, *([said] if said else []), *(marks.remarks if marks else ())],
+        fault=fault,
     )
 
 
@@ -206,7 +212,15 @@ def _lists(answers: BoxAnswers) -> BoxLists:
     return BoxLists(answers.boxes, answers.offsets, answers.scores)
 
 
-def _facts(model: BoxModel, file: BoxFile, said: str) -> Mapping[str, Any]:
+def _missing_share(file: BoxFile, questions: Questions, places: NDArray[np.intp], loaded: LoadedDataset) -> float:
+    """The share of the pairs within the limit whose answer has no line. places: as in `box_sources`."""
+    cases = [questions.case(case.case_id) for case in loaded.all_cases]
+    within = np.flatnonzero(np.isin(questions.positives // len(questions.classes), cases))
+    lines = np.where(places < 0, np.arange(len(places)), places)[within]
+    return float((file.positives.state[lines] == State.MISSING).mean()) if len(within) else 0.0
+
+
+def _facts(model: BoxModel, file: BoxFile, said: str, missing_share: float) -> dict[str, Any]:
     """What a run keeps of the file as a whole; the counters of its answers stand in the rows."""
     return {
         "file": "" if model.reader else str(model.path.absolute()),
@@ -221,7 +235,7 @@ def _facts(model: BoxModel, file: BoxFile, said: str) -> Mapping[str, Any]:
         "frame_check": said,
         "missing": model.options.missing,
         **({"moved": True} if model.moved else {}),
-        "missing_share": file.missing_share,
+        "missing_share": missing_share,
         "bad_lines": "count" if model.options.read.count_bad_lines else "stop",
         "provenance": {**file.provenance, **{name: list(values) for name, values in file.line_provenance.items()}},
     }

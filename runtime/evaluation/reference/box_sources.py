@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from ....engines.errors import DataError
 from ....metrics_gpu.grounding.other_patients import next_patients
 from ...answers.answered import BoxFile, State
 from ...answers.questions import Questions
@@ -25,11 +26,18 @@ def read_answers(model: BoxModel, marks: ReaderBoxes | None, questions: Question
         return read_boxes(model.path, questions, model.options.read)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{model.reader}.jsonl"
+        unknown, known = list[Path](), 0
         with path.open("w", encoding="utf-8") as file:
             file.write(json.dumps({"xbench_boxes": 1, "frame": marks.frame}))
             for line in marks.lines:  # where an image has no known size, its boxes have no place
-                if questions.size(questions.case(line["case"])) is not None:
-                    file.write("\n" + json.dumps(line))
+                row = questions.case(line["case"])
+                if questions.size(row) is None:
+                    unknown.append(questions.cases[row].image)
+                else:
+                    known += file.write("\n" + json.dumps(line))
+        if unknown and not known:
+            told = f"None of the {len(set(unknown))} images that {model.name} marked can be read for its size"
+            raise DataError(f"{told} (the first would be {unknown[0]}); correct the dataset's root or its options.")
         return read_boxes(path, questions)
 
 

@@ -34,7 +34,8 @@ class Reference:
 
     prepare: a case -> one input of `score`, in threads, several cases in advance. score: `batch` such inputs -> their
     cases and what is said of them. description: what the maps depend on, for the cell's key. facts: for
-    its entry in run.json. answers: the rows have the column `answer`. remarks: lines for the user.
+    its entry in run.json. answers: the rows have the column `answer`. remarks: lines for the user. fault: why the
+    rows, which are made, are hardly of use; the command then ends with an error.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Reference:
     facts: Mapping[str, Any]
     answers: bool = False
     remarks: Sequence[str] = ()
+    fault: str = ""
 
 
 def baseline_reference(name: str, loaded: LoadedDataset, measure: Measure) -> Reference | str:

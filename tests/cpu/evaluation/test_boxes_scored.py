@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xbench_fast as xb
 from box_world import Line, command
-from xbench_fast.engines.errors import ConfigError, DataError
+from xbench_fast.engines.errors import ConfigError, DataError, RunError
 from xbench_fast.metrics_gpu.detection.boxes import BoxLists
 from xbench_fast.metrics_gpu.sweep.masks import pack_masks
 from xbench_fast.runtime.answers.reading import ReadOptions
@@ -112,6 +112,35 @@ def test_pairs_without_a_line_are_left_out_on_request(data: Path, tmp_path: Path
     assert [cell["n"] for cell in found["cells"]] == [2]
     assert "they are left out (--missing leave-out)" in (tmp_path / "run/report/tables.md").read_text()
     assert coverage(tmp_path)["boxes:part"] == ["2", "1", "1", "1", "0", "0", "1", "0", "0", "1", "0"]
+
+
+def test_most_pairs_without_a_line_are_an_error(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    boxes = write(tmp_path / "mine.jsonl", [{"case": "a", "finding": "Mass", "boxes": [[100, 100, 300, 300]]}])
+    told = "boxes:mine on chestxdet10: 66.7% of the pairs with a region have no line and are scored as silent; answer"
+    arguments = ["--model", f"boxes:{boxes}", "--data", f"chestxdet10={data}", "--dataset", "chestxdet10"]
+    for again in ("computed", "reused"):
+        assert command("eval", *arguments, "--out", tmp_path / "run", "--json", tmp_path / "told.json") == 1
+        assert f"Error: {told}" in capsys.readouterr().err
+        (cell,) = json.loads((tmp_path / "told.json").read_text())["cells"]
+        assert cell["state"] == again and "--missing leave-out" in cell["reason"]
+    for more in (["--missing", "leave-out"], ["--model", f"moved:{boxes}", "--missing", "leave-out"]):
+        assert command("eval", *arguments, *more, "--out", tmp_path / "other") == 0
+    assert (
+        "boxes:mine on chestxdet10: warning: 66.7% of the pairs with a region have no line" in capsys.readouterr().out
+    )
+    assert command("eval", "--model", f"moved:{boxes}", *arguments[2:], "--out", tmp_path / "other") == 0
+    with pytest.raises(RunError, match="have no line and are scored as silent"):
+        xb.evaluate(dataset="chestxdet10", data=data, out=tmp_path / "run", boxes=boxes, progress=False)
+
+
+def test_no_table_for_programs_is_empty(data: Path, tmp_path: Path) -> None:
+    boxes, report = write(tmp_path / "mine.jsonl", LINES), tmp_path / "run" / "report"
+    scored(data, boxes=boxes)
+    for name in ("recognition", "paper", "recognition-medklip"):
+        (report / f"{name}.csv").write_text("of an earlier report")
+    scored(data, boxes=boxes)
+    names = {path.stem for path in report.glob("*.csv")}
+    assert names == {"auc_differences", "boxes", "classes", "coverage", "differences", "published", "table1"}
 
 
 def test_rows_of_n_name_the_models_that_have_other_pairs(data: Path, tmp_path: Path) -> None:
@@ -233,6 +262,16 @@ def test_python_takes_files_and_names(data: Path, tmp_path: Path) -> None:
         progress=False,
     )  # fmt: skip
     assert run.models == ["boxes:one"] or list(run.models) == ["boxes:one"]
+    corners = dict(zip(("x_min", "y_min", "x_max", "y_max"), (0.1, 0.1, 0.3, 0.3), strict=True))
+    texts = {name: [{"text": "a lump", "boxes": [corners]}] for name in "abc"}
+    for name, told in (("phrases", texts), ("named", {"A lump": "Mass"})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(told))
+    run = xb.evaluate(
+        dataset="chestxdet10", data=data, out=tmp_path / "other", boxes=tmp_path / "phrases.json",
+        mapping=tmp_path / "named.json", progress=False,
+    )  # fmt: skip
+    table = run.table("coverage", replicates=0).set_index("metric").value
+    assert (table["answered"], table["silent"]) == (2, 1)
     with pytest.raises(ConfigError, match="missing"):
         xb.evaluate(dataset="chestxdet10", data=data, boxes=boxes, missing="leave", progress=False)  # type: ignore[typeddict-item]
     with pytest.raises(ConfigError, match="does not exist"):

@@ -79,6 +79,14 @@ def test_a_dataset_without_a_second_reader_is_skipped(data: Path, tmp_path: Path
     assert "skipped, the dataset has no boxes of a second reader" in capsys.readouterr().out
 
 
+def test_without_any_image_the_sizes_are_unknown(data: Path, capsys: Any) -> None:
+    for image in data.glob("*.png"):
+        image.unlink()
+    assert run(data, "--model", "reader:second")[0] == 1
+    told = "None of the 2 images that reader:second marked can be read for its size (the first would be "
+    assert f"{told}{data / 'i0.png'}); correct the dataset's root" in capsys.readouterr().err
+
+
 def test_an_image_that_is_missing_takes_its_line_with_it(data: Path) -> None:
     (data / "i0.png").unlink()
     status, out = run(data, "--model", "reader:second")

@@ -110,7 +110,7 @@ def test_images_count_where_they_exist(tmp_path: Path, bad: int, missing: int, f
     assert f"{missing} images missing, {bad} unreadable" in line
     assert "(xbench-fast datasets check coco --decode names them)" in line
     assert ("case0000.png cannot be read" in line) == bool(bad)
-    told = [sentence for _, _, sentence in outcome.unreadable]
+    told = [sentence for _, _, sentence in outcome.mostly_lost]
     assert bool(told) == fails and all(
         text.startswith(f"{bad} of {20 - missing} images are unreadable") for text in told
     )

@@ -38,16 +38,19 @@ def run(tmp_path: Path) -> Path:
 
 
 FILES = [
-    "auc_differences.csv", "classes.csv", "coverage.csv", "differences.csv", "paper.csv", "recognition.csv",
+    "auc_differences.csv", "classes.csv", "coverage.csv", "differences.csv", "recognition.csv",
     "report.json", "table1.csv", "tables.md", "tables.tex",
 ]  # fmt: skip
+
+SOME = {"paper.csv", "recognition.csv"}  # without rows they are not written
 
 
 def report(path: Path, choices: Choices | None = None) -> tuple[dict[str, Any], dict[str, Table], str]:
     """The report without resampling and drawing; intervals have tests of their own."""
     made = make_report(path, choices or Choices(replicates=0))
     written = write_report(made, page=False)
-    assert sorted(p.name for p in written if p.parent.name != "latex") == FILES and all(p.is_file() for p in written)
+    names = {p.name for p in written if p.parent.name != "latex"}
+    assert names | SOME == {*FILES, *SOME} and all(p.stat().st_size for p in written)
     data = json.loads((path / "report" / "report.json").read_text())
     return data, {table.title: table for table in made.tables}, (path / "report" / "tables.md").read_text()
 
