@@ -92,7 +92,9 @@ def recognition(
     """
     logits, labels = _checked(logits, labels, names)
     weighting, patient = drawn_or_not(draws, patient_of, len(logits))
-    values, right, known, best_logit = _walked(logits, labels, patient.astype(np.int64, copy=False), weighting.weights)
+    # Two bytes for each patient and replicate, of which classes alone make use.
+    weights = weighting.weights if len(names) else np.ones((1 + weighting.replicates, 1), np.uint16)
+    values, right, known, best_logit = _walked(logits, labels, patient.astype(np.int64, copy=False), weights)
     macro = dict(zip(FIELDS, (mean_over_classes(column) for column in values), strict=True))
     with np.errstate(invalid="ignore"):
         hamming = right / known

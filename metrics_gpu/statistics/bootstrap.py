@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +52,10 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """How often each patient was drawn: counts uint16 [B, G], every row adding up to G. seed: the generator's."""
+    """How often each patient was drawn: counts uint8 [B, G], or uint16 where one was drawn more than 255 times, every
+    row adding up to G. seed: the generator's."""
 
-    counts: NDArray[np.uint16]
+    counts: NDArray[np.uint8] | NDArray[np.uint16]
     seed: int
 
     @property
@@ -70,7 +71,8 @@ class Draws:
     @property
     def weights(self) -> NDArray[np.uint16]:
         """uint16 [1 + B, G]: how often each patient counts, in the estimate (once) and in each replicate."""
-        return np.vstack([np.ones((1, self.patients), np.uint16), self.counts])
+        found: NDArray[np.uint16] = np.vstack([np.ones((1, self.patients), np.uint16), self.counts])
+        return found
 
     def sums(self, patient_of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Weighted sums of `values`: float64 [1 + B, K], over all items and over those drawn in each replicate.
@@ -125,12 +127,14 @@ def draw_patients(patients: int, replicates: int = REPLICATES, seed: int = SEED)
     if patients < 1 or replicates < 1:
         raise ValueError(f"resampling needs patients and replicates, got {patients} and {replicates}")
     generator = np.random.Generator(np.random.PCG64(seed))
-    counts = np.empty((replicates, patients), np.uint16)
-    for row in counts:
+    counts: NDArray[Any] = np.empty((replicates, patients), np.uint8)
+    for row in range(replicates):
         drawn = np.bincount(generator.integers(0, patients, patients), minlength=patients)
         if drawn.max() > np.iinfo(np.uint16).max:
             raise ValueError(f"one of {patients} patients was drawn {drawn.max()} times, more than can be counted")
-        row[:] = drawn
+        if drawn.max() > np.iinfo(counts.dtype).max:
+            counts = counts.astype(np.uint16)
+        counts[row] = drawn
     return Draws(counts, seed)
 
 

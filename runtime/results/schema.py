@@ -112,6 +112,8 @@ def read_parts(file: pq.ParquetFile, columns: Sequence[str], each: int) -> Itera
 
     Raises OSError, ValueError and Arrow's errors.
     """
+    import pyarrow as pa
+
     names = stored_columns(file.schema_arrow.names, columns)
     groups, rows = list[int](), 0
     for group in range(file.num_row_groups):
@@ -122,6 +124,7 @@ def read_parts(file: pq.ParquetFile, columns: Sequence[str], each: int) -> Itera
             groups, rows = [], 0
     if groups or not file.num_row_groups:
         yield under_new_names(file.read_row_groups(groups, names).select(names))
+    pa.default_memory_pool().release_unused()  # the parts that were read before
 
 
 def under_new_names(table: pa.Table) -> pa.Table:

@@ -88,7 +88,7 @@ class Coco(Dataset):
                 raise fail(file, row, f"the image id {image['id']!r} appears twice in images")
             entries[image["id"]] = (row, image)
         parts: dict[Any, dict[str, list[Region]]] = {key: {} for key in entries}
-        for row, annotation in enumerate(self._document["annotations"], 1):
+        for row, annotation in enumerate(self._document.pop("annotations"), 1):  # most of the document's memory
             if not isinstance(annotation, dict) or not _is_id(annotation.get("image_id")):
                 raise fail(file, row, "the entry of annotations needs image_id and category_id")
             key, category = annotation["image_id"], annotation.get("category_id")

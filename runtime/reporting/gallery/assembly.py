@@ -28,6 +28,8 @@ BUDGET = 12_000_000
 
 _FINE = 0.3  # share of the budget that is kept for radiographs in their native size
 
+_NOTHING = "The run has no finished model with a region to show."
+
 _PICTURE = 16_000  # characters of a noisy picture, to estimate sizes; actual sizes are checked afterwards
 
 
@@ -46,11 +48,13 @@ def make_gallery(
     here.
     Raises RunError when a result file cannot be read.
     """
+    if not any(_keeps_maps(run, *key) for key, cell in results.cells.items() if cell.weights != "baseline" and cell.n):
+        return None, _NOTHING
     pairs = _all_pairs(results)
     picked = _pick(run, pairs, most, budget)
     cases, overlays, reasons = _collect(run, pairs, picked)
     if not overlays:
-        return None, reasons[0] if reasons else "The run has no finished model with a region to show."
+        return None, reasons[0] if reasons else _NOTHING
     wanted: dict[str, set[str]] = defaultdict(set)
     for case in cases:
         wanted[case.dataset].add(case.case_id)
@@ -72,6 +76,11 @@ def make_gallery(
     images, native, kept = _numbered(kept, pictures, fine)
     shown = tuple(overlay for overlay in overlays if overlay.case < len(kept))
     return Gallery(images, native, tuple(kept), shown, models, titles, (*notes, *reasons), originals), ""
+
+
+def _keeps_maps(run: StoredRun, model: str, dataset: str) -> bool:
+    """Whether the rows of a finished cell have maps, or are of a version that does not say it."""
+    return run.data["cells"][f"{model}--{dataset}"].get("grid", ()) is not None
 
 
 def _all_pairs(results: Results) -> dict[str, list[ModelPairs]]:
@@ -211,7 +220,7 @@ def _chosen_overlays(
 
     Raises RunError when the result file cannot be read.
     """
-    if run.data["cells"][f"{pairs.model}--{pairs.dataset}"].get("grid", ()) is None:
+    if not _keeps_maps(run, pairs.model, pairs.dataset):
         return
     rows, counts = load_maps(run, pairs.model, pairs.dataset, {case for case, _ in chosen}), pairs.counts
     assert rows.saliency is not None

@@ -237,3 +237,23 @@ def test_masks_have_the_numbers_of_their_counts_at_every_threshold(unit):
             np.testing.assert_array_equal(found.drawn.of(field, name), searched.drawn.of(field, name))
     assert found.macro.dice_best == found.macro.dice_fixed != 0, "there is no other threshold"
     np.testing.assert_array_equal(found.drawn.of("iou_best", "macro"), found.drawn.of("iou_fixed", "macro"))
+
+
+def test_draws_are_counted_in_one_byte_or_two(monkeypatch):
+    assert draw_patients(300, 3).counts.dtype == np.uint8
+
+    class Unlikely:
+        """Draws one patient each time in the second replicate."""
+
+        def __init__(self, bits):
+            self.rounds = 0
+
+        def integers(self, low, high, size):
+            self.rounds += 1
+            return np.zeros(size, np.int64) if self.rounds == 2 else np.arange(size)
+
+    monkeypatch.setattr(np.random, "Generator", Unlikely)
+    drawn = draw_patients(300, 3)
+    assert drawn.counts[:, 0].tolist() == [1, 300, 1] and drawn.counts[:, 1].tolist() == [1, 0, 1]
+    assert drawn.weights.dtype == np.uint16 and drawn.weights[:, 0].tolist() == [1, 1, 300, 1]
+    assert drawn.sums(np.array([0, 5]), np.array([[2.0], [3.0]]))[:, 0].tolist() == [5, 5, 600, 5]
