@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,6 +25,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _RUN = click.argument("run", type=click.Path(path_type=Path), required=False)
 _RUNS = click.argument("runs", type=click.Path(path_type=Path), nargs=-1)
+_several = partial(click.option, multiple=True)
+_shown = partial(click.option, show_default=True)
 
 
 @click.group(cls=LazyGroup)
@@ -45,37 +47,13 @@ def _common(function: F) -> F:
     """Options of every study."""
     for option in reversed(
         (
-            click.option(
-                "--model",
-                "models",
-                multiple=True,
-                shell_complete=RUN_MODELS,
-                help="Only this model; can be repeated.",
+            _several("--model", "models", shell_complete=RUN_MODELS, help="Only this model; can be repeated."),
+            _several("--dataset", "datasets", shell_complete=RUN_DATASETS, help="Only this dataset; can be repeated."),
+            _shown(
+                "--replicates", type=click.IntRange(min=10), default=REPLICATES, help="Bootstrap draws of patients."
             ),
-            click.option(
-                "--dataset",
-                "datasets",
-                multiple=True,
-                shell_complete=RUN_DATASETS,
-                help="Only this dataset; can be repeated.",
-            ),
-            click.option(
-                "--replicates",
-                type=click.IntRange(min=10),
-                default=REPLICATES,
-                show_default=True,
-                help="Bootstrap draws of patients.",
-            ),
-            click.option(
-                "--seed", type=click.IntRange(min=0), default=SEED, show_default=True, help="Seed of the draws."
-            ),
-            click.option(
-                "--level",
-                type=click.FloatRange(0.5, 0.999),
-                default=0.95,
-                show_default=True,
-                help="Confidence level of intervals.",
-            ),
+            _shown("--seed", type=click.IntRange(min=0), default=SEED, help="Seed of the draws."),
+            _shown("--level", type=click.FloatRange(0.5, 0.999), default=0.95, help="Confidence level of intervals."),
             click.option(
                 "--out", type=click.Path(path_type=Path), help="Folder of the files.  [default: RUN/studies/NAME]"
             ),
@@ -88,26 +66,36 @@ def _common(function: F) -> F:
     return function
 
 
-def _drawing(function: F) -> F:
-    """--no-overlays, --data and --data-option, given to the command as `drawing`: keywords of a study with overlays."""
+def _where(function: F) -> F:
+    """--data and --data-option, given to the command as `places`, with those of the configuration."""
 
-    @click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
     @data_options
     @wraps(function)
-    def wrapped(*args: Any, no_overlays: bool, data: Any, data_options: Any, **rest: Any) -> Any:
+    def wrapped(*args: Any, data: Any, data_options: Any, **rest: Any) -> Any:
         known = resolve_config(rest["config_file"], (), data, data_options).datasets
-        return function(*args, drawing={"overlays": not no_overlays, "datasets": known}, **rest)
+        return function(*args, places=known, **rest)
+
+    return cast(F, wrapped)
+
+
+def _drawing(function: F) -> F:
+    """--no-overlays and those of `_where`, given to the command as `drawing`: keywords of a study with overlays."""
+
+    @click.option("--no-overlays", is_flag=True, help="Draw no pictures.")
+    @_where
+    @wraps(function)
+    def wrapped(*args: Any, no_overlays: bool, places: Any, **rest: Any) -> Any:
+        return function(*args, drawing={"overlays": not no_overlays, "datasets": places}, **rest)
 
     return cast(F, wrapped)
 
 
 @study.command("thresholds")
 @_RUN
-@click.option(
+@_shown(
     "--within",
     type=click.FloatRange(0, 50),
     default=5.0,
-    show_default=True,
     help="Percent of the best Dice that the near-best thresholds may lose.",
 )
 @_common
@@ -140,10 +128,8 @@ def _strata(run: Path | None, **common: Any) -> int:
 
 @study.command("failures")
 @_RUN
-@click.option("--top", type=click.IntRange(min=1), default=3, show_default=True, help="Classes at each end.")
-@click.option(
-    "--cases", type=click.IntRange(min=0), default=3, show_default=True, help="Cases of each of these classes."
-)
+@_shown("--top", type=click.IntRange(min=1), default=3, help="Classes at each end.")
+@_shown("--cases", type=click.IntRange(min=0), default=3, help="Cases of each of these classes.")
 @_drawing
 @_common
 def _failures(run: Path | None, top: int, cases: int, drawing: dict[str, Any], **common: Any) -> int:
@@ -158,9 +144,7 @@ def _failures(run: Path | None, top: int, cases: int, drawing: dict[str, Any], *
 
 @study.command("errors")
 @_RUN
-@click.option(
-    "--cases", type=click.IntRange(min=0), default=1, show_default=True, help="Examples of each kind of error."
-)
+@_shown("--cases", type=click.IntRange(min=0), default=1, help="Examples of each kind of error.")
 @_drawing
 @_common
 def _errors(run: Path | None, cases: int, drawing: dict[str, Any], **common: Any) -> int:
@@ -188,33 +172,24 @@ def _readers(run: Path | None, **common: Any) -> int:
 
 @study.command("subgroups")
 @_RUN
-@click.option(
+@_several(
     "--attributes",
     "tables",
     metavar="[NAME=]FILE",
-    multiple=True,
-    help="CSV file with a column of cases and others with their attributes, of the dataset NAME; can be repeated.  "
-    "[default: that of the configuration, else the dataset's own files]",
+    help="CSV file with the cases of the dataset NAME and columns of attributes; can be repeated.  [default: that of "
+    "the configuration, else the dataset's own files]",
 )
-@click.option("--by", metavar="ATTRIBUTE", multiple=True, help="Only this attribute; can be repeated.")
-@data_options
+@_several("--by", metavar="ATTRIBUTE", help="Only this attribute; can be repeated.")
+@_where
 @_common
-def _subgroups(
-    run: Path | None,
-    tables: tuple[str, ...],
-    by: tuple[str, ...],
-    data: tuple[str, ...],
-    data_options: tuple[str, ...],
-    **common: Any,
-) -> int:
+def _subgroups(run: Path | None, tables: tuple[str, ...], by: tuple[str, ...], places: Any, **common: Any) -> int:
     """Pointing, Dice, average precision and AUC by view, sex, age and other attributes, and gaps between groups.
 
     Attributes are read from the datasets, where the evaluation found them; --data says where they are now.
     """
     from ..studies.subgroups.study import study_subgroups
 
-    known = resolve_config(common["config_file"], (), data, data_options).datasets
-    return _one(run, common, lambda material: study_subgroups(material, by=by, tables=tables, datasets=known))
+    return _one(run, common, lambda material: study_subgroups(material, by=by, tables=tables, datasets=places))
 
 
 @study.command("calibration")
@@ -230,11 +205,10 @@ def _calibration(run: Path | None, no_maps: bool, **common: Any) -> int:
 
 @study.command("prompts")
 @_RUNS
-@click.option(
+@_shown(
     "--by",
     type=Choice(["model", "family"]),
     default="model",
-    show_default=True,
     help="What stays the same while prompts change.",
 )
 @_common

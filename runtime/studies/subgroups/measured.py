@@ -125,7 +125,7 @@ def _gap_rows(told: Mapping[str, Any], gap: GroupGap) -> list[dict[str, Any]]:
         row = {**told, **counted, "measure": measure, **_numbers("gap", raw), **_numbers("standardised", standardised)}
         strata = {"strata": gap.strata, "strata_left_out": gap.strata_left_out, "pairs_left_out": gap.pairs_left_out}
         row |= strata if measure in gap.standardised else dict.fromkeys(strata)
-        pointing = measure == HITS and bool(gap.raw)
+        pointing = measure == HITS and measure in gap.raw
         row["mantel_haenszel"] = gap.common.risk_difference if pointing else None
         row["odds_ratio"] = gap.common.odds_ratio if pointing else None
         row["cmh_p"] = gap.common.p if pointing else None

@@ -28,8 +28,8 @@ def tables_of(material: Material, dataset: str, source: str, groups: Rows, gaps:
     others = [row for row in gaps if row["measure"] != HITS]
     family = sum(row["tested"] for row in pointing if row["model"] == pointing[0]["model"])
     holm = (
-        f"p: after Holm's correction over {family} gaps of a model on this dataset; -: not tested, because one of the "
-        f"groups has fewer than {LEAST_TESTED} patients"
+        f"p: after Holm's correction over the gaps of a model on this dataset, {family} of pointing; -: not tested, "
+        f"because one of the groups has fewer than {LEAST_TESTED} patients"
     )
     standardised = "standardised: at equal findings and sizes of the region, weighted by the pairs of both groups"
     tables = (

@@ -238,22 +238,27 @@ def test_mistakes_are_sentences(
     assert sentence in said and len(said.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("known", [1, 12])
+@pytest.mark.parametrize("known", [1, 9, 12])
 def test_few_cases_are_counted(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], known: int) -> None:
     """A group of one patient, or of fewer than a test needs, beside one of unknown and one of another value."""
     maps = load_maps(load_run(world), "kad", "one")
     with_pairs = dict.fromkeys(case for case in maps.case_id if int(case[1:]) < PATIENTS)
     women = [case for case in with_pairs if people()[case]["sex"] == "F"]
     others = [case for case in with_pairs if case not in women[:known]][:80]
-    text = "case,ward\n" + "".join(f"{case},a\n" for case in women[:known]) + "".join(f"{c},b\n" for c in others)
+    silent = [case for case in people() if case not in maps.case_id and int(case[1:]) < PATIENTS]
+    mine = women[:known] + (silent[:12] if known == 9 else [])  # these have scores, but no region
+    text = "case,ward\n" + "".join(f"{case},a\n" for case in mine) + "".join(f"{c},b\n" for c in others)
     given = ("--attributes", table(tmp_path, text), "--out", tmp_path / "out")
     study(capsys, "subgroups", world, *QUICK, *given)
     data = json.loads((tmp_path / "out/subgroups.json").read_text())
     (row,) = chosen(data, "groups", model="kad", group="a")
-    assert (row["images"], row["patients"]) == (known, known) and (row["pointing"] is None) == (known < 10)
+    assert (row["images"], row["patients"]) == (len(mine), known) and (row["pointing"] is None) == (known < 10)
     few, *tested = chosen(data, "gaps", model="kad", measure="pointing")
     assert few["gap_p"] is few["standardised_p_holm"] is few["verdict"] is None and not few["tested"]
     assert (few["first"], few["patients_first"], few["gap"] is None) == ("a", known, known < 10)
+    assert (few["mantel_haenszel"] is few["cmh_p"] is None) == (known < 10)
+    aucs = chosen(data, "gaps", model="kad", measure="auc", first="a")
+    assert (len(aucs) == 1 and aucs[0]["gap_p"] is not None) == (known == 9), "of 21 patients with images"
     (summary, _) = data["summary"]
     assert (summary["tested"], summary["not_tested"], len(tested)) == (2, 1, 2)
     largest = max(tested, key=lambda gap: abs(gap["standardised"]))
