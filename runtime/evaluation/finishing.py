@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -196,10 +195,7 @@ class Finisher:
             self.fail(model, dataset, str(error))
         # A reader or engine of a third party can raise any exception.
         except Exception as error:
-            note = self._run.path / "errors" / f"{cell_stem(model, dataset)}.txt"
-            with suppress(OSError):
-                note.parent.mkdir(exist_ok=True)
-                note.write_text(traceback.format_exc(), encoding="utf-8")
+            note = self._run.keep_traceback(cell_stem(model, dataset))
             self.fail(model, dataset, f"unexpected {type(error).__name__}: {error} (details in {note})")
 
     def fail(self, model: str, dataset: str, reason: str) -> None:

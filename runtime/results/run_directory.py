@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -81,6 +83,14 @@ class LockedFolder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def keep_traceback(self, stem: str) -> Path:
+        """Writes the traceback of the current exception to errors/, where that is possible; returns the file's path."""
+        note = self.path / "errors" / f"{stem}.txt"
+        with suppress(OSError):
+            note.parent.mkdir(exist_ok=True)
+            note.write_text(traceback.format_exc(), encoding="utf-8")
+        return note
 
     def _read(self) -> dict[str, Any]:
         """What `file` holds. Raises RunError when it is damaged."""

@@ -37,7 +37,7 @@ def load_onnx() -> Any:
         import onnx
     except ImportError as error:
         raise MissingExtraError(
-            "onnx is not installed, and weights of a graph are changed with it; install it with pip install onnx."
+            "onnx is not installed, and weights are changed with it; install xbench-fast[export], or onnx alone."
         ) from error
     return onnx
 

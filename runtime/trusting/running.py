@@ -23,6 +23,7 @@ from ..host.source_code import PROJECT, code_digest
 from ..images.decoders import CPU
 from ..results.cell_key import cell_ingredients, changed_ingredients, digest_of, reader_code
 from ..results.loaded_dataset import LoadedDataset, load_dataset
+from ..results.run_directory import cell_stem
 from ..results.storage import read_columns
 from .cells import AnyProbe, ProbeCell, compute_probe, drop_other_images, passes_of
 from .images import choose_cases, pairs_of
@@ -123,9 +124,16 @@ class ProbeRunner:
         except RunError:
             raise
         except XBenchError as error:
-            self.outcome.failed.append((model, f"{dataset}, {probe}" if probe else dataset, str(error)))
-            if probe:
-                self._folder.give_up(model, dataset, probe, str(error))
+            reason = str(error)
+        # A reader or engine of a third party can raise any exception.
+        except Exception as error:
+            note = self._folder.keep_traceback(cell_stem(model, dataset))
+            reason = f"unexpected {type(error).__name__}: {error} (details in {note})"
+        else:
+            return
+        self.outcome.failed.append((model, f"{dataset}, {probe}" if probe else dataset, reason))
+        if probe:
+            self._folder.give_up(model, dataset, probe, reason)
 
     @contextmanager
     def _pair(self, bundle: Bundle, config: DatasetConfig) -> Iterator[_Pair]:

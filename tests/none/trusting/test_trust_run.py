@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from synthetic import BlockEngine, make_bundle, make_dataset, model
+from synthetic import BlockEngine, make_bundle, make_dataset, make_ms_cxr, model
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Case
@@ -240,3 +241,40 @@ def test_variants_are_answered_as_the_engine_does(tmp_path: Path, several: bool)
     assert np.array_equal(found.maps[:, 1], maps[:, :2].astype(np.float64).mean(axis=1).astype(np.float32))
     pair = found.logits[:, 0].astype(np.float64) - logits[:, 4]
     assert np.allclose(found.probabilities[:, 0], 1 / (1 + np.exp(-pair)))
+
+
+def test_a_package_that_is_missing_stops_one_probe_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    trust("--probe", "randomisation", status=1)
+    found = json.loads(Path("trust/trust.json").read_text())["cells"]
+    assert {cell["probe"]: cell["state"] for cell in found.values()} == {"repeat": "done", "randomisation": "failed"}
+    said = capsys.readouterr()
+    assert (
+        "blocks-32 on coco, randomisation: onnx is not installed, and weights are changed with it; install" in said.err
+    )
+    assert "the same image gave the same bits twice" in said.out
+
+
+def test_an_error_of_foreign_code_is_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(self: BlockEngine, *inputs: Any) -> Any:
+        raise ValueError("a fault of its own")
+
+    trust()
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockEngine, "_run", failing)
+        trust("--seed", 1, status=1)
+    said = capsys.readouterr().err
+    assert "unexpected ValueError: a fault of its own (details in trust/errors/blocks-32--coco.txt)" in said
+    assert "Traceback" in Path("trust/errors/blocks-32--coco.txt").read_text() and "Traceback" not in said
+    trust()
+
+
+def test_images_that_are_asked_their_own_phrases_are_refused(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_ms_cxr(world / "data")
+    with pytest.raises(SystemExit):
+        main(["trust", "blocks-32", "--bundles", "models", "--data", "mscxr=data", "--engine", ENGINE])
+    assert "The dataset 'mscxr' asks each image its own phrases; trust takes datasets with" in capsys.readouterr().err
