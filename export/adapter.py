@@ -119,7 +119,8 @@ class Adapter(ABC):
     official one. `map_name` is the selected one, empty for the official one.
 
     `weights` of a checkpoint is "published" when it is loaded; the export makes it "own" unless the file is known, or
-    said, to be published, and says why in `weights_source`.
+    said, to be published, and says why in `weights_source`. `not_learnt` names tensors of image.onnx that look like
+    weights and were not learnt, such as a smoothing filter.
     """
 
     variants: ClassVar[tuple[str, ...]] = ()
@@ -146,6 +147,7 @@ class Adapter(ABC):
     prompt_style: str | None = None
     map_name: str = ""
     weights_source: str = ""
+    not_learnt: tuple[str, ...] = ()
 
     @classmethod
     @abstractmethod

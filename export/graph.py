@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..engines.errors import ExportError
 from ..engines.manifest import GraphSpec, TensorSpec
+from ..engines.registry import did_you_mean
 
 if TYPE_CHECKING:
     from .adapter import Adapter
@@ -99,7 +100,8 @@ def text_spec(adapter: Adapter) -> GraphSpec:
 
 
 def export_image(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpec:
-    """Writes image.onnx into `folder`. Raises ExportError when the model cannot be turned into a graph."""
+    """Writes image.onnx into `folder`. Raises ExportError when the model cannot be turned into a graph, or when this
+    graph has no tensor of a name in `not_learnt`."""
     spec = image_spec(adapter)
     size = adapter.geometry.size
     # Example sizes of 2 and 3: a size of 1 would be baked into the graph, equal sizes could be tied together.
@@ -108,6 +110,11 @@ def export_image(adapter: Adapter, folder: Path, opset: int = OPSET) -> GraphSpe
         torch.linspace(-1, 1, 3 * math.prod(adapter.text_shape)).reshape(3, *adapter.text_shape),
     )
     _export(ImageGraph(adapter), example, spec, folder / spec.file, opset)
+    if adapter.not_learnt:
+        known = [tensor.name for tensor in onnx.load(str(folder / spec.file)).graph.initializer]
+        for name in adapter.not_learnt:
+            if name not in known:
+                raise ExportError(f"{spec.file} has no tensor '{name}' of not_learnt: {did_you_mean(name, known)}.")
     return spec
 
 

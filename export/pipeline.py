@@ -256,4 +256,5 @@ def _manifest(
         parity=report.to_json(),
         precision=precision,
         weights_source=adapter.weights_source,
+        not_learnt=adapter.not_learnt,
     )

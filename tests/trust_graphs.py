@@ -12,7 +12,7 @@ from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
 
-__all__ = ["fixed_map_bundle", "golden_bundle", "interface", "save_nodes"]
+__all__ = ["fixed_map_bundle", "golden_bundle", "interface", "save_nodes", "stacked_bundle"]
 
 
 def interface(size: int, grid: int, width: int) -> GraphSpec:
@@ -97,3 +97,41 @@ def fixed_map_bundle(path: Path) -> Bundle:
     ]
     graph = save_nodes(path.parent / f"{path.name}.onnx", nodes, arrays)
     return make_bundle(path, graph=graph)
+
+
+def stacked_bundle(path: Path) -> Bundle:
+    """A model whose map is made by three convolutions and a product, and its logits by a further product."""
+    import onnx
+
+    node = onnx.helper.make_node
+    rng = np.random.default_rng(1)
+    arrays = {
+        "scale": np.float32(0.01),
+        "first": rng.normal(0, 1, (3, 1, 8, 8)).astype(np.float32),
+        "second": rng.normal(0, 1, (3, 3, 1, 1)).astype(np.float32),
+        "third": rng.normal(0, 1, (4, 3, 1, 1)).astype(np.float32),
+        "third.bias": rng.normal(0, 1, 4).astype(np.float32),
+        "project": rng.normal(0, 1, (4, 2)).astype(np.float32),
+        "head": rng.normal(0, 1, (2, 2)).astype(np.float32),
+        "cells": np.array([0, 4, GRID * GRID]),
+        "grid": np.array([0, 0, GRID, GRID]),
+        "axis": np.array([1]),
+    }
+    nodes = [
+        node("Cast", ["pixels"], ["grey"], to=onnx.TensorProto.FLOAT),
+        node("Mul", ["grey", "scale"], ["small"]),
+        node("Conv", ["small", "first"], ["one"], strides=[8, 8]),
+        node("Conv", ["one", "second"], ["two"]),
+        node("Conv", ["two", "third", "third.bias"], ["three"]),
+        node("Reshape", ["three", "cells"], ["flat"]),
+        node("Transpose", ["flat"], ["turned"], perm=[0, 2, 1]),
+        node("MatMul", ["turned", "project"], ["patches"]),
+        node("Transpose", ["text"], ["words"]),
+        node("MatMul", ["patches", "words"], ["answers"]),
+        node("Transpose", ["answers"], ["by finding"], perm=[0, 2, 1]),
+        node("Reshape", ["by finding", "grid"], ["saliency"]),
+        node("ReduceMean", ["patches", "axis"], ["pooled"], keepdims=0),
+        node("MatMul", ["pooled", "head"], ["scored"]),
+        node("MatMul", ["scored", "words"], ["logits"]),
+    ]
+    return make_bundle(path, graph=save_nodes(path.parent / f"{path.name}.onnx", nodes, arrays))

@@ -37,7 +37,7 @@ RANDOM_PAIRS: Final = 50
 
 
 @dataclass(frozen=True)
-class _Step:
+class RandomStep:
     """A changed model: the layers that are randomised, none where prompts are exchanged."""
 
     mode: str
@@ -121,13 +121,13 @@ class RandomisationProbe:
 
     def steps(self, bundle: Bundle) -> int:
         """The model as it is, and each changed one."""
-        return 1 + len(self._plan(bundle))
+        return 1 + len(self.plan(bundle))
 
     def begin(self, work: StepWork) -> Callable[[int], Sequence[Row]]:
         """Asks the model as it is; each step asks a changed one and compares their maps."""
         if not work.images:
             return lambda step: []
-        batch, plan = work.batch, self._plan(work.bundle)
+        batch, plan = work.batch, self.plan(work.bundle)
         identity = [{**image.identity, "finding": name} for image in work.images for name in image.findings]
         masks = np.concatenate([image.regions for image in work.images])
         with work.ask(work.bundle, work.prompts) as model:
@@ -161,7 +161,8 @@ class RandomisationProbe:
             self._graphs[bundle.digest] = RandomisedGraph(bundle)
         return self._graphs[bundle.digest]
 
-    def _plan(self, bundle: Bundle) -> list[_Step]:
+    def plan(self, bundle: Bundle) -> list[RandomStep]:
+        """The changed models, in the order of the steps."""
         layers = self._graph(bundle).layers
         # Of a map that no layer feeds all are randomised, which shows that it stays.
         feeding = [layer for layer in layers if layer.feeds_saliency] or layers
@@ -173,11 +174,11 @@ class RandomisationProbe:
             for mode in self._options.modes:
                 spans = {"cascade": [(0, end) for end in ends[1:]], "independent": list(pairwise(ends))}
                 for step, (start, stop) in enumerate(spans.get(mode, [(0, 0)]), 1):
-                    found.append(_Step(mode, seed, step, from_output[start:stop]))
+                    found.append(RandomStep(mode, seed, step, from_output[start:stop]))
         return found
 
     @contextmanager
-    def _changed(self, work: StepWork, change: _Step) -> Iterator[AskedModel]:
+    def _changed(self, work: StepWork, change: RandomStep) -> Iterator[AskedModel]:
         """The open model of a step."""
         if change.mode == "text":
             with work.ask(work.bundle, exchanged_prompts(work.prompts, change.seed)) as model:

@@ -18,9 +18,12 @@ import pytest
 from PIL import Image
 from synthetic import make_dataset
 from xbench_fast.engines.bundle import Bundle
-from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.errors import BundleError, ConfigError, ExportError
 from xbench_fast.export import load_adapter
 from xbench_fast.export.cli import main
+from xbench_fast.export.graph import export_image
+from xbench_fast.export.pipeline import export_adapter
+from xbench_fast.runtime.trusting.randomised import RandomisedGraph
 
 torch = pytest.importorskip("torch")
 for package in ("onnx", "onnxscript", "onnxruntime", "tokenizers"):
@@ -152,3 +155,15 @@ def test_sizes_are_found_by_running(folder: Path) -> None:
     Positions.encode_text = lambda self, ids, mask=None: torch.ones(16)
     with pytest.raises(ConfigError, match=r"encode_text of tiny returns \[16\] for 3 texts"):
         Positions(**stated, text_inputs=("input_ids",))
+
+
+def test_constants_that_were_not_learnt_are_named_in_the_bundle(folder: Path, tmp_path: Path) -> None:
+    adapter = load_adapter(f"{folder / 'tiny.py'}:TinyAdapter", folder / "tiny.pt")
+    adapter.not_learnt = ("network.patches.wieght",)
+    with pytest.raises(ExportError, match=r"of not_learnt: did you mean 'network\.patches\.weight'"):
+        export_image(adapter, tmp_path)
+    adapter.not_learnt = ("network.patches.weight",)
+    found = export_adapter(adapter, tmp_path).bundle
+    assert Bundle.load(found.path).manifest.not_learnt == adapter.not_learnt
+    with pytest.raises(BundleError, match="has no learnt layer"):
+        RandomisedGraph(found)

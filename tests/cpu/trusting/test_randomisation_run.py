@@ -9,10 +9,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from synthetic import make_dataset
-from trust_graphs import fixed_map_bundle
+from synthetic import CLASSES, make_dataset
+from trust_graphs import fixed_map_bundle, stacked_bundle
 from xbench_fast.engines.backends.ort import CpuEngine
+from xbench_fast.metrics_gpu.trust.similarity import spearman
 from xbench_fast.runtime.cli import main
+from xbench_fast.runtime.images.decode import read_grey
+from xbench_fast.runtime.images.geometry import to_model
+from xbench_fast.runtime.trusting.probe import ProbeOptions
+from xbench_fast.runtime.trusting.randomisation import RandomisationProbe, exchanged_prompts
+from xbench_fast.runtime.trusting.randomised import RandomisedGraph
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -107,6 +113,66 @@ def test_a_killed_run_goes_on_with_equal_rows(
     tables = [pq.read_table(tmp_path / name / found["file"]) for name, found in (("cut", one), ("whole", other))]
     assert tables[0].equals(tables[1])
     assert one["questions"] == other["questions"]
+
+
+def test_the_cascade_begins_at_the_output_and_leaves_the_head_alone(tmp_path: Path) -> None:
+    bundle = stacked_bundle(tmp_path / "stacked")
+
+    def plan(**options: Any) -> list[tuple[str, int, int, list[str]]]:
+        probe = RandomisationProbe.of(ProbeOptions(**options))
+        assert probe.steps(bundle) == 1 + len(probe.plan(bundle))
+        return [
+            (each.mode, each.seed, each.step, [layer.tensors[0] for layer in each.layers])
+            for each in probe.plan(bundle)
+        ]
+
+    whole = ["project", "third", "second", "first"]
+    assert plan(seeds=1, blocks=3) == [
+        ("cascade", 0, 1, whole[:2]),
+        ("cascade", 0, 2, whole[:3]),
+        ("cascade", 0, 3, whole),
+    ], "4 layers in 3 steps: 4/3 and 8/3 are rounded up"
+    assert plan(seeds=2, seed=7, blocks=2, modes=("independent", "text")) == [
+        ("independent", 7, 1, whole[:2]),
+        ("independent", 7, 2, whole[2:]),
+        ("text", 7, 1, []),
+        ("independent", 8, 1, whole[:2]),
+        ("independent", 8, 2, whole[2:]),
+        ("text", 8, 1, []),
+    ]
+    assert len(plan(seeds=1, blocks=10)) == 4, "there are no more steps than layers"
+
+
+def test_each_pair_is_compared_with_itself(tmp_path: Path) -> None:
+    """All rows of an independent loop: the graph with other weights, asked about one image at a time."""
+    bundle = stacked_bundle(tmp_path / "stacked")
+    make_dataset(tmp_path / "data", 9)
+    line: list[object] = ["trust", bundle.path, "--data", f"coco={tmp_path / 'data'}", "--engine", "onnxruntime-cpu"]
+    probes = ["--probe", "repeat", "--probe", "randomisation"]
+    run([*line, *probes, "--blocks", 1, "--seeds", 1, "--mode", "cascade", "--mode", "text", "--out", tmp_path / "t"])
+    cells = json.loads((tmp_path / "t" / "trust.json").read_text())["cells"]
+    rows, once = (
+        pq.read_table(tmp_path / "t" / cells[f"stacked--coco--{probe}"]["file"]).to_pylist()
+        for probe in ("randomisation", "repeat")
+    )
+    trained = {(row["case_id"], row["finding"]): row["logit"] for row in rows if row["mode"] == "trained"}
+    assert trained == {(row["case_id"], row["finding"]): row["logit"] for row in once} and len(trained) == 6
+    prompts, graph = bundle.prompt_set("coco"), RandomisedGraph(bundle)
+    feeding = [layer for layer in graph.layers if layer.feeds_saliency]
+    with graph.bundle(feeding, 0, "permute") as random, CpuEngine(random) as other, CpuEngine(bundle) as engine:
+        for mode, asked, text in (
+            ("cascade", other, prompts.features),
+            ("text", engine, exchanged_prompts(prompts, 0).features),
+        ):
+            for row in rows:
+                if row["mode"] == mode:
+                    image = read_grey(tmp_path / "data" / "images" / f"{row['case_id']}.png")
+                    pixels = to_model(image, bundle.manifest.geometry)[None, None]
+                    place = CLASSES.index(row["finding"])
+                    before, after = engine.run(pixels, prompts.features), asked.run(pixels, text)
+                    alike = spearman(before.saliency[:, place], after.saliency[:, place])
+                    assert row["spearman"] == pytest.approx(alike[0]), row
+                    assert row["logit"] == pytest.approx(after.logits[0, place])
 
 
 @pytest.fixture(scope="module")

@@ -91,6 +91,21 @@ def test_finished_rows_are_reused_and_others_are_computed_again(
     assert "blocks-32: demo model trained on generated phantoms" in said
 
 
+@pytest.mark.parametrize(
+    ("more", "changed"),
+    [
+        (["--seed", 1, "--pairs", 1], "pairs, seed"),
+        (["--limit", 12], "dataset, limit"),
+        (["--finding", "Mass"], "findings"),
+        (["--batch", 5], "batch"),
+    ],
+)
+def test_other_options_are_computed_again(capsys: pytest.CaptureFixture[str], more: list[object], changed: str) -> None:
+    trust()
+    trust(*more)
+    assert f"computed again, because this changed: {changed}\n" in capsys.readouterr().out
+
+
 def test_an_interrupted_run_goes_on_with_equal_rows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
