@@ -38,8 +38,12 @@ def spearman(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float:
     from .compiled_similarity import mean_ranks  # compiles on import
 
     known = _known(first, second)
-    one, two = (mean_ranks(np.ascontiguousarray(_flat(maps)[known], np.float32)) for maps in (first, second))
-    return _spread_over(known, _correlation(one, two))
+    same = known & (_flat(first) == _flat(second)).all(axis=1)
+    differ = known & ~same
+    one, two = (mean_ranks(np.ascontiguousarray(_flat(maps)[differ], np.float32)) for maps in (first, second))
+    found = _spread_over(differ, _correlation(one, two))
+    found[same] = 1
+    return found
 
 
 def pearson(first: NDArray[Any], second: NDArray[Any]) -> Float:

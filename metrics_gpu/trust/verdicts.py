@@ -218,10 +218,12 @@ def verdicts(effects: Sequence[Effect], criteria: Sequence[Criterion | None]) ->
     untested = [criterion is not None and criterion.share for criterion in criteria]
     tested = [place for place, effect in enumerate(effects) if effect.value is not None and not untested[place]]
     found: dict[int, Tested] = {}
-    alike: dict[tuple[tuple[str, ...], int], list[int]] = {}
+    # Effects of one class have as many patients, and their tests are cheaper apart from those of other classes.
+    alike: dict[tuple[tuple[str, ...], int, int, int], list[int]] = {}
     for place in tested:
-        alike.setdefault((effects[place].names, effects[place].seed), []).append(place)
-    for (names, seed), places in alike.items():
+        own = effects[place]
+        alike.setdefault((own.names, own.seed, own.pairs, own.patients), []).append(place)
+    for (names, seed, *_), places in alike.items():
         added = np.column_stack([effects[place].added for place in places])
         found |= zip(places, sign_flip_tests(added, names, draws_for(len(tested)), seed), strict=True)
     adjusted = dict(zip(tested, holm([found[place].p for place in tested]), strict=True))

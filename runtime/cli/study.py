@@ -203,6 +203,19 @@ def _calibration(run: Path | None, no_maps: bool, **common: Any) -> int:
     return _one(run, common, lambda material: study_calibration(material, maps=not no_maps))
 
 
+@study.command("trust")
+@_RUN
+@_common
+def _trust(run: Path | None, **common: Any) -> int:
+    """Is the map an explanation? Against chance, the finding's usual place, and other findings of the same image.
+
+    Average precision, ROC AUC, energy, CNR and pointing of the stored maps, with a verdict for each question.
+    """
+    from ..studies.trust import study_trust
+
+    return _one(run, common, study_trust)
+
+
 @study.command("prompts")
 @_RUNS
 @_shown(

@@ -41,6 +41,7 @@ __all__ = [
     "PREFIX",
     "baseline_grid",
     "baseline_scores",
+    "center_map",
     "describe_baseline",
     "draw_case",
     "split_baselines",
@@ -109,7 +110,7 @@ def baseline_scores(name: str, batch: Sequence[DecodedCase], findings: Sequence[
     if name == f"{PREFIX}ones":
         return Scored(len(drawn), pairs, _count_whole(pairs.masks))
     if name == f"{PREFIX}center":
-        maps = np.repeat(_gaussian()[None], len(pairs), axis=0)
+        maps = np.repeat(center_map()[None], len(pairs), axis=0)
     else:
         ids = [drawn[case].case.case_id for case in pairs.of_case.tolist()]
         each = [_random(case, findings[at]) for case, at in zip(ids, pairs.of_finding.tolist(), strict=True)]
@@ -134,7 +135,7 @@ def _count_whole(packed: NDArray[np.uint8]) -> Counts:
     )
 
 
-def _gaussian() -> NDArray[np.float32]:
+def center_map() -> NDArray[np.float32]:
     offset = (np.arange(GRID) + 0.5) / GRID - 0.5
     side = np.exp(-0.5 * (offset / 0.25) ** 2)
     return (side[:, None] * side[None, :]).astype(np.float32)

@@ -32,6 +32,7 @@ STUDIES = (
     "errors",
     "subgroups",
     "calibration",
+    "trust",
     "prompts",
     "resolution",
 )
