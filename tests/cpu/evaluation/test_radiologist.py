@@ -95,6 +95,12 @@ def test_an_image_that_the_files_lack_is_silent_or_left_out(data: Path) -> None:
     assert len(fewer.counts) == len(rows.counts) - 6
 
 
+def test_the_first_point_is_the_one_on_the_grid(data: Path) -> None:
+    rows = load_run(run(data)[1]).cell("reader:radiologist", "chexlocalize")
+    place = rows.findings.index("Edema")
+    assert rows.counts.argmax[rows.class_of == place][0] == 43 * 224 + 88  # of (39, 23)
+
+
 def test_a_reader_who_drew_elsewhere_overlaps_nothing(data: Path) -> None:
     home = data / "CheXlocalize"
     mask = json.loads((home / "gt_segmentations_test.json").read_text())[FIRST]["Edema"]

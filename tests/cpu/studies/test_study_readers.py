@@ -169,6 +169,20 @@ def test_report_and_compare_show_both_and_test_them_on_the_same_pairs(
     assert "maps:maps" in json.dumps(told["cells"])
 
 
+def test_few_patients_have_no_quotient_and_no_interval_of_a_coefficient(large: Path, capsys: Any) -> None:
+    folder, run = large.parent, large.parent / "few"
+    models = ("--model", READER, "--model", f"maps:{folder / 'maps'}", "--limit", 24)
+    assert command("eval", "--data", f"vindr={folder / 'data'}", *GIVEN, "--out", run, *models) == 0
+    study(capsys, "readers", run, "--replicates", 50)
+    found = answer(run, "readers")
+    assert {row["share"] for row in found["models"]} == {None} and found["models"][0]["patients"] == 8
+    assert "of the Dice of" not in (run / "studies/readers/readers.md").read_text()
+    assert {row["gwet_ac1_low"] for row in found["presence"]} == {None}
+    ends = [row[f"{name}_any_{end}"] for row in found["extent"] for name in ("dice", "iou") for end in ("low", "high")]
+    assert any(end is not None for end in ends) and all(end is None or 0 <= end <= 1 for end in ends)
+    assert 1.0 in ends or 0.0 in ends  # Student's interval would reach beyond
+
+
 def test_masks_are_compared_with_the_regions_as_one_reader(goldens: Path, tmp_path: Path, capsys: Any) -> None:
     data, run = chexlocalize(goldens, tmp_path / "data"), tmp_path / "run"
     assert command("eval", "--data", f"chexlocalize={data}", "--out", run, "--model", READER) == 0
