@@ -20,6 +20,12 @@ BOX_COUNTERS: Final = ("illegal", "outside", "clipped", "duplicates")
 """Counters of boxes."""
 
 
+_UNSCORED: Final = {
+    "unknown_label": "lines about a finding that the dataset says nothing about; not scored",
+    "no_region": "lines about a finding that is present, or a phrase, without a region; not scored",
+    "unmatched": "texts that are no finding and no phrase of the dataset",
+}
+
 MANY_MISSING: Final = 0.01
 """A share of pairs without a line above it is said."""
 
@@ -158,3 +164,9 @@ class BoxFile:
     def missing_share(self) -> float:
         """The share of positive pairs without a line."""
         return float(np.mean(self.positives.state == State.MISSING)) if len(self.positives) else 0.0
+
+    @property
+    def unscored(self) -> list[str]:
+        """What the file has that is counted and not scored, a line for each kind."""
+        counts = {text: getattr(self, name) for name, text in _UNSCORED.items()}
+        return [f"{count} {text}" for text, count in counts.items() if count]

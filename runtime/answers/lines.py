@@ -65,10 +65,10 @@ class HashedFile:
 def _unreadable(path: Path, error: OSError) -> DataError:
     """The error for a file of boxes that cannot be opened or read."""
     if isinstance(error, FileNotFoundError):
-        return DataError(f"The file of boxes {path} does not exist; correct its path.")
+        return DataError(f"The file {path} does not exist; correct its path.")
     if isinstance(error, IsADirectoryError):
         return DataError(f"{path} is a folder; name the file of boxes in it.")
-    return DataError(f"The file of boxes {path} cannot be read: {error.strerror or error}.")
+    return DataError(f"The file {path} cannot be read: {error.strerror or error}.")
 
 
 def json_document(path: Path) -> tuple[Any, str]:

@@ -130,11 +130,11 @@ def _print(found: BoxFile, told: Mapping[str, Any]) -> None:
     for key, value in told["positive"].items():
         table.add_row(Text(key.replace("_", " ")), str(value), str(told["negative"][key]))
     console.print(table)
+    if found.rejected:
+        line(f"{found.rejected} lines rejected")
+    for text in found.unscored:
+        line(text)
     for key, text in (
-        ("rejected", "lines rejected"),
-        ("unknown_label", "lines about a finding that the dataset says nothing about; not scored"),
-        ("no_region", "lines about a finding that is present, or a phrase, without a region; not scored"),
-        ("unmatched", "texts that are no finding and no phrase of the dataset"),
         ("not_asked", "pairs whose finding is absent and that were not asked"),
         ("out_of_view", "pairs whose region lies mostly outside what the model saw"),
     ):

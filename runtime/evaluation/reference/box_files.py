@@ -68,7 +68,7 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
     many = f"{share:.1%} of the pairs with a region have no line" if share > MANY_MISSING else ""
     own = model.options.missing == "count" and not model.moved and not model.reader
     fault = f"{many} and are scored as silent; {_ANSWER}" if many and own and share > 0.5 else ""
-    remarks = [f"warning: {many}"] if many and not fault else []
+    remarks = [*([f"warning: {many}"] if many and not fault else []), *file.unscored]
     return Reference(
         name=model.name,
         findings=list(dataset.classes),
@@ -230,6 +230,7 @@ def _facts(model: BoxModel, file: BoxFile, said: str, missing_share: float) -> d
         "rejected": file.rejected,
         "unknown_label": file.unknown_label,
         "no_region": file.no_region,
+        "unmatched": file.unmatched,
         "silence": file.silence,
         "frames": dict(file.frames),
         "frame_check": said,

@@ -26,18 +26,18 @@ def read_answers(model: BoxModel, marks: ReaderBoxes | None, questions: Question
         return read_boxes(model.path, questions, model.options.read)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{model.reader}.jsonl"
-        unknown, known = list[Path](), 0
+        unknown, known = Path(), 0
         with path.open("w", encoding="utf-8") as file:
             file.write(json.dumps({"xbench_boxes": 1, "frame": marks.frame}))
             for line in marks.lines:  # where an image has no known size, its boxes have no place
                 row = questions.case(line["case"])
                 if questions.size(row) is None:
-                    unknown.append(questions.cases[row].image)
+                    unknown = questions.cases[row].image
                 else:
                     known += file.write("\n" + json.dumps(line))
-        if unknown and not known:
-            told = f"None of the {len(set(unknown))} images that {model.name} marked can be read for its size"
-            raise DataError(f"{told} (the first would be {unknown[0]}); correct the dataset's root or its options.")
+        if unknown.name and not known:
+            told = f"No image that {model.name} marked can be read for its size, such as {unknown}"
+            raise DataError(f"{told}; correct the dataset's root or its options.")
         return read_boxes(path, questions)
 
 

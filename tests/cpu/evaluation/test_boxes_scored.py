@@ -255,7 +255,7 @@ def test_studies_of_thresholds_leave_boxes_out(data: Path, capsys: pytest.Captur
     assert "boxes:mine: left out, because boxes have no threshold" in said and "baseline:center" in said
 
 
-def test_python_takes_files_and_names(data: Path, tmp_path: Path) -> None:
+def test_python_takes_files_and_names(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     boxes = write(tmp_path / "mine.jsonl", LINES)
     run = xb.evaluate(
         dataset="chestxdet10", data=data, out=tmp_path / "run", boxes={"one": boxes}, missing="leave-out",
@@ -263,13 +263,16 @@ def test_python_takes_files_and_names(data: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert run.models == ["boxes:one"] or list(run.models) == ["boxes:one"]
     corners = dict(zip(("x_min", "y_min", "x_max", "y_max"), (0.1, 0.1, 0.3, 0.3), strict=True))
-    texts = {name: [{"text": "a lump", "boxes": [corners]}] for name in "abc"}
+    texts = {name: [{"text": text, "boxes": [corners]} for text in ("a lump", "a tube")] for name in "abc"}
     for name, told in (("phrases", texts), ("named", {"A lump": "Mass"})):
         (tmp_path / f"{name}.json").write_text(json.dumps(told))
+    capsys.readouterr()
     run = xb.evaluate(
         dataset="chestxdet10", data=data, out=tmp_path / "other", boxes=tmp_path / "phrases.json",
-        mapping=tmp_path / "named.json", progress=False,
+        mapping=tmp_path / "named.json",
     )  # fmt: skip
+    told = capsys.readouterr().err
+    assert "boxes:phrases on chestxdet10: 3 texts that are no finding and no phrase of the dataset" in told
     table = run.table("coverage", replicates=0).set_index("metric").value
     assert (table["answered"], table["silent"]) == (2, 1)
     with pytest.raises(ConfigError, match="missing"):
