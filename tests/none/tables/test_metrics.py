@@ -65,10 +65,10 @@ def test_every_table_takes_the_digits_from_the_list(monkeypatch: pytest.MonkeyPa
         assert (decimals(between.text), decimals(between.interval)) == (count, count + 1)
     fixed, best = digits["dice_fixed"], digits["dice_best"]
     assert [decimals(text) for text in _dice_texts(DiceChange("", "", 0.2, 0.3, 0.2, 0.3))] == [fixed] * 3 + [best] * 3
-    scores = NativeScores("", 1, 1, hit=0.2, otsu=0.2, tuned=0.2, best=0.2, floor=0.2)
+    scores = NativeScores("", 1, 1, hit=0.2, drawn=0.2, otsu=0.2, tuned=0.2, best=0.2, floor=0.2)
     native = [decimals(str(item)) for item in _row("", scores, scores)[3:]]
     point, floor, iou, searched = (digits[key] for key in ("pointing", "floor_iou", "iou_fixed", "iou_best"))
-    assert native == [point, floor, 0, iou, iou, 0, searched, 0, iou, iou, searched]
+    assert native == [point, floor, 0, iou, iou, iou, 0, searched, 0, iou, iou, iou, searched]
     means = PhraseMeans(0.2, 0.2, (0.2,) * 5, 0.2, 0.2, pairs=1, unseen=0, constant=0)
     phrases = _phrases(PhraseRow("", "", "", means, {"miou": around}), means)[3:-2]
     assert [decimals(item.text) for item in phrases] == [3, 3, *[iou] * 7]  # type: ignore[union-attr]
