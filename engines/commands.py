@@ -79,9 +79,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As in click; the error for an unknown name ends with the most similar command."""
-        known = self.list_commands(ctx)
-        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"There is no command '{args[0]}': {did_you_mean(args[0], known)}.")
+        asked = not args[0].startswith("-") and not ctx.resilient_parsing
+        if asked and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"There is no command '{args[0]}': {did_you_mean(args[0], self.list_commands(ctx))}.")
         return super().resolve_command(ctx, args)
 
 
