@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Joint", "box_joints", "features", "int8_joints", "joints", "not_features", "outcomes"]
+__all__ = ["Joint", "box_joints", "features", "int8_joints", "joints", "not_features", "outcomes", "trust_joints"]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "joints.md"
 
@@ -45,6 +45,11 @@ def joints() -> list[Joint]:
 def box_joints() -> list[Joint]:
     """Predicted boxes, phrases and published scorers with commands and with other models."""
     return [Joint(*row) for row in _rows("Boxes, phrases and published scorers")]
+
+
+def trust_joints() -> list[Joint]:
+    """The study of trust with the features whose results it reads."""
+    return [Joint(*row) for row in _rows("Trust tests of a run")]
 
 
 def int8_joints() -> list[Joint]:

@@ -1,8 +1,8 @@
 """Every pair of features of docs/joints.md, once through the command line, with the outcome written there.
 
-The check of a pair is the function `first_second` in one of the files beside this one, also that of boxes, phrases or
-scorers and what they meet; that of INT8 and a command is `int8_command`. A pair whose outcome is not true yet stands in
-OPEN with what is missing, and must fail.
+The check of a pair is the function `first_second` in one of the files beside this one, also that of boxes, phrases,
+scorers or trust and what they meet; that of INT8 and a command is `int8_command`. A pair whose outcome is not true yet
+stands in OPEN with what is missing, and must fail.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import pairs_of_twin
 import phrases_with_commands
 import published_numbers
 import pytest
+import trust_with_features
 from joint_inputs import Originals, make_originals
-from joint_table import Joint, box_joints, int8_joints, joints
+from joint_table import Joint, box_joints, int8_joints, joints, trust_joints
 from joint_world import World, counting
 
 pytest.importorskip("onnx")
@@ -43,6 +44,7 @@ FILES = (
     phrases_with_commands,
     published_numbers,
     int8_with_commands,
+    trust_with_features,
 )
 OPEN: dict[str, str] = {}
 
@@ -65,7 +67,10 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
     return make_originals(tmp_path_factory.mktemp("originals"))
 
 
-@pytest.mark.parametrize("joint", [_parameter(joint) for joint in (*joints(), *box_joints(), *int8_joints())])
+ALL = (*joints(), *box_joints(), *trust_joints(), *int8_joints())
+
+
+@pytest.mark.parametrize("joint", [_parameter(joint) for joint in ALL])
 def test_two_features_meet(joint: Joint, originals: Originals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "250")
