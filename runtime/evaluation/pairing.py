@@ -18,6 +18,7 @@ from ..datasets.base import Dataset
 from ..datasets.registry import DATASETS
 from ..host.config import Config, DatasetConfig
 from ..host.paths import has_file
+from ..results.choices import SCORERS
 from ..results.loaded_dataset import LoadedDataset
 from .progress import some_names
 from .reference.baselines import PREFIX as BASELINE
@@ -115,6 +116,8 @@ def asked_prompts(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> tu
 
 def configured_protocol(name: str) -> Protocol:
     """The protocol of that name. Raises ConfigError for an unknown one."""
+    if name in SCORERS:
+        raise ConfigError(f"'{name}' is a published scorer of boxes, which report computes: leave it out here.")
     if name not in PROTOCOLS:
         raise ConfigError(f"Unknown protocol '{name}': {did_you_mean(name, PROTOCOLS)}.")
     return protocol(name)
@@ -158,8 +161,9 @@ def _named(name: str, found: Sequence[Path]) -> list[Path]:
     family = [path for path in found if _model_of(path) == name]
     if family:
         return family
-    if ":" in name:
-        hint = did_you_mean(name.partition(":")[0] + ":", _KINDS)
+    kind = name.partition("=")[0].partition(":")[0] + ":"
+    if ":" in name or kind in _KINDS:
+        hint = did_you_mean(kind, _KINDS)
         raise ConfigError(f"There is no model called '{name}': {hint}; or write the name of a bundle.")
     hint = did_you_mean(name, [path.name for path in found])
     raise ConfigError(f"There is no bundle called '{name}': {hint}; make it with xbench-export or check --bundles.")
