@@ -80,14 +80,8 @@ def study_errors(
         figures=figures,
         files=files,
         remarks=tuple(dict.fromkeys((*remarks, *said_too))),
-        results=_results(found, material),
+        results=material.keys_of((item.cell.model, item.cell.dataset) for item in found),
     )
-
-
-def _results(found: Sequence[Judged], material: Material) -> Rows:
-    judged = dict.fromkeys((item.cell.model, item.cell.dataset) for item in found)
-    keys = {(entry["model"], entry["dataset"]): entry.get("key") for entry in material.run.data["cells"].values()}
-    return [{"model": model, "dataset": dataset, "key": keys[model, dataset]} for model, dataset in judged]
 
 
 def _found(material: Material) -> tuple[list[Judged], list[str]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ...engines.errors import ConfigError, RunError
 from ...engines.registry import did_you_mean
@@ -74,6 +75,11 @@ class Material:
             raise RunError(f"{left}; evaluate a model with saliency maps into the run.")
         maps = tuple(cell for cell in self.cells if cell.has_thresholds)
         return replace(self, cells=maps, unfinished=(left, *self.unfinished))
+
+    def keys_of(self, studied: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Model, dataset and key of each result once, by which a study is known to be of the current results."""
+        keys = {(entry["model"], entry["dataset"]): entry.get("key") for entry in self.run.data["cells"].values()}
+        return [{"model": name[0], "dataset": name[1], "key": keys[name]} for name in dict.fromkeys(studied)]
 
     def of_model(self, model: str) -> tuple[StudyCell, ...]:
         """The cells of a model."""

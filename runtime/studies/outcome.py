@@ -29,8 +29,8 @@ class StudyOutcome:
     name: of the study and its folder. facts: lines about what was studied. tables: to read; data: rows by the name of
     their CSV file, unrounded fractions unless a column says otherwise, also in the JSON file. settings: the arguments
     of the study. files: other files by their path in the folder. remarks: what could not be done, and why. protocol: of
-    the results studied, if the run has several (`of_protocol`). results: model, dataset and key of each cell that the
-    figures and pictures are of, for the page of the report.
+    the results studied, if the run has several (`of_protocol`). results: model, dataset and key of each cell that it
+    is of, for pages that show it.
     """
 
     name: str

@@ -77,4 +77,5 @@ def study_subgroups(
         settings={"by": list(by), **material.sampling.settings},
         figures=figures,
         remarks=(*dict.fromkeys(remarks), *said),
+        results=material.keys_of((row["model"], row["dataset"]) for row in summary),
     )
