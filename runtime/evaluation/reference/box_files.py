@@ -62,6 +62,8 @@ def boxes_reference(model: BoxModel, loaded: LoadedDataset, measure: Measure) ->
         return masks_reference(model, marks, loaded, measure)
     file = read_answers(model, marks, questions)
     places = sources(file, questions, model)
+    if model.moved and not (places >= 0).any():
+        return "no finding has answers of two patients"
     answers = _Answers(file, questions, places, model.moved)
     said, share = frame_check(file, questions), _missing_share(file, questions, places, loaded)
     told = _facts(model, file, said, share)

@@ -105,6 +105,15 @@ def test_a_patient_beyond_the_limit_changes_the_key(data: Path, tmp_path: Path, 
         assert said in capsys.readouterr().out
 
 
+def test_answers_of_one_patient_cannot_move(data: Path, tmp_path: Path, capsys: Any) -> None:
+    mine, file = tmp_path / "mine.jsonl", data / "annotations.json"
+    answers(data, mine)
+    told = json.loads(file.read_text())
+    file.write_text(json.dumps({**told, "images": [{**image, "patient_id": "p"} for image in told["images"]]}))
+    assert evaluate(data, "--model", f"moved:{mine}") == 1
+    assert "moved:mine on coco: skipped, no finding has answers of two patients" in capsys.readouterr().out
+
+
 def test_names_of_moved_files(tmp_path: Path) -> None:
     mine = tmp_path / "mine.jsonl"
     mine.write_text("")
