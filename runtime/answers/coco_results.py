@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from ...engines.errors import DataError
 from .answered import State
 from .bad_line import BadLine
 from .fitting import FittedAnswer, fit
-from .frames import Corners, ordered
+from .frames import ordered
 from .line_keys import four_numbers, score_list
-from .lines import json_document
+from .lines import JsonFile
 from .questions import Place
 from .reading import FileReading
 
@@ -36,14 +39,27 @@ def annotations_given(path: Path) -> DataError:
     )
 
 
-@dataclass
 class _Found:
-    """The detections of one pair: number of the first entry, corners and scores."""
+    """Detections in the order of the file: pair, number of the entry, size of the image, and five numbers each."""
 
-    number: int
-    size: Size
-    boxes: list[Corners] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.places, self.numbers, self.sizes, self.boxes = array("q"), array("q"), array("i"), array("d")
+
+    def add(self, place: Place, number: int, size: Size, box: Sequence[float]) -> None:
+        self.places.append(place)
+        self.numbers.append(number)
+        self.sizes.extend(size)
+        self.boxes.extend(box)
+
+    def pairs(self) -> Iterator[tuple[Place, int, Size, list[list[float]]]]:
+        """Each pair with number and size of its first detection, and x1, y1, x2, y2 and score of all, in file order."""
+        places, boxes = np.asarray(self.places), np.asarray(self.boxes).reshape(-1, 5)
+        _, first, of, counts = np.unique(places, return_index=True, return_inverse=True, return_counts=True)
+        order, ends = np.argsort(of, kind="stable"), np.cumsum(counts)
+        for pair in np.argsort(first).tolist():
+            at, end = int(first[pair]), int(ends[pair])
+            size = self.sizes[2 * at], self.sizes[2 * at + 1]
+            yield self.places[at], self.numbers[at], size, boxes[order[end - counts[pair] : end]].tolist()
 
 
 def read_coco_results(reading: FileReading) -> str:
@@ -55,39 +71,35 @@ def read_coco_results(reading: FileReading) -> str:
     if reading.options.coco is None:
         told = "it is a JSON list, as COCO results are; name the COCO file with its images and categories"
         raise DataError(f"{reading.path}: {told}: --coco FILE.")
-    names = _Names(reading.options.coco)
-    results, sha256 = json_document(reading.path)
-    if not isinstance(results, list):
-        raise DataError(f"{reading.path}: it is no JSON list of detections; COCO results are one.")
-    found: dict[Place, _Found] = {}
-    for number, entry in enumerate(results, 1):
+    names, file, found = _Names(reading.options.coco), JsonFile(reading.path), _Found()
+    for number, (_, entry) in enumerate(file.entries(), 1):
         reading.lines += 1
         try:
             _add(reading, names, entry, number, found)
         except BadLine as error:
             reading.bad(error, number)
-    for place, each in found.items():
-        answer = FittedAnswer(State.ANSWERED, each.size)
-        fit(answer, each.boxes, each.scores)
+    for place, number, size, given in found.pairs():
+        answer = FittedAnswer(State.ANSWERED, size)
+        fit(answer, [(x1, y1, x2, y2) for x1, y1, x2, y2, _ in given], [score for *_, score in given])
         answer.state = State.ANSWERED if answer.boxes else State.UNPARSABLE
         try:
-            reading.sense("pixels", answer.written, each.number, text=False)
-            reading.add([place], each.number, answer, scores=True)
+            reading.sense("pixels", answer.written, number, text=False)
+            reading.add([place], number, answer, scores=True)
         except BadLine as error:
-            reading.bad(error, each.number)
-    reading.conventions["pixels xywh"] = len(results)
+            reading.bad(error, number)
+    reading.conventions["pixels xywh"] = reading.lines
     questions = reading.questions
     rows = [row for name, _ in names.images.values() if (row := _row(reading, name)) is not None]
     columns = [place for place, name in enumerate(questions.classes) if name in names.categories.values()]
     reading.silence(dict.fromkeys(rows), columns)
-    return sha256
+    return file.sha256
 
 
 class _Names:
     """Ids of a COCO file: image -> file name and stated width and height; category -> name."""
 
     def __init__(self, path: Path) -> None:
-        document, _ = json_document(path)
+        document = JsonFile(path).whole()
         self.images: dict[object, tuple[str, Size | None]] = {}
         self.categories: dict[object, str] = {}
         for key, name in (("images", "file_name"), ("categories", "name")):
@@ -104,7 +116,7 @@ class _Names:
                     self.categories[item["id"]] = text
 
 
-def _add(reading: FileReading, names: _Names, entry: Any, number: int, found: dict[Place, _Found]) -> None:
+def _add(reading: FileReading, names: _Names, entry: Any, number: int, found: _Found) -> None:
     if not isinstance(entry, dict):
         raise BadLine("", "it is no JSON object; an entry has image_id, category_id, bbox and score")
     image, category = entry.get("image_id"), entry.get("category_id")
@@ -127,10 +139,7 @@ def _add(reading: FileReading, names: _Names, entry: Any, number: int, found: di
         (score,) = score_list([entry["score"]], 1)
     except BadLine as error:
         raise BadLine({"boxes": "bbox", "scores": "score"}[error.key], error.text) from None
-    if place not in found:
-        found[place] = _Found(number, _size(reading, row, stated))
-    found[place].boxes.append(ordered((x, y, width, height), "xywh"))
-    found[place].scores.append(score)
+    found.add(place, number, _size(reading, row, stated), (*ordered((x, y, width, height), "xywh"), score))
 
 
 def _size(reading: FileReading, row: int, stated: Size | None) -> Size:

@@ -15,7 +15,7 @@ from .coco_results import annotations_given, is_coco_file
 from .fitting import FittedAnswer, fit
 from .frames import Corners, placed_axes
 from .line_keys import four_numbers
-from .lines import json_document
+from .lines import JsonFile, opening
 from .questions import Place, Questions
 from .reading import FileReading
 
@@ -34,13 +34,13 @@ def read_grounded_phrases(reading: FileReading) -> str:
     """
     reading.kind, reading.word = RADFACT, "entry"
     texts = _Texts(reading.questions, reading.options.mapping)
-    studies, sha256 = json_document(reading.path)
-    if is_coco_file(studies):
-        raise annotations_given(reading.path)
-    if not isinstance(studies, dict):
+    file = JsonFile(reading.path)
+    if opening(reading.path) != b"{" and not isinstance(file.whole(), dict):
         raise DataError(f"{reading.path}: it is no JSON object of studies; write their phrases under their names.")
+    if '"images"' in file.text and is_coco_file(file.whole()):
+        raise annotations_given(reading.path)
     rows = []
-    for study, phrases in studies.items():
+    for study, phrases in file.entries():
         try:
             row = reading.questions.case(study)
             if not isinstance(phrases, list):
@@ -54,7 +54,7 @@ def read_grounded_phrases(reading: FileReading) -> str:
         told = "none of its texts is a finding or a phrase of the dataset"
         raise DataError(f"{reading.path}: {told}; map texts to findings in a JSON file and name it: --mapping FILE.")
     reading.silence(dict.fromkeys(rows), range(len(reading.questions.classes)))
-    return sha256
+    return file.sha256
 
 
 def _study(reading: FileReading, texts: _Texts, row: int, phrases: list[Any]) -> None:
@@ -111,7 +111,7 @@ class _Texts:
             self._read(mapping)
 
     def _read(self, path: Path) -> None:
-        document, _ = json_document(path)
+        document = JsonFile(path).whole()
         if not isinstance(document, dict):
             raise DataError(
                 f"{path}: it is no JSON object; write texts as keys, and a finding, a phrase or null for each."

@@ -10,7 +10,7 @@ from .coco_results import COCO, annotations_given, is_coco_file, read_coco_resul
 from .grounded_phrases import RADFACT, read_grounded_phrases
 from .json_lines import read_json_lines
 from .line_keys import LINE_KEYS
-from .lines import HashedFile, json_object
+from .lines import HashedFile, json_object, opening
 from .questions import Questions
 from .reading import JSON_LINES, FileReading, ReadOptions
 
@@ -35,10 +35,10 @@ def read_boxes(path: Path, questions: Questions, options: ReadOptions | None = N
 
 
 def _kind(path: Path) -> str:
-    """The format of a file by its first line that is not blank, and where that says nothing, by its name."""
-    _, line = next(HashedFile(path).lines(), (0, b""))
-    if line is not None and line.startswith(b"["):
+    """The format of a file by its beginning, and where that says nothing, by its name."""
+    if opening(path) == b"[":  # its line can be of any length
         return COCO
+    _, line = next(HashedFile(path).lines(), (0, b""))
     try:
         first = json_object(line)
     except BadLine:

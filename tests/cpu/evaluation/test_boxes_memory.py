@@ -12,6 +12,7 @@ from xbench_fast.runtime.answers import collecting
 from xbench_fast.runtime.answers.answered import State
 from xbench_fast.runtime.answers.questions import Questions
 from xbench_fast.runtime.answers.read import read_boxes
+from xbench_fast.runtime.answers.reading import ReadOptions
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.region_boxes import Boxes
 
@@ -52,3 +53,21 @@ def test_a_line_takes_some_dozen_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     # 80 bytes of boxes and scores; then the columns, and while it is read those in the order of the file.
     assert (kept[1] - kept[0]) / (MANY - FEW) < 80 + 40
     assert (most[1] - most[0]) / (MANY - FEW) < 2 * 80 + 140
+
+
+def test_an_entry_of_coco_results_takes_its_text_and_some_numbers(tmp_path: Path) -> None:
+    cases = [Case(f"c{n}", Path(f"c{n}.png"), LABELS, REGION, "test", size=(400, 500)) for n in range(20)]
+    images = [{"id": n, "file_name": f"c{n}.png"} for n in range(20)]
+    (tmp_path / "names.json").write_text(json.dumps({"images": images, "categories": [{"id": 1, "name": "Mass"}]}))
+    most = []
+    for count in (FEW, MANY):
+        entry = {"category_id": 1, "bbox": [10.25, 9, 40, 20], "score": 0.5}
+        path = tmp_path / f"{count}.json"
+        path.write_text(json.dumps([{"image_id": n % 20, **entry} for n in range(count)]))
+        questions = Questions(cases, tuple(LABELS))
+        gc.collect()
+        tracemalloc.start()
+        assert read_boxes(path, questions, ReadOptions(coco=tmp_path / "names.json")).lines == count
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert (most[1] - most[0]) / (MANY - FEW) < 240

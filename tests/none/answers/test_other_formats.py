@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from answer_files import CLASSES, case, read, small, written
 from xbench_fast.engines.errors import DataError
 from xbench_fast.runtime.answers.answered import BoxFile, State
+from xbench_fast.runtime.answers.lines import JsonFile
 from xbench_fast.runtime.answers.questions import Questions
 from xbench_fast.runtime.answers.read import read_boxes
 from xbench_fast.runtime.answers.reading import ReadOptions
@@ -56,6 +58,55 @@ def test_absent_detections_are_silence(tmp_path: Path) -> None:
     found = coco(tmp_path, [])
     assert found.positives.state.tolist() == [State.SILENT] * 3
     assert found.negatives.state.tolist() == [State.SILENT] and not found.negatives.tried.any()
+
+
+def test_detections_of_a_pair_stay_in_the_order_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xbench_fast.runtime.answers.collecting.CHECKED", 1)
+    found = coco(tmp_path, [detection(("two", 1, 1)[n % 3], bbox=(n, 2, 5, 5)) for n in range(90)]).positives
+    assert found.pairs == (("a", "Effusion"), ("a", "Mass"), ("b", "Mass")) and found.lines.tolist() == [0, 2, 1]
+    assert found.boxes[:, 0].tolist() == [n for n in range(90) if n % 3] + list(range(0, 90, 3))
+    assert coco(tmp_path, [detection("two"), detection(1)]).written.pairs.tolist() == [2]
+    mass = found.places[1]
+    assert found.positions(np.array([[mass + 1, mass], [99, -1]])).tolist() == [[-1, 1], [-1, -1]]
+
+
+def test_coco_results_and_studies_in_one_line_of_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xbench_fast.runtime.answers.lines.MAX_LINE", 100)
+    (tmp_path / "names.json").write_text(json.dumps(NAMES))
+    (tmp_path / "f.json").write_text(f"\n {json.dumps([detection()] * 5)}")
+    assert read_boxes(tmp_path / "f.json", small(), ReadOptions(coco=tmp_path / "names.json")).kind == "coco"
+    (tmp_path / "f.json").write_text(json.dumps({"a": [{"text": "mass", "boxes": None}] * 5}))
+    assert read_boxes(tmp_path / "f.json", small()).kind == "radfact"
+
+
+def parsed(path: Path, text: str) -> tuple[Any, str]:
+    """The value that a file gives entry by entry, and the error if it is none."""
+    path.write_text(text)
+    try:
+        found = list(JsonFile(path).entries())
+    except DataError as error:
+        return None, str(error)
+    return ([value for _, value in found] if text.lstrip().startswith("[") else dict(found)), ""
+
+
+@pytest.mark.parametrize(
+    "text", [' [1, {"a": [2, "}"]}, "x,]", [] ] ', '{"a": {"b": 1}, "c" : [1, 2], "d":"]"}\n', "[]", "{ }"]
+)
+def test_entries_are_those_of_the_whole(text: str, tmp_path: Path) -> None:
+    """Also where one sign is left out or another one stands in its place: the same value, or the same sentence."""
+    path, wrong = tmp_path / "f.json", 0
+    signs = ["", *'[]{},:"1 ']
+    for changed in {text, *(text[:at] + sign + text[at + 1 :] for at in range(len(text)) for sign in signs)}:
+        path.write_text(changed)
+        found, told = parsed(path, changed)
+        try:
+            whole = JsonFile(path).whole()
+        except DataError as error:
+            wrong += 1
+            assert told == str(error) or not changed.strip().startswith(("[", "{"))
+        else:
+            assert (found, told) == (whole, "") or not isinstance(whole, list | dict)
+    assert wrong > len(text)
 
 
 @pytest.mark.parametrize(
