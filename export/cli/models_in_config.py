@@ -128,7 +128,7 @@ def read_models(path: Path | None = None) -> ModelTable:
         return ModelTable()
     try:
         data = tomllib.loads(found.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
         raise ConfigError(f"{found} is not a TOML file: {error}.") from error
     except OSError as error:
         raise ConfigError(f"{found} cannot be read: {error.strerror}.") from error

@@ -105,6 +105,8 @@ def test_the_file_of_the_working_directory_is_found(tmp_path: Path, monkeypatch:
         ("[models.kad]\noptions = 3", ["'models.kad.options' must be a table"]),
         ("[models.kad.options]\ncheckpoint = 'x'", ["'checkpoint'", "write it in [models.kad] itself"]),
         ("[models.kad", ["is not a TOML file"]),
+        ("[models.kad]\nseed = " + "9" * 5000, ["is not a TOML file"]),
+        ("a = " + "[" * 100_000, ["is not a TOML file"]),
     ],
 )
 def test_mistakes_name_the_key(tmp_path: Path, text: str, words: list[str]) -> None:
