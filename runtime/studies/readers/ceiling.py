@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ...comparing.difference import Difference, corrected, subtract
+from ...comparing.difference import Difference, corrected, disagreements, subtract
 from ...comparing.variants import Variant, Variants
 from ..material import Material
 from ..study_cell import StudyCell
@@ -24,8 +24,11 @@ def is_reader(cell: StudyCell) -> bool:
 
 
 def ceiling_rows(material: Material, reader: StudyCell) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row for each model of the reader's dataset, measure and finding, and the mean over findings; and a sentence for
-    each model without a pair in common. Baselines are no models. Raises RunError for cells of several protocols."""
+    """A row for each model of the reader's dataset, measure and finding, and the mean over findings; and sentences: on
+    models without a pair in common, and where intervals and tests disagree.
+
+    Baselines are no models. Raises RunError for cells of several protocols.
+    """
     found: list[tuple[Variants, Difference]] = []
     remarks = []
     for cell in material.paired:
@@ -38,6 +41,7 @@ def ceiling_rows(material: Material, reader: StudyCell) -> tuple[list[dict[str, 
         else:
             found += [(group, item) for item in _differences(group, material.sampling.level)]
     items = corrected([item for _, item in found], lambda item: (item.field, not item.name))
+    remarks += [f"{reader.title}: {line}" for line in disagreements([item for item in items if not item.name])]
     groups = [group for group, _ in found]
     return [_row(reader, group, item, material) for group, item in zip(groups, items, strict=True)], remarks
 

@@ -133,6 +133,13 @@ def test_a_model_is_read_against_the_reader_on_the_same_pairs(large: Path, capsy
     assert "that does not make it better than radiologists" in text
 
 
+def test_an_interval_and_a_test_that_disagree_are_said(large: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, said = large.parent / "levels", "of 1 difference the interval and p (before the correction) disagree"
+    for level, expected in ((0.95, False), (0.97, True)):
+        study(capsys, "readers", large, "--replicates", 200, "--level", level, "--out", out)
+        assert (said in (out / "readers.md").read_text()) is expected
+
+
 def test_single_readers_of_twenty_images_have_a_row(large: Path) -> None:
     rows = {row["reader"]: row for row in answer(large, "readers")["single_readers"]}
     assert set(rows) == {"R1", "R2", "R3"} and {row["images"] for row in rows.values()} == {24}

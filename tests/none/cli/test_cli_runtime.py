@@ -30,6 +30,7 @@ STUDIES = (
     "strata",
     "failures",
     "errors",
+    "readers",
     "subgroups",
     "calibration",
     "trust",
