@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.errors import RunError
+from ....metrics_gpu.grounding.protocols import protocol
 from ....metrics_gpu.grounding.strata import STRATA, strata_of
 from ....metrics_gpu.statistics.bootstrap import Interval
 from ....metrics_gpu.statistics.sign_flips import draws_for
@@ -78,7 +79,8 @@ def _pairs(cell: StudyCell, run: StoredRun, level: float) -> tuple[MeasuredPairs
         places = map_places(cell, maps)
         from ....metrics_gpu.trust.localisation import localise
 
-        scores = localise(saliency[places], maps.masks[places], frames=maps.frames[places])
+        upsample = protocol(cell.rows.protocol).upsample
+        scores = localise(saliency[places], maps.masks[places], frames=maps.frames[places], upsample=upsample)
         values["average_precision"] = scores.average_precision
     except RunError as error:
         remarks.append(f"{cell.model} on {cell.dataset} has no average precision: {str(error).rstrip('.')}.")

@@ -19,6 +19,7 @@ from stored_counts import CLASSES, PIXELS, add_cell
 from study_world import answer, study
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.sweep.masks import unpack_masks
+from xbench_fast.metrics_gpu.trust.localisation import localise
 from xbench_fast.runtime.datasets.attributes.lookup import CaseAttributes
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.maps import load_maps
@@ -188,6 +189,21 @@ def test_numbers_against_the_rows(world: Path, capsys: pytest.CaptureFixture[str
     assert row["standardised"] == pytest.approx(gap / total) and row["pairs_left_out"] == len(maps) - total
     table = list(csv.DictReader((world / "studies/subgroups/gaps.csv").open()))
     assert len(table) == len(data["gaps"]) and float(table[0]["standardised"]) == data["gaps"][0]["standardised"]
+
+
+def test_maps_are_drawn_as_their_protocol_draws_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, attributes = make(tmp_path), people()
+    with RunDirectory(run) as made:
+        made.begin({})
+        add_cell(made, "cells", "one", rows(lambda _: 0.5, attributes), protocol="medklip")
+    study(capsys, "subgroups", run, *QUICK, "--attributes", tmp_path / "who.csv", "--by", "sex", "--quiet")
+    data = json.loads((run / "studies/subgroups-medklip/subgroups.json").read_text())
+    maps = load_maps(load_run(run), "cells", "one")
+    assert maps.saliency is not None
+    scores = localise(maps.saliency, maps.masks, frames=maps.frames, upsample="nearest").average_precision
+    for row in chosen(data, "groups", model="cells"):
+        own = np.array([attributes[case]["sex"] == row["group"] for case in maps.case_id])
+        assert row["average_precision"] == pytest.approx(scores[own].mean(), abs=1e-9)
 
 
 def test_what_divides_nothing_is_counted(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
