@@ -77,5 +77,6 @@ def attributes_of(
         except XBenchError as error:
             return None, [f"{dataset}: no attributes. {error}"]
     if not found.names:
-        told = [*told, f"no attributes; give a table with --attributes {dataset}=FILE"]
+        why = "; ".join([*found.notes, *told]) or "it has no attributes"
+        return found, [f"{dataset}: {why}; give a table with --attributes {dataset}=FILE"]
     return found, [f"{dataset}: {line}" for line in (*found.notes, *told)]

@@ -42,8 +42,8 @@ def study_subgroups(
         if found is not None and found.names:
             described[name] = found
     if not described:
-        why = " ".join(remarks) or "no pair has a region."
-        raise RunError(f"{material.path} has no results on cases with attributes: {why}")
+        why = "; ".join(line.rstrip(".") for line in remarks) or "no pair has a region"
+        raise RunError(f"{material.path} has no results on cases with attributes: {why}.")
     known = dict.fromkeys(name for found in described.values() for name in found.names)
     for attribute in by:
         if attribute not in known:

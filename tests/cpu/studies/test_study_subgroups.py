@@ -318,9 +318,9 @@ def test_attributes_of_the_dataset_where_it_is_now(tmp_path: Path, capsys: pytes
     said = study(capsys, "subgroups", run, *QUICK, "--attributes", tmp_path / "who.csv")
     assert "who.csv is searched for case ids alone. The folder" in said
     here = ("--data", f"one={tmp_path / 'here'}")
-    assert "has no results on cases with attributes: one: its files have no attributes" in study(
-        capsys, "subgroups", run, *here, code=1
-    )
+    told = study(capsys, "subgroups", run, *here, code=1)
+    assert "has no results on cases with attributes: one: its files have no attributes" in told
+    assert told.count("no attributes") == 1 and "; give a table with --attributes one=FILE." in told
     names = "image,sex\n" + "".join(f"image{n}.png,{'FM'[n % 2]}\n" for n in range(CASES))
     (tmp_path / "names.csv").write_text(names)
     (tmp_path / "mine.toml").write_text('[datasets.one]\nroot = "here"\nattributes = "names.csv"\n')
