@@ -15,7 +15,9 @@ from synthetic import BlockEngine, make_bundle, make_dataset, make_ms_cxr, model
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.runtime.cli import main
 from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.trusting import running
 from xbench_fast.runtime.trusting.asking import AskedModel
+from xbench_fast.runtime.trusting.directory import rows_as_table
 from xbench_fast.runtime.trusting.images import choose_cases
 
 ENGINE = "synthetic:BlockEngine"
@@ -293,3 +295,21 @@ def test_images_that_are_asked_their_own_phrases_are_refused(world: Path, capsys
     with pytest.raises(SystemExit):
         main(["trust", "blocks-32", "--bundles", "models", "--data", "mscxr=data", "--engine", ENGINE])
     assert "The dataset 'mscxr' asks each image its own phrases; trust takes datasets with" in capsys.readouterr().err
+
+
+def test_a_finished_result_outlives_a_run_without_images(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trust()
+    monkeypatch.setattr(running, "choose_cases", lambda *_: [])
+    trust(status=1)
+    assert "No case of coco has a region of Mass, Effusion; raise --limit or" in capsys.readouterr().err
+    assert entry()["state"] == "done"
+    trust("--out", "new", status=1)
+    assert entry("new")["state"] == "failed"
+
+
+def test_a_value_that_is_not_known_is_null() -> None:
+    rows = [{"case_id": "a", "value": float("nan")}, {"case_id": "b", "value": np.float32(0.5)}, {"case_id": "c"}]
+    table = rows_as_table({"value": "float64"}, rows, "key")
+    assert table["value"].to_pylist() == [None, 0.5, None] and table["finding"].null_count == 3
