@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from trust_graphs import fixed_map_bundle, stacked_bundle
 from xbench_fast.engines.backends.ort import CpuEngine
 from xbench_fast.metrics_gpu.trust.similarity import spearman
 from xbench_fast.runtime.cli import main
+from xbench_fast.runtime.evaluation.progress import PlainProgress
 from xbench_fast.runtime.images.decode import read_grey
 from xbench_fast.runtime.images.geometry import to_model
 from xbench_fast.runtime.trusting.probe import ProbeOptions
@@ -107,7 +110,16 @@ def test_a_killed_run_goes_on_with_equal_rows(
         run([*whole, "--out", tmp_path / "cut"], 130)
     kept = sorted(path.name for path in (tmp_path / "cut").glob("cells/*.parts/*"))
     assert kept == ["000000.parquet", "000001.parquet"], "the model as it is, and the first step"
+    totals, counted = list[int](), list[int]()
+
+    @contextmanager
+    def cell(self: PlainProgress, title: str, total: int, unit: str = "cases") -> Iterator[Callable[[int], None]]:
+        totals.append(total)
+        yield counted.append
+
+    monkeypatch.setattr(PlainProgress, "cell", cell)
     run([*whole, "--out", tmp_path / "cut"])
+    assert [sum(counted)] == totals, "the progress ends at its total"
     one, other = (entry(tmp_path / name) for name in ("cut", "whole"))
     assert one["made"] == 4 * one["images"], "the model as it is is asked again for the comparison"
     tables = [pq.read_table(tmp_path / name / found["file"]) for name, found in (("cut", one), ("whole", other))]
