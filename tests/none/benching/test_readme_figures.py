@@ -48,3 +48,8 @@ def test_comparisons_are_quoted_from_their_results(root: Path) -> None:
     found = result("int8")["end_to_end"]
     line = row("`eval`, KAD-224 in INT8", "float32 bundle")
     assert f"| {found['ratio']:.2f} × |" in line and f"{found['images']} prepared radiographs" in line
+
+    found = result("box-lines")
+    line, cost = row("`eval` and `report`", "60 s on two idle cores"), found["lines"]["100000"]["together"]
+    assert f"| {cost['wall_s']} s, {cost['cpu_s']} s of CPU time, {cost['peak_mb'] / 1000:.2f} GB |" in line
+    assert f"(load {found['load_average_before']};" in line
