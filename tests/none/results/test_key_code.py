@@ -31,7 +31,7 @@ PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry in
 SWEEP = "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables"
 COUNTS = f"{SWEEP} native protocols measure"
 REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding evaluation.drawn contents images.size"
-ROWS = f"{COUNTS} {REGIONS} scoring schema prompt_set"
+ROWS = f"{COUNTS} {REGIONS} queries scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
 BOXES = (
@@ -48,7 +48,7 @@ DECIDE = {
     "baseline": f"{REFERENCE} {ROWS}",
     "masks": f"arguments sweep.masks datasets.placement region_grid region_shapes {READER}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",
-    "boxes": f"{BOXES} {REFERENCE} {REGIONS} scoring schema prompt_set",
+    "boxes": f"{BOXES} {REFERENCE} {REGIONS} queries scoring schema prompt_set",
 }
 OTHERS = (
     "siim vindr rsna csv_boxes audit reader_consensus runtime.datasets.registry engines.errors engines.registry "
