@@ -155,9 +155,8 @@ class DeletionProbe:
             random = defaultdict[tuple[int, str], list[Float]](list)
             own = []
             for curve, scores in zip(curves, inner.reshape(len(curves), -1, len(image.findings)), strict=True):
-                whole = [ends[0], ends[1 + curve.fill]]
-                first, last = whole if curve.mode == "deletion" else whole[::-1]
-                areas = curve_area(np.vstack([first, scores, last]).T.astype(np.float64))
+                # Insertion ends where deletion begins; both ends count alike.
+                areas = curve_area(np.vstack([ends[0], scores, ends[1 + curve.fill]]).T.astype(np.float64))
                 if curve.place is None:
                     random[curve.fill, curve.mode].append(areas)
                 else:

@@ -66,6 +66,8 @@ def test_a_fine_grid_takes_14_steps_that_together_fill_every_cell() -> None:
 
 def test_tied_cells_stand_in_the_order_of_their_indices() -> None:
     assert cell_order(np.array([[1, 3], [3, 2]], np.float32)).tolist() == [1, 2, 3, 0]
+    levels = (np.arange(196) * 7 % 11).astype(np.float32)
+    assert cell_order(levels.reshape(14, 14)).tolist() == sorted(range(196), key=lambda cell: (-levels[cell], cell))
     for value in (0.5, np.nan, np.inf):
         constant = np.full((2, 2), value, np.float32)
         assert cell_order(constant).tolist() == [0, 1, 2, 3]

@@ -131,6 +131,13 @@ def test_pairs_that_can_say_nothing_are_not_asked_further() -> None:
     assert GOOD.asked == [3] and len(rows) == 2
 
 
+def test_a_low_score_that_falls_to_nothing_is_still_too_low() -> None:
+    low = Formula(GOOD.rests_on, GOOD.shows, least={"Mass": -9.5})
+    rows = DeletionProbe.of(ProbeOptions()).rows(image("a", ("Mass",), [TRUE]), asked(low))
+    (row,) = [row for row in rows if row["fill"] == "mean"]
+    assert 2 * row["filled_score"] < row["score"] < 0.1 and "own_deletion" not in row and low.asked == [3]
+
+
 def judgement(probe: Any, rows: list[Any], words: bool = True) -> tuple[dict[str, Any], Any]:
     """Records by question, and the judgement, after a way through the file's types."""
     found = probe.judge(rows_as_table({**probe.columns}, rows, "key"), NO_BUNDLE)
@@ -200,7 +207,8 @@ def test_one_patient_says_nothing_and_no_row_asks_nothing() -> None:
 @pytest.mark.parametrize("fill", ["mean", "blur16"])
 def test_filled_regions_are_those_of_a_loop(fill: str) -> None:
     one = image("a", ("Mass", "Nodule"), [TRUE, OTHER])
-    model = Formula(GOOD.rests_on, GOOD.shows)
+    other = np.random.default_rng(2).random((CELLS, CELLS)) / 2  # wherever a region is placed, it matters
+    model = Formula({"Mass": TRUE + other, "Nodule": OTHER + other}, GOOD.shows)
     probe = RegionProbe.of(ProbeOptions(seed=4))
     rows = probe.rows(one, asked(model))
     assert len(rows) == 4 and len(model.asked) == 2 and sum(model.asked) <= probe.passes(2, (CELLS, CELLS)) == 43
