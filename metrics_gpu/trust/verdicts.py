@@ -1,13 +1,12 @@
 """Verdicts of trust tests: an effect with its interval and test, read against a criterion (docs/trust.md §0).
 
-The statistic is the mean over classes of the mean over pairs of a score, or of a difference of two scores of the same
-pair. Its interval is the patient bootstrap of the report, its test sign flips by patient, and Holm's correction is over
-the tests that are declared as one family.
+The statistic is the mean over classes of the mean over pairs. Its interval is the patient bootstrap of the report, its
+test sign flips by patient, and Holm's correction is over the tests that are declared as one family.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
@@ -46,12 +45,7 @@ LEAST_PATIENTS: Final = 10
 """With pairs of fewer patients every verdict is `cannot tell`."""
 MOST_DEGENERATE: Final = 0.05
 """The share of degenerate maps above which a test is void."""
-MARGINS: Final[Mapping[str, float]] = {
-    "average_precision": 0.01,
-    "roc_auc": 0.02,
-    "probability": 0.01,
-    "similarity": 0.05,
-}
+MARGINS: Final = {"average_precision": 0.01, "roc_auc": 0.02, "probability": 0.01, "similarity": 0.05}
 """What an effect must exceed, in the unit of its score: any map follows the image a little."""
 
 
@@ -209,28 +203,40 @@ def _effect(values: Float, drawn: Float, groups: PairGroups) -> Effect:
     )
 
 
-def verdicts(effects: Sequence[Effect], criteria: Sequence[Criterion | None]) -> list[TrustVerdict]:
-    """The verdicts of one family: those of `effects` that have a pair are tested and corrected together.
+def verdicts(
+    effects: Sequence[Effect], criteria: Sequence[Criterion | None], families: Sequence[Hashable] | None = None
+) -> list[TrustVerdict]:
+    """The verdicts of effects; those that have a pair are tested, and corrected with the others of their family.
 
-    criteria: of each effect; None for a test without a verdict. Shares are not tested and do not count. As many sign
-    patterns are drawn as the size of the family asks for.
+    criteria: of each effect; None for a test without a verdict. families: the family of each effect; by default they
+    are one. As many sign patterns are drawn as the size of the family asks for.
     """
-    untested = [criterion is not None and criterion.share for criterion in criteria]
-    tested = [place for place, effect in enumerate(effects) if effect.value is not None and not untested[place]]
-    found: dict[int, Tested] = {}
-    # Effects of one class have as many patients, and their tests are cheaper apart from those of other classes.
-    alike: dict[tuple[tuple[str, ...], int, int, int], list[int]] = {}
-    for place in tested:
-        own = effects[place]
-        alike.setdefault((own.names, own.seed, own.pairs, own.patients), []).append(place)
-    for (names, seed, *_), places in alike.items():
-        added = np.column_stack([effects[place].added for place in places])
-        found |= zip(places, sign_flip_tests(added, names, draws_for(len(tested)), seed), strict=True)
-    adjusted = dict(zip(tested, holm([found[place].p for place in tested]), strict=True))
+    names = [None] * len(effects) if families is None else list(families)
+    members: dict[Hashable, list[int]] = {}
+    for place, (effect, name) in enumerate(zip(effects, names, strict=True)):
+        members.setdefault(name, []).extend([] if effect.value is None else [place])
+    draws = {place: draws_for(len(own)) for own in members.values() for place in own}
+    found = _tested(effects, draws)
+    adjusted: dict[int, float | None] = {}
+    for own in members.values():
+        adjusted |= zip(own, holm([found[place].p for place in own]), strict=True)
     return [
-        _verdict(effect, criterion, found.get(place), adjusted.get(place), len(tested))
-        for place, (effect, criterion) in enumerate(zip(effects, criteria, strict=True))
+        _verdict(effect, criterion, found.get(place), adjusted.get(place), len(members[name]))
+        for place, (effect, criterion, name) in enumerate(zip(effects, criteria, names, strict=True))
     ]
+
+
+def _tested(effects: Sequence[Effect], draws: Mapping[int, int]) -> dict[int, Tested]:
+    """The tests of effects, by place, with their number of patterns; of each class apart, which is cheaper."""
+    alike: dict[tuple[tuple[str, ...], int, int, int, int], list[int]] = {}
+    for place, number in draws.items():
+        own = effects[place]
+        alike.setdefault((own.names, own.seed, own.pairs, own.patients, number), []).append(place)
+    found: dict[int, Tested] = {}
+    for (patients, seed, *_, number), places in alike.items():
+        added = np.column_stack([effects[place].added for place in places])
+        found |= zip(places, sign_flip_tests(added, patients, number, seed), strict=True)
+    return found
 
 
 def _verdict(

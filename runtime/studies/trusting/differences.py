@@ -91,12 +91,6 @@ def _left_out(scores: PairScores, key: tuple[str, str], values: Float) -> dict[s
 
 def judged(found: Sequence[Compared]) -> list[tuple[Compared, TrustVerdict]]:
     """The differences with their tests, corrected within their families, in their order."""
-    families: dict[Hashable, list[int]] = {}
-    for place, item in enumerate(found):
-        if item.baseline:
-            families.setdefault(item.family, []).append(place)
-    told: dict[int, TrustVerdict] = {}
-    for places in families.values():
-        own = [found[place] for place in places]
-        told |= zip(places, verdicts([item.effect for item in own], [item.criterion for item in own]), strict=True)
-    return [(found[place], told[place]) for place in sorted(told)]
+    own = [item for item in found if item.baseline]
+    told = verdicts([item.effect for item in own], [item.criterion for item in own], [item.family for item in own])
+    return list(zip(own, told, strict=True))

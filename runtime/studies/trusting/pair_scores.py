@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -64,6 +65,9 @@ class _Found:
     degenerate: NDArray[np.bool_]
     unseen: NDArray[np.bool_]
 
+    def part(self, chosen: slice) -> _Found:
+        return _Found(self.scores[chosen], self.fraction[chosen], self.degenerate[chosen], self.unseen[chosen])
+
     def mean(self, pair: Index, pairs: int) -> tuple[Float, NDArray[np.bool_]]:
         """Of the scores of each pair: the mean of those that are defined, and whether a map is degenerate."""
         flags = np.bincount(pair, self.degenerate, pairs) > 0
@@ -74,11 +78,12 @@ def pair_scores(cell: StudyCell, run: StoredRun) -> PairScores:
     """Reads the maps of a cell and scores them. Raises RunError when the run keeps no maps of it."""
     maps, saliency = _maps(cell, run)
     n, pairs, upsample = cell.n, map_places(cell, maps), protocol(cell.rows.protocol).upsample
-    own = _score(saliency, maps, upsample, pairs, pairs)
     with_other, other = _other_findings(maps, pairs)
     with_patient, patient = other_patient_pairs(cell.class_of, cell.patient_of, cell.draws.seed)
-    others = _score(saliency, maps, upsample, other, pairs[with_other])
-    patients = _score(saliency, maps, upsample, pairs[patient], pairs[with_patient])
+    asked = ((pairs, pairs), (other, pairs[with_other]), (pairs[patient], pairs[with_patient]))
+    source, region = (np.concatenate(each) for each in zip(*asked, strict=True))
+    every, ends = _score(saliency, maps, upsample, source, region), np.cumsum([0, *(len(each) for each, _ in asked)])
+    own, others, patients = (every.part(slice(first, last)) for first, last in pairwise(ends.tolist()))
     priors, known = prior_maps(saliency[pairs], cell.class_of, cell.patient_of)
     with_prior = np.flatnonzero(known)
     prior = _score(priors, maps, upsample, with_prior, pairs[with_prior])

@@ -170,6 +170,11 @@ def test_one_patient_and_no_pair_have_an_effect() -> None:
         effects_of(np.zeros((3, 2)), own, [{}], np.zeros((3, 2), bool))
 
 
+def test_a_large_family_draws_more_patterns() -> None:
+    found = verdicts([effect(0.3, 0.2, 0.4)] * 200, [ABOVE] * 200)
+    assert found[0].p == 1 / 40_000 and found[0].p_bound and found[0].p_holm == pytest.approx(0.005)
+
+
 def test_effects_of_several_datasets_are_one_family() -> None:
     """The patients of each are drawn apart; the correction is over all."""
     other = effect(0.3, 0.2, 0.4, names=tuple(f"q{i}" for i in range(20)), added=np.full(20, 0.015))

@@ -132,6 +132,42 @@ def test_some_of_many_other_patients_are_drawn() -> None:
     assert (other_patient_pairs(class_of, patient_of, 2, most=5)[1] != other).any()
 
 
+def test_a_degenerate_map_adds_nothing_to_the_prior() -> None:
+    grids = np.random.default_rng(0).random((4, 3, 3)).astype(np.float32)
+    grids[1], grids[2, 0, 0] = 0.5, np.nan
+    priors, known = prior_maps(grids, np.zeros(4, np.intp), np.arange(4))
+    assert known.all() and np.isfinite(priors).all()
+    scaled = (grids[3] - grids[3].min()) / (grids[3].max() - grids[3].min())
+    np.testing.assert_allclose(priors[0], scaled / 3, rtol=1e-6)
+
+
+def test_maps_lie_where_those_of_the_pair_do(tmp_path: Path) -> None:
+    """Images with two frames, by a protocol that repeats cells; every baseline takes the frame of the pair."""
+    rows = random_rows(1)
+    for row in rows:
+        if row.saliency is not None and int(row.case_id[1:]) % 2:
+            row.frame = (0.1, 0.05, 0.9, 1.0)
+    run = make_run(tmp_path / "run", ("kad", {"grid": [4, 4], "protocol": "medklip"}, rows))
+    material = load_material(run)
+    (cell,) = material.paired
+    found, n = pair_scores(cell, material.run), cell.n
+    kept = [row for row in stored(run, "kad", "one") if row["region"] is not None]
+    grids = np.array([row["saliency"] for row in kept], np.float32).reshape(-1, 4, 4)
+    masks, frames = np.stack([region(row) for row in kept]), np.array([row["frame"] for row in kept])
+
+    def wanted(source: Any, place: Any) -> np.ndarray:
+        return localise(source, masks[place], frames=frames[place], upsample="nearest").measures
+
+    np.testing.assert_array_equal(found.own, wanted(grids, np.arange(n)))
+    priors, _ = prior_maps(grids, cell.class_of, cell.patient_of)
+    np.testing.assert_array_equal(found.baselines["prior"], wanted(priors, np.arange(n)))
+    pair, other = other_patient_pairs(cell.class_of, cell.patient_of, cell.draws.seed)
+    each = wanted(grids[other], pair)
+    mean = np.stack([np.nanmean(each[pair == place], axis=0) for place in range(n)])
+    np.testing.assert_allclose(found.baselines["other_patient"], mean, atol=1e-12)
+    assert len(np.unique(frames, axis=0)) == 2 and not np.allclose(found.own, localise(grids, masks).measures)
+
+
 def make_run(path: Path, *cells: tuple[str, dict[str, Any], Any]) -> Path:
     with RunDirectory(path) as made:
         made.begin({})
