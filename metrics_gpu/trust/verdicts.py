@@ -208,13 +208,13 @@ def verdicts(
 ) -> list[TrustVerdict]:
     """The verdicts of effects; those that have a pair are tested, and corrected with the others of their family.
 
-    criteria: of each effect; None for a test without a verdict. families: the family of each effect; by default they
-    are one. As many sign patterns are drawn as the size of the family asks for.
+    criteria: None: no verdict; shares are not tested and do not count. families: of each effect; None: one family.
     """
-    names = [None] * len(effects) if families is None else list(families)
+    names = families or [None] * len(effects)
     members: dict[Hashable, list[int]] = {}
-    for place, (effect, name) in enumerate(zip(effects, names, strict=True)):
-        members.setdefault(name, []).extend([] if effect.value is None else [place])
+    for place, (effect, criterion, name) in enumerate(zip(effects, criteria, names, strict=True)):
+        tested = effect.value is not None and (criterion is None or not criterion.share)
+        members.setdefault(name, []).extend([place] if tested else [])
     draws = {place: draws_for(len(own)) for own in members.values() for place in own}
     found = _tested(effects, draws)
     adjusted: dict[int, float | None] = {}
