@@ -23,7 +23,7 @@ class EvaluateOptions(TypedDict, total=False):
     engine: "auto" (default), "tensorrt", "tensorrt-rtx", "onnxruntime-cuda" or "onnxruntime-cpu". build: whether a
         TensorRT plan may be built (True). tf32: whether float32 products on a GPU may round their inputs (False).
     batch: images per batch (16). threads: of the engine and of decoding (all cores). limit: only the first cases of
-        each dataset. chunk: cases per part file, the most that a killed run repeats (256).
+        each dataset. chunk: cases per part file, the most that a killed run repeats (512).
     protocol: "default", "paper", "chexlocalize", "medklip" or "mavl".
     cache: folder of prepared images, False for none (prepared/ in the run directory). cache_limit: the most they may
         take, such as "20 GB". decoder: "auto", "cpu" or "dali".

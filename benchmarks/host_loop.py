@@ -35,7 +35,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE = "b0ab629"
 FINDINGS = tuple(f"finding {number}" for number in range(14))
-SIDE, CHUNK, THREADS, WARM = 1024, 256, 2, 512
+SIDE, CHUNK, THREADS, WARM = 1024, 512, 2, 1024
 RENAMED = {"rescued": "sub_pixel"}
 
 

@@ -25,7 +25,7 @@ class Options:
     batch: int = EvalConfig.batch
     threads: int = 1
     limit: int | None = None
-    chunk: int = 256
+    chunk: int = 512
     skip_absent: bool = False
     protocol: str = EvalConfig.protocol
     shard: Shard | None = None

@@ -72,7 +72,7 @@ class Asked:
     datasets: Sequence[str] = ()
     live: LiveModel | None = None
     limit: int | None = None
-    chunk: int = 256
+    chunk: int = 512
     shard: Shard | None = None
     decoder: str = "auto"
     verify: bool = False
