@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -134,21 +134,22 @@ def _ask(
     block: Block, engine: Engine, cell: CellWork, queries: Queries, advance: Callable[[int], None]
 ) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]]]:
     """What the engine says of the batches of a block: logits [B, Q], and the maps [P, h, w] of their pairs."""
-    logits, maps = [], []
-    count, done = len(block.columns.cases), 0
-    for start in range(0, count, cell.batch):
-        size = min(cell.batch, count - start)
-        stop = done + int(np.count_nonzero(block.columns.readable[start : start + size]))
-        if stop > done:
-            pairs, pixels = block.pairs.part(done, stop), block.pixels[done:stop]
+    logits, maps, pairs = [], [], block.pairs
+    ends = [*range(0, len(block.columns.cases), cell.batch), len(block.columns.cases)]
+    images = np.concatenate([[0], np.cumsum(block.columns.readable)])[ends]
+    bounds = pairwise(np.searchsorted(pairs.of_case, images).tolist())
+    for (start, stop), (first, last), (begin, end) in zip(
+        pairwise(images.tolist()), bounds, pairwise(ends), strict=True
+    ):
+        if stop > start:
+            pixels = block.pixels[start:stop]
             if cell.phrases is None:
                 scores = engine.run(pixels, cell.prompts.features)
             else:
-                scores = cell.phrases.run(pixels, pairs.cases)
+                scores = cell.phrases.run(pixels, pairs.cases[start:stop])
             logits.append(scores.logits)
-            maps.append(queries.maps(scores.saliency, pairs))
-        done = stop
-        advance(size)
+            maps.append(queries.maps(scores.saliency, pairs.of_case[first:last] - start, pairs.of_finding[first:last]))
+        advance(end - begin)
     return logits, maps
 
 

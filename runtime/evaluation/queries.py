@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.prompts.prompt_set import PromptSet
-from .drawn import DrawnPairs
 
 __all__ = ["Logits", "Queries", "prompt_mean"]
 
@@ -43,13 +43,20 @@ class Queries:
             found.append((places, np.stack([self.positive[at] for at in of_finding[places].tolist()])))
         return found
 
-    def maps(self, saliency: NDArray[np.float32], pairs: DrawnPairs) -> NDArray[np.float32]:
-        """The map of each pair, float32 [P, h, w], of saliency [B, Q, h, w]: the mean over its positive prompts."""
-        if all(len(each) == 1 for each in self.positive):
-            return saliency[pairs.of_case, np.concatenate(self.positive)[pairs.of_finding]]
-        maps = np.empty((len(pairs), *saliency.shape[2:]), np.float32)
-        for places, queries in self.by_prompts(pairs.of_finding):
-            chosen = saliency[pairs.of_case[places, None], queries]
+    @cached_property
+    def _single(self) -> NDArray[np.intp] | None:
+        """The query of each finding, where each has one positive prompt."""
+        return np.concatenate(self.positive) if all(len(each) == 1 for each in self.positive) else None
+
+    def maps(
+        self, saliency: NDArray[np.float32], of_case: NDArray[np.intp], of_finding: NDArray[np.intp]
+    ) -> NDArray[np.float32]:
+        """The maps of pairs, float32 [P, h, w], of saliency [B, Q, h, w]: means over positive prompts of a finding."""
+        if self._single is not None:
+            return saliency[of_case, self._single[of_finding]]
+        maps = np.empty((len(of_case), *saliency.shape[2:]), np.float32)
+        for places, queries in self.by_prompts(of_finding):
+            chosen = saliency[of_case[places, None], queries]
             maps[places] = prompt_mean(np.moveaxis(chosen, 1, 0))
         return maps
 

@@ -256,7 +256,7 @@ def test_means_over_prompts_round_once(cupy: Any) -> None:
     pairs = DrawnPairs(queries.findings, cases, findings, *nothing)
     expected = np.stack([prompt_mean(saliency[case, queries.positive[at]]) for case, at in wanted])
     assert pair_maps(cupy.asarray(saliency), pairs, queries).get().tobytes() == expected.tobytes()
-    assert queries.maps(saliency, pairs).tobytes() == expected.tobytes()
+    assert queries.maps(saliency, cases, findings).tobytes() == expected.tobytes()
 
 
 def test_the_command_line(

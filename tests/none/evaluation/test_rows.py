@@ -127,7 +127,6 @@ def test_logits_and_maps_of_several_prompts_have_the_bits_of_one_image() -> None
             if at:
                 assert found.negative[image, at] == prompt_mean(logits[image, negative[at]])
     cases, findings = (each.reshape(-1) for each in np.mgrid[:7, :4])
-    nothing = np.zeros(0, np.uint8), np.zeros((0, 4)), np.zeros(0, np.bool_), (), np.zeros((0, 2), np.int32)
-    maps = queries.maps(saliency, DrawnPairs(queries.findings, cases, findings, *nothing))
+    maps = queries.maps(saliency, cases, findings)
     expected = [prompt_mean(saliency[case, positive[at]]) for case, at in zip(cases, findings, strict=True)]
     np.testing.assert_array_equal(maps, np.stack(expected))
