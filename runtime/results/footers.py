@@ -146,7 +146,7 @@ def _walk(data: Any, out: Any, noted: Any) -> Any:
     # type of the elements of a list, and how many are left (-1: a struct).
     roles, fields, kinds, left = np.zeros((4, _LEVELS), np.int64)
     left[0], at, deep = -1, 0, 0
-    while deep >= 0 and at >= 0:
+    while deep >= 0 and 0 <= at <= len(data):
         role, begin = roles[deep], at
         if left[deep] < 0:
             fields[deep], kind, at = _field_c(data, at, fields[deep])

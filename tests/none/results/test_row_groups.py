@@ -63,3 +63,25 @@ def test_what_cannot_be_joined() -> None:
         cut = good[: len(good) - 8 - footer + length]
         with pytest.raises(ValueError, match="its footer"):
             joined(cut + length.to_bytes(4, "little") + b"PAR1")
+
+
+def test_footers_of_other_bytes() -> None:
+    """Compiled code has no bounds: whatever a footer holds, it is read to its end or refused."""
+    good = written(pa.table({"a": [[1, 2], [3]], "b": ["one", "two"]}), write_page_checksum=True)
+    size = int.from_bytes(good[-8:-4], "little")
+    head, footer, rng = good[: -8 - size], good[-8 - size : -8], np.random.default_rng(0)
+    numbers = b"\x00\xff\x01\x0c\x1c\x19\xf9\x16\x7f\x80"  # ends, negative fields, structs, long lists, wide numbers
+    refused = 0
+    for _ in range(3000):
+        other = bytearray(footer)
+        for at in rng.integers(size, size=rng.integers(1, 5)):
+            other[at] = numbers[rng.integers(len(numbers))] if rng.random() < 0.5 else rng.integers(256)
+        try:
+            joined(head + bytes(other) + good[-8:])
+        except ValueError:
+            refused += 1
+    assert 1000 < refused < 3000
+    deep, endless = b"\x1c" * 5000 + bytes(5001), b"\x19\xf3" + b"\xff" * 8 + b"\x7f"  # 2**62 bytes follow
+    for bad in (deep, endless):
+        with pytest.raises(ValueError, match="its footer"):
+            joined(head + bad + len(bad).to_bytes(4, "little") + b"PAR1")
