@@ -11,7 +11,7 @@ from .registry import did_you_mean
 __all__ = ["Geometry", "Intensity", "Interpolation", "Mode"]
 
 Mode = Literal["squash", "crop", "pad_crop"]
-Interpolation = Literal["bilinear", "bicubic", "area"]
+Interpolation = Literal["bilinear", "bicubic", "area", "lanczos"]
 Intensity = Literal["unchanged", "equalised"]
 
 
@@ -21,8 +21,8 @@ class Geometry:
 
     squash: resize to `size` x `size`, aspect ratio ignored (`resize` equals `size`).
     crop: shorter side to `resize`, then the centre `size` x `size`.
-    pad_crop: longer side to `resize`, zero padding to `resize` x `resize`, then the centre `size` x `size`; always
-    with `area` interpolation, which no other mode has.
+    pad_crop: longer side to `resize`, zero padding to `resize` x `resize`, then the centre `size` x `size`; with
+    `area` or `lanczos` interpolation, which no other mode has (OpenCV's and Pillow's rule of sizes).
     intensity: `equalised` equalises the histogram of the native image before the resize. A bundle is always
     `unchanged`: an evaluation protocol equalises (docs/protocols.md §5), or a live model states it.
     """
@@ -41,7 +41,7 @@ class Geometry:
         ):
             if name not in known:
                 raise BundleError(f"Unknown {what} '{name}': {did_you_mean(str(name), known)}.")
-        if (self.mode == "pad_crop") != (self.interpolation == "area"):
+        if (self.mode == "pad_crop") != (self.interpolation in ("area", "lanczos")):
             raise BundleError(f"The geometry {self.mode} does not go with {self.interpolation} interpolation.")
         if not 1 <= self.size <= self.resize <= 8192 or (self.mode == "squash" and self.size != self.resize):
             raise BundleError(f"Geometry sizes do not fit: size {self.size}, resize {self.resize}, mode {self.mode}.")

@@ -54,8 +54,8 @@ def middle(longer):
 
 def refusal(geometry: Geometry) -> str | None:
     """The reason why DALI cannot prepare images for a geometry, None if it can."""
-    if geometry.interpolation == "area":
-        return f"DALI has no resize by area averaging, which the geometry {geometry.key} needs"
+    if geometry.mode == "pad_crop":
+        return f"DALI has no resize into a black square, which the geometry {geometry.key} needs"
     return None
 
 

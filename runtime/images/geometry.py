@@ -18,9 +18,9 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     """The model's input, uint8 [S, S] with S = geometry.size, from a native grey image uint8 [H, W].
 
     Bit-identical to the official PIL pipelines (docs/datasets.md §0.3); resizing one grey
-    channel equals resizing three equal ones. The mode pad_crop follows CARZero: area averaging; it agrees with
-    the golden within one grey level where OpenCV enlarges, and exactly where it shrinks. An `equalised` geometry
-    equalises the histogram of the native image first.
+    channel equals resizing three equal ones. The mode pad_crop follows CARZero and AFLoc (area averaging, which agrees
+    with the goldens within one grey level where OpenCV enlarges, and exactly where it shrinks) or CheXzero (Lanczos).
+    An `equalised` geometry equalises the histogram of the native image first.
 
     Raises ImageError for an image too narrow to be resized.
     """
@@ -29,9 +29,10 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     height, width = grey.shape
     side = geometry.size
     if geometry.mode == "pad_crop":
-        rows, columns, top, left = _padded(height, width, geometry.resize)
+        rows, columns, top, left = _padded(height, width, geometry)
         whole = np.zeros((geometry.resize, geometry.resize), np.uint8)
-        whole[top : top + rows, left : left + columns] = resize_area(grey, rows, columns)
+        resize = resize_area if geometry.interpolation == "area" else _resize_lanczos
+        whole[top : top + rows, left : left + columns] = resize(grey, rows, columns)
         top = left = _offset(geometry.resize, side)
     else:
         rows, columns, top, left = resize_plan(height, width, geometry)
@@ -52,7 +53,7 @@ def field_of_view(geometry: Geometry, height: int, width: int) -> tuple[float, f
     if geometry.mode == "squash":
         return (0.0, 0.0, 1.0, 1.0)
     if geometry.mode == "pad_crop":
-        rows, columns, top, left = _padded(height, width, geometry.resize)
+        rows, columns, top, left = _padded(height, width, geometry)
         offset = _offset(geometry.resize, geometry.size)
         y, x = offset - top, offset - left
     else:
@@ -81,13 +82,21 @@ def _resized(height: int, width: int, geometry: Geometry) -> tuple[int, int]:
     return (longer, geometry.resize) if height > width else (geometry.resize, longer)
 
 
-def _padded(height: int, width: int, side: int) -> tuple[int, int, int, int]:
+def _padded(height: int, width: int, geometry: Geometry) -> tuple[int, int, int, int]:
     """Rows, columns, top and left of the image inside the padded square."""
     # The official order: the quotient first, then the product, truncated; a square can lose a pixel.
+    side = geometry.resize
     scale = side / max(height, width)
-    rows, columns = (side, int(width * scale)) if height >= width else (int(height * scale), side)
-    rows, columns = max(rows, 1), max(columns, 1)
+    rows, columns = max(int(height * scale), 1), max(int(width * scale), 1)
+    if geometry.interpolation == "area":  # CheXzero truncates the longer side too, which can come out as 319 of 320
+        rows, columns = (side, columns) if height >= width else (rows, side)
     return rows, columns, (side - rows) // 2, (side - columns) // 2
+
+
+def _resize_lanczos(grey: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(grey).resize((columns, rows), Image.Resampling.LANCZOS))
 
 
 def _offset(long: int, size: int) -> int:

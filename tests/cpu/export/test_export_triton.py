@@ -220,12 +220,12 @@ def test_what_cannot_be_written_is_said(bundles: Path, tmp_path: Path, capsys: p
     assert [path.name for path in out.iterdir()] == ["blocks-32--coco"]
 
 
-def test_area_averaging_has_no_ensemble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_padded_geometry_has_no_ensemble(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "models").mkdir()
     graph = save_graph(tmp_path / "blocks.onnx")
     make_bundle(tmp_path / "models" / "area-32", graph=graph, geometry=Geometry("pad_crop", 32, 40, "area"))
     assert export(tmp_path / "models", tmp_path / "out", "--model", "all", "--jpeg") == 0
-    assert "area-32--coco--jpeg is left out: DALI has no resize by area averaging" in capsys.readouterr().err
+    assert "area-32--coco--jpeg is left out: DALI has no resize into a black square" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["area-32--coco"]
 
 

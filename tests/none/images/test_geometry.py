@@ -15,6 +15,8 @@ from xbench_fast.runtime.images.geometry import field_of_view, to_model
 
 CLIP = Geometry("crop", 224, 224, "bicubic")
 CARZERO = Geometry("pad_crop", 224, 256, "area")
+AFLOC = Geometry("pad_crop", 224, 224, "area")
+CHEXZERO = Geometry("pad_crop", 320, 320, "lanczos")
 SHAPES = ("portrait", "landscape", "square", "small", "truncated")
 
 
@@ -44,12 +46,29 @@ def test_crop_equals_the_official_clip_pipeline(shared: Path, shape: str) -> Non
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_pad_crop_equals_the_official_carzero_pipeline(shared: Path, shape: str) -> None:
-    with np.load(shared / "parity/carzero.npz") as golden:
+@pytest.mark.parametrize(("model", "geometry", "step"), [("carzero", CARZERO, 1), ("afloc", AFLOC, 2)])
+def test_area_averaging_equals_the_official_pipelines(
+    shared: Path, model: str, geometry: Geometry, step: int, shape: str
+) -> None:
+    with np.load(shared / f"parity/{model}.npz") as golden:
         source, expected = golden[f"preprocess_in_{shape}"], golden[f"preprocess_out_{shape}"]
-    difference = np.abs(to_model(source, CARZERO).astype(int) - expected)
+    difference = np.abs(to_model(source, geometry)[::step, ::step].astype(int) - expected)
     # One grey level is allowed (docs/datasets.md §0.3); only OpenCV's enlarging needs it.
-    assert difference.max() <= (0 if max(source.shape) > 256 else 1)
+    assert difference.max() <= (0 if max(source.shape) > geometry.resize else 1)
+
+
+@pytest.mark.parametrize("shape", ["portrait", "landscape", "square", "small", "narrow"])
+def test_lanczos_into_a_black_square_equals_the_official_chexzero_pipeline(shared: Path, shape: str) -> None:
+    with np.load(shared / "parity/chexzero.npz") as golden:
+        found = to_model(golden[f"preprocess_in_{shape}"], CHEXZERO)
+        np.testing.assert_array_equal(found[::3, ::3], golden[f"preprocess_square_{shape}"])
+
+
+def test_only_chexzero_truncates_the_longer_side() -> None:
+    """The quotient is rounded before the product is truncated: 320 / 303 * 303 is below 320."""
+    assert not to_model(np.full((303, 200), 255, np.uint8), CHEXZERO)[319:].any()
+    assert field_of_view(CHEXZERO, 303, 200) == (0.0, -54 / 211, 320 / 319, 266 / 211)
+    assert field_of_view(AFLOC, 303, 200)[::2] == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("model", "size"), [("kad_224", 224), ("kad", 512)])
@@ -80,12 +99,12 @@ def test_an_image_of_the_right_size_is_not_touched() -> None:
     np.testing.assert_array_equal(to_model(grey, Geometry("squash", 224, 224, "bicubic")), grey)
 
 
-@pytest.mark.parametrize("geometry", [CLIP, CARZERO, Geometry("squash", 224, 224, "bilinear")])
+@pytest.mark.parametrize("geometry", [CLIP, CARZERO, CHEXZERO, Geometry("squash", 224, 224, "bilinear")])
 @given(height=st.integers(1, 400), width=st.integers(1, 400))
 @settings(max_examples=40)
 def test_the_result_is_always_the_models_input(geometry: Geometry, height: int, width: int) -> None:
     found = to_model(smooth(height, width), geometry)
-    assert found.shape == (224, 224) and found.dtype == np.uint8 and found.flags.c_contiguous
+    assert found.shape == (geometry.size,) * 2 and found.dtype == np.uint8 and found.flags.c_contiguous
 
 
 def test_a_strip_is_refused() -> None:
@@ -126,7 +145,7 @@ def test_pad_crop_exceeds_the_frame_by_its_padding() -> None:
     assert field_of_view(CARZERO, 1024, 1024) == (16 / 256, 16 / 256, 240 / 256, 240 / 256)
 
 
-@pytest.mark.parametrize("geometry", [CLIP, CARZERO])
+@pytest.mark.parametrize("geometry", [CLIP, CARZERO, CHEXZERO])
 @pytest.mark.parametrize(("height", "width"), [(1000, 1400), (1400, 1000), (900, 900), (1203, 2001)])
 def test_a_landmark_is_where_the_field_of_view_says(geometry: Geometry, height: int, width: int) -> None:
     row, column, radius = height * 0.45, width * 0.55, min(height, width) * 0.03
@@ -134,8 +153,8 @@ def test_a_landmark_is_where_the_field_of_view_says(geometry: Geometry, height: 
     blob = np.exp(-((rows - row) ** 2 + (columns - column) ** 2) / (2 * radius**2))
     seen = to_model((255 * blob).astype(np.uint8), geometry).astype(np.float64)
     y0, x0, y1, x1 = field_of_view(geometry, height, width)
-    y = (seen.sum(1) @ (np.arange(224) + 0.5)) / seen.sum() / 224
-    x = (seen.sum(0) @ (np.arange(224) + 0.5)) / seen.sum() / 224
+    y = (seen.sum(1) @ (np.arange(len(seen)) + 0.5)) / seen.sum() / len(seen)
+    x = (seen.sum(0) @ (np.arange(len(seen)) + 0.5)) / seen.sum() / len(seen)
     assert abs((y0 + y * (y1 - y0)) * height - row) < height / 448
     assert abs((x0 + x * (x1 - x0)) * width - column) < width / 448
 
