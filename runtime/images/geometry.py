@@ -18,9 +18,8 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
     """The model's input, uint8 [S, S] with S = geometry.size, from a native grey image uint8 [H, W].
 
     Bit-identical to the official PIL pipelines (docs/datasets.md §0.3); resizing one grey
-    channel equals resizing three equal ones. The mode pad_crop follows CARZero and AFLoc (area averaging, which agrees
-    with the goldens within one grey level where OpenCV enlarges, and exactly where it shrinks) or CheXzero (Lanczos).
-    An `equalised` geometry equalises the histogram of the native image first.
+    channel equals resizing three equal ones. The mode pad_crop follows CARZero and AFLoc (OpenCV's area averaging) or
+    CheXzero (Lanczos). An `equalised` geometry equalises the histogram of the native image first.
 
     Raises ImageError for an image too narrow to be resized.
     """

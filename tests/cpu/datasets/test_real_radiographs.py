@@ -40,6 +40,38 @@ def test_png_films_equal_the_official_pipeline(shared: Path, folder: str) -> Non
             np.testing.assert_array_equal(found, official(path)[..., channel], err_msg=path.name)
 
 
+def area_means(values: np.ndarray, size: int) -> np.ndarray:
+    """The mean of the area of each of `size` rows, from sums up to its edges."""
+    sums = np.concatenate([np.zeros((1, values.shape[1])), values.cumsum(0)])
+    edges = np.arange(size + 1) * len(values) / size
+    whole = np.minimum(edges.astype(int), len(values) - 1)
+    at = sums[whole] + (edges - whole)[:, None] * values[whole]
+    return np.diff(at, axis=0) * size / len(values)
+
+
+def test_padded_squares_equal_the_official_pipelines(shared: Path) -> None:
+    """CheXzero's by Pillow in colour, as its authors have it; AFLoc's by means of areas, up to their rounding."""
+    from PIL import Image
+
+    folder = shared / "data/images"
+    paths = [*sorted(folder.glob("chestxdet10/*.png"))[::6], *sorted(folder.glob("nih_cxr14/*.png"))[::3]]
+    for path in [*paths, *folder.rglob("*.jpg")]:
+        grey = read_grey(path)
+        height, width = grey.shape
+        with Image.open(path) as image:
+            ratio = 320 / max(width, height)
+            small = image.convert("RGB").resize((int(width * ratio), int(height * ratio)), Image.Resampling.LANCZOS)
+        square = Image.new("L", (320, 320))
+        square.paste(small.convert("L"), ((320 - small.width) // 2, (320 - small.height) // 2))
+        np.testing.assert_array_equal(to_model(grey, Geometry("pad_crop", 320, 320, "lanczos")), np.asarray(square))
+        rows, columns = (224, int(width * (224 / height))) if height >= width else (int(height * (224 / width)), 224)
+        means = area_means(area_means(grey.astype(np.float64), rows).T, columns).T
+        wanted = np.zeros((224, 224))
+        top, left = (224 - rows) // 2, (224 - columns) // 2
+        wanted[top : top + rows, left : left + columns] = means
+        assert np.abs(to_model(grey, Geometry("pad_crop", 224, 224, "area")) - wanted).max() < 0.5 + 1e-6, path.name
+
+
 def test_rsna_films_equal_pydicom_within_the_decoders_rounding(shared: Path) -> None:
     import pydicom
 
