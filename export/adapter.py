@@ -73,7 +73,8 @@ class TokenizerSpec:
     `special_words` whether "[SEP]" written out in a text is that token, `cleaning` the step before (a key of
     `engines.tokenizing.CLEANINGS`), `marks_continuations` whether pieces that continue a word get the mask 2. `ends`
     are the ids of [CLS] and [SEP], which help to identify a vocabulary. `sample` is a text and its ids, special tokens
-    included: the export refuses a tokenizer that gives others. Without a sample the vocabulary must have as many pieces
+    included: the export refuses a tokenizer that gives others. `refuses_long` ("clip-bpe"): a text longer than the
+    context is an error, and is not cut. Without a sample the vocabulary must have as many pieces
     as the embedding table has rows, which is not so for all models: PubMedBERT's has 28895 pieces, its table 30522
     rows, as many as BERT's own.
 
@@ -90,6 +91,7 @@ class TokenizerSpec:
     marks_continuations: bool = False
     ends: tuple[int, int] | None = None
     sample: tuple[str, tuple[int, ...]] | None = None
+    refuses_long: bool = False
     ready: BackendTokenizer | None = None
 
     def __post_init__(self) -> None:

@@ -97,7 +97,10 @@ def require_tokenizers() -> None:
 
 
 class BackendTokenizer:
-    """A `tokenizers.Tokenizer` (`backend`), which also adds the special tokens and cuts a text at the context."""
+    """A `tokenizers.Tokenizer` (`backend`), which also adds the special tokens and cuts a text at the context.
+
+    With `limit` in the record no text is cut: one of more tokens is an error.
+    """
 
     def __init__(self, backend: Any, record: Mapping[str, Any], padding: int) -> None:
         self.backend = backend
@@ -116,8 +119,14 @@ class BackendTokenizer:
         return sorted(number for piece, number in vocabulary.items() if piece.startswith("##"))
 
     def __call__(self, texts: Sequence[str]) -> TokenBatch:
-        """Ids and mask of `texts`, padded to the longest."""
-        return pad([encoding.ids for encoding in self.backend.encode_batch(list(texts))], self._padding)
+        """Ids and mask of `texts`, padded to the longest. Raises ConfigError for a text above the limit."""
+        rows = [encoding.ids for encoding in self.backend.encode_batch(list(texts))]
+        longest, limit = max(map(len, rows), default=0), self._record.get("limit")
+        if limit is not None and longest > limit:
+            raise ConfigError(
+                f"A text has {longest} tokens; this model takes {limit} at most, and its authors cut none: shorten it."
+            )
+        return pad(rows, self._padding)
 
 
 class WordPieceTokenizer(BackendTokenizer):

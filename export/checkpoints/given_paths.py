@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...engines.errors import CheckpointError
 
-__all__ = ["WEIGHT_SUFFIXES", "Weights", "find_weights", "is_safetensors", "read_index", "what_it_is"]
+__all__ = ["WEIGHT_SUFFIXES", "Weights", "find_weights", "is_safetensors", "read_index", "weight_files", "what_it_is"]
 
 WEIGHT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 _HEAD = 4096
@@ -167,7 +167,7 @@ def find_weights(folder: Path) -> Weights:
         others = ", ".join(known[1:])
         note = f"{folder} also holds {others}; {known[0]} is read, as transformers does" if others else ""
         return Weights(folder / known[0], note)
-    files = [name for name in names if name.endswith(WEIGHT_SUFFIXES) and not name.startswith(_STATES)]
+    files = [path.name for path in weight_files(folder)]
     if adapters := [name for name in files if name.startswith(_ADAPTER)]:
         raise CheckpointError(
             f"The folder {folder} holds only a LoRA adapter ({adapters[0]}); merge it into its model "
@@ -189,6 +189,12 @@ def find_weights(folder: Path) -> Weights:
         f"The folder {folder} has no weights that can be read{seen}{hint}: give a file of torch.save or safetensors, "
         "or a folder with model.safetensors, pytorch_model.bin or the index of their shards."
     )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files in `folder` that are called as weights are, by name; states of a training are none."""
+    files = [path for path in folder.iterdir() if path.is_file()]
+    return sorted(path for path in files if path.name.endswith(WEIGHT_SUFFIXES) and not path.name.startswith(_STATES))
 
 
 def read_index(path: Path) -> dict[str, list[str]]:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..models import MODELS
 from ..models.published import PUBLISHED
 
 if TYPE_CHECKING:
     from .flags import Flags
 
 __all__ = ["Job", "JobOutcome", "Shared", "export_all", "plan", "run_all", "summary"]
+
+PAPER = ("biomedclip", "carzero", "clip", "devide", "kad", "mavl", "medklip")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class JobOutcome:
 def plan(checkpoints: Path | None, shared: Shared) -> list[Job]:
     """The jobs: every variant found in the folder `checkpoints`, or, without one, each model's first as a stand-in."""
     jobs = []
-    for model in (name for name in MODELS.names() if name in PUBLISHED):
+    for model in PAPER:
         start = ("--model", model, *shared.arguments(model))
         if checkpoints is None:
             jobs.append(Job(model, (*start, "--weights", "stand-in")))

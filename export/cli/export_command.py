@@ -52,7 +52,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--model",
     metavar="NAME",
     shell_complete=complete_models,
-    help=f"{', '.join(PUBLISHED)}; all: each of these; an installed one; one of [models] in xbench.toml; "
+    help=f"{', '.join(PUBLISHED)}; all: the seven of the paper; an installed one; one of [models] in xbench.toml; "
     "module:Class; or path/to/file.py:Class.",
 )
 @click.option(

@@ -14,6 +14,7 @@ MODELS = Registry(
     {
         "biomedclip": "xbench_fast.export.models.biomedclip:BiomedClipAdapter",
         "carzero": "xbench_fast.export.models.carzero:CarzeroAdapter",
+        "chexzero": "xbench_fast.export.models.chexzero:ChexzeroAdapter",
         "clip": "xbench_fast.export.models.clip:ClipAdapter",
         "devide": "xbench_fast.export.models.devide:DevideAdapter",
         "kad": "xbench_fast.export.models.kad:KadAdapter",

@@ -33,7 +33,7 @@ from .vocabularies import CLIP_BPE
 if TYPE_CHECKING:
     from open_clip.model import CLIP
 
-__all__ = ["ClipAdapter", "build_clip"]
+__all__ = ["ClipAdapter", "build_clip", "image_vectors", "read_clip", "text_vectors"]
 
 PATCHES = {"vit-b-32": 32, "vit-b-16": 16}
 SIZE = 224
@@ -66,6 +66,53 @@ def build_clip(patch: int) -> CLIP:
     return model
 
 
+def read_clip(path: Path, patches: Mapping[str, int]) -> tuple[CLIP, str, CheckpointRecord]:
+    """The network of a checkpoint, its variant of `patches` (pixels of a patch by variant), and the file's record.
+    Raises CheckpointError."""
+    source = read_checkpoint(path)
+    tensors = canonical_tensors(source.tensors(*ANCHORS), path)
+    patch = TensorSizes(tensors, path=path, model="CLIP", names=source.names())("visual.conv1.weight", 4)[-1]
+    variant = next((name for name, size in patches.items() if size == patch), None)
+    if variant is None:
+        raise CheckpointError(f"{path} is a CLIP with patches of {patch} pixels; known are {', '.join(patches)}.")
+    with torch.device("meta"):
+        module = build_clip(patch)
+    install(module, tensors, path=path, model="CLIP", names=source.names())
+    return module, variant, source.record
+
+
+def text_vectors(model: CLIP, ids: Tensor) -> Tensor:
+    """int64 [T, N], padded with 0 -> float32 [T, 512], not normalised.
+
+    A position attends only to itself and those before it, so the tokens after the end token have no effect and no mask
+    is used. The end token has the largest id; the first one counts.
+    """
+    places = torch.arange(ids.shape[1], device=ids.device)
+    x = model.token_embedding(ids) + F.embedding(places, model.positional_embedding)
+    later = places[None, :] > places[:, None]
+    causal = torch.zeros_like(later, dtype=x.dtype).masked_fill(later, float("-inf"))
+    x = model.ln_final(model.transformer(x, attn_mask=causal))
+    rows = torch.arange(ids.shape[0], device=ids.device)
+    features: Tensor = x[rows, ids.argmax(dim=-1)] @ model.text_projection
+    return features
+
+
+def image_vectors(model: CLIP, image: Tensor, *, values: bool = False) -> tuple[Tensor, Tensor]:
+    """Class token [B, 512] and patches [B, N, 512], both after the final norm and the projection; with `values` the
+    patches have value-value attention in the last block."""
+    visual = model.visual
+    if not values:
+        pooled, tokens = visual(image)
+        return pooled, tokens @ visual.proj
+    x = visual._embeds(image)
+    *blocks, last = visual.transformer.resblocks
+    for block in blocks:
+        x = block(x)
+    y = x + last.attn.values(last.ln_1(x))
+    y = y + last.mlp(last.ln_2(y))
+    return visual._pool(last(x))[0] @ visual.proj, visual._pool(y)[1] @ visual.proj
+
+
 class ClipAdapter(TwoTowers):
     """OpenAI's weights, in any of the three published forms."""
 
@@ -76,18 +123,8 @@ class ClipAdapter(TwoTowers):
     @classmethod
     def load(cls, checkpoint: Path) -> Self:
         """Reads OpenAI's TorchScript archive, open_clip's file or the transformers file. Raises CheckpointError."""
-        source = read_checkpoint(checkpoint)
-        tensors = canonical_tensors(source.tensors(*ANCHORS), checkpoint)
-        patch = TensorSizes(tensors, path=checkpoint, model="CLIP", names=source.names())("visual.conv1.weight", 4)[-1]
-        variant = next((name for name, size in PATCHES.items() if size == patch), None)
-        if variant is None:
-            raise CheckpointError(
-                f"{checkpoint} is a CLIP with patches of {patch} pixels; known are {', '.join(PATCHES)}."
-            )
-        with torch.device("meta"):
-            module = build_clip(patch)
-        install(module, tensors, path=checkpoint, model="CLIP", names=source.names())
-        return cls._describe(module, variant, "published", source.record)
+        module, variant, record = read_clip(checkpoint, PATCHES)
+        return cls._describe(module, variant, "published", record)
 
     @classmethod
     def stand_in(cls, variant: str, seed: int = 0) -> Self:
@@ -130,33 +167,13 @@ class ClipAdapter(TwoTowers):
         )
 
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """int64 [T, N], padded with 0 -> float32 [T, 512], not normalised.
-
-        A position attends only to itself and those before it, so the tokens after the end token have no effect and no
-        mask is used. The end token has the largest id; the first one counts.
-        """
-        model = self.module
-        places = torch.arange(ids.shape[1], device=ids.device)
-        x = model.token_embedding(ids) + F.embedding(places, model.positional_embedding)
-        later = places[None, :] > places[:, None]
-        causal = torch.zeros_like(later, dtype=x.dtype).masked_fill(later, float("-inf"))
-        x = model.ln_final(model.transformer(x, attn_mask=causal))
-        rows = torch.arange(ids.shape[0], device=ids.device)
-        features: Tensor = x[rows, ids.argmax(dim=-1)] @ model.text_projection
-        return features
+        """int64 [T, N], padded with 0 -> float32 [T, 512], not normalised; no mask is used."""
+        return text_vectors(self.module, ids)
 
     def encode_image(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Class token [B, 512] and patches [B, N, 512], both after the final norm and the projection."""
-        pooled, tokens = self.module.visual(image)
-        return pooled, tokens @ self.module.visual.proj
+        return image_vectors(self.module, image)
 
     def encode_values(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """The same class token, and the patches with value-value attention in the last block."""
-        visual = self.module.visual
-        x = visual._embeds(image)
-        *blocks, last = visual.transformer.resblocks
-        for block in blocks:
-            x = block(x)
-        values = x + last.attn.values(last.ln_1(x))
-        values = values + last.mlp(last.ln_2(values))
-        return visual._pool(last(x))[0] @ visual.proj, visual._pool(values)[1] @ visual.proj
+        return image_vectors(self.module, image, values=True)

@@ -12,8 +12,8 @@ __all__ = ["PUBLISHED", "Published"]
 class Published:
     """Facts about one model: its variants as named by --variant, the file of each, and the licence terms.
 
-    `files` are the paths below a folder of checkpoints where a variant is searched, best first; `sha256` maps a
-    file's name to its digest, if known.
+    `files` are the paths below a folder of checkpoints where a variant is searched, best first, for CheXzero folders;
+    `sha256` maps a file's name to its digest, if known.
     """
 
     title: str
@@ -33,7 +33,7 @@ class Published:
     def find(self, folder: Path, variant: str) -> Path | None:
         """The checkpoint of `variant` in `folder`, under the name it was published with."""
         candidates = (folder / name for name in self.files.get(variant, ()))
-        return next((path for path in candidates if path.is_file()), None)
+        return next((path for path in candidates if path.exists()), None)
 
 
 def _places(model: str, variant: str, *names: str) -> tuple[str, ...]:
@@ -73,6 +73,17 @@ PUBLISHED = {
         where="Google Drive, file id 1kYF-k5otW5DHwz1En5d_ScV3zu2E27Ch (README of github.com/laihaoran/CARZero)",
         licence="Apache-2.0 (the repository's)",
         text="vocabulary of Laihaoran/BioClinicalMPBERT on Hugging Face, --tokenizer DIR or the local cache",
+    ),
+    "chexzero": Published(
+        title="CheXzero (Tiu et al. 2022; github.com/rajpurkarlab/CheXzero)",
+        variants={
+            "vit-b-32": "the folder of all .pt files, whose average is the published model, or one of them, such as "
+            "best_64_5e-05_original_22000_0.864.pt"
+        },
+        files={"vit-b-32": ("chexzero-vit-b-32", "chexzero/vit-b-32", "chexzero", "CheXzero_Models")},
+        where="Google Drive, folder id 1makFLiEMbSleYltaRxw81aBhEDMpVwno (README of github.com/rajpurkarlab/CheXzero)",
+        licence="MIT (the repository's)",
+        text="tokenizer bundled with open_clip_torch",
     ),
     "clip": Published(
         title="CLIP (OpenAI, ViT-B/32 and ViT-B/16)",

@@ -86,6 +86,7 @@ _ASPECTS = ", mean over four of a class's nine queries (description, patterns, s
 MAPS: Mapping[str, Mapping[str, str]] = {
     "biomedclip": PATCH_MAPS,
     "carzero": _attention(LAYER_MEAN),
+    "chexzero": {name: PATCH_MAPS[name] for name in (PATCH_TEXT, VALUE_VALUE)},
     "clip": PATCH_MAPS,
     "devide": _attention(LAST_LAYER, " (assumed architecture, not the authors')"),
     "kad": _attention(LAST_LAYER),

@@ -17,10 +17,10 @@ _SPLIT = rf"(?i){_START}|{_END}|'s|'t|'re|'ve|'m|'ll|'d|[\p{{L}}]+|[\p{{N}}]|[^\
 class ClipTokenizer(BackendTokenizer):
     """OpenAI's byte-level BPE (docs/parity.md §3.1), from the table open_clip bundles.
 
-    It expects cleaned, lower-case text, from the cleaning step "clip".
+    It expects cleaned, lower-case text, from the cleaning step "clip". `refuses_long`: a longer text is an error.
     """
 
-    def __init__(self, context: int) -> None:
+    def __init__(self, context: int, *, refuses_long: bool = False) -> None:
         try:
             from open_clip.tokenizer import SimpleTokenizer
         except ImportError as error:
@@ -30,10 +30,15 @@ class ClipTokenizer(BackendTokenizer):
         self.context = context
         self.vocabulary_size = int(table.vocab_size)
         record = {"kind": "clip-bpe", "source": "open_clip", "vocabulary_size": self.vocabulary_size}
-        super().__init__(_byte_pairs(table.encoder, table.bpe_ranks, context), record, 0)
+        backend = _byte_pairs(table.encoder, table.bpe_ranks)
+        if refuses_long:
+            record["limit"] = context
+        else:
+            backend.enable_truncation(context)
+        super().__init__(backend, record, 0)
 
 
-def _byte_pairs(vocabulary: dict[str, int], ranks: dict[tuple[str, str], int], context: int) -> Any:
+def _byte_pairs(vocabulary: dict[str, int], ranks: dict[tuple[str, str], int]) -> Any:
     from tokenizers import Regex
     from tokenizers import Tokenizer as Backend
     from tokenizers.models import BPE
@@ -48,5 +53,4 @@ def _byte_pairs(vocabulary: dict[str, int], ranks: dict[tuple[str, str], int], c
     backend.pre_tokenizer = Steps([words, ByteLevel(add_prefix_space=False, use_regex=False)])
     frame = [(token, vocabulary[token]) for token in (_START, _END)]
     backend.post_processor = TemplateProcessing(single=f"{_START} $A {_END}", special_tokens=frame)
-    backend.enable_truncation(context)
     return backend

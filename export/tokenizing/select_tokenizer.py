@@ -63,7 +63,7 @@ def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]
             raise ConfigError(f"{adapter.name} uses the tokenizer bundled with open_clip; leave out --tokenizer.")
         from .clip_tokenizer import ClipTokenizer
 
-        return ClipTokenizer(adapter.context)
+        return ClipTokenizer(adapter.context, refuses_long=spec.refuses_long)
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"There is no folder {folder}; give --tokenizer the folder with vocab.txt or tokenizer.json.")
     rules = {"lower_case": spec.lower_case, "separator": spec.separator, "special_words": spec.special_words}

@@ -1,4 +1,4 @@
-"""Each of the seven models with few and narrow layers: the code of the real ones, exported in seconds."""
+"""Each of the models with few and narrow layers: the code of the real ones, exported in seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.graph import export_image, image_spec
-from xbench_fast.export.models import biomedclip, carzero, clinical_bert, clip, devide, mavl, medklip
+from xbench_fast.export.models import biomedclip, carzero, chexzero, clinical_bert, clip, devide, mavl, medklip
 from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig
 from xbench_fast.export.models.kad_checkpoint import KadConfig
 from xbench_fast.export.models.layers.bert import BertConfig
@@ -54,13 +54,13 @@ def _biomedclip() -> Adapter:
     return biomedclip.BiomedClipAdapter._describe(_filled(lambda: biomedclip.BiomedClip(VIT, BERT)), "stand-in", None)
 
 
-def _clip(monkeypatch: pytest.MonkeyPatch) -> Adapter:
+def _clip(monkeypatch: pytest.MonkeyPatch, adapter: type[clip.ClipAdapter]) -> Adapter:
     model = pytest.importorskip("open_clip.model")
     vision, text = model.CLIPVisionCfg, model.CLIPTextCfg
     small = {"layers": 2, "width": 64}
     monkeypatch.setattr(model, "CLIPVisionCfg", lambda **sizes: vision(**{**sizes, **small, "head_width": 32}))
     monkeypatch.setattr(model, "CLIPTextCfg", lambda **sizes: text(**{**sizes, **small, "heads": 2}))
-    return clip.ClipAdapter.stand_in("vit-b-32")
+    return adapter.stand_in("vit-b-32")
 
 
 def _clinical(monkeypatch: pytest.MonkeyPatch, module: Any, adapter: type[Adapter]) -> Adapter:
@@ -75,7 +75,8 @@ def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
     makers: dict[str, Callable[[], Adapter]] = {
         "biomedclip": _biomedclip,
         "carzero": _carzero,
-        "clip": lambda: _clip(monkeypatch),
+        "chexzero": lambda: _clip(monkeypatch, chexzero.ChexzeroAdapter),
+        "clip": lambda: _clip(monkeypatch, clip.ClipAdapter),
         "devide": _devide,
         "kad": lambda: stand_in_adapter("kad", "demo"),
         "mavl": lambda: _clinical(monkeypatch, mavl, mavl.MavlAdapter),
@@ -87,7 +88,7 @@ def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
 QUERIES = [("Mass", 1), ("Mass", 1), ("Mass", -1), ("Effusion", 1), ("Effusion", -1), ("Unicorn", 1)]
 """(finding, polarity) of each query of the set `coco`."""
 
-MODELS = ("biomedclip", "carzero", "clip", "devide", "kad", "mavl", "medklip")
+MODELS = ("biomedclip", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip")
 
 
 def image_bundle(adapter: Adapter, folder: Path, sets: dict[str, PromptSet]) -> Bundle:
@@ -108,6 +109,7 @@ def image_bundle(adapter: Adapter, folder: Path, sets: dict[str, PromptSet]) -> 
         grid=adapter.grid,
         saliency={"kind": adapter.saliency.kind, "description": adapter.saliency.description},
         logit_scale=adapter.logit_scale,
+        not_learnt=adapter.not_learnt,
         text={"context": adapter.context},
         graphs={"image": image_spec(adapter)},
         prompt_sets={name: item.record() for name, item in sets.items()},

@@ -192,6 +192,7 @@ FOUND = {
         (768, 3, 14, 14),
         "is a CLIP with patches of 14 pixels",
     ),
+    "chexzero": ("visual.conv1.weight", (768, 3, 16, 16), "published files are ViT-B/32"),
     "biomedclip": ("text.transformer.embeddings.word_embeddings.weight", (9, 768), "missing"),
     "carzero": ("CARZero.text_encoder.model.embeddings.word_embeddings.weight", (9, 768), "missing"),
     "medklip": ("disease_embedding_layer.weight", (256, 768), "missing"),

@@ -27,7 +27,7 @@ def spec(shared: Path) -> list[dict[str, Any]]:
     return findings
 
 
-@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero", "devide", "medklip", "mavl"])
+@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero", "chexzero", "devide", "medklip", "mavl"])
 def test_sets_have_the_datasets_findings(style: str) -> None:
     sets = builtin_sets(style)
     assert {name: len(entries) for name, entries in sets.items()} == COUNTS
@@ -68,6 +68,20 @@ def test_only_clip_like_styles_have_negative_prompts() -> None:
     assert all(entry.negative for entries in builtin_sets("clip").values() for entry in entries)
 
 
+NOTEBOOK = (
+    "Atelectasis, Cardiomegaly, Consolidation, Edema, Enlarged Cardiomediastinum, Fracture, Lung Lesion, Lung Opacity, "
+    "Pleural Effusion, Pleural Other, Pneumonia, Pneumothorax, Support Devices"
+)
+
+
+def test_chexzero_asks_for_a_name_and_for_no_name() -> None:
+    entries = [entry for found in builtin_sets("chexzero").values() for entry in found]
+    assert all(entry.negative == (f"no {entry.positive[0]}",) for entry in entries)
+    official = {entry.positive[0] for entry in entries if entry.status == "official"}
+    assert official == set(NOTEBOOK.split(", "))
+    assert {entry.finding for entry in entries if entry.status == "official_text_nearest_key"} == {"Airspace Opacity"}
+
+
 def test_sentences_without_a_licence_are_not_in_the_package(shared: Path, root: Path) -> None:
     """The MedKLIP and MAVL repositories carry no licence: their sentences stay out of this one."""
     tables = "".join(path.read_text().lower() for path in (root / "export" / "prompts").glob("prompt_*.json"))
@@ -87,9 +101,9 @@ def test_sentences_without_a_licence_are_not_in_the_package(shared: Path, root: 
 
 
 def test_an_unknown_style_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="biomedclip, carzero, clip, devide, kad, mavl, medklip"):
-        builtin_sets("chexzero")
-    assert prompt_styles() == ["biomedclip", "carzero", "clip", "devide", "kad", "mavl", "medklip"]
+    with pytest.raises(ConfigError, match="biomedclip, carzero, chexzero, clip, devide, kad, mavl, medklip"):
+        builtin_sets("chexzro")
+    assert prompt_styles() == ["biomedclip", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip"]
 
 
 WANTED = {
