@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from .errors import BundleError
@@ -12,7 +12,7 @@ __all__ = ["Geometry", "Intensity", "Interpolation", "Mode"]
 
 Mode = Literal["squash", "crop", "pad_crop"]
 Interpolation = Literal["bilinear", "bicubic", "area", "lanczos"]
-Intensity = Literal["unchanged", "equalised"]
+Intensity = Literal["unchanged", "stretched", "equalised"]
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,9 @@ class Geometry:
     crop: shorter side to `resize`, then the centre `size` x `size`.
     pad_crop: longer side to `resize`, zero padding to `resize` x `resize`, then the centre `size` x `size`; with
     `area` or `lanczos` interpolation, which no other mode has (OpenCV's and Pillow's rule of sizes).
-    intensity: `equalised` equalises the histogram of the native image before the resize. A bundle is always
-    `unchanged`: an evaluation protocol equalises (docs/protocols.md §5), or a live model states it.
+    intensity: the grey levels before the resize. `stretched` maps the stored values of each image to 0..255, from its
+    minimum to its maximum (docs/datasets.md §0.2). `equalised` equalises the histogram of the native image; no bundle
+    has it: an evaluation protocol equalises (docs/protocols.md §5), or a live model states it.
     """
 
     mode: Mode
@@ -52,6 +53,11 @@ class Geometry:
         plain = f"{self.mode}-{self.size}-{self.resize}-{self.interpolation}"
         return plain if self.intensity == "unchanged" else f"{plain}-{self.intensity}"
 
+    @property
+    def stretched(self) -> bool:
+        """Whether the grey levels follow from an image's stored values, so that decoding depends on it."""
+        return self.intensity == "stretched"
+
     @staticmethod
     def from_key(key: str) -> Geometry:
         """The geometry whose `key` this is. Raises BundleError for any other text."""
@@ -60,14 +66,23 @@ class Geometry:
             rest.append("unchanged")
         if len(rest) != 4:
             raise BundleError(f"'{key}' is not the key of a geometry, such as squash-224-224-bicubic.")
-        plain = Geometry.from_json({"mode": mode, "size": rest[0], "resize": rest[1], "interpolation": rest[2]})
-        return replace(plain, intensity=cast(Intensity, rest[3]))
+        names = ("size", "resize", "interpolation", "intensity")
+        return Geometry.from_json({"mode": mode, **dict(zip(names, rest, strict=True))})
 
     def to_json(self) -> dict[str, str | int]:
-        """The entry `geometry` of bundle.json. Raises BundleError for an intensity that a bundle cannot have."""
-        if self.intensity != "unchanged":
+        """The entry `geometry` of bundle.json; without `intensity` the levels are unchanged, as in older bundles.
+
+        Raises BundleError for an intensity that a bundle cannot have.
+        """
+        if self.intensity == "equalised":
             raise BundleError(f"A bundle cannot store the intensity '{self.intensity}' of its geometry.")
-        return {"mode": self.mode, "size": self.size, "resize": self.resize, "interpolation": self.interpolation}
+        plain: dict[str, str | int] = {
+            "mode": self.mode,
+            "size": self.size,
+            "resize": self.resize,
+            "interpolation": self.interpolation,
+        }
+        return plain if self.intensity == "unchanged" else {**plain, "intensity": self.intensity}
 
     @staticmethod
     def from_json(data: object) -> Geometry:
@@ -83,6 +98,7 @@ class Geometry:
                 size=int(data["size"]),
                 resize=int(data["resize"]),
                 interpolation=cast(Interpolation, str(data["interpolation"])),
+                intensity=cast(Intensity, str(data.get("intensity", "unchanged"))),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BundleError(

@@ -97,7 +97,7 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         raise BundleError(f"the key 'precision' is {manifest.precision!r}, not one of {', '.join(PRECISIONS)}.")
     if manifest.quantisation is not None and manifest.precision != "int8":
         raise BundleError(f"the key 'quantisation' belongs to int8, and the precision is {manifest.precision}.")
-    if manifest.geometry.intensity != "unchanged":
+    if manifest.geometry.intensity == "equalised":
         raise BundleError(f"the key 'geometry' has the intensity {manifest.geometry.intensity!r}, which no bundle has.")
     _check_image_graph(manifest)
     if "text" in manifest.graphs:

@@ -56,6 +56,8 @@ def refusal(geometry: Geometry) -> str | None:
     """The reason why DALI cannot prepare images for a geometry, None if it can."""
     if geometry.mode == "pad_crop":
         return f"DALI has no resize into a black square, which the geometry {geometry.key} needs"
+    if geometry.intensity != "unchanged":
+        return f"DALI cannot stretch each image's stored values, as the geometry {geometry.key} needs"
     return None
 
 

@@ -120,7 +120,9 @@ class PreparedStore:
             if store.lacks(index, state):
                 missing.append(store)
         try:
-            grey = decode_grey(self.contents.read(path), str(path))
+            data = self.contents.read(path)
+            kinds = {store.geometry.stretched for store in (self, *missing)}
+            grey = {stretched: decode_grey(data, str(path), stretched=stretched) for stretched in kinds}
         except ImageAccessError:
             raise  # the file may be readable later, or by another user
         except ImageError as error:
@@ -129,8 +131,8 @@ class PreparedStore:
             raise
         for store in missing:
             with contextlib.suppress(ImageError):  # recorded; it concerns that geometry only
-                store.keep(index, grey, state)
-        return self.keep(index, grey, state)
+                store.keep(index, grey[store.geometry.stretched], state)
+        return self.keep(index, grey[self.geometry.stretched], state)
 
     def index(self, case: Case) -> int:
         """The number of a case in the order the store was opened with."""

@@ -50,9 +50,10 @@ __all__ = ["prepare"]
 @click.option(
     "--geometry",
     "geometry_texts",
-    metavar="MODE-SIZE-RESIZE-INTERPOLATION[-equalised]",
+    metavar="MODE-SIZE-RESIZE-INTERPOLATION[-INTENSITY]",
     multiple=True,
-    help="Prepare for this geometry instead of those of bundles, e.g. squash-224-224-bicubic; can be repeated.",
+    help="Prepare for this geometry instead of those of bundles, e.g. squash-224-224-bicubic; INTENSITY is stretched "
+    "or equalised. Can be repeated.",
 )
 @click.option(
     "--threads",
@@ -171,7 +172,7 @@ def _geometry(text: str) -> Geometry:
         return Geometry.from_key(text)
     except BundleError as error:
         raise ConfigError(
-            f"--geometry {text} is not of the form MODE-SIZE-RESIZE-INTERPOLATION[-equalised], e.g. "
+            f"--geometry {text} is not of the form MODE-SIZE-RESIZE-INTERPOLATION[-INTENSITY], e.g. "
             "squash-224-224-bicubic or crop-224-224-bicubic."
         ) from error
 

@@ -58,7 +58,7 @@ def direct_source(geometry: Geometry, contents: Contents | None = None) -> Pixel
     def read(case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
         if not is_there(case.image):
             raise FileNotFoundError(str(case.image))
-        grey = decode_grey(content(case.image), str(case.image))
+        grey = decode_grey(content(case.image), str(case.image), stretched=geometry.stretched)
         return to_model(grey, geometry), grey.shape[0], grey.shape[1]
 
     return read

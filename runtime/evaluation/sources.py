@@ -63,6 +63,8 @@ def source_opener(
     def opened(loaded: LoadedDataset, geometry: Geometry) -> Iterator[PixelSource]:
         wanted = [geometry, *(geometries(loaded) if geometries else ())]
         prepared = None
+        if decoder.name == "dali" and not decoder.on_gpu(geometry):
+            say(f"{loaded.name}: DALI cannot make {geometry.key}, so its images are decoded on the CPU")
         if cache is not None:
             folder = CacheFolder(cache, limit)
             prepared = open_prepared(folder, loaded, wanted, say, decoder=decoder)

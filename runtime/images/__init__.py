@@ -5,7 +5,7 @@ png_jpeg   PNG and JPEG: headers and pixels
 dicom, voi DICOM: frames, and the window that maps them to 8 bits
 size       the native size, from the header alone
 geometry   native grey -> model input, and the part of the image that it covers
-intensity  the histogram equalisation of MedKLIP's and MAVL's RSNA scripts
+intensity  BioViL's stretching of an image's values; the histogram equalisation of MedKLIP's and MAVL's RSNA scripts
 area       area averaging as OpenCV defines it
 decoders   which decoder is used: the exact one, or DALI on a GPU
 dali       decoding on the GPU

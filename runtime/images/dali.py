@@ -66,7 +66,7 @@ def dali_reader() -> str:
 
 
 def supports(geometry: Geometry) -> bool:
-    """Whether DALI can make this geometry; it has no padding, no area averaging, and no exact equalisation."""
+    """Whether DALI can make this geometry; it has no padding, no area averaging, and no exact intensity rule."""
     return geometry.interpolation in ("bilinear", "bicubic") and geometry.intensity == "unchanged"
 
 

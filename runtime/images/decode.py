@@ -64,17 +64,20 @@ def read_bytes(path: Path) -> bytes:
         raise ImageError(f"{path} cannot be read: {error}.") from error
 
 
-def decode_grey(data: bytes, name: str) -> NDArray[np.uint8]:
-    """As `read_grey`, from the bytes of a file; `name` is used in messages only. Raises ImageError."""
+def decode_grey(data: bytes, name: str, *, stretched: bool = False) -> NDArray[np.uint8]:
+    """As `read_grey`, from the bytes of a file; `name` is used in messages only. Raises ImageError.
+
+    stretched: the grey levels follow from the stored values by the intensity rule of that name (docs/datasets.md §0.2).
+    """
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n"):
-            return np.ascontiguousarray(decode_png(data))
+            return np.ascontiguousarray(decode_png(data, stretched=stretched))
         if data.startswith(b"\xff\xd8\xff"):
-            return np.ascontiguousarray(decode_jpeg(data))
+            return np.ascontiguousarray(decode_jpeg(data, stretched=stretched))
         if data[128:132] == b"DICM":
             from .dicom import decode_dicom
 
-            return np.ascontiguousarray(decode_dicom(data))
+            return np.ascontiguousarray(decode_dicom(data, stretched=stretched))
         raise ImageError("it is neither PNG, JPEG nor DICOM" if data else "it is empty")
     except ImageError as error:
         raise ImageError(f"{name} cannot be read: {error}.") from error.__cause__

@@ -25,8 +25,8 @@ _STREAMS = {f"1.2.840.10008.1.2.4.{kind}" for kind in (50, 51, 57, 70, 80, 81, 9
 _READABLE = _LITTLE_ENDIAN | _STREAMS | {_BIG_ENDIAN, _RLE}
 
 
-def decode_dicom(data: bytes) -> NDArray[np.uint8]:
-    """uint8 [Rows, Columns], bright = radio-dense, from the bytes of a DICOM Part 10 file.
+def decode_dicom(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
+    """uint8 [Rows, Columns], bright = radio-dense, from the bytes of a DICOM Part 10 file; stretched: see `grey_table`.
 
     One frame, one sample per pixel, MONOCHROME1 or MONOCHROME2, 8 or 16 bits allocated. Raises ImageError, and
     any exception of pydicom and its codecs on a damaged file.
@@ -48,7 +48,7 @@ def decode_dicom(data: bytes) -> NDArray[np.uint8]:
         raise ImageError(f"it has {dataset.NumberOfFrames} frames, a radiograph has one")
     stored = _stored_values(dataset, syntax, rows, columns)
     low, high = int(stored.min()), int(stored.max())
-    table = grey_table(dataset, stored, low, high, inverted=photometric == "MONOCHROME1")
+    table = grey_table(dataset, stored, low, high, inverted=photometric == "MONOCHROME1", stretched=stretched)
     if table is None:
         return stored.astype(np.uint8, copy=False)
     # A table over the values that occur: at most 65,536 entries in float64 instead of millions of pixels.

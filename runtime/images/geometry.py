@@ -19,7 +19,8 @@ def to_model(grey: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
 
     Bit-identical to the official PIL pipelines (docs/datasets.md §0.3); resizing one grey
     channel equals resizing three equal ones. The mode pad_crop follows CARZero and AFLoc (OpenCV's area averaging) or
-    CheXzero (Lanczos). An `equalised` geometry equalises the histogram of the native image first.
+    CheXzero (Lanczos). An `equalised` geometry equalises the histogram of the native image first; for a
+    `stretched` one the image is stretched already, where its stored values are known (`decode_grey`).
 
     Raises ImageError for an image too narrow to be resized.
     """

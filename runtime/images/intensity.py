@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["equalise_histogram"]
+from ...engines.errors import ImageError
+
+__all__ = ["equalise_histogram", "stretch_stored"]
 
 _BINS = 256
 
@@ -25,3 +27,19 @@ def equalise_histogram(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
     table = np.zeros(256, np.uint8)
     table[levels] = (255.0 * np.interp(values, (edges[:-1] + edges[1:]) / 2.0, share)).astype(np.uint8)
     return np.asarray(table[grey], np.uint8)
+
+
+def stretch_stored(values: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """uint8 of the same shape: the stored values of one image from [minimum, maximum] to 0..255, truncated, as BioViL's
+    loader does it; in a colour image [H, W, C] over all channels. A constant image becomes zeros.
+
+    Raises ImageError for values of more than 16 bits.
+    """
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return np.zeros(values.shape, np.uint8)
+    if high - low > 65535:
+        raise ImageError("its pixels have more than 16 bits")
+    # Computed for every value between the extremes, not for every pixel, and in the loader's order: divide, multiply.
+    table = (np.arange(high - low + 1, dtype=np.float64) / float(high - low) * 255.0).astype(np.uint8)
+    return np.asarray(np.take(table, values.astype(np.int32) - low))

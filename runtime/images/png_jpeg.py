@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ImageError
+from .intensity import stretch_stored
 
 __all__ = [
     "MAX_PIXELS",
@@ -37,11 +38,16 @@ _BARE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 
 _PLAIN = b"\x08\x00\x00\x00\x00"  # 8 bits, grey, the only compression and filter method, not interlaced
 _DEEP = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
+_DIRECT = {"1", "LA", "RGB", "P", "PA", "La"}  # Pillow converts these to grey in one step
+_BY_RGB = {"RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
+_KNOWN = {"L", *_DEEP, *_DIRECT, *_BY_RGB}
+_WHOLE = {"L", "LA", "RGB", "RGBA"}  # their values are the stored ones
 
 
-def decode_png(data: bytes) -> NDArray[np.uint8]:
+def decode_png(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
     """uint8 [H, W]: grey unchanged, colour by luminance, transparency dropped, 16 bits stretched to 0..255.
 
+    stretched: the stored values are stretched first, see `stretch_stored`; colour by luminance after that.
     An 8-bit grey file is decoded by imagecodecs, which is faster than Pillow and gives the same bytes.
     Raises ImageError, and any exception of Pillow on a damaged file.
     """
@@ -51,35 +57,41 @@ def decode_png(data: bytes) -> NDArray[np.uint8]:
         try:
             from imagecodecs import png_decode
 
-            return np.asarray(png_decode(data), np.uint8)
+            grey = np.asarray(png_decode(data), np.uint8)
+            return stretch_stored(grey) if stretched else grey
         except (ImportError, RuntimeError, ValueError):
             pass  # not installed, or refused: Pillow then says why
-    return _by_pillow(data, "PNG")
+    return _by_pillow(data, "PNG", stretched)
 
 
-def decode_jpeg(data: bytes) -> NDArray[np.uint8]:
+def decode_jpeg(data: bytes, *, stretched: bool = False) -> NDArray[np.uint8]:
     """uint8 [H, W], as `decode_png`.
 
     An EXIF orientation is not applied: the official pipelines open radiographs with Pillow, which ignores it.
     """
     check_pixels(jpeg_size(data))
-    return _by_pillow(data, "JPEG")
+    return _by_pillow(data, "JPEG", stretched)
 
 
-def _by_pillow(data: bytes, kind: Literal["PNG", "JPEG"]) -> NDArray[np.uint8]:
+def _by_pillow(data: bytes, kind: Literal["PNG", "JPEG"], stretched: bool) -> NDArray[np.uint8]:
     from PIL import Image
 
     with Image.open(io.BytesIO(data), formats=(kind,)) as image:
         if getattr(image, "n_frames", 1) > 1:
             raise ImageError("it is an animation")
         image.load()
+        if stretched and image.mode in _KNOWN:
+            # With an opacity its values count too, as in the loader's array.
+            values = np.asarray(image if image.mode in {*_DEEP, *_WHOLE} else image.convert("RGB"))
+            levels = stretch_stored(values)
+            return levels if levels.ndim == 2 else np.asarray(Image.fromarray(levels).convert("L"))
         if image.mode in _DEEP:
             return stretch(np.asarray(image))
         if image.mode == "L":
             return np.asarray(image)
-        if image.mode in ("1", "LA", "RGB", "P", "PA", "La"):
+        if image.mode in _DIRECT:
             return np.asarray(image.convert("L"))
-        if image.mode in ("RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"):
+        if image.mode in _BY_RGB:
             return np.asarray(image.convert("RGB").convert("L"))
         raise ImageError(f"its pixels are of the kind '{image.mode}', which is not grey or colour")
 

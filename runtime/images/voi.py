@@ -16,14 +16,15 @@ Values = NDArray[np.float64]
 
 
 def grey_table(
-    dataset: Any, stored: NDArray[np.integer], low: int, high: int, *, inverted: bool
+    dataset: Any, stored: NDArray[np.integer], low: int, high: int, *, inverted: bool, stretched: bool = False
 ) -> NDArray[np.uint8] | None:
     """uint8 table of grey levels for the stored values of an image; None: the stored values are grey levels already.
 
     dataset: the pydicom Dataset. stored: the image; low, high: its least and greatest value. Entry k of the table
     belongs to the value k, or to `low` + k when `low` is negative. Order: modality, VOI (only above 8 bits), one
     inversion, stretching to 0..255 (8-bit values that no step changed keep their level). A constant image becomes
-    zeros. Padding pixels become 0 and decide nothing about the others. Raises ImageError for a table, window or padding
+    zeros. Padding pixels become 0 and decide nothing about the others. stretched: no modality and no VOI, and levels
+    are truncated, not rounded (BioViL's rule, docs/datasets.md §0.2). Raises ImageError for a table, window or padding
     that DICOM does not allow.
     """
     bits = int(dataset.get("BitsStored") or dataset.BitsAllocated)
@@ -37,9 +38,9 @@ def grey_table(
         occurs &= ~padding
     if not occurs.any():
         return np.zeros(high + 1 if low > 0 else values.size, np.uint8)
-    levels = _modality(dataset, values)
-    keep_levels = bits == 8 and low >= 0 and bool(np.array_equal(levels, values))
-    if bits > 8:
+    levels = values if stretched else _modality(dataset, values)
+    keep_levels = not stretched and bits == 8 and low >= 0 and bool(np.array_equal(levels, values))
+    if bits > 8 and not stretched:
         levels = _voi(dataset, levels)
     least, greatest = float(levels[occurs].min()), float(levels[occurs].max())
     if not (math.isfinite(least) and math.isfinite(greatest)):
@@ -53,7 +54,8 @@ def grey_table(
     elif keep_levels:
         grey = levels
     else:
-        grey = np.rint((levels - least) / (greatest - least) * 255.0)
+        grey = (levels - least) / (greatest - least) * 255.0
+        grey = grey if stretched else np.rint(grey)
     table = np.clip(grey, 0.0, 255.0).astype(np.uint8)
     table[padding] = 0
     return np.concatenate([np.zeros(low, np.uint8), table]) if low > 0 else table

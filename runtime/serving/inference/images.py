@@ -85,16 +85,23 @@ def prepare_file(data: bytes, geometry: Geometry, name: str, *, display: bool = 
     """An image from the bytes of a DICOM, PNG or JPEG file; `name` is used in messages. Raises ImageError."""
     from ...images.decode import decode_grey
 
-    return prepare_grey(decode_grey(data, name), geometry, display=display)
+    grey = decode_grey(data, name, stretched=geometry.stretched)
+    shown = decode_grey(data, name) if display and geometry.stretched else grey
+    return _prepared(grey, geometry, _display(shown) if display else None)
 
 
-def prepare_grey(grey: NDArray[np.uint8], geometry: Geometry, *, display: bool = False) -> Prepared:
-    """An image from its pixels in native size, uint8 [H, W], bright = radio-dense."""
+def prepare_grey(grey: NDArray[np.uint8], geometry: Geometry) -> Prepared:
+    """An image from its pixels in native size, uint8 [H, W], bright = radio-dense, which count as stored values."""
+    from ...images.intensity import stretch_stored
+
+    return _prepared(stretch_stored(grey) if geometry.stretched else grey, geometry)
+
+
+def _prepared(grey: NDArray[np.uint8], geometry: Geometry, shown: NDArray[np.uint8] | None = None) -> Prepared:
     from ...images.geometry import field_of_view, to_model
 
     height, width = grey.shape
     pixels = to_model(grey, geometry)
-    shown = _display(grey) if display else None
     return Prepared(pixels, (height, width), field_of_view(geometry, height, width), shown)
 
 

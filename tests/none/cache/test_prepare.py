@@ -58,9 +58,9 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     counted: Counter[str] = Counter()
 
-    def counting(data: bytes, name: str) -> Any:
+    def counting(data: bytes, name: str, *, stretched: bool) -> Any:
         counted[Path(name).name] += 1
-        return decode_grey(data, name)
+        return decode_grey(data, name, stretched=stretched)
 
     monkeypatch.setattr(module, "decode_grey", counting)
     return counted

@@ -63,7 +63,7 @@ def test_an_image_is_decoded_once_and_read_from_the_store_afterwards(tmp_path: P
         np.testing.assert_array_equal(pixels, to_model(read_grey(cases[number].image), SQUASH))
     import xbench_fast.runtime.cache.store as module
 
-    monkeypatch.setattr(module, "decode_grey", lambda data, name: pytest.fail("decoded again"))  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "decode_grey", lambda *given, **how: pytest.fail("decoded again"))  # type: ignore[attr-defined]
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         for number, (pixels, height, width) in enumerate(first):
             assert store.load(number)[1:] == (height, width)
@@ -105,7 +105,7 @@ def test_what_is_not_the_fault_of_the_image_is_not_remembered(
 ) -> None:
     cases = make_cases(tmp_path / "images")
 
-    def failing(*_: object) -> None:
+    def failing(*_: object, **how: object) -> None:
         raise error
 
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
@@ -132,7 +132,7 @@ def test_what_is_the_fault_of_the_image_is_remembered(tmp_path: Path, monkeypatc
                     store.load(number)
                 assert not isinstance(caught.value, ImageAccessError) and reason(store, number)
         again = "xbench_fast.runtime.cache.store.decode_grey"
-        monkeypatch.setattr(again, lambda data, name: pytest.fail("decoded again"))
+        monkeypatch.setattr(again, lambda *given, **how: pytest.fail("decoded again"))
 
 
 def test_put_and_mark_by_hand(tmp_path: Path) -> None:
