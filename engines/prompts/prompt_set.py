@@ -41,6 +41,20 @@ class PromptSet:
         """The status of a finding of the set."""
         return self.status[self.findings.index(finding)]
 
+    def only(self, finding: str) -> PromptSet:
+        """The queries of one finding of the set, as a set."""
+        at = self.findings.index(finding)
+        mine = np.flatnonzero(self.finding_of == at)
+        return PromptSet(
+            name=self.name,
+            findings=(finding,),
+            texts=tuple(self.texts[place] for place in mine.tolist()),
+            finding_of=np.zeros(len(mine), np.int32),
+            polarity=self.polarity[mine],
+            features=self.features[mine],
+            status=self.status[at : at + 1],
+        )
+
     def record(self) -> PromptRecord:
         """The entry of bundle.json."""
         return PromptRecord(

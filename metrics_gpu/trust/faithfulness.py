@@ -81,20 +81,28 @@ def steps_of(grid: tuple[int, int]) -> int:
     return min(grid[0], _MOST_STEPS)
 
 
-def inner_stages(start: Grey, end: Grey, order: NDArray[np.intp], grid: tuple[int, int], steps: int) -> Grey:
+def inner_stages(
+    start: Grey, end: Grey, order: NDArray[np.intp], grid: tuple[int, int], steps: int, out: Grey | None = None
+) -> Grey:
     """uint8 [steps - 1, S, S]: the images between `start` and `end`, uint8 [S, S] each, which are no part of it.
 
     In stage k of 1..steps-1 the first round(k * cells / steps) cells of `order` (intp [h * w]) are those of `end`. The
     cell of a pixel is the one that holds it when the grid covers the image. Deletion goes from the image to the fill,
-    insertion from the fill to the image.
+    insertion from the fill to the image. out: where they are written.
     """
     size = start.shape[0]
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
+    done = np.rint(np.arange(1, steps) * len(order) / steps)
+    first = np.empty(len(order), np.uint8)  # the stage, from 0, that is the first to have a cell of `end`
+    first[order] = np.searchsorted(done, np.arange(len(order)), side="right")
     rows, columns = (np.arange(size) * cells // size for cells in grid)
-    places = rank.reshape(grid)[np.ix_(rows, columns)]
-    done = np.rint(np.arange(1, steps) * len(order) / steps).astype(np.int32)
-    return np.where(places < done[:, None, None], end, start)
+    places = first.reshape(grid)[np.ix_(rows, columns)]
+    stages = np.empty((steps - 1, size, size), np.uint8) if out is None else out
+    # Bits that differ, where a pixel is one of `end`: several times as fast as a choice pixel by pixel.
+    np.less_equal(places, np.arange(steps - 1, dtype=np.uint8)[:, None, None], out=stages.view(np.bool_))
+    stages *= np.uint8(255)
+    stages &= start ^ end
+    stages ^= start
+    return stages
 
 
 def curve_area(scores: NDArray[np.float64]) -> NDArray[np.float64]:

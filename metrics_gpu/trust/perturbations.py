@@ -17,6 +17,7 @@ from ..statistics.streams import named_stream
 __all__ = [
     "DEFAULT",
     "INNER",
+    "LEVELS",
     "POOLED",
     "Perturbation",
     "gamma_table",
@@ -135,17 +136,21 @@ def _noisy(image: Grey, deviation: float, name: str) -> Grey:
     return np.asarray(np.rint(np.clip(image + deviation * normal, 0, 255)), np.uint8)
 
 
-DEFAULT: Final = (
-    Perturbation("shift", "2"),
-    Perturbation("shift", "8"),
-    Perturbation("gamma", "0.8"),
-    Perturbation("gamma", "1.25"),
-    Perturbation("window", "127.5/230"),
-    Perturbation("window", "120/255"),
-    Perturbation("window", "135/255"),
-    Perturbation("jpeg", "90"),
-    Perturbation("noise", "2"),
-    Perturbation("flip"),
+_LEVELS: Final = {
+    "shift": ("2", "4", "8", "16"),
+    "gamma": ("0.8", "0.9", "1.1", "1.25"),
+    "window": ("127.5/230", "120/255", "135/255"),
+    "jpeg": ("90", "50", "20"),
+    "noise": ("2", "5"),
+    "flip": ("",),
+}
+_ON_REQUEST: Final = ("shift 4", "shift 16", "gamma 0.9", "gamma 1.1", "jpeg 50", "jpeg 20", "noise 5")
+_ALL: Final = tuple(Perturbation(kind, level) for kind, levels in _LEVELS.items() for level in levels)
+
+DEFAULT: Final = tuple(change for change in _ALL if str(change) not in _ON_REQUEST)
+LEVELS: Final = {"default": DEFAULT, "all": _ALL}
+"""What can be asked for by name."""
+POOLED: Final = tuple(
+    change for change in _ALL if str(change) in ("shift 2", "gamma 0.8", "gamma 1.25", "jpeg 90", "noise 2")
 )
-POOLED: Final = tuple(DEFAULT[at] for at in (0, 2, 3, 7, 8))
-"""Those whose flips are counted together for the verdict: shift 2, both gammas, JPEG 90 and noise 2."""
+"""Those whose flips are counted together for the verdict."""

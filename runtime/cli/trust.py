@@ -19,13 +19,14 @@ from .options import (
     cache_limit_option,
     config_option,
     data_options,
+    decoder_option,
     json_option,
     resolve_config,
     setting,
 )
 
 if TYPE_CHECKING:
-    from ..trusting.probe import Rule
+    from ..trusting.probe import Levels, Rule
 
 __all__ = ["trust"]
 
@@ -78,6 +79,13 @@ _OUT = Path("trust")
     show_default=True,
     help="What randomisation changes: weights from the output on, each block alone, or the prompts; can be repeated.",
 )
+@click.option(
+    "--levels",
+    type=Choice(["default", "all"]),
+    default="default",
+    show_default=True,
+    help="Changes of the image in stability; all: also weaker and stronger ones, which are not judged.",
+)
 @setting(
     "--engine",
     metavar="NAME",
@@ -107,6 +115,7 @@ _OUT = Path("trust")
     help="Folder of prepared images, as of eval.  [default: that of the configuration, or none]",
 )
 @cache_limit_option
+@decoder_option
 @click.option(
     "--chunk",
     type=click.IntRange(min=1),
@@ -130,6 +139,7 @@ def trust(
     blocks: int,
     rule: Rule,
     modes: tuple[str, ...],
+    levels: Levels,
     engine: str | None,
     build: bool | None,
     tf32: bool | None,
@@ -139,6 +149,7 @@ def trust(
     threads: int | None,
     cache: Path | None,
     cache_limit: str | None,
+    decoder: str,
     chunk: int,
     verify: bool,
     bundle_folders: tuple[Path, ...],
@@ -162,10 +173,10 @@ def trust(
     from ..trusting.judging import print_verdicts
     from ..trusting.probe import ProbeOptions
     from ..trusting.running import TrustRequest
-    from ..trusting.trust import Trust, table_of
+    from ..trusting.trust import Trust, tables_of
 
-    options = ProbeOptions(seed, seeds, blocks, rule, tuple(dict.fromkeys(modes)))
-    request = TrustRequest(model, names, probe_names, findings, pairs, limit, chunk, verify, options)
+    options = ProbeOptions(seed, seeds, blocks, rule, tuple(dict.fromkeys(modes)), levels)
+    request = TrustRequest(model, names, probe_names, findings, pairs, limit, chunk, verify, decoder, options)
     planned = Trust.of(config, request)
     console = output.console()
     try:
@@ -176,6 +187,6 @@ def trust(
     for name, where, reason in outcome.failed:
         click.echo(f"Error: {name} on {where}: {reason}", err=True)
     if outcome.entries and not output.piped:
-        print_verdicts(console, table_of(outcome))
+        print_verdicts(console, tables_of(outcome))
     output.write({"trust": str(out), "cells": list(outcome.entries)})
     return 1 if outcome.failed else 0

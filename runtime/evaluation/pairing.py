@@ -27,6 +27,7 @@ from .reference.box_models import PREFIX as BOXES
 from .reference.map_files import PREFIX as MAPS
 
 __all__ = [
+    "KINDS",
     "asked_prompts",
     "configured_protocol",
     "input_geometry",
@@ -37,7 +38,7 @@ __all__ = [
     "shared_findings",
 ]
 
-_KINDS = (BASELINE, MAPS, BOXES, MOVED, READER)
+KINDS = (BASELINE, MAPS, BOXES, MOVED, READER)
 """What a model that is no bundle begins with."""
 
 
@@ -162,8 +163,8 @@ def _named(name: str, found: Sequence[Path]) -> list[Path]:
     if family:
         return family
     kind = name.partition("=")[0].partition(":")[0] + ":"
-    if ":" in name or kind in _KINDS:
-        hint = did_you_mean(kind, _KINDS)
+    if ":" in name or kind in KINDS:
+        hint = did_you_mean(kind, KINDS)
         raise ConfigError(f"There is no model called '{name}': {hint}; or write the name of a bundle.")
     hint = did_you_mean(name, [path.name for path in found])
     raise ConfigError(f"There is no bundle called '{name}': {hint}; make it with xbench-export or check --bundles.")

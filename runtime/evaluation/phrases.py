@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ __all__ = ["Ask", "PhraseQueries", "first_phrases", "most_queries", "see_one_ano
 
 Ask = Callable[[NDArray[np.uint8], list[str]], Scores]
 """Pixels uint8 [B, 1, S, S] and Q phrases -> logits [B, Q] and saliency [B, Q, h, w]."""
+
+Query = TypeVar("Query")
+"""A phrase, or what stands for one."""
 
 _MOST: Final = 64
 _SEED: Final = 16
@@ -74,10 +77,13 @@ def first_phrases(cases: Sequence[Case]) -> list[str]:
     return list(found)[:2]
 
 
-def see_one_another(ask: Ask, side: int, phrases: Sequence[str], precision: str) -> bool:
+def see_one_another(
+    ask: Callable[[NDArray[np.uint8], list[Query]], Scores], side: int, phrases: Sequence[Query], precision: str
+) -> bool:
     """Whether the score or map of a phrase changes when another one is asked with it, measured on a random image.
 
-    A change by more than rounding counts, so a model is asked phrase by phrase in case of doubt.
+    A change by more than rounding counts, so a model is asked phrase by phrase in case of doubt. phrases: what `ask`
+    takes; the first two are asked.
     """
     if len(phrases) < 2:
         return False

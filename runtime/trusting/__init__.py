@@ -10,8 +10,8 @@ A new probe
        name      "deletion"; it stands in file names and is what --probe takes
        columns   its columns beside `IDENTITY`: name -> "string", "bool", "int32" or "float64"
        settings  what its rows depend on besides the bundle, the images and its code; all of it enters the cell's key
-       passes    forward passes, at most, for an image with that many pairs and a model with that grid of maps; the
-                 command prints the cost before it begins
+       passes    forward passes, at most, for an image with that many pairs, a model with that grid of maps and a prompt
+                 set with that many findings; the command prints the cost before it begins
        rows      one prepared image and the open model -> rows, one for each finding with a region, or several.
                  Put all variants of the image into one array uint8 [V, 1, S, S] and call `model.ask` once: it divides
                  them into batches of the engine. Random numbers: keyed by `image.case_id` and the seed of
@@ -19,7 +19,8 @@ A new probe
        judge     the rows of all images, read back from the file -> `Judgement`: questions with one value for each pair
                  (NaN: none) and a criterion, lines for the reader, and facts for trust.json. It must not run a model
 
-   A probe that needs the model itself to change has the members of `StepProbe` instead.
+   A probe that must know the answers about all images before it changes one is a `SurveyProbe`; one that needs the
+   model itself to change has the members of `StepProbe` instead.
 2. A classmethod `of(options: ProbeOptions)`; a new option of the command is a field of `ProbeOptions`.
 3. A line in `PROBES` (`probe.py`); `--probe`, its completion, resuming, progress, limits and files follow.
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.base import Engine
+from ...engines.base import Engine, Scores
 from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.recognition.scores import probability
+from ..evaluation.phrases import see_one_another
 from ..evaluation.queries import Queries, prompt_mean
 
-__all__ = ["AskedModel", "VariantScores"]
+if TYPE_CHECKING:
+    from .images import PreparedImage
+
+__all__ = ["AskedModel", "VariantScores", "ask_pairs"]
 
 
 def _uncounted(passes: int) -> None:
@@ -49,7 +55,8 @@ class AskedModel:
         count: Callable[[int], None] = _uncounted,
     ) -> None:
         self.engine = engine
-        self._features = prompts.features
+        self.prompts = prompts
+        self.asked = findings
         self._queries = Queries.of(prompts, findings)
         self._batch = batch
         self._count = count
@@ -64,6 +71,23 @@ class AskedModel:
         """Height and width of the maps."""
         return self.engine.bundle.manifest.grid
 
+    @cached_property
+    def queries_meet(self) -> bool:
+        """Whether the queries of the model see one another, measured as for phrases: a map depends on the whole set."""
+        prompts = self.prompts
+        others = np.flatnonzero(prompts.finding_of != prompts.finding_of[0])
+
+        def ask(pixels: NDArray[np.uint8], places: Sequence[int]) -> Scores:
+            return self.engine.run(pixels, prompts.features[places])
+
+        side, precision = self.engine.bundle.manifest.geometry.size, self.engine.info.precision
+        return see_one_another(ask, side, [0, *others[:1].tolist()], precision)
+
+    def with_prompts(self, prompts: PromptSet, findings: Mapping[str, str] | None = None) -> AskedModel:
+        """The same open model with other prompts; without `findings` it is asked for all of them by their names."""
+        every = {name: name for name in prompts.findings}
+        return AskedModel(self.engine, prompts, every if findings is None else findings, self._batch, self._count)
+
     def ask(self, pixels: NDArray[np.uint8], findings: Sequence[str]) -> VariantScores:
         """The answers about the model inputs `pixels`, uint8 [V, 1, S, S]. Raises EngineError."""
         places = [self.findings.index(name) for name in findings]
@@ -72,7 +96,7 @@ class AskedModel:
         maps = np.empty((len(pixels), len(places), *self.grid), np.float32)
         for start in range(0, len(pixels), self._batch):
             here = slice(start, start + self._batch)
-            scores = self.engine.run(pixels[here], self._features)
+            scores = self.engine.run(pixels[here], self.prompts.features)
             said = self._queries.logits(scores.logits)
             logits[here] = said.positive[:, places]
             against = np.where(said.without, np.float32(0), said.negative)[:, places]
@@ -82,3 +106,19 @@ class AskedModel:
                 maps[here, to] = prompt_mean(np.moveaxis(chosen, 1, 0))
             self._count(len(scores.logits))
         return VariantScores(logits, chance, maps)
+
+
+def ask_pairs(
+    images: Sequence[PreparedImage], model: AskedModel, batch: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The maps [P, h, w] and logits [P] of the P pairs of all images, in their order; `batch` images at once."""
+    findings = list(dict.fromkeys(name for image in images for name in image.findings))
+    maps, logits = [np.zeros((0, *model.grid), np.float32)], [np.zeros(0, np.float32)]
+    for start in range(0, len(images), batch):
+        block = images[start : start + batch]
+        said = model.ask(np.stack([image.pixels for image in block]), findings)
+        for at, image in enumerate(block):
+            places = [findings.index(name) for name in image.findings]
+            maps.append(said.maps[at, places])
+            logits.append(said.logits[at, places])
+    return np.concatenate(maps), np.concatenate(logits)

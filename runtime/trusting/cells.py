@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...engines.prompts.prompt_set import PromptSet
 from ..evaluation.reading import CaseReader
 from ..results.read_images import other_image
-from ..results.storage import CellFiles
+from ..results.storage import CellFiles, read_columns
 from .asking import AskedModel
 from .directory import rows_as_table
 from .images import ImageChunk, Row, pairs_of, read_chunks
-from .probe import ImageProbe, StepProbe, StepWork
+from .probe import ImageProbe, StepProbe, StepWork, SurveyProbe
 
 if TYPE_CHECKING:
     from ...engines.base import Engine
@@ -55,7 +57,14 @@ class ProbeCell:
     @property
     def parts(self) -> int:
         """The number of part files."""
-        return self.probe.steps(self.bundle) if isinstance(self.probe, StepProbe) else len(self.chunks)
+        if isinstance(self.probe, StepProbe):
+            return self.probe.steps(self.bundle)
+        return self.surveys + len(self.chunks)
+
+    @property
+    def surveys(self) -> int:
+        """The number of part files that hold what a probe must know of all images."""
+        return int(isinstance(self.probe, SurveyProbe))
 
     @contextmanager
     def asked(self, bundle: Bundle, prompts: PromptSet, advance: Callable[[int], None]) -> Iterator[AskedModel]:
@@ -68,21 +77,29 @@ def passes_of(cell: ProbeCell) -> list[int]:
     """The forward passes of each part, at most, where every region in the annotation is one on the grid."""
     if isinstance(cell.probe, StepProbe):
         return [len(cell.cases)] * cell.parts
-    probe, grid = cell.probe, cell.bundle.manifest.grid
-    return [sum(probe.passes(pairs_of(case, cell.findings), grid) for case in chunk) for chunk in cell.chunks]
+    probe, grid, findings = cell.probe, cell.bundle.manifest.grid, len(cell.prompts.findings)
+    survey = [len(cell.cases)] * cell.surveys
+    return survey + [
+        sum(probe.passes(pairs_of(case, cell.findings), grid, findings) for case in chunk) for chunk in cell.chunks
+    ]
 
 
 def drop_other_images(cell: ProbeCell, files: CellFiles) -> str | None:
     """Deletes what was made from other images than those there now; returns the first such case of a finished cell."""
-    contents = cell.reader.contents
-    for index in range(cell.parts):
-        part = files.part(index)
-        if part.is_file() and other_image(part, cell.cases, contents) is not None:
+
+    def other(file: Path) -> str | None:
+        return other_image(file, cell.cases, cell.reader.contents) if file.is_file() else None
+
+    parts = [files.part(index) for index in range(cell.parts)]
+    if cell.surveys and other(parts[0]) is not None:
+        shutil.rmtree(files.parts, ignore_errors=True)  # all of them rest on the survey
+    for part in parts:
+        if other(part) is not None:
             part.unlink(missing_ok=True)
-    other = other_image(files.final, cell.cases, contents) if files.final.is_file() else None
-    if other is not None:
+    changed = other(files.final)
+    if changed is not None:
         files.final.unlink(missing_ok=True)
-    return other
+    return changed
 
 
 def compute_probe(cell: ProbeCell, files: CellFiles, advance: Callable[[int], None]) -> int:
@@ -106,26 +123,45 @@ def compute_probe(cell: ProbeCell, files: CellFiles, advance: Callable[[int], No
         write = partial(_write, cell, files)
         if remaining:
             compute = _steps if isinstance(cell.probe, StepProbe) else _images
-            written = [writer.submit(write, index, rows) for index, rows in compute(cell, remaining, count)]
+            written = [writer.submit(write, index, rows) for index, rows in compute(cell, files, remaining, count)]
             for part in written:
                 part.result()
     files.merge(cell.parts, rows_as_table(cell.probe.columns, [], files.key).schema)
     return made
 
 
-def _images(cell: ProbeCell, remaining: Sequence[int], count: Callable[[int], None]) -> Iterator[tuple[int, list[Row]]]:
+def _images(
+    cell: ProbeCell, files: CellFiles, remaining: Sequence[int], count: Callable[[int], None]
+) -> Iterator[tuple[int, list[Row]]]:
     probe, chunks = cell.probe, cell.chunks
     assert isinstance(probe, ImageProbe)
-    wanted = [chunks[index] for index in remaining]
+    known: list[Row] = []
     with cell.asked(cell.bundle, cell.prompts, count) as model:
+        if isinstance(probe, SurveyProbe):
+            if 0 in remaining:
+                known = list(_survey(cell, probe, model))
+                yield 0, known
+            else:
+                known = read_columns(files.part(0)).to_pylist()
+            probe, remaining = probe.surveyed(known, model.grid), [index for index in remaining if index]
+        counted = {row["case_id"] for row in known if row["status"] != "ok"}
+        wanted = [chunks[index - cell.surveys] for index in remaining]
         for index, read in zip(remaining, _read(cell, wanted), strict=True):
-            rows = list(read.others)
+            rows = [row for row in read.others if row["case_id"] not in counted]
             for image in read.images:
                 rows += [{**image.identity, **row} for row in probe.rows(image, model)]
             yield index, rows
 
 
-def _steps(cell: ProbeCell, remaining: Sequence[int], count: Callable[[int], None]) -> Iterator[tuple[int, list[Row]]]:
+def _survey(cell: ProbeCell, probe: SurveyProbe, model: AskedModel) -> Iterator[Row]:
+    for read in _read(cell, cell.chunks):
+        yield from read.others
+        yield from probe.survey(read.images, model)
+
+
+def _steps(
+    cell: ProbeCell, files: CellFiles, remaining: Sequence[int], count: Callable[[int], None]
+) -> Iterator[tuple[int, list[Row]]]:
     probe = cell.probe
     assert isinstance(probe, StepProbe)
     (read,) = _read(cell, [cell.cases])

@@ -110,6 +110,7 @@ def rows_as_table(columns: Mapping[str, str], rows: Iterable[Row], key: str) -> 
         "int32": pa.int32(),
         "float64": pa.float64(),
         "image": pa.binary(),
+        "map": pa.binary(),
     }
     fields = [pa.field(name, kinds[kind]) for name, kind in {**IDENTITY, **columns}.items()]
     schema = pa.schema(fields, {KEY_FIELD: key})

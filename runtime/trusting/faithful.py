@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...metrics_gpu.statistics.bootstrap import patient_index
 from ...metrics_gpu.trust.faithfulness import (
     FILLS,
     LEAST_SCORE,
@@ -23,8 +24,11 @@ from ...metrics_gpu.trust.faithfulness import (
     random_orders,
     steps_of,
 )
+from ...metrics_gpu.trust.reference_maps import prior_maps
 from ...metrics_gpu.trust.similarity import degenerate_maps
 from ...metrics_gpu.trust.verdicts import MARGINS, Criterion
+from .asking import ask_pairs
+from .effects import number_beside
 from .probe import Judgement, Question
 
 if TYPE_CHECKING:
@@ -52,7 +56,12 @@ Float = NDArray[np.float64]
 _ABOVE: Final = Criterion(MARGINS["probability"])
 _LOW: Final = f"p of the image is below {LEAST_SCORE:g}"
 _VOID: Final = f"the filled image keeps more than {MOST_FILL:.0%} of p"
+_ALONE: Final = "no other patient has the finding"
 _MODES: Final = {"deletion": "random order less the map's", "insertion": "the map's order less random"}
+_TO_PRIOR: Final = {
+    "deletion": "order of the prior map less the map's",
+    "insertion": "the map's order less that of the prior map",
+}
 FILLED_COLUMNS: Final[Mapping[str, str]] = {
     "fill": "string",
     "score": "float64",
@@ -100,31 +109,44 @@ class FilledImage:
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
-    """A curve of a fill. place: of the pair whose map has ordered the cells; None: a random order, for all pairs."""
+    """A curve of a fill. order: `own`, `prior` or `random`; place: of the pair whose map, or prior map, has ordered the
+    cells `cells`; None: a random order, for all pairs."""
 
     fill: int
+    order: str
     place: int | None
     mode: str
-    stages: Grey
+    cells: NDArray[np.intp]
 
 
 class DeletionProbe:
-    """Deletion and insertion in the order of the map and in random orders, with each fill."""
+    """Deletion and insertion in the order of the map, of the prior map and in random orders, with each fill.
+
+    The prior map of a pair is the mean of the maps of its finding in the other patients of the run, which `survey` asks
+    for before the first image is filled.
+    """
 
     name = "deletion"
     columns: Mapping[str, str] = {
         **FILLED_COLUMNS,
         **{
             f"{order}_{mode}{unit}": "float64"
-            for order in ("own", "random")
+            for order in ("own", "random", "prior")
             for mode in _MODES
             for unit in ("", "_logit")
         },
+        "map": "map",
     }
 
-    def __init__(self, seed: int, orders: int = RANDOM_ORDERS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        orders: int = RANDOM_ORDERS,
+        priors: Mapping[tuple[str, str], NDArray[np.float32]] | None = None,
+    ) -> None:
         self._seed = seed
         self._orders = orders
+        self._priors = priors or {}
 
     @classmethod
     def of(cls, options: ProbeOptions) -> DeletionProbe:
@@ -136,9 +158,25 @@ class DeletionProbe:
         """Seed, number of random orders and fills."""
         return {"seed": self._seed, "random_orders": self._orders, "fills": list(FILLS)}
 
-    def passes(self, pairs: int, grid: tuple[int, int]) -> int:
+    def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
         """Forward passes of an image, at most: of a pair and fill that can say nothing, no curve is made."""
-        return 1 + len(FILLS) * (1 + len(_MODES) * (steps_of(grid) - 1) * (pairs + self._orders))
+        return 1 + len(FILLS) * (1 + len(_MODES) * (steps_of(grid) - 1) * (2 * pairs + self._orders))
+
+    def survey(self, images: Sequence[PreparedImage], model: AskedModel) -> Sequence[Row]:
+        """The map of each pair, row by row in float32."""
+        maps, _ = ask_pairs(images, model, max(1, len(images)))
+        pairs = [{**image.identity, "finding": name} for image in images for name in image.findings]
+        return [{**row, "map": each.astype("<f4").tobytes()} for row, each in zip(pairs, maps, strict=True)]
+
+    def surveyed(self, rows: Sequence[Row], grid: tuple[int, int]) -> DeletionProbe:
+        """The probe with the prior maps of these pairs."""
+        pairs = [row for row in rows if row.get("map") is not None]
+        maps = np.array([np.frombuffer(row["map"], "<f4") for row in pairs], np.float32).reshape(-1, *grid)
+        class_of, patient_of = (patient_index([row[name] for row in pairs])[0] for name in ("finding", "patient_id"))
+        priors, known = prior_maps(maps, class_of, patient_of)
+        kept = zip(pairs, priors, known.tolist(), strict=True)
+        found = {(row["case_id"], row["finding"]): prior for row, prior, there in kept if there}
+        return DeletionProbe(self._seed, self._orders, found)
 
     def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]:
         """The areas of the curves, of probabilities and of logits; random orders: the mean of theirs."""
@@ -146,40 +184,46 @@ class DeletionProbe:
         rows, curves = filled.rows(), list(self._curves(filled, model.grid))
         if not curves:
             return list(rows.values())
-        said = model.ask(np.concatenate([curve.stages for curve in curves])[:, None], image.findings)
+        plain, steps = image.pixels[0], steps_of(model.grid)
+        variants = np.empty((len(curves), steps - 1, *plain.shape), np.uint8)
+        for curve, out in zip(curves, variants, strict=True):
+            start, end = (plain, filled.fills[curve.fill])[:: 1 if curve.mode == "deletion" else -1]
+            inner_stages(start, end, curve.cells, model.grid, steps, out)
+        said = model.ask(variants.reshape(-1, 1, *plain.shape), image.findings)
         units: list[tuple[str, NDArray[Any], NDArray[Any]]] = [
             ("", filled.said.probabilities, said.probabilities),
             ("_logit", filled.said.logits, said.logits),
         ]
         for unit, ends, inner in units:
             random = defaultdict[tuple[int, str], list[Float]](list)
-            own = []
             for curve, scores in zip(curves, inner.reshape(len(curves), -1, len(image.findings)), strict=True):
                 # Insertion ends where deletion begins; both ends count alike.
                 areas = curve_area(np.vstack([ends[0], scores, ends[1 + curve.fill]]).T.astype(np.float64))
                 if curve.place is None:
                     random[curve.fill, curve.mode].append(areas)
                 else:
-                    own.append((curve.fill, curve.place, curve.mode, areas[curve.place]))
-            for fill, place, mode, area in own:
-                row = rows[fill, place]
-                row[f"own_{mode}{unit}"] = area
-                row[f"random_{mode}{unit}"] = np.mean([areas[place] for areas in random[fill, mode]])
+                    rows[curve.fill, curve.place][f"{curve.order}_{curve.mode}{unit}"] = areas[curve.place]
+            for (fill, place), row in rows.items():
+                for mode in _MODES:
+                    if f"own_{mode}{unit}" in row:
+                        row[f"random_{mode}{unit}"] = np.mean([areas[place] for areas in random[fill, mode]])
         return list(rows.values())
 
     def _curves(self, filled: FilledImage, grid: tuple[int, int]) -> Iterator[_Curve]:
         image, maps = filled.image, filled.said.maps[0]
         random = random_orders(f"{self._seed} {image.case_id}", grid[0] * grid[1], self._orders)
-        for fill, pixels in enumerate(filled.fills):
+        for fill in range(len(filled.fills)):
             useful = [place for place in range(len(maps)) if filled.useful(fill, place)]
-            orders = [(place, cell_order(maps[place])) for place in useful]
-            for place, order in [*orders, *((None, order) for order in random if useful)]:
-                for mode in _MODES:
-                    start, end = (image.pixels[0], pixels) if mode == "deletion" else (pixels, image.pixels[0])
-                    yield _Curve(fill, place, mode, inner_stages(start, end, order, grid, steps_of(grid)))
+            orders: list[tuple[str, int | None, NDArray[np.intp]]] = []
+            for place in useful:
+                orders.append(("own", place, cell_order(maps[place])))
+                prior = self._priors.get((image.case_id, image.findings[place]))
+                orders += [] if prior is None else [("prior", place, cell_order(prior))]
+            orders += [("random", None, order) for order in random if useful]
+            yield from (_Curve(fill, kind, pair, mode, order) for kind, pair, order in orders for mode in _MODES)
 
     def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
-        """Both gaps under both fills (line 5 of the card)."""
+        """Both gaps under both fills (line 5 of the card), and beside them those to the order of the prior map."""
         questions, notes, facts = list[Question](), list[str](), dict[str, Any]()
         for fill, held in by_fill(rows):
             notes.append(f"deletion, {fill_note(fill, held)}")
@@ -189,7 +233,18 @@ class DeletionProbe:
                 text = f"{mode}, fill {fill}: {words}"
                 questions.append(gap_question(f"{mode}_{fill}", text, 5, held, sign * (random - own)))
                 in_logits = mean_of(sign * (held[f"random_{mode}_logit"] - held[f"own_{mode}_logit"]))
-                facts[f"{mode}_{fill}"] = {"own": mean_of(own), "random": mean_of(random), "gap_in_logits": in_logits}
+                lone = np.isnan(held[f"prior_{mode}"])
+                beside = gap_question("", "", 5, held, sign * (held[f"prior_{mode}"] - own), {_ALONE: lone})
+                fact, told = number_beside(beside)
+                alone = beside.left_out[_ALONE]
+                facts[f"{mode}_{fill}"] = {
+                    "own": mean_of(own),
+                    "random": mean_of(random),
+                    "gap_in_logits": in_logits,
+                    "gap_to_prior": fact,
+                }
+                without = f"; of {alone} pairs {_ALONE}" if alone else ""
+                notes.append(f"{mode}, fill {fill}, {_TO_PRIOR[mode]}: {told}{without}")
                 if np.median(held["score"]) > 0.99 and in_logits is not None:
                     notes.append(
                         f"{mode}, fill {fill}: p is above 0.99 in most pairs, which hides drops; the mean gap of the "

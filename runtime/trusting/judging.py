@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from ...metrics_gpu.statistics.bootstrap import draw_patients, patient_index
-from ...metrics_gpu.trust.verdicts import LEAST_PATIENTS, MOST_DEGENERATE, Effect, PairGroups, effects_of, verdicts
+from ...metrics_gpu.trust.verdicts import LEAST_PATIENTS, verdicts
 from ..tables.console import print_line, print_table
 from ..tables.metrics import NONE, p_value
 from ..tables.table import Cell, Column, Table
+from .effects import effect_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from .probe import Question
 
-__all__ = ["as_text", "judged", "print_verdicts", "verdict_table"]
+__all__ = ["as_text", "change_rows", "change_table", "csv_rows", "judged", "print_verdicts", "verdict_table"]
 
 
 def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
     """The verdicts of questions about one model and dataset, which are one family, as records for JSON."""
-    effects = []
-    for question in questions:
-        names = tuple(dict.fromkeys(question.patients))
-        if not names:
-            raise ValueError(f"the question {question.key} has no pair")
-        class_of, _ = patient_index(question.findings)
-        patient_of, count = patient_index(question.patients)
-        groups = PairGroups(class_of, patient_of, names, draw_patients(count))
-        (of_question,) = effects_of(question.values[:, None], groups, [question.left_out], question.degenerate[:, None])
-        effects.append(_void(of_question[0], question))
-    found = verdicts(effects, [question.criterion for question in questions])
+    found = verdicts(list(map(effect_of, questions)), [question.criterion for question in questions])
     return [
         {
             "question": question.key,
@@ -45,12 +35,6 @@ def judged(questions: Sequence[Question]) -> list[dict[str, Any]]:
         }
         for question, verdict in zip(questions, found, strict=True)
     ]
-
-
-def _void(effect: Effect, question: Question) -> Effect:
-    """The effect, in which pairs without a score count where so many maps are degenerate that the test is void."""
-    flagged, pairs = int(question.degenerate.sum()), len(question.values)
-    return replace(effect, pairs=pairs, degenerate=flagged) if flagged > MOST_DEGENERATE * pairs else effect
 
 
 def verdict_table(entries: Sequence[Mapping[str, Any]], title: str, stamps: tuple[str, ...]) -> Table:
@@ -96,22 +80,94 @@ def verdict_table(entries: Sequence[Mapping[str, Any]], title: str, stamps: tupl
     return Table(title, columns, tuple(rows), stamps, tuple(notes), name="trust", lead=4)
 
 
-def print_verdicts(console: Console, table: Table) -> None:
-    """Prints the table, of probes without a question their notes alone."""
-    if table.rows:
-        print_table(console, table)
-    else:
-        for line in (*table.stamps, *table.notes):
-            print_line(console, line)
+def change_table(entries: Sequence[Mapping[str, Any]], stamps: tuple[str, ...]) -> Table:
+    """The numbers of each change of `stability`."""
+    heads = ("model", "dataset", "change", "pairs", "flips", "gained", "lost", "moved", "Spearman", "SSIM", "|\u0394p|")
+    rows = [
+        (
+            row["model"],
+            row["dataset"],
+            row["question"],
+            str(row["pairs"]),
+            _share(row),
+            str(row["gained"]),
+            str(row["lost"]),
+            *(
+                NONE if row[name] is None else f"{row[name]:.{digits}f}"
+                for name, digits in (("distance_median", 0), ("spearman", 2), ("ssim", 2), ("score_change", 3))
+            ),
+        )
+        for row in change_rows(entries)
+    ]
+    notes = (
+        "flips: share of pairs whose pointing hit changes, with its 95 % patient bootstrap; moved: how far the maximum "
+        "moves, median, in pixels of 224; more numbers are in trust.csv",
+    )
+    return Table("Stability: each change", tuple(map(Column, heads)), tuple(rows), stamps, notes, "changes", lead=3)
 
 
-def as_text(table: Table) -> str:
-    """The table as a file of text."""
+def change_rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each change of `stability`: the share of flips as its value, and what else is known of it."""
+    return [
+        {**_lead(entry), "question": change, "text": "share of pointing flips", **_flat(numbers)}
+        for entry in entries
+        for change, numbers in entry["facts"].items()
+        if entry["probe"] == "stability" and "flip" in numbers
+    ]
+
+
+def csv_rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each verdict, with the pairs left out and why, and the rows of `change_rows`."""
+    verdicts = [
+        _lead(entry)
+        | {name: value for name, value in record.items() if name != "left_out"}
+        | {
+            "left_out": sum(record["left_out"].values()),
+            "why": "; ".join(f"{why}: {count}" for why, count in record["left_out"].items() if count),
+        }
+        for entry in entries
+        for record in entry["questions"]
+    ]
+    return verdicts + change_rows(entries)
+
+
+def print_verdicts(console: Console, tables: Sequence[Table]) -> None:
+    """Prints tables, of one without rows the lines above and below alone."""
+    for table in tables:
+        if table.rows:
+            print_table(console, table)
+        else:
+            for line in (*table.stamps, *table.notes):
+                print_line(console, line)
+
+
+def as_text(tables: Sequence[Table]) -> str:
+    """The tables as a file of text."""
     from rich.console import Console
 
     text = StringIO()
-    print_verdicts(Console(file=text, width=200, color_system=None), table)
+    print_verdicts(Console(file=text, width=200, color_system=None), tables)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()).strip("\n") + "\n"
+
+
+def _lead(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in ("model", "dataset", "probe")}
+
+
+def _flat(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a change without nesting; those of flips are the value."""
+    found = {name: numbers["flip"][name] for name in ("value", "low", "high")}
+    for name, number in numbers.items():
+        if isinstance(number, Mapping) and name != "flip":
+            found |= {name: number["value"], f"{name}_low": number["low"], f"{name}_high": number["high"]}
+        elif name != "flip":
+            found[name] = number
+    return found
+
+
+def _share(row: Mapping[str, Any]) -> Cell:
+    around = "" if row["low"] is None else f"[{row['low']:.1%}, {row['high']:.1%}]"
+    return Cell(f"{row['value']:.1%}", around, inline=True)
 
 
 def _value(record: Mapping[str, Any]) -> Cell:

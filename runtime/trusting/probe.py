@@ -28,12 +28,14 @@ __all__ = [
     "RULES",
     "ImageProbe",
     "Judgement",
+    "Levels",
     "Probe",
     "ProbeOptions",
     "Question",
     "Rule",
     "StepProbe",
     "StepWork",
+    "SurveyProbe",
 ]
 
 IDENTITY: Final[Mapping[str, str]] = {
@@ -51,6 +53,7 @@ PROBES = Registry(
         "repeat": f"{__package__}.repeat:RepeatProbe",
         "deletion": f"{__package__}.faithful:DeletionProbe",
         "region": f"{__package__}.region_deletion:RegionProbe",
+        "prompts": f"{__package__}.prompted:PromptsProbe",
         "stability": f"{__package__}.stable:StabilityProbe",
         "randomisation": f"{__package__}.randomisation:RandomisationProbe",
     },
@@ -61,13 +64,16 @@ Rule = Literal["permute", "redraw"]
 RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 """How weights are randomised: the values of a tensor in another order, or drawn with their mean and deviation."""
 
+Levels = Literal["default", "all"]
+"""Changes of `stability`: those of the definition, or stronger and weaker ones too."""
+
 
 @dataclass(frozen=True)
 class ProbeOptions:
     """Options of probes.
 
     seed: of all random streams. seeds: how many times weights are randomised, with `seed` and the next ones. blocks:
-    in how many steps. rule: `permute` or `redraw`. modes: of `randomisation`, in `MODES`.
+    in how many steps. rule: `permute` or `redraw`. modes: of `randomisation`, in `MODES`. levels: of `stability`.
     """
 
     seed: int = 0
@@ -75,6 +81,7 @@ class ProbeOptions:
     blocks: int = 10
     rule: Rule = "permute"
     modes: tuple[str, ...] = ("cascade",)
+    levels: Levels = "default"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +131,24 @@ class Probe(Protocol):
 class ImageProbe(Probe, Protocol):
     """Changes the image, or nothing."""
 
-    def passes(self, pairs: int, grid: tuple[int, int]) -> int: ...
+    def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
+        """Forward passes of an image with that many pairs, at most; findings: of the prompt set."""
+        ...
 
     def rows(self, image: PreparedImage, model: AskedModel) -> Sequence[Row]: ...
+
+
+@runtime_checkable
+class SurveyProbe(ImageProbe, Protocol):
+    """Changes each image in a way that depends on the model's answers about all of them as they are."""
+
+    def survey(self, images: Sequence[PreparedImage], model: AskedModel) -> Sequence[Row]:
+        """Rows about unchanged images, from one pass of each; they have all of `IDENTITY` and stand in a part file."""
+        ...
+
+    def surveyed(self, rows: Sequence[Row], grid: tuple[int, int]) -> ImageProbe:
+        """The probe that knows these rows, those of `survey` about all images; grid: of the model's maps."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

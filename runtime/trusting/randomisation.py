@@ -17,6 +17,7 @@ from ...metrics_gpu.statistics.streams import named_stream
 from ...metrics_gpu.sweep.maps import scaled_map
 from ...metrics_gpu.trust.localisation import localise
 from ...metrics_gpu.trust.similarity import degenerate_maps, spearman, ssim
+from .asking import ask_pairs
 from .randomised import RandomisedGraph
 from .randomised_verdicts import COLUMNS, judge_randomised
 
@@ -57,16 +58,8 @@ class _Maps:
     @staticmethod
     def of(work: StepWork, model: AskedModel, batch: int) -> _Maps:
         """Asks a model about all images."""
-        maps, logits, frames = [], [], []
-        for start in range(0, len(work.images), batch):
-            images = work.images[start : start + batch]
-            asked = model.ask(np.stack([image.pixels for image in images]), model.findings)
-            for at, image in enumerate(images):
-                places = [model.findings.index(name) for name in image.findings]
-                maps.append(asked.maps[at, places])
-                logits.append(asked.logits[at, places])
-                frames += [image.frame] * len(places)
-        return _Maps(np.concatenate(maps), np.concatenate(logits), np.array(frames, np.float64))
+        frames = [image.frame for image in work.images for _ in image.findings]
+        return _Maps(*ask_pairs(work.images, model, batch), np.array(frames, np.float64))
 
     @cached_property
     def full(self) -> NDArray[np.float32]:

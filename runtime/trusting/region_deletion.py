@@ -56,7 +56,7 @@ class RegionProbe:
         """Seed, largest number of places and fills."""
         return {"seed": self._seed, "placements": self._most, "fills": list(FILLS)}
 
-    def passes(self, pairs: int, grid: tuple[int, int]) -> int:
+    def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
         """Forward passes of an image, at most: a region may have fewer free places."""
         return 1 + len(FILLS) * (1 + pairs * (2 + self._most))
 

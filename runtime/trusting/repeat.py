@@ -35,7 +35,7 @@ class RepeatProbe:
         """None."""
         return {}
 
-    def passes(self, pairs: int, grid: tuple[int, int]) -> int:
+    def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
         """Forward passes of an image."""
         return 3
 

@@ -20,7 +20,6 @@ from ..evaluation.row_code import NEVER
 from ..evaluation.sources import masks_opener, source_opener
 from ..host.machine import usable_cores
 from ..host.source_code import PROJECT, code_digest
-from ..images.decoders import CPU
 from ..results.cell_key import cell_ingredients, changed_ingredients, digest_of, reader_code
 from ..results.loaded_dataset import LoadedDataset, load_dataset
 from ..results.run_directory import cell_stem
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from ...engines.prompts.prompt_set import PromptSet
     from ..evaluation.progress import Progress
     from ..host.config import Config, DatasetConfig
+    from ..images.decoders import Decoder
     from ..results.storage import CellFiles
     from .directory import TrustDirectory
     from .probe import Judgement
@@ -49,7 +49,8 @@ class TrustRequest:
     """The request for a trust run.
 
     model: a bundle's name or path. datasets: names of configured ones, none: all. probes: names, none: all. findings:
-    only these, none: all. pairs: images are drawn until they have that many. limit, chunk, verify: as of an evaluation.
+    only these, none: all. pairs: images are drawn until they have that many. limit, chunk, verify, decoder: as of an
+    evaluation.
     """
 
     model: str
@@ -60,6 +61,7 @@ class TrustRequest:
     limit: int | None = None
     chunk: int = 8
     verify: bool = False
+    decoder: str = "auto"
     options: ProbeOptions = field(default_factory=ProbeOptions)
 
 
@@ -89,11 +91,14 @@ class _Pair:
 class ProbeRunner:
     """Runs the probes of bundles on datasets into a trust directory; `outcome` lists them."""
 
-    def __init__(self, folder: TrustDirectory, config: Config, request: TrustRequest, progress: Progress) -> None:
+    def __init__(
+        self, folder: TrustDirectory, config: Config, request: TrustRequest, progress: Progress, decoder: Decoder
+    ) -> None:
         self._folder = folder
         self._config = config
         self._request = request
         self._progress = progress
+        self._decoder = decoder
         self._threads = config.eval.threads or usable_cores()
         self.outcome = TrustOutcome()
 
@@ -155,8 +160,9 @@ class ProbeRunner:
                 )
         findings = {name: each for name, each in findings.items() if name in request.findings or not request.findings}
         geometry = bundle.manifest.geometry
-        source = source_opener(self._config.cache, say, limit=self._config.cache_limit, threads=self._threads)
-        masks = masks_opener(self._config.cache, say, self._config.cache_limit)
+        cache, limit = self._config.cache, self._config.cache_limit
+        source = source_opener(cache, say, limit=limit, decoder=self._decoder, threads=self._threads)
+        masks = masks_opener(cache, say, limit)
         with source(loaded, geometry) as pixels, masks(loaded) as draw:
             reader = CaseReader(pixels, geometry, tuple(findings), loaded.contents, draw)
             yield _Pair(bundle, loaded, prompts, findings, reader)
@@ -214,7 +220,10 @@ class ProbeRunner:
             names += [f"the image of {other}"] if other is not None and not names else []
             why = f"this changed: {', '.join(names)}" if names else f"its file {files.fault()}"
             self._progress.say(f"{title}: computed again, because {why}")
-        self._progress.say(f"{title}: {_cost(entry)}")
+        self._progress.say(
+            f"{title}: {entry['pairs']} pairs of {entry['images']} images, at most {entry['passes']} forward passes, "
+            f"{entry['evaluations']:.3g} times those of eval on {entry['dataset_cases']} images"
+        )
         self._folder.record({**entry, "state": "running"})
         start = time.monotonic()
         try:
@@ -241,7 +250,7 @@ class ProbeRunner:
             "batch": self._config.eval.batch,
             "code": code_digest(code, [f"{PROJECT}.{name}" for name in NEVER]),
             "reader": reader_code(loaded.dataset),
-            "decoder": CPU.describe(pair.bundle.manifest.geometry),
+            "decoder": self._decoder.describe(pair.bundle.manifest.geometry),
         }
         names = loaded.name, loaded.digest
         return cell_ingredients(pair.bundle, pair.prompts, pair.findings, names, engine.info, how)
@@ -281,13 +290,6 @@ class ProbeRunner:
             entry |= {"questions": mine, "notes": list(judgement.notes), "facts": dict(judgement.facts)}
             self._folder.record({**entry, "state": "done"})
             self.outcome.entries.append(entry)
-
-
-def _cost(entry: Mapping[str, Any]) -> str:
-    return (
-        f"{entry['pairs']} pairs of {entry['images']} images, {entry['passes']} forward passes, "
-        f"{entry['evaluations']:.3g} times those of eval on {entry['dataset_cases']} images"
-    )
 
 
 def _on_onnxruntime(engine: str) -> str:

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from ...metrics_gpu.statistics.bootstrap import draw_patients, patient_index
 from ...metrics_gpu.sweep.maps import scaled_map
 from ...metrics_gpu.sweep.masks import GRID, masks_in_view
-from ...metrics_gpu.trust.perturbations import DEFAULT, POOLED, Perturbation, jpeg_coder
+from ...metrics_gpu.trust.perturbations import DEFAULT, LEVELS, POOLED, Perturbation, jpeg_coder
 from ...metrics_gpu.trust.similarity import degenerate_maps, spearman, ssim
 from ...metrics_gpu.trust.stability import STILL, change_correlation, distances, rank_changes
-from ...metrics_gpu.trust.verdicts import Effect, PairGroups, effects_of, share_interval
+from ...metrics_gpu.trust.verdicts import Effect, effects_of, share_interval
+from .effects import pair_groups
 from .probe import Judgement, Question
 
 if TYPE_CHECKING:
@@ -54,14 +55,14 @@ class StabilityProbe:
     @classmethod
     def of(cls, options: ProbeOptions) -> StabilityProbe:
         """The probe with these options."""
-        return cls(options.seed)
+        return cls(options.seed, LEVELS[options.levels])
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Seed, changes, and the coder of JPEG."""
         return {"seed": self._seed, "changes": list(map(str, self._changes)), "jpeg": jpeg_coder()}
 
-    def passes(self, pairs: int, grid: tuple[int, int]) -> int:
+    def passes(self, pairs: int, grid: tuple[int, int], findings: int) -> int:
         """Forward passes of an image."""
         return 1 + len(self._changes)
 
@@ -100,7 +101,7 @@ class StabilityProbe:
         return rows
 
     def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
-        """The share of flips over the judged changes (line 7 of the card), and a line for every change."""
+        """The share of flips over the judged changes (line 7 of the card), and the numbers of every change."""
         held = rows.to_pandas()
         if held.empty:
             return Judgement()
@@ -109,7 +110,6 @@ class StabilityProbe:
         by_change = {change: held[held["change"] == change] for change in map(str, self._changes)}
         pairs = next(iter(by_change.values()))
         found = _measured(by_change, pairs)
-        notes = [f"stability, {change}: {_line(numbers)}" for change, numbers in found.items()]
         judged = [by_change[str(change)] for change in POOLED]
         question = Question(
             "flips",
@@ -122,7 +122,7 @@ class StabilityProbe:
             STILL,
         )
         told, correlation = _correlated(held[held["change"] != "flip"])
-        return Judgement([question], [*notes, told], {**found, "change_correlation": correlation})
+        return Judgement([question], [told], {**found, "change_correlation": correlation})
 
 
 def _hits(regions: NDArray[np.bool_], places: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -134,12 +134,10 @@ def _hits(regions: NDArray[np.bool_], places: NDArray[np.intp]) -> NDArray[np.bo
 
 def _measured(by_change: Mapping[str, Any], pairs: Any) -> dict[str, dict[str, Any]]:
     """The numbers of each change, for JSON: means as everywhere (docs/trust.md §0.1), with intervals."""
-    class_of, _ = patient_index(pairs["finding"].tolist())
-    patient_of, count = patient_index(pairs["patient_id"].tolist())
-    groups = PairGroups(class_of, patient_of, tuple(dict.fromkeys(pairs["patient_id"])), draw_patients(count))
+    groups = pair_groups(pairs["finding"].tolist(), pairs["patient_id"].tolist())
     found = {}
     for change, held in by_change.items():
-        ranks = rank_changes(held["score"].to_numpy(), held["changed_score"].to_numpy(), class_of)
+        ranks = rank_changes(held["score"].to_numpy(), held["changed_score"].to_numpy(), groups.class_of)
         values = np.column_stack([*(held[name].to_numpy(np.float64) for name in _MEANS[:-1]), ranks])
         effects = effects_of(values, groups, [{}] * len(_MEANS), np.zeros(values.shape, np.bool_))
         moved = held["distance"].dropna()
@@ -162,23 +160,6 @@ def _with_interval(name: str, effect: Effect) -> dict[str, float | None]:
         "low": None if ends is None else ends.low,
         "high": None if ends is None else ends.high,
     }
-
-
-def _line(found: Mapping[str, Any]) -> str:
-    """The numbers of a change in words."""
-    value = {name: found[name]["value"] for name in _MEANS}
-    around = "" if found["flip"]["low"] is None else f" [{found['flip']['low']:.1%}, {found['flip']['high']:.1%}]"
-    flips = f"flips {value['flip']:.1%}{around} ({found['gained']} hits gained, {found['lost']} lost)"
-    scores = f"p changed by {value['score_change']:.3f}"
-    if value["rank_change"] is not None:
-        scores += f", its rank by {value['rank_change']:.1%}"
-    if value["spearman"] is None:
-        return f"{flips}; {scores}; no pair has two maps that can be compared"
-    flat = f"; {found['degenerate']} pairs with a degenerate map" if found["degenerate"] else ""
-    return (
-        f"{flips}; maximum moved {found['distance_median']:.0f} px (90th percentile {found['distance_90']:.0f}); "
-        f"Spearman {value['spearman']:.2f}, SSIM {value['ssim']:.2f}; {scores}{flat}"
-    )
 
 
 def _correlated(held: Any) -> tuple[str, dict[str, Any]]:

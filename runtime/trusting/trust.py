@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import ConfigError
 from ...engines.select import ENGINES, choose
-from ..evaluation.pairing import select_bundles, select_datasets
+from ..evaluation.pairing import KINDS, select_bundles, select_datasets
+from ..images.decoders import choose_decoder
 from ..results.loaded_dataset import check_reader
 from ..results.storage import write_bytes
 from ..tables.markdown_csv import to_csv
 from ..tables.stamps import precision_stamps, stamps
 from .directory import TrustDirectory
-from .judging import as_text, verdict_table
+from .judging import as_text, change_table, csv_rows, verdict_table
 from .probe import PROBES
 from .running import ProbeRunner, TrustOutcome, TrustRequest
 
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
     from ..tables.table import Table
     from .cells import AnyProbe
 
-__all__ = ["Trust", "table_of"]
+__all__ = ["Trust", "tables_of"]
+
+_MAPS: Final = "xbench-fast study trust RUN tests the maps that a run keeps of it"
+_INSTEAD: Final = {
+    "baseline:": f"{_MAPS}, for baseline:center and baseline:chance",
+    "maps:": _MAPS,
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,10 @@ class Trust:
     @staticmethod
     def of(config: Config, request: TrustRequest) -> Trust:
         """Finds what is requested. Raises ConfigError for what does not exist."""
+        kind = request.model.partition("=")[0].partition(":")[0] + ":"
+        if kind in KINDS:
+            instead = _INSTEAD.get(kind, "the tests are of maps, and boxes have none")
+            raise ConfigError(f"'{request.model}' is no bundle, and only bundles can be asked again: {instead}.")
         bundles = select_bundles(config, [request.model])
         datasets = select_datasets(config, request.datasets)
         if not datasets:
@@ -58,25 +69,27 @@ class Trust:
         ENGINES.load(engine)
         if self.config.eval.tf32 and engine == "onnxruntime-cpu":
             raise ConfigError("--tf32 is for engines on a GPU, and this one is onnxruntime-cpu; leave it out.")
+        if self.request.decoder == "dali" and self.config.cache is None:
+            raise ConfigError(
+                "--decoder dali decodes into the cache, once for all probes; give --cache, or use --decoder cpu."
+            )
         progress.say(line)
+        decoder, told = choose_decoder(self.request.decoder)
+        if told:
+            progress.say(told)
         with TrustDirectory(out) as folder:
-            folder.begin(self._provenance(engine))
-            runner = ProbeRunner(folder, self.config, self.request, progress)
+            folder.begin(self._provenance(engine, decoder.name))
+            runner = ProbeRunner(folder, self.config, self.request, progress, decoder)
             for path in self.bundles:
                 runner.bundle(path, self.datasets, self.probes, engine)
             outcome = runner.outcome
-            records = [
-                {name: entry[name] for name in ("model", "dataset", "probe")}
-                | {name: value for name, value in record.items() if not isinstance(value, dict)}
-                for entry in outcome.entries
-                for record in entry["questions"]
-            ]
+            records = csv_rows(outcome.entries)
             none = () if records else ("model", "dataset", "probe")
             write_bytes(out / "trust.csv", to_csv(records, none).encode())
-            write_bytes(out / "trust.txt", as_text(table_of(outcome)).encode())
+            write_bytes(out / "trust.txt", as_text(tables_of(outcome)).encode())
         return outcome
 
-    def _provenance(self, engine: str) -> dict[str, Any]:
+    def _provenance(self, engine: str, decoder: str) -> dict[str, Any]:
         request = self.request
         return {
             "bundles": [path.name for path in self.bundles],
@@ -90,11 +103,12 @@ class Trust:
             "batch": self.config.eval.batch,
             "threads": self.config.eval.threads,
             "tf32": self.config.eval.tf32,
+            "decoder": decoder,
         }
 
 
-def table_of(outcome: TrustOutcome) -> Table:
-    """The verdicts of all finished probes."""
+def tables_of(outcome: TrustOutcome) -> list[Table]:
+    """The verdicts of all finished probes, and the changes of `stability` if it is one of them."""
     entries = outcome.entries
     above = stamps((entry["model"], entry["weights"]) for entry in entries)
     above += precision_stamps((entry["model"], entry["engine"]) for entry in entries)
@@ -105,4 +119,6 @@ def table_of(outcome: TrustOutcome) -> Table:
             if entry["limit"] is not None
         )
     )
-    return verdict_table(entries, "Trust: verdicts that need forward passes", above)
+    changes = change_table(entries, above)
+    verdicts = verdict_table(entries, "Trust: verdicts that need forward passes", above)
+    return [*([changes] if changes.rows else []), verdicts]

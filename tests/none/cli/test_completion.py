@@ -15,7 +15,7 @@ from synthetic import make_bundle
 from xbench_fast.export.cli.export_command import command
 from xbench_fast.runtime.cli.app import app
 from xbench_fast.runtime.cli.completing import _BASELINES, _FILES
-from xbench_fast.runtime.evaluation.pairing import _KINDS
+from xbench_fast.runtime.evaluation.pairing import KINDS
 from xbench_fast.runtime.evaluation.reference import baselines
 from xbench_fast.runtime.evaluation.reference.box_models import READER, READERS
 
@@ -83,7 +83,7 @@ def test_exports_too() -> None:
     assert offered("--saliency layer", command) and offered("--model clip --saliency layer", command) == []
     assert list(_BASELINES) == [f"baseline:{name}" for name in baselines.BASELINES]
     kinds = {READER if name in READERS else name for name in _FILES}
-    assert {"baseline:", *kinds} == set(_KINDS) and set(READERS) < set(_FILES), "every kind of model is offered"
+    assert {"baseline:", *kinds} == set(KINDS) and set(READERS) < set(_FILES), "every kind of model is offered"
 
 
 @pytest.mark.parametrize(("shell", "line"), [("bash", "xbench-fast eval --model good"), ("zsh", "xbench-fast ev")])

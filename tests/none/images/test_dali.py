@@ -179,6 +179,48 @@ def test_an_evaluation_names_the_decoder_and_needs_the_cache(tmp_path: Path, mon
             pass
 
 
+def test_trust_and_eval_share_a_cache_and_never_the_pixels_of_two_decoders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    from synthetic import make_bundle, make_dataset
+    from xbench_fast.runtime.cli import main
+    from xbench_fast.runtime.evaluation import evaluate
+    from xbench_fast.runtime.trusting import trust
+
+    def chosen(name: str) -> tuple[Decoder, str | None]:
+        return (Decoder("dali"), "decoder: dali, a stand-in") if name == "dali" else (CPU, None)
+
+    monkeypatch.setattr(dali, "DaliDecoder", Stand)
+    for module in (trust, evaluate):
+        monkeypatch.setattr(module, "choose_decoder", chosen)
+    monkeypatch.chdir(tmp_path)
+    make_bundle(tmp_path / "models/blocks-32")
+    make_dataset(tmp_path / "data", 6)
+    asked = ["--bundles", "models", "--data", "coco=data", "--engine", "synthetic:BlockEngine", "--threads", "1"]
+    Stand.asked = []
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([*words, *asked])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    def logits(out: str) -> list[float]:
+        (file,) = Path(out, "cells").glob("*.parquet")
+        return pq.read_table(file)["logit"].to_pylist()
+
+    run("eval", "--model", "blocks-32", "--cache", "cache", "--decoder", "dali")
+    asks = ["trust", "blocks-32", "--probe", "repeat"]
+    for out, decoder, cache in (("dali", "dali", True), ("cpu", "cpu", True), ("none", "cpu", False)):
+        said = run(*asks, "--out", out, "--decoder", decoder, *(["--cache", "cache"] if cache else []))
+        assert ("a stand-in" in said) == (decoder == "dali")
+    assert len(Stand.asked) == 6, "what eval has decoded is not decoded again"
+    assert logits("cpu") == logits("none") != logits("dali")
+    said = run(*asks, "--out", "none", "--decoder", "dali", "--cache", "cache")
+    assert "computed again, because this changed: decoder" in said
+
+
 def test_the_pipeline_leaves_an_exif_orientation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     package = MagicMock()
     for name in ("nvidia", "nvidia.dali", "nvidia.dali.fn", "nvidia.dali.types"):

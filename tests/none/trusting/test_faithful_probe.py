@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,14 +108,70 @@ def test_all_variants_of_an_image_are_one_batch_and_random_orders_serve_every_fi
     probe = DeletionProbe.of(ProbeOptions())
     rows = probe.rows(two, asked(both))
     assert len(rows) == 4 and all(row["own_deletion"] is not None for row in rows)
-    assert both.asked == [3, 2 * 2 * 13 * (2 + 3)] and sum(both.asked) == probe.passes(2, (CELLS, CELLS)) == 263
-    assert probe.passes(1, (7, 7)) == 1 + 2 * (1 + 2 * 6 * 4)
+    assert (
+        both.asked == [3, 2 * 2 * 13 * (2 + 3)] and sum(both.asked) == probe.passes(2, (CELLS, CELLS), 9) - 104 == 263
+    )
+    assert probe.passes(1, (7, 7), 9) == 1 + 2 * (1 + 2 * 6 * 5)
     alone = image("a", ("Mass",), [TRUE])
     alone.pixels[:] = two.pixels
     for first, second in zip(
         probe.rows(alone, asked(both)), [row for row in rows if row["finding"] == "Mass"], strict=True
     ):
         assert first.items() == {key: pytest.approx(value) for key, value in second.items()}.items()
+
+
+def test_the_order_of_the_prior_map_is_that_of_the_other_patients() -> None:
+    """Three images of two patients: the prior of each pair is the mean of the scaled maps of the other patient's."""
+    images = [
+        image("a", ("Mass",), [TRUE]),
+        image("bb", ("Mass",), [TRUE]),
+        image("ccc", ("Mass", "Nodule"), [TRUE, OTHER]),
+    ]
+    images[1] = replace(images[1], patient_id="pa")
+    shown = {"a": square(1, 4), "bb": square(6, 3) * 7 - 3, "ccc": square(4, 4)}
+    rows = []
+    for one in images:
+        model = Formula(GOOD.rests_on, dict.fromkeys(("Mass", "Nodule"), shown[one.case_id]))
+        rows += DeletionProbe.of(ProbeOptions()).survey([one], asked(model))
+    assert [(row["case_id"], row["finding"]) for row in rows][2:] == [("ccc", "Mass"), ("ccc", "Nodule")]
+    stored = rows_as_table(DeletionProbe.columns, rows, "key").to_pylist()
+    probe = DeletionProbe.of(ProbeOptions(seed=4)).surveyed(stored, (CELLS, CELLS))
+    scaled = {name: (each - each.min()) / (each.max() - each.min()) for name, each in shown.items()}
+    priors = {"a": scaled["ccc"], "bb": scaled["ccc"], "ccc": (scaled["a"] + scaled["bb"]) / 2}
+    for one in images:
+        plain, filled = one.pixels[0], fill_of(one.pixels[0], "mean")
+        GOOD.asked.clear()
+        found = [row for row in probe.rows(one, asked(GOOD)) if row["fill"] == "mean" and row["finding"] == "Mass"]
+        assert GOOD.asked == [3, 2 * 2 * 13 * (1 + 1 + 3)], "all orders are one batch"
+        scores = []
+        for step in range(15):
+            picture = plain.copy()
+            for cell in cell_order(priors[one.case_id].astype(np.float32))[: 14 * step]:
+                y, x = divmod(int(cell), CELLS)
+                picture[4 * y : 4 * y + 4, 4 * x : 4 * x + 4] = filled[4 * y : 4 * y + 4, 4 * x : 4 * x + 4]
+            scores.append(float(GOOD.ask(picture[None, None], ("Mass",)).probabilities[0, 0]))
+        assert found[0]["prior_deletion"] == pytest.approx(area(scores), abs=1e-6)
+    two = image("ccc", ("Mass", "Nodule"), [TRUE, OTHER])
+    two.pixels[0, 32:52, 32:52] += 180
+    (lone,) = [row for row in probe.rows(two, asked(GOOD)) if (row["finding"], row["fill"]) == ("Nodule", "mean")]
+    assert "own_deletion" in lone and "prior_deletion" not in lone, "no other patient has a Nodule"
+
+
+def test_the_gap_to_the_prior_order_is_a_fact_and_pairs_without_one_are_counted() -> None:
+    rows = everything(DeletionProbe.of(ProbeOptions()), GOOD, many(12))
+    for at, row in enumerate(rows):
+        if row["case_id"] != "x":
+            row |= {f"prior_{mode}": row[f"own_{mode}"] + 0.01 * at for mode in ("deletion", "insertion")}
+    records, found = judgement(DeletionProbe.of(ProbeOptions()), rows)
+    assert list(records) == ["deletion_mean", "insertion_mean", "deletion_blur16", "insertion_blur16"]
+    for mode, sign in (("deletion", 1), ("insertion", -1)):
+        gap = found.facts[f"{mode}_mean"]["gap_to_prior"]
+        assert gap["value"] == pytest.approx(sign * np.mean(np.arange(2, 24, 2) * 0.01)) and gap["pairs"] == 11
+        assert gap["left_out"]["no other patient has the finding"] == 1 and gap["low"] is not None
+    (told, *_) = [note for note in found.notes if "order of the prior map less the map's" in note]
+    assert told.startswith("deletion, fill mean, order of") and told.endswith(
+        "; of 1 pairs no other patient has the finding"
+    )
 
 
 def test_pairs_that_can_say_nothing_are_not_asked_further() -> None:
@@ -173,7 +229,8 @@ def test_pairs_left_out_are_counted_by_reason() -> None:
     for record in records.values():
         assert record["left_out"] == {"p of the image is below 0.1": 4, "the filled image keeps more than 50% of p": 4}
         assert (record["value"], record["pairs"], record["verdict"]) == (None, 0, "cannot tell (0 patients)")
-    assert found.facts["deletion_mean"] == {"own": None, "random": None, "gap_in_logits": None}
+    facts = found.facts["deletion_mean"]
+    assert facts["own"] is facts["random"] is facts["gap_in_logits"] is facts["gap_to_prior"]["value"] is None
     assert "deletion, fill mean: the mean p is" in found.notes[0]
 
 
@@ -211,7 +268,7 @@ def test_filled_regions_are_those_of_a_loop(fill: str) -> None:
     model = Formula({"Mass": TRUE + other, "Nodule": OTHER + other}, GOOD.shows)
     probe = RegionProbe.of(ProbeOptions(seed=4))
     rows = probe.rows(one, asked(model))
-    assert len(rows) == 4 and len(model.asked) == 2 and sum(model.asked) <= probe.passes(2, (CELLS, CELLS)) == 43
+    assert len(rows) == 4 and len(model.asked) == 2 and sum(model.asked) <= probe.passes(2, (CELLS, CELLS), 9) == 43
     plain, filled = one.pixels[0], fill_of(one.pixels[0], fill)
     masks = [np.kron(cells > 0, np.ones((4, 4))) > 0 for cells in (TRUE, OTHER)]
     for place, finding in enumerate(one.findings):

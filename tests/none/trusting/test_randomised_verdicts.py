@@ -111,7 +111,7 @@ def test_without_a_readable_image_there_is_no_question() -> None:
 def test_fewer_than_ten_patients_tell_nothing_and_the_table_says_so() -> None:
     found = judge(rows(pairs=9))
     entry = {"model": "m", "dataset": "d", "questions": judged(found.questions), "notes": list(found.notes)}
-    text = as_text(verdict_table([entry], "Trust", ("m: a stamp",)))
+    text = as_text([verdict_table([entry], "Trust", ("m: a stamp",))])
     assert text.count("cannot tell (9 patients)") == 3 and "m: a stamp" in text
     assert "m on d: 1 of 3 layers decide the score but not the map" in text
 

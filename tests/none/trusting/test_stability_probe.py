@@ -8,12 +8,14 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from printed_whole import check_whole
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.metrics_gpu.trust.perturbations import DEFAULT
+from xbench_fast.runtime.tables.table import plain
 from xbench_fast.runtime.trusting.asking import AskedModel, VariantScores
 from xbench_fast.runtime.trusting.directory import rows_as_table
 from xbench_fast.runtime.trusting.images import PreparedImage
-from xbench_fast.runtime.trusting.judging import judged
+from xbench_fast.runtime.trusting.judging import change_table, judged
 from xbench_fast.runtime.trusting.probe import ProbeOptions
 from xbench_fast.runtime.trusting.stable import StabilityProbe
 
@@ -104,7 +106,7 @@ def test_every_pair_has_a_row_for_every_change_from_one_batch() -> None:
     assert model.batches == 1 and [row["change"] for row in rows[::2]] == list(CHANGES)
     assert [row["finding"] for row in rows] == ["Mass", "Nodule"] * len(CHANGES)
     probe = StabilityProbe.of(ProbeOptions(seed=7))
-    assert probe.passes(5, (7, 7)) == 11 == 1 + len(CHANGES)
+    assert probe.passes(5, (7, 7), 9) == 11 == 1 + len(CHANGES)
     assert probe.settings["seed"] == 7 and probe.settings["changes"] == list(CHANGES)
     assert "libjpeg" in probe.settings["jpeg"]
 
@@ -158,7 +160,26 @@ def test_stable_maps_pass_and_startled_ones_fail() -> None:
     record, found = judgement(forty(startled))
     assert record["verdict"] == "fail" and record["value"] == pytest.approx(0.2)  # gamma 1.25, one of five
     assert found.facts["gamma 1.25"]["lost"] == 40 and found.facts["gamma 0.8"]["lost"] == 0
-    assert "stability, gamma 1.25: flips 100.0%" in "\n".join(found.notes)
+    entry = {"model": "m", "dataset": "d", "probe": "stability", "facts": found.facts}
+    (row,) = [row for row in change_table([entry], ()).rows if row[2] == "gamma 1.25"]
+    assert [plain(item) for item in row[:8]] == ["m", "d", "gamma 1.25", "40", "100.0%", "0", "40", "176"]
+
+
+def test_all_levels_add_changes_and_the_verdict_stays() -> None:
+    probe = StabilityProbe.of(ProbeOptions(levels="all"))
+    model = Drawn(startled)
+    rows = [{**one.identity, **row} for one in many(12) for row in probe.rows(one, cast(AskedModel, model))]
+    changes = list(dict.fromkeys(row["change"] for row in rows))
+    more = {"shift 4", "shift 16", "gamma 0.9", "gamma 1.1", "jpeg 50", "jpeg 20", "noise 5"}
+    assert set(changes) == {*CHANGES, *more} and probe.passes(1, (7, 7), 9) == 18 == 1 + len(changes)
+    assert [change for change in changes if change not in more] == list(CHANGES)
+    found = probe.judge(rows_as_table(probe.columns, rows, "key"), cast(Bundle, None))
+    fewer = [row for row in rows if row["change"] not in more]
+    (all_levels,), (record, _) = judged(found.questions), judgement(fewer)
+    assert all_levels == record and set(found.facts) == {*changes, "change_correlation"}
+    table = change_table([{"model": "m", "dataset": "d", "probe": "stability", "facts": found.facts}], ())
+    assert [row[2] for row in table.rows] == changes
+    check_whole(table, 80)
 
 
 def test_flips_are_counted_by_a_loop() -> None:
@@ -191,7 +212,8 @@ def test_dead_maps_are_counted_and_void_the_test() -> None:
     assert record["verdict"] == "void (12 of 12 maps are degenerate)"
     assert found.facts["shift 2"]["spearman"] == {"value": None, "low": None, "high": None}
     assert found.facts["shift 2"]["distance_median"] is None and found.facts["shift 2"]["degenerate"] == 12
-    assert "no pair has two maps that can be compared" in found.notes[0]
+    entry = {"model": "m", "dataset": "d", "probe": "stability", "facts": found.facts}
+    assert [plain(item) for item in change_table([entry], ()).rows[0][7:10]] == ["-"] * 3
     assert found.notes[-1] == "stability: whether maps move with the score cannot be told: 0 changes, fewer than 30"
 
 
