@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
@@ -103,18 +104,35 @@ def load_run(path: FilePath) -> Run:
 
 
 def report(
-    run: Run | FilePath, out: FilePath | None = None, *, page: bool = True, **choices: Unpack[ReportOptions]
+    run: Run | FilePath,
+    out: FilePath | None = None,
+    *,
+    page: bool = True,
+    trust: FilePath | Sequence[FilePath] = (),
+    card: bool = False,
+    **choices: Unpack[ReportOptions],
 ) -> Path:
     """Writes the report of a run into the folder `out` (RUN/report/) and returns the folder.
 
     It holds tables as Markdown, LaTeX, CSV and JSON, and unless `page` is false figures as SVG and PNG and index.html,
-    which opens offline. A warning names what cannot be drawn. Raises ConfigError for invalid choices, RunError when
-    results cannot be read or files cannot be written.
+    which opens offline. A warning names what cannot be drawn.
+
+    card: adds a trust card for each model on each dataset in cards/, as JSON, and unless `page` is false as a page and
+    a figure (docs/trust.md §8). trust: trust directories whose results stand on the cards; they imply `card`. Raises
+    ConfigError for invalid choices and a trust directory of something else, RunError when results cannot be read or
+    files cannot be written.
     """
     opened = run if isinstance(run, Run) else load_run(run)
     folder = opened.path / "report" if out is None else Path(out)
     made = opened._report("report", dict(choices))
-    write_report(
-        made, out=None if out is None else folder, page=page, say=lambda line: warnings.warn(line, stacklevel=2)
-    )
+
+    def say(line: str) -> None:
+        warnings.warn(line, stacklevel=3)
+
+    folders = [Path(trust)] if isinstance(trust, str | os.PathLike) else [Path(each) for each in trust]
+    if card or folders:
+        from .runtime.card.making import with_cards
+
+        made = with_cards(made, folders, page=page, say=say)
+    write_report(made, out=None if out is None else folder, page=page, say=say)
     return folder

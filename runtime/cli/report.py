@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -85,6 +86,21 @@ def _choice(name: str, kind: Any, text: str, default: object = None) -> Callable
     is_flag=True,
     help="Write the tables only: no figures, no overlays, no index.html; those of an earlier report stay.",
 )
+@click.option(
+    "--card",
+    is_flag=True,
+    help="Add a trust card for each model on each dataset, in cards/. What needs forward passes says which command "
+    "runs it.",
+)
+@click.option(
+    "--trust",
+    "trust_folders",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Trust directory, made by xbench-fast trust, whose results stand on the cards; can be repeated. Implies "
+    "--card.",
+)
 @setting(
     "--replicates",
     type=click.IntRange(min=0),
@@ -134,6 +150,8 @@ def report(
     full: bool,
     quiet: bool,
     no_page: bool,
+    card: bool,
+    trust_folders: tuple[Path, ...],
     output: Output,
     protocols: tuple[str, ...],
     **asked: Any,
@@ -160,9 +178,12 @@ def report(
     made = make_report(run or resolve_config(config_file).eval.out, choices, shown)
     unfinished = _unfinished(made.run)
     folders = config.datasets if config is not None else None
-    written = write_report(
-        made, out=out, page=not no_page, say=lambda line: click.echo(line, err=True), datasets=folders
-    )
+    say = partial(click.echo, err=True)
+    if card or trust_folders:
+        from ..card.making import with_cards
+
+        made = with_cards(made, trust_folders, folders=folders, page=not no_page, say=say)
+    written = write_report(made, out=out, page=not no_page, say=say, datasets=folders)
     output.write(json.loads(next(path for path in written if path.name == "report.json").read_bytes()))
     if not quiet and not output.piped:
         console = output.console()

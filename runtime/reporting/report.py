@@ -30,6 +30,7 @@ from .provenance import coverage, hashes, provenance, provenance_table
 if TYPE_CHECKING:
     from ..comparing.model_differences import Differences
     from ..host.config import DatasetConfig
+    from .appendix import Appendix
     from .box_scores import BoxScores
     from .figures import Figure
     from .gallery.model import Gallery
@@ -48,7 +49,8 @@ _APART = ("coverage", "provenance")  # names of tables that follow the gallery, 
 
 @dataclass(frozen=True)
 class Report:
-    """A run, its numbers and its tables; a run with results of several protocols has a block for each."""
+    """A run, its numbers and its tables; a run with results of several protocols has a block for each. appendix: its
+    trust cards, whose tables are among `tables`."""
 
     run: StoredRun
     results: Results
@@ -57,6 +59,7 @@ class Report:
     presentation: Presentation = EVERYTHING
     boxes: Sequence[BoxScores] = ()
     phrases: Sequence[PhraseRow] = ()
+    appendix: Appendix | None = None
 
     @cached_property
     def facts(self) -> dict[str, str]:
@@ -190,6 +193,8 @@ def write_report(
         from .phrase_tables import phrase_json
 
         told["phrases"] = phrase_json(report.phrases)
+    if report.appendix is not None:
+        told[report.appendix.name] = report.appendix.data
     texts = {name: text for name, text in texts.items() if text} | latex
     for name, text in texts.items():
         # A file name may hold bytes that are not valid text; the report must not fail on them.
@@ -199,6 +204,12 @@ def write_report(
         (folder / name).unlink(missing_ok=True)
     _remove_tables(folder, keep=texts)
     written = [folder / name for name in (*texts, "report.json")]
+    if report.appendix is not None:
+        written += report.appendix.write(folder)
+    elif (folder / "cards").is_dir():  # of an earlier report
+        from .appendix import remove_files
+
+        remove_files(folder / "cards")
     if page:
         return [*draw_report(report, folder, say, datasets), *written]
     earlier = [name for name in ("index.html", "figures") if (folder / name).exists()]
@@ -255,6 +266,7 @@ def draw_report(
         facts=[f"xbench-fast {facts['xbench-fast']}", facts["cells"], facts["run"]],
         coverage=[table for table in report.tables if table.name == "coverage"],
         models=results.models,
+        links=report.appendix.links if report.appendix else (),
     )
     try:
         write_page(folder / "index.html", content)

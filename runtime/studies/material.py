@@ -19,7 +19,7 @@ from ..results.patients import Resampling, dataset_patients, unnamed_lines
 from ..tables.stamps import kind_of, precision_stamps, stamps
 from .study_cell import StudyCell
 
-__all__ = ["Material", "blocks_of", "load_material", "load_materials"]
+__all__ = ["Material", "blocks_of", "load_material", "load_materials", "material_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,10 +162,14 @@ def load_materials(
         for name in wanted:
             if name not in known:
                 raise ConfigError(f"{where} has no {kind} '{name}': {did_you_mean(name, known)}.")
-    return [_material(run, models, datasets, sampling or Resampling()) for run in runs]
+    return [material_of(run, sampling or Resampling(), models, datasets) for run in runs]
 
 
-def _material(run: StoredRun, models: Collection[str], datasets: Collection[str], sampling: Resampling) -> Material:
+def material_of(
+    run: StoredRun, sampling: Resampling, models: Collection[str] = (), datasets: Collection[str] = ()
+) -> Material:
+    """The finished cells of an open run; `models`, `datasets`: only these. Raises RunError when there is none."""
+
     def asked(model: str, dataset: str) -> bool:
         return (not models or model in models) and (not datasets or dataset in datasets)
 

@@ -32,7 +32,7 @@ from .writing import (
     without_best,
 )
 
-__all__ = ["study_strata"]
+__all__ = ["strata_of_cell", "study_strata"]
 
 Float = NDArray[np.float64]
 
@@ -60,9 +60,9 @@ def study_strata(material: Material) -> StudyOutcome:
     remarks: list[str] = []
     for model in material.models:
         cells = [cell for cell in material.of_model(model) if cell.n]
-        strata = [list(_strata(cell, False, level)) for cell in cells]
+        strata = [list(strata_of_cell(cell, False, level)) for cell in cells]
         for cell, own in zip(cells, strata, strict=True):
-            rows += [row for row, _ in own] + [row for row, _ in _strata(cell, True, level)]
+            rows += [row for row, _ in own] + [row for row, _ in strata_of_cell(cell, True, level)]
         if why := no_mean(material, model):
             remarks.append(why)
         elif len(cells) > 1:
@@ -96,7 +96,7 @@ _Drawn = dict[str, Float]
 """Replicates of the numbers of a stratum by column, float64 [B]; only of those whose interval is the bootstrap's."""
 
 
-def _strata(cell: StudyCell, tertiles: bool, level: float) -> Iterator[tuple[dict[str, Any], _Drawn]]:
+def strata_of_cell(cell: StudyCell, tertiles: bool, level: float) -> Iterator[tuple[dict[str, Any], _Drawn]]:
     """The rows of a cell, each with its replicates."""
     found, other = (size_strata(cell.asked, PIXELS, cell.options(unit), tertiles=tertiles) for unit in _UNITS)
     names = tuple(stratum.scores.name for stratum in found.strata)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "WIDEST",
     "PageContent",
+    "jpeg_uri",
     "page_text",
     "sort_key",
     "table_view",
@@ -46,7 +47,8 @@ class PageContent:
     """stamps: warnings about the numbers, shown first. facts: one line of them under the title. provenance:
     name -> text, number, list, nested mapping, or list of mappings with the same keys (a small table).
 
-    examples: pictures of the study of errors, below the figures. gallery_reason: why there is no gallery, one sentence.
+    links: words and address of each trust card. examples: pictures of the study of errors, below the figures.
+    gallery_reason: why there is no gallery, one sentence.
     coverage: tables that follow the gallery. models: their rows are sorted; the rows above the first of them (n,
     chance) describe the data and stay on top.
     """
@@ -62,6 +64,7 @@ class PageContent:
     coverage: Sequence[Table] = ()
     models: Sequence[str] = field(default=())
     examples: Sequence[Example] = ()
+    links: Sequence[tuple[str, str]] = ()
 
 
 def write_page(path: Path, content: PageContent) -> None:
@@ -105,7 +108,7 @@ def page_text(content: PageContent) -> str:
         tables=tables,
         coverage=coverage,
         figures=figures,
-        examples=[(each.caption, _jpeg(each.png)) for each in content.examples],
+        examples=[(each.caption, jpeg_uri(each.png)) for each in content.examples],
         contents=tuple(_contents(content, tables, coverage, figures)),
     )
 
@@ -130,12 +133,12 @@ def _drawings(content: PageContent) -> Iterator[SimpleNamespace]:
             title=figure.title,
             lead=" ".join(sentences[:2]),
             rest=" ".join(sentences[2:]),
-            source=_jpeg(figure.png) if len(data) > _LARGE else drawing,
+            source=jpeg_uri(figure.png) if len(data) > _LARGE else drawing,
             width=round(_ENLARGED * float(points[1])) if points else 640,
         )
 
 
-def _jpeg(png: bytes) -> str:
+def jpeg_uri(png: bytes) -> str:
     """A data URI of a picture as JPEG."""
     from PIL import Image
 
@@ -152,6 +155,8 @@ def _contents(
     figures: Sequence[SimpleNamespace],
 ) -> Iterator[dict[str, Any]]:
     """The table of contents: the title of each part, and its entries."""
+    if content.links:
+        yield {"title": "Trust", "entries": [{"id": "cards", "title": "Trust cards"}]}
     if tables:
         yield {"title": "Results", "entries": tables}
     if figures:

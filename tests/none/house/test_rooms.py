@@ -25,6 +25,7 @@ ROOMS = {
     "reporting": {"comparing", "tables", "results", "viewing", "cache", "datasets", "images", "host"},
     "studies": {"reporting", "comparing", "tables", "results", "evaluation", "datasets", "images", "host"},
     "trusting": {"tables", "results", "evaluation", "datasets", "images", "host"},
+    "card": {"trusting", "studies", "reporting", "tables", "results", "viewing", "host"},
     "serving": {"viewing", "tables", "results", "evaluation", "images", "host"},
     "benching": {"tables", "results", "evaluation", "cache", "datasets", "images", "host"},
     "scaling": {"serving", "evaluation", "results", "datasets", "images", "host"},
