@@ -28,14 +28,14 @@ pytest.importorskip("onnxruntime")
 
 
 @pytest.fixture(scope="module")
-def golden(shared: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((shared / "trust" / "randomisation.json").read_text())
+def golden(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / "tests/golden/trust" / "randomisation.json").read_text())
     return found
 
 
 @pytest.fixture(scope="module")
-def tiny(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return golden_bundle(tmp_path_factory.mktemp("tiny"), shared / "trust" / "tiny.onnx")
+def tiny(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return golden_bundle(tmp_path_factory.mktemp("tiny"), root / "tests/golden/trust" / "tiny.onnx")
 
 
 def test_layers_and_what_they_reach(golden: dict[str, Any], tiny: Bundle) -> None:
@@ -57,8 +57,8 @@ def test_permuted_and_redrawn_values(golden: dict[str, Any], tiny: Bundle) -> No
         assert redrawn.reshape(-1)[:4] == pytest.approx(wanted["redrawn_first"], abs=1e-6)
 
 
-def test_logits_and_maps_of_every_step(golden: dict[str, Any], tiny: Bundle, shared: Path) -> None:
-    arrays = np.load(shared / "trust" / "randomisation.npz")
+def test_logits_and_maps_of_every_step(golden: dict[str, Any], tiny: Bundle, root: Path) -> None:
+    arrays = np.load(root / "tests/golden/trust" / "randomisation.npz")
     graph = RandomisedGraph(tiny)
     with CpuEngine(tiny, threads=1) as engine:
         trained = engine.run(arrays["films"][:, None], arrays["text"])

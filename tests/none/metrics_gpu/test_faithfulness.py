@@ -1,4 +1,4 @@
-"""Cells, fills, curves and placements: against naive loops and the curves of the authors of RISE (shared/trust)."""
+"""Cells, fills, curves and placements: against naive loops and the curves of the authors of RISE (goldens)."""
 
 from __future__ import annotations
 
@@ -163,17 +163,22 @@ def test_the_mirror_must_not_meet_a_region() -> None:
 
 
 @pytest.fixture(scope="module")
-def tiny(shared: Path) -> Any:
+def tiny(root: Path) -> Any:
     """Scores float64 [n] of images uint8 [n, 224, 224] for a finding, and the images and maps they come with."""
     runtime = pytest.importorskip("onnxruntime")
-    session = runtime.InferenceSession(str(shared / "trust/tiny.onnx"), providers=["CPUExecutionProvider"])
-    held = np.load(shared / "trust/randomisation.npz")
+    session = runtime.InferenceSession(str(root / "tests/golden/trust/tiny.onnx"), providers=["CPUExecutionProvider"])
+    held = np.load(root / "tests/golden/trust/randomisation.npz")
 
     def score(images: Any, finding: int) -> Any:
         (logits,) = session.run(["logits"], {"pixels": np.stack(images)[:, None], "text": held["text"]})
         return 1 / (1 + np.exp(-logits[:, finding].astype(np.float64)))
 
-    return score, held["films"], held["saliency"], json.loads((shared / "trust/faithfulness.json").read_text())
+    return (
+        score,
+        held["films"],
+        held["saliency"],
+        json.loads((root / "tests/golden/trust/faithfulness.json").read_text()),
+    )
 
 
 def test_curves_of_rise(tiny: Any) -> None:

@@ -1,4 +1,4 @@
-"""Perturbations, their inverse on a map, flips, correlation of changes: against SciPy, loops and shared/trust."""
+"""Perturbations, their inverse on a map, flips, correlation of changes: against SciPy, loops and tests/golden/trust."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from xbench_fast.metrics_gpu.trust.verdicts import Criterion, Effect, verdicts
 
 
 @pytest.fixture(scope="module")
-def told(shared: Path) -> dict[str, Any]:
-    return dict(json.loads((shared / "trust/stability.json").read_text()))
+def told(root: Path) -> dict[str, Any]:
+    return dict(json.loads((root / "tests/golden/trust/stability.json").read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,11 @@ def test_shifts_of_another_resolution(image: Any, pixels: int) -> None:
     assert np.array_equal(Perturbation("shift", str(pixels)).of(large, ""), np.kron(moved, np.ones((2, 2), np.uint8)))
 
 
-def test_shifted_maps_are_compared_where_both_have_them(shared: Path, told: dict[str, Any]) -> None:
+def test_shifted_maps_are_compared_where_both_have_them(root: Path, told: dict[str, Any]) -> None:
     """The file's images move to the right alone; ours also down, so the inverse is tried along each axis."""
     runtime = pytest.importorskip("onnxruntime")
-    session = runtime.InferenceSession(str(shared / "trust/tiny.onnx"), providers=["CPUExecutionProvider"])
-    held = np.load(shared / "trust/randomisation.npz")
+    session = runtime.InferenceSession(str(root / "tests/golden/trust/tiny.onnx"), providers=["CPUExecutionProvider"])
+    held = np.load(root / "tests/golden/trust/randomisation.npz")
     first, before = held["films"][0], scaled_map(held["saliency"][0, 0])
     for entry in told["shift"]:
         pixels = entry["pixels_right"]

@@ -1,4 +1,4 @@
-"""Pixel measures of maps: against shared/trust, scikit-learn and NumPy on the canonical map, and every edge case."""
+"""Pixel measures of maps: against goldens, scikit-learn and NumPy on the canonical map, and every edge case."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ GOLDEN = {
 }
 
 
-def test_reference_values_and_published_code(shared: Path) -> None:
-    told = json.loads((shared / "trust/localisation.json").read_text())["pairs"]
-    file = np.load(shared / "trust/localisation.npz")
+def test_reference_values_and_published_code(root: Path) -> None:
+    told = json.loads((root / "tests/golden/trust/localisation.json").read_text())["pairs"]
+    file = np.load(root / "tests/golden/trust/localisation.npz")
     masks = np.unpackbits(file["masks"], axis=1).reshape(-1, 224, 224).astype(bool)
     found = localise(file["grids"], masks)
     counted = [place for place, pair in enumerate(told) if pair["region"]]

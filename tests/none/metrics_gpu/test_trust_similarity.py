@@ -1,4 +1,4 @@
-"""Similarity of maps: against the values of SciPy and scikit-image in shared/trust, and a loop over windows."""
+"""Similarity of maps: against the values of SciPy and scikit-image in tests/golden/trust, and a loop over windows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from xbench_fast.metrics_gpu.trust.compiled_similarity import mean_ranks
 from xbench_fast.metrics_gpu.trust.similarity import degenerate_maps, pearson, spearman, ssim
 
 
-def test_the_reference_values(shared: Path) -> None:
-    told = json.loads((shared / "trust/similarity.json").read_text())["pairs"]
-    grids = np.load(shared / "trust/localisation.npz")["grids"]
+def test_the_reference_values(root: Path) -> None:
+    told = json.loads((root / "tests/golden/trust/similarity.json").read_text())["pairs"]
+    grids = np.load(root / "tests/golden/trust/localisation.npz")["grids"]
     first, second = ([pair[name] for pair in told] for name in "ab")
     maps = np.stack([scaled_map(grid) for grid in grids])
     for found, name, tolerance in (
