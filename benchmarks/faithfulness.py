@@ -3,11 +3,12 @@
     python benchmarks/faithfulness.py --bundle bundles/kad-demo [--images 6] [--rounds 5] [--json FILE]
 
 Both sides get the same phantoms, decoded, and make the same forward passes: each image and its two fills, then for
-every fill the 13 inner stages of deletion and of insertion in the order of each finding's map and in three random
-orders. The loop has a batch for each curve, no gradients, the pixels on the model's scale once an image, and stages
-made by one `torch.where`; fills and random orders are given to it and not timed. Ours is what the command `trust` calls
-for an image, with fills, orders, areas and rows. Rounds alternate between the two, with the same number of threads, and
-ratios are medians over rounds. The areas of both must agree.
+every fill the 13 inner stages of deletion and of insertion in the order of each finding's map, in that of its prior map
+and in three random orders. The loop has a batch for each curve, no gradients, the pixels on the model's scale once an
+image, and stages made by one `torch.where`; fills, prior maps and random orders are given to it and not timed. Ours is
+what the command `trust` calls for an image once it knows the prior maps, with fills, orders, areas and rows. Rounds
+alternate between the two, with the same number of threads, and ratios are medians over rounds. The areas of both must
+agree.
 
 Wall times need idle cores: beside other work, PyTorch's threads wait for one another. With --threads 1 the ratio of CPU
 seconds holds there too.
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.select import open_engine
-from xbench_fast.metrics_gpu.trust.faithfulness import FILLS, fill_of, random_orders
+from xbench_fast.metrics_gpu.trust.faithfulness import FILLS, cell_order, fill_of, random_orders
 from xbench_fast.runtime.benching.record import write_record
 from xbench_fast.runtime.benching.spread import RepeatSpread, clocked, median_ratio
 from xbench_fast.runtime.trusting.asking import AskedModel
@@ -34,7 +35,7 @@ from xbench_fast.runtime.trusting.images import PreparedImage, Row
 from xbench_fast.runtime.trusting.probe import ProbeOptions
 
 DEMO = Path(__file__).resolve().parents[1] / "demo"
-AREAS = ("own_deletion", "own_insertion", "random_deletion", "random_insertion")
+AREAS = tuple(f"{order}_{mode}" for order in ("own", "prior", "random") for mode in ("deletion", "insertion"))
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 KINDS = ("wall", "cpu")
 
@@ -80,8 +81,11 @@ class Loop:
         logits, maps = self._adapter.forward(images, self._text)
         return logits.double().sigmoid(), maps
 
-    def rows(self, image: PreparedImage, fills: Sequence[np.ndarray], orders: np.ndarray) -> list[dict[str, Any]]:
-        """A row for each fill and finding, as the probe's. orders: the random ones, [3, cells]."""
+    def rows(
+        self, image: PreparedImage, fills: Sequence[np.ndarray], orders: np.ndarray, priors: Mapping[str, np.ndarray]
+    ) -> list[dict[str, Any]]:
+        """A row for each fill and finding, as the probe's. orders: the random ones, [3, cells]; priors: the order of
+        the prior map of a finding, where other images have it."""
         torch = self._torch
         places = [self._findings.index(name) for name in image.findings]
         with torch.inference_mode():
@@ -96,12 +100,21 @@ class Loop:
                     place for place in places if ends[0, place] >= 0.1 and ends[1 + fill, place] <= ends[0, place] / 2
                 ]
                 own = {place: self.areas(whole, ends, fill, order) for place, order in curves if place in useful}
+                prior = {
+                    place: self.areas(whole, ends, fill, torch.from_numpy(priors[finding]))
+                    for place, finding in zip(places, image.findings, strict=True)
+                    if place in useful and finding in priors
+                }
                 random = [self.areas(whole, ends, fill, torch.from_numpy(order)) for order in orders if useful]
                 for place, finding in zip(places, image.findings, strict=True):
                     row: dict[str, Any] = {"fill": name, "finding": finding}
                     if place in useful:
                         means = torch.stack(random).mean(dim=0)[:, place]
-                        row |= zip(AREAS, [*own[place][:, place].tolist(), *means.tolist()], strict=True)
+                        row |= zip(
+                            AREAS[:2] + AREAS[4:], [*own[place][:, place].tolist(), *means.tolist()], strict=True
+                        )
+                    if place in prior:
+                        row |= zip(AREAS[2:4], prior[place][:, place].tolist(), strict=True)
                     rows.append(row)
         return rows
 
@@ -123,7 +136,9 @@ def largest_difference(ours: Sequence[Row], theirs: Sequence[Mapping[str, Any]])
     """Of the areas of the same fill and finding. Raises ValueError where only one side has areas."""
     found = 0.0
     for one, two in zip(ours, theirs, strict=True):
-        if (one["fill"], one["finding"], AREAS[0] in one) != (two["fill"], two["finding"], AREAS[0] in two):
+        if (one["fill"], one["finding"], *map(one.__contains__, AREAS)) != (
+            two["fill"], two["finding"], *map(two.__contains__, AREAS)
+        ):  # fmt: skip
             raise ValueError(f"the sides disagree about {one['finding']} under the fill {one['fill']}")
         found = max([found, *(abs(one[name] - two[name]) for name in AREAS if name in one)])
     return found
@@ -139,12 +154,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
     bundle, images = Bundle.load(arguments.bundle), made_images(arguments.images)
-    prompts, probe = bundle.prompt_set("phantoms"), DeletionProbe.of(ProbeOptions())
+    prompts = bundle.prompt_set("phantoms")
     loop = Loop(bundle, arguments.threads)
-    given = [
-        ([fill_of(image.pixels[0], name) for name in FILLS], random_orders(f"0 {image.case_id}", 196))
-        for image in images
-    ]
     made, load = 0, os.getloadavg()[0]
 
     def count(passes: int) -> None:
@@ -153,6 +164,17 @@ def main() -> None:
 
     with open_engine(bundle, "onnxruntime-cpu", threads=arguments.threads) as engine:
         model = AskedModel(engine, prompts, {name: name for name in prompts.findings}, arguments.batch, count)
+        probe = DeletionProbe.of(ProbeOptions())
+        probe = probe.surveyed(probe.survey(images, model), model.grid)
+        made = 0
+        given = [
+            (
+                [fill_of(image.pixels[0], name) for name in FILLS],
+                random_orders(f"0 {image.case_id}", 196),
+                {name: cell_order(prior) for (case, name), prior in probe.priors.items() if case == image.case_id},
+            )
+            for image in images
+        ]
 
         def ours() -> list[Row]:
             return [row for image in images for row in probe.rows(image, model)]
@@ -177,7 +199,7 @@ def main() -> None:
     }
     ratios = {kind: median_ratio(*([getattr(each, kind) for each in side] for side in (slow, fast))) for kind in KINDS}
     result = {
-        "what": "deletion and insertion of kad-demo on phantoms, two fills, three random orders",
+        "what": "deletion and insertion of kad-demo on phantoms, two fills, prior and three random orders",
         "images": len(images),
         "pairs": pairs,
         "passes": passes,

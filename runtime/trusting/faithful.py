@@ -146,7 +146,7 @@ class DeletionProbe:
     ) -> None:
         self._seed = seed
         self._orders = orders
-        self._priors = priors or {}
+        self.priors = priors or {}
 
     @classmethod
     def of(cls, options: ProbeOptions) -> DeletionProbe:
@@ -217,7 +217,7 @@ class DeletionProbe:
             orders: list[tuple[str, int | None, NDArray[np.intp]]] = []
             for place in useful:
                 orders.append(("own", place, cell_order(maps[place])))
-                prior = self._priors.get((image.case_id, image.findings[place]))
+                prior = self.priors.get((image.case_id, image.findings[place]))
                 orders += [] if prior is None else [("prior", place, cell_order(prior))]
             orders += [("random", None, order) for order in random if useful]
             yield from (_Curve(fill, kind, pair, mode, order) for kind, pair, order in orders for mode in _MODES)
