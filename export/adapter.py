@@ -53,7 +53,7 @@ class CheckpointRecord:
 @dataclass(frozen=True)
 class Saliency:
     """The source of the map: `attention` to the image, shares of 1 (raw variants: the scores before the softmax), or
-    `similarity` of patches and prompt, cosines (or their softmax); `description` says which."""
+    `similarity` of patches and prompt: cosines, their softmax, or dot products; `description` says which."""
 
     kind: Literal["attention", "similarity"]
     description: str

@@ -19,6 +19,7 @@ SHOWN = 3  # tensors listed per kind of difference
 # Parts of tensor names that together identify a model, the most specific first.
 SIGNATURES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("CARZero", ("CARZero.", "fusion_module.")),
+    ("AFLoc", ("afloc.", "img_encoder.local_embedder.")),
     ("BiomedCLIP", ("visual.trunk.blocks.", "text.transformer.")),
     ("CLIP (a ResNet variant)", ("visual.attnpool.",)),
     ("CLIP", ("visual.transformer.resblocks.",)),

@@ -12,6 +12,7 @@ __all__ = ["MODELS"]
 MODELS = Registry(
     "model",
     {
+        "afloc": "xbench_fast.export.models.afloc:AflocAdapter",
         "biomedclip": "xbench_fast.export.models.biomedclip:BiomedClipAdapter",
         "carzero": "xbench_fast.export.models.carzero:CarzeroAdapter",
         "chexzero": "xbench_fast.export.models.chexzero:ChexzeroAdapter",

@@ -1,4 +1,4 @@
-"""CARZero's sizes and the structure of its checkpoint (docs/parity.md §3.6)."""
+"""CARZero's sizes and the structure of its checkpoint (docs/parity.md §3.6), which AFLoc's is like."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .layers.bert import BertConfig
 from .layers.query_decoder import DecoderConfig
 from .layers.vit import ViTConfig
 
-__all__ = ["PREFIX", "VARIANT", "CarzeroConfig", "read_config", "read_tensors"]
+__all__ = ["PREFIX", "VARIANT", "WORD_TABLE", "CarzeroConfig", "check_settings", "read_config", "read_tensors"]
 
 PREFIX = "CARZero."
 VARIANT = "vit-b-16"
@@ -52,15 +52,20 @@ class CarzeroConfig:
 def read_config(source: Checkpoint) -> CarzeroConfig:
     """The published sizes with the vocabulary of the file. Raises CheckpointError for a training configuration with
     other settings, and for a file without a vocabulary."""
-    stated = _plain(source.content.get("hyper_parameters"))
-    for name, expected in STATED.items():
-        value = _look_up(stated, name.split("."))
-        if value is not None and value != expected:
-            raise CheckpointError(
-                f"{source.path} was trained with {name} = {value!r}; only CARZero with {expected!r} can be exported."
-            )
+    check_settings(source, STATED, "CARZero")
     sizes = TensorSizes(_short_names(source), path=source.path, model="CARZero", names=source.names())
     return CarzeroConfig(bert=BertConfig(vocabulary=sizes(WORD_TABLE)[0], pooler=False))
+
+
+def check_settings(source: Checkpoint, expected: Mapping[str, object], model: str) -> None:
+    """Raises CheckpointError where the training configuration of a Lightning file states other settings."""
+    stated = _plain(source.content.get("hyper_parameters"))
+    for name, wanted in expected.items():
+        value = _look_up(stated, name.split("."))
+        if value is not None and value != wanted:
+            raise CheckpointError(
+                f"{source.path} was trained with {name} = {value!r}; only {model} with {wanted!r} can be exported."
+            )
 
 
 def read_tensors(source: Checkpoint, needed: Iterable[str]) -> dict[str, Tensor]:

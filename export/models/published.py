@@ -51,6 +51,14 @@ def _kad_places(size: str) -> tuple[str, ...]:
 
 
 PUBLISHED = {
+    "afloc": Published(
+        title="AFLoc (Yang et al. 2024; github.com/YH0517/AFLoc)",
+        variants={"resnet-50": "a .ckpt file; the repository does not name it"},
+        files={"resnet-50": _places("afloc", "resnet-50", "afloc.ckpt", "AFLoc.ckpt")},
+        where="Google Drive, folder id 1RQktI5NN-vd1-xVnt3DDPI9hl3eUxzpq (README of github.com/YH0517/AFLoc)",
+        licence="Apache-2.0 (the repository's)",
+        text="vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face, --tokenizer DIR or the local cache",
+    ),
     "biomedclip": Published(
         title="BiomedCLIP (Zhang et al. 2023; Microsoft)",
         variants={"vit-b-16": "open_clip_pytorch_model.bin, or the same tensors as safetensors"},

@@ -20,6 +20,7 @@ __all__ = [
     "PATCH_SOFTMAX",
     "PATCH_TEXT",
     "PLAIN",
+    "SMOOTHED",
     "VALUE_VALUE",
     "Reading",
     "reading_of",
@@ -65,6 +66,9 @@ PATCH_MAPS = {
 et al. 2024, arXiv 2312.01597), here in the last block only, with its residual and MLP."""
 
 
+SMOOTHED = "patch-text-smoothed"
+_PRODUCT = "dot product of each projected cell and the prompt, neither normalised, so without bounds"
+
 FAMILY_MAPS = {
     PATCH_TEXT: "cosine between the prompt and each patch, whose vector is what the model's own pooling and projection "
     "return for that patch alone",
@@ -84,6 +88,10 @@ def _attention(official: str, note: str = "") -> dict[str, str]:
 
 _ASPECTS = ", mean over four of a class's nine queries (description, patterns, shape, texture)"
 MAPS: Mapping[str, Mapping[str, str]] = {
+    "afloc": {
+        SMOOTHED: f"{_PRODUCT}; smoothed by a Gaussian with a standard deviation of 1.5 cells",
+        PATCH_TEXT: f"{_PRODUCT}; not smoothed",
+    },
     "biomedclip": PATCH_MAPS,
     "carzero": _attention(LAYER_MEAN),
     "chexzero": {name: PATCH_MAPS[name] for name in (PATCH_TEXT, VALUE_VALUE)},

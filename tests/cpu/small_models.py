@@ -16,7 +16,7 @@ from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.graph import export_image, image_spec
-from xbench_fast.export.models import biomedclip, carzero, chexzero, clinical_bert, clip, devide, mavl, medklip
+from xbench_fast.export.models import afloc, biomedclip, carzero, chexzero, clinical_bert, clip, devide, mavl, medklip
 from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig
 from xbench_fast.export.models.kad_checkpoint import KadConfig
 from xbench_fast.export.models.layers.bert import BertConfig
@@ -41,6 +41,11 @@ def _carzero() -> Adapter:
     decoder = DecoderConfig(width=32, layers=2, heads=2, hidden=48, self_attention=False)
     config = CarzeroConfig(words=5, vit=VIT, bert=BERT, decoder=decoder, head=(32, 16))
     return carzero.CarzeroAdapter._describe(_filled(lambda: carzero.Carzero(config)), "stand-in", None)
+
+
+def _afloc() -> Adapter:
+    resnet = ResNetConfig(stem=8, widths=(8, 8, 16, 16), blocks=(1, 1, 1, 1))
+    return afloc.AflocAdapter._describe(_filled(lambda: afloc.Afloc(BERT, resnet)), "stand-in", None)
 
 
 def _devide() -> Adapter:
@@ -73,6 +78,7 @@ def _clinical(monkeypatch: pytest.MonkeyPatch, module: Any, adapter: type[Adapte
 def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
     """The model `name`, small."""
     makers: dict[str, Callable[[], Adapter]] = {
+        "afloc": _afloc,
         "biomedclip": _biomedclip,
         "carzero": _carzero,
         "chexzero": lambda: _clip(monkeypatch, chexzero.ChexzeroAdapter),
@@ -88,7 +94,7 @@ def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
 QUERIES = [("Mass", 1), ("Mass", 1), ("Mass", -1), ("Effusion", 1), ("Effusion", -1), ("Unicorn", 1)]
 """(finding, polarity) of each query of the set `coco`."""
 
-MODELS = ("biomedclip", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip")
+MODELS = ("afloc", "biomedclip", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip")
 
 
 def image_bundle(adapter: Adapter, folder: Path, sets: dict[str, PromptSet]) -> Bundle:

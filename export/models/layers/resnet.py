@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-__all__ = ["Bottleneck", "ResNetConfig", "ResNetGrid", "resnet_features"]
+__all__ = ["Bottleneck", "ResNetBackbone", "ResNetConfig", "ResNetGrid", "resnet_features"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,22 @@ def resnet_features(config: ResNetConfig) -> nn.Sequential:
         stages.append(nn.Sequential(*stage))
         channels = outputs
     return nn.Sequential(*stem, nn.MaxPool2d(3, 2, padding=1), *stages)
+
+
+class ResNetBackbone(nn.Module):
+    """The same network under torchvision's own names: `conv1`, `bn1`, `layer1`, ..."""
+
+    def __init__(self, config: ResNetConfig) -> None:
+        super().__init__()
+        self.conv1, self.bn1, self.relu, self.maxpool, *stages = resnet_features(config)
+        for number, stage in enumerate(stages, 1):
+            self.add_module(f"layer{number}", stage)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """[B, 3, S, S] -> [B, channels, grid, grid]."""
+        for layer in self.children():
+            image = layer(image)
+        return image
 
 
 class ResNetGrid(nn.Module):

@@ -195,6 +195,7 @@ FOUND = {
     "chexzero": ("visual.conv1.weight", (768, 3, 16, 16), "published files are ViT-B/32"),
     "biomedclip": ("text.transformer.embeddings.word_embeddings.weight", (9, 768), "missing"),
     "carzero": ("CARZero.text_encoder.model.embeddings.word_embeddings.weight", (9, 768), "missing"),
+    "afloc": ("afloc.text_encoder.model.embeddings.word_embeddings.weight", (9, 768), "missing"),
     "medklip": ("disease_embedding_layer.weight", (256, 768), "missing"),
     "mavl": ("disease_embedding_layer.weight", (256, 768), "missing"),
     "kad": ("image_encoder.res_l1.weight", (768, 1024), "word_embeddings.weight has the shape [2]"),

@@ -27,7 +27,9 @@ def spec(shared: Path) -> list[dict[str, Any]]:
     return findings
 
 
-@pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero", "chexzero", "devide", "medklip", "mavl"])
+@pytest.mark.parametrize(
+    "style", ["afloc", "kad", "clip", "biomedclip", "carzero", "chexzero", "devide", "medklip", "mavl"]
+)
 def test_sets_have_the_datasets_findings(style: str) -> None:
     sets = builtin_sets(style)
     assert {name: len(entries) for name, entries in sets.items()} == COUNTS
@@ -101,9 +103,9 @@ def test_sentences_without_a_licence_are_not_in_the_package(shared: Path, root: 
 
 
 def test_an_unknown_style_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="biomedclip, carzero, chexzero, clip, devide, kad, mavl, medklip"):
+    with pytest.raises(ConfigError, match="afloc, biomedclip, carzero, chexzero, clip, devide, kad, mavl, medklip"):
         builtin_sets("chexzro")
-    assert prompt_styles() == ["biomedclip", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip"]
+    assert prompt_styles() == ["afloc", "biomedclip", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip"]
 
 
 WANTED = {
