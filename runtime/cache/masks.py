@@ -98,9 +98,10 @@ class MaskStore:
         """As `region_masks`."""
         if not case.regions:
             return {}, frozenset(), {}
-        number = self._index[case.case_id]
-        names = self._names(number)
-        rows = self._stored(number, size)
+        number, files = self._index[case.case_id], self._files
+        names = [self._classes[at] for at in self._class_of[self._first[number] : self._first[number + 1]].tolist()]
+        facts = b"".join(value.to_bytes(4, "little") for value in (READY, *size))  # the first fields of its record
+        rows = None if files is None else self._stored(files, number, facts)
         if rows is None or self._verify:
             try:
                 drawn = _rows(region_masks(case, size, names), names)
@@ -109,7 +110,8 @@ class MaskStore:
             if rows is None or not np.array_equal(rows, drawn):
                 if rows is not None:
                     self.damaged.add(number)
-                self._keep(number, size, drawn)
+                if files is not None and files.writes:
+                    files.write(number, facts.ljust(RECORD.itemsize, b"\0"), drawn, row=self._first[number])
             rows = drawn
         return _regions(rows, names, findings)
 
@@ -158,18 +160,11 @@ class MaskStore:
             self._asked = findings, np.array([place.get(name, -1) for name in self._classes], np.int64)
         return self._asked[1]
 
-    def _names(self, number: int) -> list[str]:
-        """The classes of a case's rows."""
-        return [self._classes[at] for at in self._class_of[self._first[number] : self._first[number + 1]].tolist()]
-
-    def _stored(self, number: int, size: tuple[int, int]) -> Rows | None:
-        """The rows of a case as they are on disk, drawn on a grid of this size; None: they must be drawn."""
-        files = self._files
-        if files is None:
-            return None
+    def _stored(self, files: StoreFiles, number: int, facts: bytes) -> Rows | None:
+        """The rows of a case as they are on disk, if its record begins with these facts; None: they must be drawn."""
         record = files.records[number].tobytes()
         rows: Rows = files.pixels[self._first[number] : self._first[number + 1]]
-        if record[:12] != _facts(size):
+        if record[: len(facts)] != facts:
             return None
         if not files.writes:
             rows = rows.copy()  # the process that writes may change them
@@ -177,16 +172,6 @@ class MaskStore:
             return rows
         self.damaged.add(number)
         return None
-
-    def _keep(self, number: int, size: tuple[int, int], rows: Rows) -> None:
-        files = self._files
-        if files is not None and files.writes:
-            files.write(number, _facts(size).ljust(RECORD.itemsize, b"\0"), rows, row=self._first[number])
-
-
-def _facts(size: tuple[int, int]) -> bytes:
-    """The first fields of a record: its state, and the native size."""
-    return b"".join(value.to_bytes(4, "little") for value in (READY, *size))
 
 
 def _rows(drawn: DrawnRegions, names: Sequence[str]) -> Rows:

@@ -45,7 +45,8 @@ class CaseRecord(NamedTuple):
 _CHECK = slice(RECORD.fields["check"][1], RECORD.fields["check"][1] + 4)  # type: ignore[index]
 
 
-def _checksum(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
+def checked(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
+    """A record with the checksum of it and its content: pixels, or the text of a reason."""
     from .checksums import checksum  # compiles
 
     if isinstance(content, str):
@@ -53,14 +54,10 @@ def _checksum(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
     else:
         data = b"" if content is None else content.tobytes()
     words = np.frombuffer(data.ljust(-(-len(data) // 8) * 8, b"\0"), np.uint32)
-    return int(checksum(np.frombuffer(record, np.uint32), words)).to_bytes(4, "little")
-
-
-def checked(record: bytes, content: NDArray[np.uint8] | str | None) -> bytes:
-    """A record with the checksum of it and its content: pixels, or the text of a reason."""
-    return record[: _CHECK.start] + _checksum(record, content) + record[_CHECK.stop :]
+    check = int(checksum(np.frombuffer(record, np.uint32), words)).to_bytes(4, "little")
+    return record[: _CHECK.start] + check + record[_CHECK.stop :]
 
 
 def is_whole(record: bytes, content: NDArray[np.uint8] | str | None) -> bool:
     """Whether a record and its content are those that were written."""
-    return record[_CHECK] == _checksum(record, content)
+    return record == checked(record, content)

@@ -244,7 +244,7 @@ class PreparedStore:
         """Whether a record was made from the current content of its file, which is read if its state changed."""
         known, path = record.file, self._paths[index]
         if known == state and not self.contents.verify:
-            self.contents.note(path, state, record.content)
+            self.contents.note(path, (*state, record.content, None))
             return True
         if known.bytes != state.bytes or self.contents.hash_now(path) != record.content:
             return False

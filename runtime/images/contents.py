@@ -106,7 +106,7 @@ class Contents:
         except (OSError, ImageError):
             self.known.pop(path, None)
             raise
-        self.note(path, state, content_hash(data))
+        self.note(path, (*state, content_hash(data), None))
         self._sure[path] = state
         return data
 
@@ -114,13 +114,17 @@ class Contents:
         """As `image_size`; notes what was read. Raises FileNotFoundError and ImageError."""
         state = file_state(path)
         size = image_size(path)
-        self.note(path, state, size=size)
+        self.note(path, (*state, None, size))
         self._sure[path] = state
         return size
 
-    def note(self, path: Path, state: FileState, content: bytes | None = None, size: Size | None = None) -> None:
+    def note(self, path: Path, new: Known) -> None:
         """Enters what is known of a file; an entry of the same state keeps what it has besides."""
-        self._enter(path, (*state, content, size))
+        old = self.known.get(path)
+        if old is not None and old[:4] == new[:4]:
+            new = (*new[:4], new[4] or old[4], new[5] or old[5])
+        if new != old:
+            self.known[path], self.news = new, True
 
     def note_all(self, paths: Sequence[Path], states: NDArray[np.int64], contents: NDArray[np.uint8]) -> None:
         """As `note`, of many files: their states [n, 4] as `file_states` has them, and hashes [n, 16]."""
@@ -133,14 +137,7 @@ class Contents:
             self.news |= bool(paths)
         else:
             for path, known in zip(paths, new, strict=False):
-                self._enter(path, known)
-
-    def _enter(self, path: Path, new: Known) -> None:
-        old = self.known.get(path)
-        if old is not None and old[:4] == new[:4]:
-            new = (*new[:4], new[4] or old[4], new[5] or old[5])
-        if new != old:
-            self.known[path], self.news = new, True
+                self.note(path, known)
 
     def hash_of(self, path: Path) -> bytes:
         """The hash of the content that was read last; ABSENT when none could be read."""

@@ -29,6 +29,7 @@ __all__ = [
     "digest_of",
     "reader_code",
     "reference_ingredients",
+    "relative_path",
 ]
 
 
@@ -51,7 +52,7 @@ def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfi
         sha.update(digest_of(value).encode())
 
     add([config.reader, dict(config.options), list(dataset.classes)])
-    add(sorted((_relative(path, config.root), _file_digest(path)) for path in dataset.sources()))
+    add(sorted((relative_path(path, config.root), _file_digest(path)) for path in dataset.sources()))
     for case in cases:
         sha.update(digest_of(_facts(case, config.root)).encode())
     return sha.hexdigest()
@@ -62,7 +63,7 @@ def annotation_digest(dataset: Dataset) -> str:
 
     Raises DataError when a file cannot be read.
     """
-    files = sorted((_relative(path, dataset.root), _file_digest(path)) for path in dataset.sources())
+    files = sorted((relative_path(path, dataset.root), _file_digest(path)) for path in dataset.sources())
     return digest_of([list(dataset.classes), files, reader_code(dataset)])
 
 
@@ -132,18 +133,16 @@ def _file_digest(path: Path) -> str:
         raise DataError(f"{path} cannot be read: {error.strerror}; check the dataset's folder.") from error
 
 
-def _relative(path: Path, root: Path) -> str:
-    try:
-        return path.relative_to(root).as_posix()
-    except ValueError:
-        return path.as_posix()
+def relative_path(path: Path, root: Path) -> str:
+    """The path below `root`, as in a URL; the whole path of a file that is elsewhere."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
 
 
 def _facts(case: Case, root: Path) -> list[object]:
     """The annotations of a case, then the path of its image."""
     said = [case.case_id, case.patient_id, sorted(case.labels.items()), sorted(case.regions)]
     phrases = [sorted(case.phrases.items())] if case.phrases else []
-    return [*said, *phrases, _relative(case.image, root)]
+    return [*said, *phrases, relative_path(case.image, root)]
 
 
 def _size(path: Path) -> int | None:

@@ -16,6 +16,7 @@ from ..datasets.base import Case
 from ..host.machine import usable_cores
 from ..images.contents import Contents, FileState
 from ..images.decode import decode_ahead
+from .cell_key import relative_path
 from .maps import image_hashes
 from .schema import WITHOUT_MODEL
 from .storage import CellFiles, write_table
@@ -56,7 +57,7 @@ class ImageIndex:
 
         contents.news = False
         rows = [
-            (_below(path, self._root), *state, content, *(size or (None, None)))
+            (relative_path(path, self._root), *state, content, *(size or (None, None)))
             for path, (*state, content, size) in sorted(contents.known.items())
         ]
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _schema().names]
@@ -113,7 +114,3 @@ def _schema() -> pa.Schema:
     state = [pa.field(name, kind, nullable=False) for name, kind in zip(FileState._fields, kinds, strict=True)]
     rest = [pa.field("content", pa.binary()), pa.field("height", pa.int32()), pa.field("width", pa.int32())]
     return pa.schema([pa.field("path", pa.string(), nullable=False), *state, *rest])
-
-
-def _below(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()

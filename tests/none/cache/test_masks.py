@@ -165,7 +165,9 @@ def test_a_read_only_cache_is_read(tmp_path: Path, drawn: list[str], monkeypatch
 def test_verify_compares_and_draws_again(tmp_path: Path, drawn: list[str]) -> None:
     draw_all(tmp_path)
     with opened(tmp_path) as store:
-        store._keep(0, SIZE, np.zeros((2, MASK_ROW), np.uint8))  # whole, and wrong
+        files = store._files
+        assert files is not None
+        files.write(0, files.records[0].tobytes(), np.zeros((2, MASK_ROW), np.uint8))  # whole, and wrong
         assert store(CASES[0], SIZE, NAMES)[0] == {}
     drawn.clear()
     assert draw_all(tmp_path, verify=True).damaged == {0}

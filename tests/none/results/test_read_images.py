@@ -315,9 +315,9 @@ def test_what_was_read_of_a_file_does_not_outlive_its_state(tmp_path: Path) -> N
     file.write_bytes(b"first")
     contents.read(file)
     state = file_state(file)
-    contents.note(file, state, size=(2, 3))
+    contents.note(file, (*state, None, (2, 3)))
     assert contents.known[file] == (*state, content_hash(b"first"), (2, 3)), "of one state"
-    contents.note(file, state._replace(ctime_ns=1), size=(2, 3))
+    contents.note(file, (*state._replace(ctime_ns=1), None, (2, 3)))
     assert contents.known[file] == (*state._replace(ctime_ns=1), None, (2, 3)), "of another"
     contents.read(file)
     file.unlink()
