@@ -73,7 +73,7 @@ def class_pointing(results: Results, dataset: str, beside: bool = True, printed:
         tuple(rows),
         cell_stamps(cells),
         notes,
-        f"pointing-{_stem(dataset)}",
+        f"pointing-{dataset}",
         turns="class",
         caption=caption(results, what, cells),
     )
@@ -129,7 +129,7 @@ def class_dice(results: Results, dataset: str) -> Table:
         tuple(rows),
         cell_stamps(cells),
         notes,
-        f"dice-{_stem(dataset)}",
+        f"dice-{dataset}",
         turns="class",
         caption=caption(results, what, cells),
     )
@@ -206,7 +206,7 @@ def class_auc(results: Results, dataset: str) -> Table:
         tuple(rows),
         cell_stamps(cells),
         notes,
-        f"auc-{_stem(dataset)}",
+        f"auc-{dataset}",
         turns="class",
         caption=caption(results, what, cells, "images"),
     )
@@ -256,7 +256,3 @@ def _tau(cell: CellValues | None, name: str) -> str:
 
 def _numbers(cell: CellValues, names: Sequence[str], field: str) -> tuple[Item, ...]:
     return tuple(number_cell(cell.number(field, name), field) for name in ("", *names))
-
-
-def _stem(dataset: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in dataset.lower())

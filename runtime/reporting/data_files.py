@@ -1,13 +1,16 @@
-"""Numbers -> CSV files for programs, unrounded and in percent."""
+"""Numbers for programs, unrounded: CSV files in percent, and report.json, everything as plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
+from ...metrics_gpu.grounding.scores import Grounding
+from ...metrics_gpu.recognition.scores import Recognition
 from ..results.numbers.cell_values import COVERAGE, CellValues
-from ..results.numbers.fields import GROUNDING, RECOGNITION
+from ..results.numbers.fields import FIELDS, GROUNDING, RECOGNITION
 from ..results.numbers.run_numbers import Results
 from ..tables.markdown_csv import to_csv
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, METRICS
@@ -17,16 +20,20 @@ from .paper.paper_numbers import paper, why_apart
 from .provenance import cell_coverage
 
 if TYPE_CHECKING:
-    from ..comparing.model_differences import Differences, ModelDifference
+    from ..comparing.model_differences import Differences
     from .box_scores import BoxScores
 
-__all__ = ["csv_files", "whole_csv_files"]
+__all__ = ["csv_files", "to_json", "whole_csv_files"]
 
 # Columns of tables that can be empty: a single model has no differences.
 _DIFFERENCES = ("dataset", "number", "first", "second", "difference_points", "low", "high", "p", "p_bound",
                 "p_holm", "family", "datasets", "shared", "left_out")  # fmt: skip
 _AUC_DIFFERENCES = ("dataset", "class", "first", "second", "images", "difference_points", "low", "high", "p_delong",
                     "p_holm", "family")  # fmt: skip
+# Fields of a cell that report.json holds as they are.
+_OF_CELL = ("model", "dataset", "title", "weights", "weights_source", "saliency_map", "family", "reader", "engine",
+            "protocol", "limit", "shard", "cases", "patients", "missing", "unreadable", "faults", "unnamed",
+            "equalised", "prompt_status")  # fmt: skip
 
 
 def csv_files(results: Results, differences: Differences | None) -> dict[str, str]:
@@ -34,18 +41,27 @@ def csv_files(results: Results, differences: Differences | None) -> dict[str, st
 
     Intervals are columns `_low` and `_high`; `note` and `remark` carry labels and stamps.
     """
+    numbers: list[dict[str, Any]] = []
+    classes: list[dict[str, Any]] = []
+    if differences is not None:
+        from .difference_tables import auc_difference_row, difference_row
+
+        numbers, classes = [*map(difference_row, differences.numbers)], [*map(auc_difference_row, differences.classes)]
     return {
         "table1": to_csv(_table_1(results)),
         "classes": to_csv(_classes(results)),
         "recognition": to_csv(_recognition(results)),
-        "differences": to_csv(map(_difference, differences.numbers if differences else ()), _DIFFERENCES),
-        "auc_differences": to_csv(map(_auc_difference, differences.classes if differences else ()), _AUC_DIFFERENCES),
+        "differences": to_csv(numbers, _DIFFERENCES),
+        "auc_differences": to_csv(classes, _AUC_DIFFERENCES),
     }
 
 
 def whole_csv_files(results: Results, boxes: Sequence[BoxScores] = ()) -> dict[str, str]:
     """File name -> content, of the files about all results of a run. boxes: those of cells of predicted boxes."""
-    return {"paper.csv": to_csv(_paper(results)), "coverage.csv": to_csv(_coverage(results, boxes))}
+    return {
+        "paper.csv": to_csv(chain.from_iterable(map(_paper, results.finished))),
+        "coverage.csv": to_csv(_coverage(results, boxes)),
+    }
 
 
 def _table_1(results: Results) -> Iterator[dict[str, Any]]:
@@ -98,67 +114,29 @@ def _recognition(results: Results) -> Iterator[dict[str, Any]]:
             }
 
 
-def _difference(item: ModelDifference) -> dict[str, Any]:
-    scale = METRICS[item.field].scale
-    return {
-        "dataset": item.dataset or "mean of datasets",
-        "number": item.field,
-        "first": item.first,
-        "second": item.second,
-        "difference_points": scale * item.difference,
-        "low": scale * item.interval.low if item.interval else None,
-        "high": scale * item.interval.high if item.interval else None,
-        "p": item.p,
-        "p_bound": item.p_bound,
-        "p_holm": item.p_holm,
-        "family": item.family,
-        "datasets": " ".join(item.datasets or (item.dataset,)),
-        "shared": item.n,
-        "left_out": item.left_out,
-    }
-
-
-def _auc_difference(item: ModelDifference) -> dict[str, Any]:
-    scale = METRICS["auc"].scale
-    return {
-        "dataset": item.dataset,
-        "class": item.name,
-        "first": item.first,
-        "second": item.second,
-        "images": item.n,
-        "difference_points": scale * item.difference,
-        "low": scale * item.interval.low if item.interval else None,
-        "high": scale * item.interval.high if item.interval else None,
-        "p_delong": item.p,
-        "p_holm": item.p_holm,
-        "family": item.family,
-    }
-
-
-def _paper(results: Results) -> Iterator[dict[str, Any]]:
-    """Every number that the paper also prints."""
-    for cell in results.finished:
-        found = [(field, "", paper().in_table1(cell.family, cell.reader, field)) for field in PRINTED]
-        found += [("pointing", name, paper().classes.get((cell.family, cell.reader, name))) for name in cell.names]
-        for field, name, printed in found:
-            if printed is None:
-                continue
-            value, reasons = _percent(cell.number(field, name).value), why_apart(cell, name)
-            yield {
-                "model": cell.model,
-                "family": cell.family,
-                "dataset": cell.dataset,
-                "class": name,
-                "number": field,
-                "percent": value,
-                "paper_percent": printed.digits,
-                "difference_points": None if reasons or value is None else value - printed.value,
-                "why_no_difference": "; ".join(reasons),
-                "pairs": (s.n if (s := cell.scores(name)) else 0) if name else cell.n,
-                "paper_pairs": printed.pairs,
-                "paper_flag": printed.flag,
-                "remark": stamp(cell.weights),
-            }
+def _paper(cell: CellValues) -> Iterator[dict[str, Any]]:
+    """Every number of a cell that the paper also prints."""
+    found = [(field, "", paper().in_table1(cell.family, cell.reader, field)) for field in PRINTED]
+    found += [("pointing", name, paper().classes.get((cell.family, cell.reader, name))) for name in cell.names]
+    for field, name, printed in found:
+        if printed is None:
+            continue
+        value, reasons = _percent(cell.number(field, name).value), why_apart(cell, name)
+        yield {
+            "model": cell.model,
+            "family": cell.family,
+            "dataset": cell.dataset,
+            "class": name,
+            "number": field,
+            "percent": value,
+            "paper_percent": printed.digits,
+            "difference_points": None if reasons or value is None else value - printed.value,
+            "why_no_difference": "; ".join(reasons),
+            "pairs": (s.n if (s := cell.scores(name)) else 0) if name else cell.n,
+            "paper_pairs": printed.pairs,
+            "paper_flag": printed.flag,
+            "remark": stamp(cell.weights),
+        }
 
 
 def _coverage(results: Results, boxes: Sequence[BoxScores]) -> Iterator[dict[str, Any]]:
@@ -206,3 +184,89 @@ def _numbers(cell: CellValues | None, fields: Iterable[str], name: str = "") -> 
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
+
+
+def to_json(
+    results: Results, blocks: Sequence[tuple[Results, Differences | None]], run: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The whole report; values are fractions, delta_dice is in percentage points.
+
+    `models`, `differences` and `auc_differences` are of the first block; `other_protocols` has those of the others.
+    `intervals` of a cell or a mean: number -> [low, high] for the dataset (key "") and each class.
+    """
+    return {
+        "run": {key: run.get(key) for key in ("code_version", "created", "updated", "machine")},
+        "best_threshold": IN_SAMPLE,
+        "cross_fitted_threshold": CROSS_FITTED,
+        "choices": asdict(results.choices),
+        **_block(*blocks[0]),
+        "other_protocols": [{"protocol": block[0].protocol, **_block(*block)} for block in blocks[1:]],
+        "cells": [_cell(results, cell) for cell in results.finished],
+        "unfinished": [
+            {"model": model, "dataset": dataset, "reason": reason}
+            for (model, dataset), reason in results.unfinished.items()
+        ],
+    }
+
+
+def _block(results: Results, differences: Differences | None) -> dict[str, Any]:
+    models = {}
+    for model in results.models:
+        numbers = {field: results.mean_number(model, field) for field in FIELDS}
+        models[model] = {
+            "mean_of_datasets": {field: number.value for field, number in numbers.items()},
+            "intervals": {field: [n.interval.low, n.interval.high] for field, n in numbers.items() if n.interval},
+            "datasets": sum(1 for cell in results.row(model) if cell.n),
+            "protocol": next((cell.protocol for cell in results.row(model)), None),
+        }
+    if differences is None:
+        return {"models": models, "differences": [], "auc_differences": []}
+    from .difference_tables import difference_lists
+
+    return {"models": models, **difference_lists(differences)}
+
+
+def _cell(results: Results, cell: CellValues) -> dict[str, Any]:
+    basis = results.bases[cell.model, cell.dataset]
+    fields = [field for field in FIELDS if field in GROUNDING or cell.competes]
+    intervals = {
+        name: {field: found for field in fields if (found := cell.number(field, name).interval)}
+        for name in (("", *cell.names) if cell.resampled else ())
+    }
+    return {
+        **{name: getattr(cell, name) for name in _OF_CELL},
+        "n": cell.n,
+        "left_out": cell.skipped,
+        # Equal, in any run, for cells with the same pairs and regions, and with the same known labels.
+        "basis": {"pairs": basis.pairs[""].hex()[:16], "labels": basis.labels[""].hex()[:16]},
+        "stamp": stamp(cell.weights),
+        "grounding": _estimates(cell.grounding),
+        "cross_fitted": _estimates(cell.cross_fitted),
+        "recognition": _estimates(cell.recognition),
+        "pair": _estimates(cell.pair),
+        "sub_pixel": list(cell.sub_pixel),
+        "dice_curve": list(cell.dice_curve),
+        "intervals": {
+            name: {field: [found.low, found.high] for field, found in own.items()} for name, own in intervals.items()
+        },
+        # How the intervals that are not the bootstrap's were made.
+        "methods": {
+            name: {field: own[field].method for field in GROUNDING if field in own and own[field].method != "bootstrap"}
+            for name, own in intervals.items()
+        },
+        "paper": {
+            row["number"]: {
+                "percent": float(row["paper_percent"]),
+                "flag": row["paper_flag"],
+                "difference_points": row["difference_points"],
+            }
+            for row in _paper(cell)
+            if not row["class"]
+        },
+    }
+
+
+def _estimates(found: Grounding | Recognition) -> dict[str, Any]:
+    """All numbers of a cell without their replicates."""
+    plain = asdict(replace(found, drawn=None))
+    return {name: value for name, value in plain.items() if name not in ("drawn", "each")}

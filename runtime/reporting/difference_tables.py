@@ -1,27 +1,33 @@
-"""Differences between models -> tables: the mean over datasets, and each dataset in detail."""
+"""Differences between models -> tables (the mean over datasets, each dataset in detail), rows of CSV, and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import combinations
+from typing import Any
 
 from ..comparing.difference import TESTS, disagreements
 from ..comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
 from ..results.numbers.run_numbers import Results
 from ..results.patients import unnamed_lines
-from ..tables.metrics import NONE, difference_of, heading, p_value
+from ..tables.metrics import METRICS, NONE, difference_of, heading, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table
 from .cells import interval_text
 from .notes import caption, in_sample
 
-__all__ = ["difference_tables"]
+__all__ = ["auc_difference_row", "difference_lists", "difference_row", "difference_tables"]
 
 _NOTES = (
     "first minus second, percentage points, on the pairs (of AUC: labels) that both models have",
     "intervals: bootstrap over patients, of AUC DeLong's by patient",
     *TESTS,
 )
+# Fields of a difference that report.json holds as they are.
+_OF_DIFFERENCE = ("dataset", "field", "first", "second", "difference", "p", "p_bound", "p_holm", "family",
+                  "datasets", "left_out")  # fmt: skip
+_OF_AUC = ("dataset", "name", "first", "second", "difference", "p_holm", "family")
 
 
 def difference_tables(results: Results, differences: Differences) -> Iterator[Table]:
@@ -138,3 +144,57 @@ def _families(found: Sequence[ModelDifference], titles: Mapping[str, str]) -> It
         sizes.setdefault(next(item.family for item in found if item.field == field), []).append(titles[field])
     for size, columns in sizes.items():
         yield f"Holm: m = {size} ({', '.join(columns)})"
+
+
+def difference_row(item: ModelDifference) -> dict[str, Any]:
+    """A row of differences.csv."""
+    return {
+        "dataset": item.dataset or "mean of datasets",
+        "number": item.field,
+        "first": item.first,
+        "second": item.second,
+        **_points(item),
+        "p": item.p,
+        "p_bound": item.p_bound,
+        "p_holm": item.p_holm,
+        "family": item.family,
+        "datasets": " ".join(item.datasets or (item.dataset,)),
+        "shared": item.n,
+        "left_out": item.left_out,
+    }
+
+
+def auc_difference_row(item: ModelDifference) -> dict[str, Any]:
+    """A row of auc_differences.csv."""
+    return {
+        "dataset": item.dataset,
+        "class": item.name,
+        "first": item.first,
+        "second": item.second,
+        "images": item.n,
+        **_points(item),
+        "p_delong": item.p,
+        "p_holm": item.p_holm,
+        "family": item.family,
+    }
+
+
+def _points(item: ModelDifference) -> dict[str, float | None]:
+    """A difference in percentage points with its interval."""
+    scale = METRICS[item.field].scale
+    low, high = (scale * item.interval.low, scale * item.interval.high) if item.interval else (None, None)
+    return {"difference_points": scale * item.difference, "low": low, "high": high}
+
+
+def difference_lists(differences: Differences) -> dict[str, list[dict[str, Any]]]:
+    """The differences as report.json has them."""
+    return {
+        "differences": [_told(item, _OF_DIFFERENCE, shared=item.n) for item in differences.numbers],
+        "auc_differences": [_told(item, _OF_AUC, p=item.p, images=item.n) for item in differences.classes],
+    }
+
+
+def _told(item: ModelDifference, names: Sequence[str], **more: Any) -> dict[str, Any]:
+    """A difference with these of its fields, and its interval."""
+    interval = asdict(item.interval) if item.interval else None
+    return {**{name: getattr(item, name) for name in names}, "interval": interval, **more}

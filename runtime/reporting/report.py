@@ -20,9 +20,8 @@ from ..tables.markdown_csv import to_csv, to_markdown
 from ..tables.stamps import cell_stamps
 from ..tables.table import Table
 from .class_tables import class_auc, class_dice, class_pointing, recognition
-from .data_files import csv_files, whole_csv_files
+from .data_files import csv_files, to_json, whole_csv_files
 from .grounding_tables import table_1, thresholds
-from .json_file import to_json
 from .paper.paper_numbers import PrintedModel
 from .presentation import EVERYTHING, Presentation
 from .provenance import coverage, hashes, provenance, provenance_table

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +53,7 @@ class Basis:
 
 def find_basis(cell: CellRows, scored: ScoredPairs) -> Basis:
     """The basis of a cell. Raises RunError when its regions cannot be read."""
-    image = np.array([_image_key(*name) for name in image_names(cell)], np.uint64)
+    image = np.array([_digest(f"{turn}\0{case}") for case, turn in image_names(cell)], np.uint64)
     truth = cell.truth[scored.places]
     counted = {
         name: _key(image[scored.image_of[mine]], truth[mine])
@@ -246,11 +245,6 @@ def _pair_keys(scored: ScoredPairs, images: Index, classes: Index) -> list[Pair 
         shared = image in image_at and c in class_at
         keys.append((image_at[image], class_at[c]) if shared else None)
     return keys
-
-
-@cache
-def _image_key(case: str, turn: int) -> int:
-    return _digest(f"{turn}\0{case}")
 
 
 def _digest(text: str) -> int:

@@ -95,19 +95,13 @@ def load_maps(run: StoredRun, model: str, dataset: str, cases: Collection[str] |
         case_id=tuple(table["case_id"].to_pylist()),
         patient_id=tuple(table["patient_id"].to_pylist()),
         class_of=np.array([findings.index(name) for name in table["finding"].to_pylist()], np.intp),
-        saliency=_saliency(table["saliency"], pairs, entry["grid"]),
+        saliency=_flat(table["saliency"], np.float32).reshape(pairs, *grid) if (grid := entry["grid"]) else None,
         masks=np.frombuffer(b"".join(table["region"].to_pylist()), np.uint8).reshape(pairs, GRID, -(-GRID // 8)),
         frames=_flat(table["frame"], np.float64).reshape(pairs, 4),
         argmax=table["argmax"].to_numpy().astype(np.int32, copy=False),
         hit=table["hit"].to_numpy().astype(np.bool_, copy=False),
         degenerate=table["degenerate"].to_numpy().astype(np.bool_, copy=False),
     )
-
-
-def _saliency(column: Any, pairs: int, grid: list[int] | None) -> NDArray[np.float32] | None:
-    if grid is None:
-        return None
-    return _flat(column, np.float32).reshape(pairs, *grid)
 
 
 def _flat(column: Any, kind: Any) -> NDArray[Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
@@ -63,61 +63,50 @@ def _drawn(table: Table, width: int) -> list[list[Text]]:
     """The lines of each part of the table, in the form with the fewest parts."""
     found = []
     for form in [table, table.turned()] if table.turns else [table]:
-        grid = _Grid(form)
-        parts = [_Grid(part) for part in form.parts(grid.total, width)]
-        fits = all(part.total(range(len(part.table.columns))) <= width for part in parts)
-        found.append([list(part.lines()) for part in parts] if fits else [list(_listed(form, width))])
+        parts = list(form.parts(_measure(form), width))
+        fits = all(_measure(part)(range(len(part.columns))) <= width for part in parts)
+        found.append([list(_lines(part)) for part in parts] if fits else [list(_listed(form, width))])
     return min(found, key=len)
 
 
-class _Grid:
-    """A table with the widths of its columns in a terminal."""
+def _measure(table: Table) -> Callable[[Sequence[int]], float]:
+    return partial(table.width, widths=_widths(table), gap=len(_GAP), size=_size)
 
-    def __init__(self, table: Table) -> None:
-        self.table = table
 
-    @cached_property
-    def widths(self) -> list[int]:
-        """As wide as the cells, but for long texts, which are wrapped; never narrower than a word."""
-        widths = []
-        for index, column in enumerate(self.table.columns):
-            lines = [line for row in self.table.rows for line in cell_of(row[index]).lines]
-            words = [_size(word) for line in (column.title, *lines) for word in line.split()]
-            longest = max(map(_size, lines), default=0)
-            widths.append(max(1, *words, min(longest, _TEXT), min(_size(column.title), _HEADING)))
-        return widths
+def _widths(table: Table) -> list[int]:
+    """Of each column: as wide as the cells, but for long texts, which are wrapped; never narrower than a word."""
+    widths = []
+    for index, column in enumerate(table.columns):
+        lines = [line for row in table.rows for line in cell_of(row[index]).lines]
+        words = [_size(word) for line in (column.title, *lines) for word in line.split()]
+        longest = max(map(_size, lines), default=0)
+        widths.append(max(1, *words, min(longest, _TEXT), min(_size(column.title), _HEADING)))
+    return widths
 
-    def total(self, indices: Sequence[int]) -> int:
-        """The width of these columns, with the headings of their groups."""
-        total = 0
-        for group, members in groupby(indices, key=lambda index: self.table.columns[index].group):
-            own = [self.widths[index] for index in members]
-            total += max(sum(own) + len(_GAP) * (len(own) - 1), _size(group)) + len(_GAP)
-        return total - len(_GAP)
 
-    def lines(self) -> Iterator[Text]:
-        """The drawing, line by line."""
-        from rich.text import Text
+def _lines(table: Table) -> Iterator[Text]:
+    """The drawing, line by line."""
+    from rich.text import Text
 
-        table, widths = self.table, list(self.widths)
-        spans, groups = [], []
-        for group, members in groupby(range(len(widths)), key=lambda index: table.columns[index].group):
-            own = list(members)
-            span = sum(widths[index] for index in own) + len(_GAP) * (len(own) - 1)
-            widths[own[-1]] += max(0, _size(group) - span)
-            spans.append(max(span, _size(group)))
-            groups.append([Text(group)])
-        right = [index >= table.leading and not table.is_text(index) for index in range(len(widths))]
-        if table.groups:
-            yield from _rows(groups, spans, [False] * len(groups))
-        heads = [
-            [Text(line) for line in _wrapped(column.title, width)]
-            for column, width in zip(table.columns, widths, strict=True)
-        ]
-        yield from _rows(heads, widths, right)
-        yield Text("\u2500" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
-        for row in table.rows:
-            yield from _rows([_texts(item, width) for item, width in zip(row, widths, strict=True)], widths, right)
+    widths = _widths(table)
+    spans, groups = [], []
+    for group, members in groupby(range(len(widths)), key=lambda index: table.columns[index].group):
+        own = list(members)
+        span = sum(widths[index] for index in own) + len(_GAP) * (len(own) - 1)
+        widths[own[-1]] += max(0, _size(group) - span)
+        spans.append(max(span, _size(group)))
+        groups.append([Text(group)])
+    right = [index >= table.leading and not table.is_text(index) for index in range(len(widths))]
+    if table.groups:
+        yield from _rows(groups, spans, [False] * len(groups))
+    heads = [
+        [Text(line) for line in _wrapped(column.title, width)]
+        for column, width in zip(table.columns, widths, strict=True)
+    ]
+    yield from _rows(heads, widths, right)
+    yield Text("\u2500" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
+    for row in table.rows:
+        yield from _rows([_texts(item, width) for item, width in zip(row, widths, strict=True)], widths, right)
 
 
 def _listed(table: Table, width: int) -> Iterator[Text]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby, product
 from typing import Final
 
@@ -89,18 +90,32 @@ def _floats(table: Table, width: float) -> list[tuple[str, float]]:
     """The floats of a table and their widths, turned if it can be and then has fewer; the largest type that needs the
     fewest parts."""
     forms = (table, table.turned()) if table.turns == "class" else (table,)
-    best: list[_Grid] = []
+    best: list[Table] = []
+    chosen = _SIZES[0]
     for form, (size, gap) in product(forms, _SIZES):
         if len(best) == 1:
             break
-        grid = _Grid(form, size, gap)
-        parts = [_Grid(part, size, gap) for wide in form.parts(grid.total, width) for part in _short(wide)]
-        best = parts if not best or len(parts) < len(best) else best
-    widths = [part.total(range(len(part.table.columns))) for part in best]
+        parts = [part for wide in form.parts(_measure(form, size, gap), width) for part in _short(wide)]
+        if not best or len(parts) < len(best):
+            best, chosen = parts, (size, gap)
+    widths = [_measure(part, *chosen)(range(len(part.columns))) for part in best]
     return [
-        (_float(part, number, len(best), own), own)
+        (_float(part, chosen, (number, len(best)), own), own)
         for number, (part, own) in enumerate(zip(best, widths, strict=True), 1)
     ]
+
+
+def _measure(table: Table, size: float, gap: float) -> Callable[[Sequence[int]], float]:
+    """The width of columns of a table in points; size: of its letters, gap: half the space between columns."""
+    widths = []
+    for index, column in enumerate(table.columns):
+        cells = [text_width(column.title, size)]
+        for row in table.rows:
+            bold = 1.17 if cell_of(row[index]).mark else 1.0
+            for place, line in enumerate(_lines(row[index])):
+                cells.append(text_width(line, size if place == 0 else 7.0) * (bold if place == 0 else 1.0))
+        widths.append(max(cells))
+    return partial(table.width, widths=widths, gap=2 * gap, size=partial(text_width, size=size))
 
 
 def _short(table: Table) -> Iterator[Table]:
@@ -117,8 +132,9 @@ def _short(table: Table) -> Iterator[Table]:
     yield replace(table, rows=tuple(rows))
 
 
-def _float(grid: _Grid, number: int, count: int, width: float) -> str:
-    table = grid.table
+def _float(table: Table, look: tuple[float, float], place: tuple[int, int], width: float) -> str:
+    """A part of a table; look: size and gap; place: its number, and that of the last part."""
+    (size, gap), (number, count) = look, place
     environment = "table*" if width > NARROW else "table"
     label = f"\\label{{tab:{file_stem(table.name)}}}" if table.name else ""
     title = escaped(_TITLE.sub("", table.title).capitalize() if _TITLE.match(table.title) else table.title)
@@ -134,9 +150,9 @@ def _float(grid: _Grid, number: int, count: int, width: float) -> str:
             "\\providecommand{\\xbsub}[1]{{\\fontsize{7}{8.2}\\selectfont #1}}",
             "\\centering",
             f"{caption}\n\\par\\smallskip",
-            f"\\fontsize{{{grid.size:g}}}{{{1.2 * grid.size:g}}}\\selectfont",
-            f"\\setlength{{\\tabcolsep}}{{{grid.gap:g}pt}}",
-            grid.tabular(),
+            f"\\fontsize{{{size:g}}}{{{1.2 * size:g}}}\\selectfont",
+            f"\\setlength{{\\tabcolsep}}{{{gap:g}pt}}",
+            _tabular(table),
             *(["\\par\\smallskip", "\\fontsize{7}{8.2}\\selectfont\\raggedright"] if notes else []),
             *(f"{escaped(note)}\\par" for note in notes),
             f"\\end{{{environment}}}",
@@ -160,60 +176,38 @@ def _notes(table: Table) -> tuple[list[str], list[str]]:
     return shown, rest
 
 
-class _Grid:
-    """A table in a font size, with the widths of its columns in points."""
+def _tabular(table: Table) -> str:
+    """The tabular environment."""
+    kinds = ["l" if i < table.leading or table.is_text(i) else "r" for i in range(len(table.columns))]
+    heads = [" & ".join(escaped(column.title) for column in table.columns) + r" \\"]
+    if table.groups:  # headings over their columns, each with a rule below
+        cells, rules, start = [], [], 1
+        for group, members in groupby(table.columns, key=lambda column: column.group):
+            count = len(list(members))
+            cells += [f"\\multicolumn{{{count}}}{{c}}{{{escaped(group)}}}"] if group else [""] * count
+            rules += [f"\\cmidrule(lr){{{start}-{start + count - 1}}}"] if group else []
+            start += count
+        heads.insert(0, " & ".join(cells) + r" \\" + "\n" + " ".join(rules))
+    rows = [line for row in table.rows for line in _row(row)]
+    begin = f"\\begin{{tabular}}{{@{{}}{''.join(kinds)}@{{}}}}"
+    return "\n".join([begin, "\\toprule", *heads, "\\midrule", *rows, "\\bottomrule", "\\end{tabular}"])
 
-    def __init__(self, table: Table, size: float, gap: float) -> None:
-        self.table, self.size, self.gap = table, size, gap
-        self.widths = []
-        for index, column in enumerate(table.columns):
-            cells = [text_width(column.title, size)]
-            for row in table.rows:
-                bold = 1.17 if cell_of(row[index]).mark else 1.0
-                for place, line in enumerate(_lines(row[index])):
-                    cells.append(text_width(line, size if place == 0 else 7.0) * (bold if place == 0 else 1.0))
-            self.widths.append(max(cells))
 
-    def total(self, indices: Sequence[int]) -> float:
-        """The width of these columns in points, with the headings of their groups."""
-        total = -2 * self.gap
-        for group, members in groupby(indices, key=lambda index: self.table.columns[index].group):
-            own = [self.widths[index] for index in members]
-            total += max(sum(own) + 2 * self.gap * len(own), text_width(group, self.size) + 2 * self.gap)
-        return total
-
-    def tabular(self) -> str:
-        """The tabular environment."""
-        table = self.table
-        kinds = ["l" if i < table.leading or table.is_text(i) else "r" for i in range(len(table.columns))]
-        heads = [" & ".join(escaped(column.title) for column in table.columns) + r" \\"]
-        if table.groups:  # headings over their columns, each with a rule below
-            cells, rules, start = [], [], 1
-            for group, members in groupby(table.columns, key=lambda column: column.group):
-                count = len(list(members))
-                cells += [f"\\multicolumn{{{count}}}{{c}}{{{escaped(group)}}}"] if group else [""] * count
-                rules += [f"\\cmidrule(lr){{{start}-{start + count - 1}}}"] if group else []
-                start += count
-            heads.insert(0, " & ".join(cells) + r" \\" + "\n" + " ".join(rules))
-        rows = [line for row in table.rows for line in self._row(row)]
-        begin = f"\\begin{{tabular}}{{@{{}}{''.join(kinds)}@{{}}}}"
-        return "\n".join([begin, "\\toprule", *heads, "\\midrule", *rows, "\\bottomrule", "\\end{tabular}"])
-
-    def _row(self, row: Sequence[Item]) -> Iterator[str]:
-        cells = [_lines(item) for item in row]
-        count = max(map(len, cells), default=1)
-        for place in range(count):
-            parts = []
-            for item, lines in zip(row, cells, strict=True):
-                text = lines[place] if place < len(lines) else ""
-                if place or not text:
-                    name = place < len(_wrapped(cell_of(item).text))  # a long name goes on in its own size
-                    parts.append((number_text(text) if name else f"\\xbsub{{{number_text(text)}}}") if text else "")
-                else:
-                    parts.append(_value(cell_of(item), text))
-            yield " & ".join(parts) + r" \\"
-        if count > 1:
-            yield "\\addlinespace[1.5pt]"
+def _row(row: Sequence[Item]) -> Iterator[str]:
+    cells = [_lines(item) for item in row]
+    count = max(map(len, cells), default=1)
+    for place in range(count):
+        parts = []
+        for item, lines in zip(row, cells, strict=True):
+            text = lines[place] if place < len(lines) else ""
+            if place or not text:
+                name = place < len(_wrapped(cell_of(item).text))  # a long name goes on in its own size
+                parts.append((number_text(text) if name else f"\\xbsub{{{number_text(text)}}}") if text else "")
+            else:
+                parts.append(_value(cell_of(item), text))
+        yield " & ".join(parts) + r" \\"
+    if count > 1:
+        yield "\\addlinespace[1.5pt]"
 
 
 def _lines(item: Item) -> list[str]:

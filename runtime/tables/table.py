@@ -19,7 +19,6 @@ __all__ = [
     "Mark",
     "Table",
     "cell_of",
-    "plain",
 ]
 
 Mark = Literal["", "best", "second"]
@@ -82,11 +81,6 @@ def cell_of(item: Item) -> Cell:
     return item if isinstance(item, Cell) else Cell(item)
 
 
-def plain(item: Item) -> str:
-    """The value alone."""
-    return item.text if isinstance(item, Cell) else item
-
-
 @dataclass(frozen=True)
 class Column:
     """`group` is the heading above neighbours ("RSNA"), empty for the leading columns; `title` the column's own; `key`
@@ -101,7 +95,7 @@ class Column:
 class Table:
     """A titled grid of printed items with lines of text above (stamps) and below (notes).
 
-    name: lower-case letters, digits and hyphens, for labels and links. detail: too long for a terminal; first: what a
+    name: for labels, and of its files. detail: too long for a terminal; first: what a
     terminal shows of a whole report. caption: what it shows, in sentences, for a paper.
     lead: the leading columns, which say what a row is; None: those without a group, or the first of a table without
     groups. turns: what the rows are if rows and columns are exchanged ("class"); empty if it is not to be turned.
@@ -138,8 +132,17 @@ class Table:
 
     def is_text(self, index: int) -> bool:
         """Whether most cells of a column are no numbers."""
-        texts = [text for row in self.rows if (text := plain(row[index]).strip()) not in ("", "-", "n/a")]
+        texts = [text for row in self.rows if (text := cell_of(row[index]).text.strip()) not in ("", "-", "n/a")]
         return 2 * sum(_NUMBER.match(text) is None for text in texts) > len(texts)
+
+    def width(self, indices: Sequence[int], widths: Sequence[float], gap: float, size: Callable[[str], float]) -> float:
+        """The width of these columns with a `gap` between two, and with the headings of their groups, whose widths
+        are their `size`. widths: of all columns."""
+        total = -gap
+        for group, members in groupby(indices, key=lambda index: self.columns[index].group):
+            own = [widths[index] for index in members]
+            total += max(sum(own) + gap * (len(own) - 1), size(group)) + gap
+        return total
 
     def only(self, indices: Sequence[int]) -> Table:
         """The table with these columns alone, the leading ones before the others."""

@@ -224,8 +224,9 @@ def _chosen_overlays(
         return
     rows, counts = load_maps(run, pairs.model, pairs.dataset, {case for case, _ in chosen}), pairs.counts
     assert rows.saliency is not None
+    places = {key: place for place, key in enumerate(zip(pairs.case_id, pairs.finding, strict=True))}
     for place, key in enumerate(zip(rows.case_id, rows.finding, strict=True)):
-        index = pairs.index.get(key)
+        index = places.get(key)
         if key not in chosen or index is None:
             continue
         y0, x0, y1, x1 = rows.frames[place].tolist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,17 +108,6 @@ class ModelPairs:
     hits: NDArray[np.bool_]
     best: Mapping[str, int]
 
-    @cached_property
-    def scores(self) -> NDArray[np.float64]:
-        """Dice of each pair at its class's best threshold, float64 [P]."""
-        levels = np.array([self.best[name] for name in self.finding], np.intp)
-        return dice_at(self.counts, levels)
-
-    @cached_property
-    def index(self) -> dict[tuple[str, str], int]:
-        """(case_id, finding) -> index of the pair."""
-        return {key: number for number, key in enumerate(zip(self.case_id, self.finding, strict=True))}
-
 
 def model_pairs(results: Results, model: str, dataset: str) -> ModelPairs:
     """The pairs of a finished cell."""
@@ -142,9 +130,10 @@ def pair_scores(models: Sequence[ModelPairs]) -> dict[str, list[PairScore]]:
     order = dict.fromkeys(name for pairs in models for name in pairs.findings)
     found: dict[str, dict[str, list[tuple[float, bool]]]] = {name: defaultdict(list) for name in order}
     for pairs in models:
-        rows = zip(pairs.case_id, pairs.finding, pairs.scores.tolist(), pairs.hits.tolist(), strict=True)
-        for case_id, finding, dice, hit in rows:
-            found[finding][case_id].append((dice, hit))
+        dice = dice_at(pairs.counts, np.array([pairs.best[name] for name in pairs.finding], np.intp))
+        rows = zip(pairs.case_id, pairs.finding, dice.tolist(), pairs.hits.tolist(), strict=True)
+        for case_id, finding, score, hit in rows:
+            found[finding][case_id].append((score, hit))
     return {
         finding: [
             PairScore(case_id, tuple(dice for dice, _ in scores), tuple(hit for _, hit in scores))

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....engines.errors import MissingExtraError
 from ...results.storage import write_bytes
-from ...tables.table import Table, cell_of, plain
+from ...tables.table import Table, cell_of
 from ...viewing.assets import content_policy, one_script, shared_asset
 from ..gallery.model import gallery_payload
 
@@ -176,14 +176,14 @@ def table_view(table: Table, number: int, models: Sequence[str]) -> SimpleNamesp
 
     whole: its `_grid`; parts: the same on paper, empty where the whole fits. models: as in `PageContent`.
     """
-    every = list(range(len(table.columns)))
+    paper = table if table.groups else replace(table, lead=1)
     return SimpleNamespace(
         id=f"table-{number}",
         title=table.title,
         stamps=table.stamps,
         notes=table.notes,
-        whole=_grid(table, every, models),
-        parts=tuple(_grid(table, columns, models) for columns in _parts(table)) if len(every) > WIDEST else (),
+        whole=_grid(table, models),
+        parts=tuple(_grid(part, models) for part in paper.parts(len, WIDEST)) if len(table.columns) > WIDEST else (),
     )
 
 
@@ -193,58 +193,36 @@ def sort_key(text: str) -> float | None:
     return float(found[0].replace("−", "-").replace(",", "")) if found else None
 
 
-def _grid(table: Table, columns: Sequence[int], models: Sequence[str]) -> SimpleNamespace:
-    """Columns of a table.
+def _grid(table: Table, models: Sequence[str]) -> SimpleNamespace:
+    """A table, or some of its columns.
 
     heads: the headings of the last row of headings, with their place in a row and their name with its group; kinds:
     "number" or "text" for each column; groups: the headings above `span` columns, or with title None the heading of one
     column, two rows high; rows: a pinned one stays on top when the table is sorted.
     """
     kinds, heads = [], []
-    for place, index in enumerate(columns):
-        texts = [text for row in table.rows if (text := plain(row[index])).strip() not in ("", "-", "–")]
+    for place, column in enumerate(table.columns):
+        texts = [text for row in table.rows if (text := cell_of(row[place]).text).strip() not in ("", "-", "–")]
         numeric = not texts or 2 * sum(sort_key(text) is not None for text in texts) >= len(texts)
         kinds.append("number" if numeric else "text")
-        column = table.columns[index]
         name = f"{column.group} {column.title}".strip()
         heads.append(SimpleNamespace(index=place, title=column.title, name=name, kind=kinds[-1] if place else "text"))
     groups = []
-    for title, members in groupby(range(len(columns)), key=lambda place: table.columns[columns[place]].group):
+    for title, members in groupby(range(len(heads)), key=lambda place: table.columns[place].group):
         places = list(members)
         for first in places[:1] if title else places:
             span = len(places) if title else 1
             groups.append(SimpleNamespace(title=title or None, span=span, head=heads[first]))
     # The leading rows, which do not belong to a model.
-    own = [any(f"{plain(row[0])} ".startswith(f"{name} ") for name in models) for row in table.rows]
+    own = [any(f"{cell_of(row[0]).text} ".startswith(f"{name} ") for name in models) for row in table.rows]
     pinned = own.index(True) if True in own else 0
     return SimpleNamespace(
         title=table.title,
         groups=groups if table.groups else [],
-        heads=[head for head, at in zip(heads, columns, strict=True) if not table.groups or table.columns[at].group],
+        heads=[head for head in heads if not table.groups or table.columns[head.index].group],
         kinds=kinds,
         rows=[
-            SimpleNamespace(cells=[cell_of(row[index]) for index in columns], pinned=number < pinned)
+            SimpleNamespace(cells=list(map(cell_of, row)), pinned=number < pinned)
             for number, row in enumerate(table.rows)
         ],
     )
-
-
-def _parts(table: Table) -> Iterator[list[int]]:
-    """Columns of each part: the leading ones (without groups the first), then as many others as fit."""
-    leading = list(range(table.leading)) if table.groups else [0]
-    blocks: list[list[int]] = []
-    for index in range(len(table.columns)):
-        if index in leading:
-            continue
-        group = table.columns[index].group
-        if group and blocks and table.columns[blocks[-1][0]].group == group:
-            blocks[-1].append(index)
-        else:
-            blocks.append([index])
-    taken: list[int] = []
-    for block in blocks:
-        if taken and len(leading) + len(taken) + len(block) > WIDEST:
-            yield leading + taken
-            taken = []
-        taken += block
-    yield leading + taken

@@ -5,9 +5,9 @@ Values are fractions; only `delta_dice` is in percentage points. None where a va
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["COVERAGE", "CellValues", "cell_values"]
 
 COVERAGE = ("cases", "patients", "missing", "unreadable", "pairs", "left_out", "degenerate", "sub_pixel", *FAULTS)
+
+_OF_FIXED: Final = ("dice_fixed", "iou_fixed", "delta_dice")
+_OF_BEST: Final = ("dice_best", "iou_best", "best_tau", "iou_tau", "delta_dice")
+"""Values at threshold 0.5, and at a best one."""
 
 
 @dataclass(frozen=True)
@@ -212,9 +216,11 @@ def cell_values(
     )
     sample = sample_of(cell, pairs, patients, choices.seed, pooled=choices.mean == "micro")
     searches = [Search(pairs.options, levels), Search(replace(pairs.options, unit="cross_fit"))]
-    grounding, cross_fitted = (_without_fixed(found, pairs) for found in groundings(asked, searches))
-    if cell.boxed:
-        grounding, cross_fitted = _without_best(grounding), _without_best(cross_fitted)
+    grounding, cross_fitted = groundings(asked, searches)
+    # Boxes have no best threshold, and some protocols have no fixed one.
+    lost = (*_OF_FIXED * (pairs.protocol.fixed_tau is None), *_OF_BEST * cell.boxed)
+    if lost:
+        grounding, cross_fitted = _without(grounding, lost), _without(cross_fitted, lost)
     return CellValues(
         model=cell.model,
         dataset=cell.dataset,
@@ -252,22 +258,13 @@ def cell_values(
     )
 
 
-def _without_fixed(found: Grounding, pairs: ScoredPairs) -> Grounding:
-    """Removes the values at threshold 0.5 if the protocol has no fixed threshold there."""
-    if pairs.protocol.fixed_tau is not None:
-        return found
+def _without(found: Grounding, fields: Sequence[str]) -> Grounding:
+    """The scores without these values."""
+
+    none: dict[str, Any] = dict.fromkeys(fields)
 
     def clear(scores: GroundingScores) -> GroundingScores:
-        return replace(scores, dice_fixed=None, iou_fixed=None, delta_dice=None)
-
-    return replace(found, classes=tuple(map(clear, found.classes)), macro=clear(found.macro), micro=clear(found.micro))
-
-
-def _without_best(found: Grounding) -> Grounding:
-    """Removes the values at a best threshold: boxes have none."""
-
-    def clear(scores: GroundingScores) -> GroundingScores:
-        return replace(scores, dice_best=None, iou_best=None, best_tau=None, iou_tau=None, delta_dice=None)
+        return replace(scores, **none)
 
     return replace(found, classes=tuple(map(clear, found.classes)), macro=clear(found.macro), micro=clear(found.micro))
 

@@ -13,7 +13,7 @@ from xbench_fast.runtime.reporting.presentation import Presentation, parse_colum
 from xbench_fast.runtime.reporting.report import Report, make_report, write_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
-from xbench_fast.runtime.tables.table import cell_of, plain
+from xbench_fast.runtime.tables.table import cell_of
 
 
 @pytest.fixture
@@ -37,7 +37,8 @@ def shown(path: Path, **chosen: object) -> Report:
 def test_models_and_datasets_are_chosen_in_order(run: Path) -> None:
     found = shown(run, models=("toy", "mine"), datasets=("two", "one"))
     table = found.tables[0]
-    assert [plain(row[0]) for row in table.rows if not plain(row[0]).startswith(("n pairs", "all-ones"))] == [
+    names = [cell_of(row[0]).text for row in table.rows]
+    assert [name for name in names if not name.startswith(("n pairs", "all-ones"))] == [
         "toy",
         "mine",
     ]
@@ -51,7 +52,7 @@ def test_means_and_ranks_are_of_what_is_shown(run: Path) -> None:
     def means(found: Report) -> dict[str, str]:
         table = found.tables[0]
         at = next(i for i, column in enumerate(table.columns) if column.group == "mean of datasets")
-        return {plain(row[0]): cell_of(row[at]).text for row in table.rows}
+        return {cell_of(row[0]).text: cell_of(row[at]).text for row in table.rows}
 
     assert means(shown(run))["toy"] == "-"
     alone = shown(run, datasets=("one",))
@@ -122,7 +123,7 @@ def paper_run(tmp_path: Path) -> Path:
 
 
 def cells(found: Report, table: int = 0) -> dict[str, list[str]]:
-    return {plain(row[0]): [cell_of(item).text for item in row[1:]] for row in found.tables[table].rows}
+    return {cell_of(row[0]).text: [cell_of(item).text for item in row[1:]] for row in found.tables[table].rows}
 
 
 def test_rows_of_the_paper_are_marked_and_not_ranked(paper_run: Path) -> None:
@@ -138,7 +139,7 @@ def test_rows_of_the_paper_are_marked_and_not_ranked(paper_run: Path) -> None:
     assert rows["CLIP, printed\u2021"] == ["7.39", "20.20", "11.97", "-", "-", "-"]
     assert rows["MAVL\u2021"][1] == "20.14\u2020", "with its known problem"
     assert any(note.startswith("\u2021 as XBench (arXiv 2510.19599) prints it") for note in table.notes)
-    assert not any(cell_of(item).mark for row in table.rows for item in row if "\u2021" in plain(row[0]))
+    assert not any(cell_of(item).mark for row in table.rows for item in row if "\u2021" in cell_of(row[0]).text)
     assert "\u2020 MAVL, The lungs, Dice*: below the all-ones mask" in table.notes
     assert "KAD\u2021" not in cells(shown(paper_run, models=("kad-224", "paper"))), "the run has it"
     assert list(cells(shown(paper_run, models=("paper",))))[2:4] == ["CLIP\u2021", "BiomedCLIP\u2021"]
@@ -146,7 +147,7 @@ def test_rows_of_the_paper_are_marked_and_not_ranked(paper_run: Path) -> None:
 
 def test_a_printed_row_needs_a_number(paper_run: Path) -> None:
     found = shown(paper_run, models=("paper:clip", "mine"), datasets=("other",))
-    assert not any("\u2021" in plain(row[0]) for table in found.tables for row in table.rows)
+    assert not any("\u2021" in cell_of(row[0]).text for table in found.tables for row in table.rows)
     assert not any("\u2021" in note for table in found.tables for note in table.notes)
 
 

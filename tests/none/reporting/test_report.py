@@ -21,7 +21,7 @@ from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
 from xbench_fast.runtime.tables.metrics import percent
-from xbench_fast.runtime.tables.table import Item, Table, plain
+from xbench_fast.runtime.tables.table import Item, Table, cell_of
 
 
 @pytest.fixture
@@ -73,12 +73,12 @@ def test_one_model_differs_from_no_other_in_tables_that_say_so(tmp_path: Path) -
 
 
 def texts(row: tuple[Item, ...]) -> tuple[str, ...]:
-    return tuple(map(plain, row))
+    return tuple(cell_of(item).text for item in row)
 
 
 def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
     """Rows by their first item."""
-    return {plain(row[0]): texts(row[1:]) for row in table.rows}
+    return {cell_of(row[0]).text: texts(row[1:]) for row in table.rows}
 
 
 def naive_class(rows: list[ResultRow], finding: str) -> dict[str, float]:

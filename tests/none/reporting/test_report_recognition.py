@@ -12,7 +12,7 @@ from stored_counts import add_cell, random_rows
 from test_report import report, rows_of, texts
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.metrics import percent
-from xbench_fast.runtime.tables.table import plain
+from xbench_fast.runtime.tables.table import cell_of
 
 
 @pytest.fixture
@@ -52,15 +52,15 @@ def test_recognition_equals_scikit_learn(run: Path) -> None:
     assert [row[-2:] for row in table.rows] == [("Edema", "Edema")] * 3
     cell = data["cells"][0]
     place = [column.title for column in table.columns].index
-    assert plain(table.rows[0][place("AUC")]) == percent(
+    assert cell_of(table.rows[0][place("AUC")]).text == percent(
         np.mean([item["auc"] for item in cell["recognition"]["classes"][:2]])
     )
     cells = cell["recognition"]["classes"]
     hamming = sum(item["accuracy"] * item["n"] for item in cells) / sum(item["n"] for item in cells)
-    assert float(plain(table.rows[0][place("accuracy")])) == pytest.approx(100 * hamming, abs=0.0051)
+    assert float(cell_of(table.rows[0][place("accuracy")]).text) == pytest.approx(100 * hamming, abs=0.0051)
     # clip has two prompts everywhere and stands below kad of the same dataset
     assert [texts(row)[:2] for row in table.rows] == [("kad", "The one"), ("clip", "The one"), ("kad", "The two")]
-    assert [plain(row[place("pair F1")]) == "-" for row in table.rows] == [True, False, True]
+    assert [cell_of(row[place("pair F1")]).text == "-" for row in table.rows] == [True, False, True]
     auc = tables["The one: AUC per class"]
     assert [column.title for column in auc.columns] == ["model", "Mean", "Mass", "Effusion"]
     assert rows_of(auc)["kad"][1] == percent(data["cells"][0]["recognition"]["classes"][0]["auc"])

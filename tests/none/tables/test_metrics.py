@@ -15,8 +15,7 @@ from xbench_fast.runtime.comparing.gate import measures
 from xbench_fast.runtime.comparing.layout import _change, _dice_texts
 from xbench_fast.runtime.comparing.model_differences import ModelDifference
 from xbench_fast.runtime.reporting.cells import compared, number_cell
-from xbench_fast.runtime.reporting.data_files import _difference
-from xbench_fast.runtime.reporting.difference_tables import _cell
+from xbench_fast.runtime.reporting.difference_tables import _cell, difference_row
 from xbench_fast.runtime.reporting.native_tables import NativeScores, _row
 from xbench_fast.runtime.reporting.paper import Printed
 from xbench_fast.runtime.reporting.phrase_tables import PhraseRow
@@ -82,7 +81,7 @@ def test_every_file_takes_the_unit_from_the_list(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setitem(METRICS, key, replace(metric, unit=unit))  # type: ignore[arg-type]
     around = Interval(0.1, 0.3, 0.95, "bootstrap")
     for key in METRICS:
-        row = _difference(ModelDifference(field=key, value=0.5, reference=0.25, interval=around, dataset="", **PAIR))
+        row = difference_row(ModelDifference(field=key, value=0.5, reference=0.25, interval=around, dataset="", **PAIR))
         assert (row["difference_points"], row["low"], row["high"]) == (scale * 0.25, scale * 0.1, scale * 0.3)
     changes = [SimpleNamespace(field=key, reference=0.5, value=0.25) for key in COMPARED]
     plain = {"pairs": 0, "label_changes": (), "region_changes": ()}

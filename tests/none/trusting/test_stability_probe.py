@@ -11,7 +11,7 @@ import pytest
 from printed_whole import check_whole
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.metrics_gpu.trust.perturbations import DEFAULT
-from xbench_fast.runtime.tables.table import plain
+from xbench_fast.runtime.tables.table import cell_of
 from xbench_fast.runtime.trusting.asking import AskedModel, VariantScores
 from xbench_fast.runtime.trusting.directory import rows_as_table
 from xbench_fast.runtime.trusting.images import PreparedImage
@@ -162,7 +162,7 @@ def test_stable_maps_pass_and_startled_ones_fail() -> None:
     assert found.facts["gamma 1.25"]["lost"] == 40 and found.facts["gamma 0.8"]["lost"] == 0
     entry = {"model": "m", "dataset": "d", "probe": "stability", "facts": found.facts}
     (row,) = [row for row in change_table([entry], ()).rows if row[2] == "gamma 1.25"]
-    assert [plain(item) for item in row[:8]] == ["m", "d", "gamma 1.25", "40", "100.0%", "0", "40", "176"]
+    assert [cell_of(item).text for item in row[:8]] == ["m", "d", "gamma 1.25", "40", "100.0%", "0", "40", "176"]
 
 
 def test_all_levels_add_changes_and_the_verdict_stays() -> None:
@@ -213,7 +213,7 @@ def test_dead_maps_are_counted_and_void_the_test() -> None:
     assert found.facts["shift 2"]["spearman"] == {"value": None, "low": None, "high": None}
     assert found.facts["shift 2"]["distance_median"] is None and found.facts["shift 2"]["degenerate"] == 12
     entry = {"model": "m", "dataset": "d", "probe": "stability", "facts": found.facts}
-    assert [plain(item) for item in change_table([entry], ()).rows[0][7:10]] == ["-"] * 3
+    assert [cell_of(item).text for item in change_table([entry], ()).rows[0][7:10]] == ["-"] * 3
     assert found.notes[-1] == "stability: whether maps move with the score cannot be told: 0 changes, fewer than 30"
 
 
