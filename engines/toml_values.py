@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,7 +12,7 @@ import msgspec
 
 from .errors import ConfigError
 
-__all__ = ["WORDS", "Text", "convert"]
+__all__ = ["WORDS", "Text", "convert", "read_toml"]
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -27,6 +28,16 @@ WORDS: Final = {
     "`object": "a table, written as [{key}]",
 }
 """What a value must be, by the start of the type that msgspec expects."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file. Raises ConfigError."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
+        raise ConfigError(f"{path} is not a TOML file: {error}.") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def convert(value: object, kind: Any, key: str, file: Path, words: Mapping[str, str] = WORDS) -> Any:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ import msgspec
 
 from ...engines.errors import ConfigError
 from ...engines.registry import code_line, did_you_mean
-from ...engines.toml_values import Text, convert
+from ...engines.toml_values import Text, convert, read_toml
 from ..models import MODELS
 from ..models.families import FAMILIES
 
@@ -126,12 +125,7 @@ def read_models(path: Path | None = None) -> ModelTable:
         if path is not None:
             raise ConfigError(f"The configuration file {path} does not exist; check --config.")
         return ModelTable()
-    try:
-        data = tomllib.loads(found.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
-        raise ConfigError(f"{found} is not a TOML file: {error}.") from error
-    except OSError as error:
-        raise ConfigError(f"{found} cannot be read: {error.strerror}.") from error
+    data = read_toml(found)
     table = convert(data.get("models", {}), dict[str, Any], "models", found)
     entries = {name: _entry(name, value, found) for name, value in table.items()}
     bundles = data.get("bundles")

@@ -32,7 +32,6 @@ which are relative to the dataset's root. Every key is also a flag of `xbench-fa
 from __future__ import annotations
 
 import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -42,7 +41,7 @@ import msgspec
 
 from ...engines.errors import ConfigError
 from ...engines.registry import code_line, did_you_mean, is_file
-from ...engines.toml_values import WORDS, Text, convert
+from ...engines.toml_values import WORDS, Text, convert, read_toml
 from .paths import has_file, has_folder
 from .sizes import parse_bytes
 
@@ -177,13 +176,7 @@ def load_config(path: Path | None = None) -> Config:
     found = find_config(path)
     if found is None:
         return Config()
-    try:
-        data = tomllib.loads(found.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
-        raise ConfigError(f"{found} is not a TOML file: {error}.") from error
-    except OSError as error:
-        raise ConfigError(f"{found} cannot be read: {error.strerror}.") from error
-    config = parse_config(data, found)
+    config = parse_config(read_toml(found), found)
     code = {name: item.reader for name, item in config.datasets.items() if is_file(item.reader)}
     return config if path is not None else replace(config, code=code)
 
