@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,14 @@ class Exported:
     @property
     def folder(self) -> Path:
         return self.result.bundle.path
+
+
+@pytest.fixture(scope="session")
+def copy_product(root: Path) -> Callable[[Path], Any]:
+    """Copies what an installation needs of the repository to a folder, as a user would get it."""
+    kept = (".git", ".venv*", ".*_cache", ".hypothesis", ".typecheck", "__pycache__", "*.egg-info", "build", "work",
+            "demo", "tests")  # fmt: skip
+    return lambda folder: shutil.copytree(root, folder, ignore=shutil.ignore_patterns(*kept))
 
 
 @pytest.fixture(scope="session")

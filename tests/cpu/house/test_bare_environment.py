@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from synthetic import make_bundle, make_dataset
@@ -28,7 +29,9 @@ print(count, "modules")
 
 PUBLIC = """
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 import xbench_fast as xb
 assert not {"numpy", "pandas", "pyarrow"} & set(sys.modules)
 assert Path(xb.__file__).is_relative_to(sys.prefix) and (Path(xb.__file__).parent / "py.typed").is_file()
@@ -40,24 +43,11 @@ print(xb.__version__, len(run.rows()), run.table("grounding", replicates=10).val
 
 
 @pytest.fixture(scope="module")
-def bare(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare(root: Path, copy_product: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of the bare environment; the project is installed from a copy, as a user would get it."""
     folder = tmp_path_factory.mktemp("bare")
     source = folder / "source"
-    skip = shutil.ignore_patterns(
-        ".git",
-        ".venv*",
-        ".*_cache",
-        ".hypothesis",
-        ".typecheck",
-        "__pycache__",
-        "*.egg-info",
-        "build",
-        "work",
-        "demo",
-        "tests",
-    )
-    shutil.copytree(root, source, ignore=skip)
+    copy_product(source)
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     binaries = folder / "venv" / "bin"
     constraint = ["--constraint", str(root / "constraints.txt")]

@@ -13,8 +13,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -76,23 +78,10 @@ def link(packages: dict[str, Distribution], folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def binaries(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def binaries(root: Path, copy_product: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of an environment that README's line would make; the packages are linked, not fetched again."""
     folder = tmp_path_factory.mktemp("way")
-    skip = shutil.ignore_patterns(
-        ".git",
-        ".venv*",
-        ".*_cache",
-        ".hypothesis",
-        ".typecheck",
-        "__pycache__",
-        "*.egg-info",
-        "build",
-        "work",
-        "demo",
-        "tests",
-    )
-    shutil.copytree(root, folder / "source", ignore=skip)
+    copy_product(folder / "source")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
     python = folder / "venv" / "bin" / "python"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
