@@ -11,7 +11,7 @@ from .options import FilePath
 from .runs import Run, load_run
 from .runtime.comparing.comparison import Comparison, compare_runs
 from .runtime.comparing.difference import Difference
-from .runtime.results.patients import Resampling
+from .runtime.results.pairs import Resampling
 
 if TYPE_CHECKING:
     import pandas as pd

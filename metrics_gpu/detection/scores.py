@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.aggregate import mean_over_classes
-from ..statistics.bootstrap import Draws, drawn_or_not
+from ..statistics.bootstrap import Draws, drawn_or_not, mean_over_classes
 from .boxes import Answers, Float, Int
 from .overlaps import BoxOverlaps, matched
 

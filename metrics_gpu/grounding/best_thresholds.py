@@ -19,8 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.aggregate import macro_curve
-from ..statistics.bootstrap import SEED
+from ..statistics.bootstrap import SEED, macro_curve
 from ..sweep.counts import Counts, dice_curves, iou_curves
 from ..sweep.sweep_options import LEVELS, level
 from .protocols import GroundingOptions

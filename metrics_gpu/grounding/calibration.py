@@ -17,7 +17,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.aggregate import macro_curve
+from ..statistics.bootstrap import macro_curve
 from ..sweep.counts import Counts, dice_curves
 from ..sweep.sweep_options import LEVELS, level
 from .best_thresholds import FIXED, best_levels

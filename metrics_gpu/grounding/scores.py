@@ -21,8 +21,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.aggregate import macro_curve, mean_over_classes
-from ..statistics.bootstrap import Replicates
+from ..statistics.bootstrap import Replicates, macro_curve, mean_over_classes
 from .best_thresholds import FIXED, at_level, best_levels
 from .pairs import ClassSums, Float, Pairs, Search, Sums, class_sums
 from .protocols import GroundingOptions

@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics.aggregate import mean_over_classes
-from ..statistics.bootstrap import Draws, Replicates, drawn_or_not
+from ..statistics.bootstrap import Draws, Replicates, drawn_or_not, mean_over_classes
 
 __all__ = ["FIELDS", "ClassRecognition", "Recognition", "probability", "recognition"]
 

@@ -1,1 +1,1 @@
-"""Bootstrap intervals, paired tests, correlation and aggregation."""
+"""Means over classes, bootstrap intervals, paired tests and correlation."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .aggregate import macro_curve
-from .bootstrap import Draws, percentile_intervals
+from .bootstrap import Draws, macro_curve, percentile_intervals
 
 __all__ = ["ClassMeans", "band", "class_means"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...engines.errors import ConfigError
-from ..results.patients import Resampling, unnamed_lines
+from ..results.pairs import Resampling, unnamed_lines
 from ..studies.material import Material, blocks_of, material_of
 from ..tables.stamps import cell_stamps
 from .appendix import card_appendix

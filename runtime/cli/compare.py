@@ -90,7 +90,7 @@ def compare(
     from ..comparing.comparison import compare_runs
     from ..comparing.gate import judge
     from ..results.load import load_run
-    from ..results.patients import Resampling
+    from ..results.pairs import Resampling
 
     wanted = _conditions(conditions)
     models = _models(run_b, model_a, model_b)

@@ -260,7 +260,7 @@ def _one(run: Path | None, common: dict[str, Any], ask: Callable[[Material], Stu
 
 
 def _study(runs: tuple[Path, ...], common: dict[str, Any], ask: Callable[[list[Material]], list[StudyOutcome]]) -> int:
-    from ..results.patients import Resampling
+    from ..results.pairs import Resampling
     from ..studies.material import load_materials
     from ..studies.outcome import study_folder, write_outcomes
     from ..tables.console import print_line, print_table

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..results.choices import Choices
 from ..results.numbers.cell_values import CellValues, cell_values
-from ..results.patients import Resampling, dataset_patients
+from ..results.pairs import Resampling, dataset_patients
 from .align import Aligned, OnlyIn
 from .cell_pairs import Match
 from .difference import Difference, subtract

@@ -9,7 +9,7 @@ from typing import Any
 from ...engines.errors import RunError
 from ..results.choices import Choices
 from ..results.load import StoredRun
-from ..results.patients import Resampling, unnamed_lines
+from ..results.pairs import Resampling, unnamed_lines
 from ..tables.stamps import kind_of, precision_stamps, stamps
 from .align import align
 from .cell_pairs import Lone, Match, match_cells

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...metrics_gpu.statistics.aggregate import micro_mean
-from ...metrics_gpu.statistics.bootstrap import Interval
+from ...metrics_gpu.statistics.bootstrap import Interval, micro_mean
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import GROUNDING
 

@@ -12,8 +12,7 @@ from ..results.choices import Choices
 from ..results.comparability import SharedRows, check_protocols, shared_rows
 from ..results.load import CellRows
 from ..results.numbers.cell_values import CellValues, cell_values
-from ..results.pairs import ScoredPairs
-from ..results.patients import Patients, Resampling, dataset_patients
+from ..results.pairs import Patients, Resampling, ScoredPairs, dataset_patients
 from .difference import Difference, subtract
 
 __all__ = ["Variant", "VariantDifference", "Variants", "side_by_side"]

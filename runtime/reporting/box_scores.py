@@ -14,12 +14,11 @@ from ...metrics_gpu.detection.overlaps import overlaps
 from ...metrics_gpu.detection.published.registry import SCORERS
 from ...metrics_gpu.detection.published.scorer import Values
 from ...metrics_gpu.detection.scores import Hallucination, MatchedScores, hallucination, matched_scores
-from ...metrics_gpu.statistics.aggregate import macro_mean
-from ...metrics_gpu.statistics.bootstrap import Interval, percentile_interval
+from ...metrics_gpu.statistics.bootstrap import Interval, macro_mean, percentile_interval
 from ...metrics_gpu.statistics.intervals import MANY_PATIENTS
 from ..results.load import StoredRun
 from ..results.numbers.run_numbers import Results
-from ..results.patients import Patients
+from ..results.pairs import Patients
 from ..results.stored_boxes import StoredBoxes, load_boxes
 
 __all__ = ["BoxScores", "box_scores"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.fields import RECOGNITION
 from ..results.numbers.run_numbers import Results

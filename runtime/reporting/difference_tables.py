@@ -10,7 +10,7 @@ from typing import Any
 from ..comparing.difference import TESTS, disagreements
 from ..comparing.model_differences import COMPARED, Differences, Extent, ModelDifference, Overlap
 from ..results.numbers.run_numbers import Results
-from ..results.patients import unnamed_lines
+from ..results.pairs import unnamed_lines
 from ..tables.metrics import METRICS, NONE, difference_of, heading, p_value
 from ..tables.stamps import cell_stamps
 from ..tables.table import Cell, Column, Item, Table

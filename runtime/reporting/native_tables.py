@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...engines.errors import RunError
 from ...metrics_gpu.grounding.protocols import protocol
-from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.sweep.sweep_options import LEVELS, level
 from ..results.integrity import fault_in_counts
 from ..results.load import StoredRun

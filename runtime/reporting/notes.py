@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...metrics_gpu.grounding.protocols import NOT_EQUALISED, PROTOCOLS, protocol
-from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ...metrics_gpu.statistics.intervals import LEAST, MANY_PATIENTS, SMALL
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..results.patients import unnamed_lines
+from ..results.pairs import unnamed_lines
 from ..tables.metrics import CROSS_FITTED, IN_SAMPLE, heading, percent
 from ..tables.table import Cell
 from .paper.paper_numbers import MARK, PRINTED_MARK, Printed, PrintedModel, apart_notes

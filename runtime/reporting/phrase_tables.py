@@ -24,7 +24,7 @@ from ...metrics_gpu.sweep.masks import unpack_masks
 from ..results.load import StoredRun
 from ..results.maps import MapRows, load_maps
 from ..results.numbers.run_numbers import Results
-from ..results.patients import Patients
+from ..results.pairs import Patients
 from ..results.schema import GRID
 from ..tables.metrics import NONE, value_of
 from ..tables.stamps import cell_stamps

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..results.numbers.cell_values import CellValues
 from ..results.numbers.run_numbers import Results
-from ..results.patients import unnamed_lines
+from ..results.pairs import unnamed_lines
 from ..tables.metrics import NONE
 from ..tables.stamps import cell_stamps
 from ..tables.table import Column, Item, Table

@@ -10,8 +10,7 @@ shards          a part of every dataset for each of several processes
 merging         shards -> one run directory
 outcome         how the cells of a run ended
 load, maps      result files -> arrays: counts and scores; maps and regions
-choices, pairs  the options of a report, and the pairs that it counts
+choices, pairs  the options of a report, and the pairs that it counts, with the draws of patients that models share
 comparability   the basis of numbers (protocol, images, labels, pairs), and the rows that several results share
-patients        the same bootstrap draws of patients for all models
 numbers/        the numbers of a cell and of a run
 """

@@ -14,8 +14,7 @@ from ..results.choices import Choices
 from ..results.comparability import other_protocols, protocols_in
 from ..results.load import StoredRun, load_run
 from ..results.numbers.reference_rows import rest_on_models
-from ..results.pairs import scored_pairs
-from ..results.patients import Resampling, dataset_patients, unnamed_lines
+from ..results.pairs import Resampling, dataset_patients, scored_pairs, unnamed_lines
 from ..tables.stamps import kind_of, precision_stamps, stamps
 from .study_cell import StudyCell
 

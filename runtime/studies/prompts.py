@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engines.errors import RunError
-from ...metrics_gpu.statistics.aggregate import macro_mean
+from ...metrics_gpu.statistics.bootstrap import macro_mean
 from ..comparing.variants import Variants
 from ..tables.metrics import heading
 from ..tables.table import Column, Item, Table

@@ -15,8 +15,7 @@ from ...metrics_gpu.statistics.bootstrap import Draws
 from ...metrics_gpu.sweep.counts import Counts
 from ..results.load import CellRows
 from ..results.numbers.fields import Sample, sample_of
-from ..results.pairs import ScoredPairs
-from ..results.patients import Patients
+from ..results.pairs import Patients, ScoredPairs
 from ..results.schema import GRID
 
 __all__ = ["PIXELS", "StudyCell"]

@@ -27,7 +27,7 @@ from ..pairs import ScoredPairs
 from .fields import BEST, FIELDS, GROUNDING, Number, Sample, find_interval, find_numbers, sample_of
 
 if TYPE_CHECKING:
-    from ..patients import Patients
+    from ..pairs import Patients
 
 __all__ = ["COVERAGE", "CellValues", "cell_values"]
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.grounding.scores import Grounding
 from ....metrics_gpu.recognition.scores import Recognition
-from ....metrics_gpu.statistics.aggregate import macro_mean
-from ....metrics_gpu.statistics.bootstrap import Interval, percentile_interval
+from ....metrics_gpu.statistics.bootstrap import Interval, macro_mean, percentile_interval
 from ....metrics_gpu.statistics.intervals import (
     MANY_PATIENTS,
     Shares,
@@ -27,8 +26,7 @@ from ....metrics_gpu.statistics.intervals import (
 )
 from ..choices import Choices
 from ..load import CellRows
-from ..pairs import ScoredPairs
-from ..patients import Patients
+from ..pairs import Patients, ScoredPairs
 
 __all__ = [
     "BEST",

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from ....engines.errors import ConfigError
 from ....metrics_gpu.grounding.best_thresholds import model_levels
-from ....metrics_gpu.statistics.aggregate import macro_mean, micro_mean
-from ....metrics_gpu.statistics.bootstrap import percentile_interval
+from ....metrics_gpu.statistics.bootstrap import macro_mean, micro_mean, percentile_interval
 from ...host.machine import usable_cores
 from ..choices import DEFAULTS, Choices
 from ..comparability import Basis, find_basis, other_protocols, protocols_in
 from ..load import CellRows, StoredRun
-from ..pairs import ScoredPairs, scored_pairs, why_left_out
-from ..patients import Patients, dataset_patients
+from ..pairs import Patients, ScoredPairs, dataset_patients, scored_pairs, why_left_out
 from .cell_values import CellValues, cell_values
 from .fields import GROUNDING, Number
 

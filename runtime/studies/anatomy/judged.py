@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....metrics_gpu.detection.boxes import Answers, BoxLists, Float
 from ....metrics_gpu.detection.components import part_boxes
 from ....metrics_gpu.grounding.best_thresholds import FIXED, best_levels
-from ....metrics_gpu.statistics.aggregate import macro_curve
+from ....metrics_gpu.statistics.bootstrap import macro_curve
 from ....metrics_gpu.sweep.counts import dice_curves
 from ....metrics_gpu.sweep.maps import scaled_map
 from ....metrics_gpu.sweep.masks import GRID, unpack_masks

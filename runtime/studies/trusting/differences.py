@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....metrics_gpu.statistics.aggregate import macro_mean
+from ....metrics_gpu.statistics.bootstrap import macro_mean
 from ....metrics_gpu.trust.localisation import MEASURES
 from ....metrics_gpu.trust.verdicts import MARGINS, Criterion, Effect, PairGroups, TrustVerdict, effects_of, verdicts
 from ..study_cell import StudyCell

@@ -15,7 +15,7 @@ from stored_counts import add_cell, random_rows
 from xbench_fast.runtime.card.card import WORDS
 from xbench_fast.runtime.card.words import CLAIMS
 from xbench_fast.runtime.cli.trust import trust as trust_command
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.studies.material import load_material
 from xbench_fast.runtime.studies.trust import study_trust

@@ -30,7 +30,7 @@ from xbench_fast.runtime.reporting.paper import paper, paper_numbers
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
 from xbench_fast.runtime.studies.correlation import study_correlation

@@ -16,7 +16,7 @@ from xbench_fast.runtime.comparing.layout import comparison_tables
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.studies.calibration import study_calibration
 from xbench_fast.runtime.studies.correlation import study_correlation

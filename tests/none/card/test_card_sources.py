@@ -14,7 +14,7 @@ from xbench_fast.engines.errors import ConfigError
 from xbench_fast.runtime.card.card import CardLine
 from xbench_fast.runtime.card.probe_lines import probe_line
 from xbench_fast.runtime.card.trust_results import TrustResults
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.studies.material import Material, load_material
 
 

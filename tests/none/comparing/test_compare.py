@@ -21,7 +21,7 @@ from xbench_fast.runtime.comparing.gate import measures
 from xbench_fast.runtime.comparing.layout import comparison_facts, comparison_tables
 from xbench_fast.runtime.comparing.record import to_record
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run, store_run
 

@@ -22,7 +22,7 @@ from xbench_fast.runtime.results.cell_key import cases_digest, dataset_digest
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.loaded_dataset import load_dataset
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.studies.material import load_material
 

@@ -9,7 +9,7 @@ import pytest
 from xbench_fast.metrics_gpu.grounding.phrases import PhraseScores
 from xbench_fast.metrics_gpu.statistics.bootstrap import draw_patients
 from xbench_fast.runtime.reporting.phrase_tables import _intervals
-from xbench_fast.runtime.results.patients import Patients
+from xbench_fast.runtime.results.pairs import Patients
 
 
 def test_intervals_are_those_of_a_loop_over_the_drawn_patients() -> None:

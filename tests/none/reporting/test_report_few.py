@@ -15,7 +15,7 @@ from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.run_numbers import make_results
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.tables.metrics import p_value
 from xbench_fast.runtime.tables.table import MEAN_OF_DATASETS, Table, cell_of

@@ -28,7 +28,7 @@ from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 from xbench_fast.runtime.results.numbers.fields import FIELDS, find_numbers
 from xbench_fast.runtime.results.numbers.run_numbers import Results, make_results
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 
 FEW = Choices(replicates=40, seed=5)

@@ -23,7 +23,7 @@ from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import StoredRun, load_run
 from xbench_fast.runtime.results.maps import load_maps
 from xbench_fast.runtime.results.merging import merge_shards
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.shards import Shard
 from xbench_fast.runtime.studies.material import load_material

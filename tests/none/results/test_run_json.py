@@ -19,7 +19,7 @@ from xbench_fast.engines.errors import RunError, XBenchError
 from xbench_fast.runtime.reporting.report import make_report
 from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
-from xbench_fast.runtime.results.patients import Resampling
+from xbench_fast.runtime.results.pairs import Resampling
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.results.run_json import read_run
 from xbench_fast.runtime.studies.material import load_material
