@@ -5,10 +5,13 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +31,14 @@ from xbench_fast.export.pipeline import BundleOptions, ExportResult, export_adap
 class Exported:
     """A model with stand-in weights and the bundle it became."""
 
-    adapter: Adapter
+    name: str
+    variant: str
     result: ExportResult
     lines: list[str]
+
+    @cached_property
+    def adapter(self) -> Adapter:
+        return stand_in_adapter(self.name, self.variant)
 
     @property
     def folder(self) -> Path:
@@ -53,33 +61,48 @@ def pubmedbert() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _export(name: str, variant: str, out: Path, tokenizer: Path | None = None) -> Exported:
+@contextmanager
+def made_once(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
+    """A folder that one process of a test run fills, if it does not exist inside the context; the others wait."""
+    own = factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def _export(factory: pytest.TempPathFactory, name: str, variant: str, tokenizer: Path | None = None) -> Exported:
     for package in ("torch", "onnx", "onnxscript", "onnxruntime", "tokenizers"):
         pytest.importorskip(package)
-    lines: list[str] = []
-    adapter = stand_in_adapter(name, variant)
-    return Exported(
-        adapter, export_adapter(adapter, out, BundleOptions(tokenizer=tokenizer, progress=lines.append)), lines
-    )
+    with made_once(factory, f"export-{name}-{variant}") as folder:
+        if not folder.is_dir():
+            draft, lines = factory.mktemp("export"), list[str]()
+            options = BundleOptions(tokenizer=tokenizer, progress=lines.append)
+            made = export_adapter(stand_in_adapter(name, variant), draft / "out", options)
+            told = {field.name: getattr(made, field.name) for field in fields(made) if field.name != "bundle"}
+            (draft / "told").write_bytes(pickle.dumps((told, lines)))
+            draft.rename(folder)
+    told, lines = pickle.loads((folder / "told").read_bytes())
+    return Exported(name, variant, ExportResult(Bundle.load(folder / "out" / f"{name}-{variant}"), **told), lines)
 
 
 @pytest.fixture(scope="session")
 def kad_demo(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """KAD with a few hundred thousand weights, through the code of the real one."""
-    return _export("kad", "demo", tmp_path_factory.mktemp("kad-demo"))
+    return _export(tmp_path_factory, "kad", "demo")
 
 
 @pytest.fixture(scope="session")
 def kad_224(tmp_path_factory: pytest.TempPathFactory, pubmedbert: Path | None) -> Exported:
     """KAD-224, full size."""
-    return _export("kad", "224", tmp_path_factory.mktemp("kad-224"), pubmedbert)
+    return _export(tmp_path_factory, "kad", "224", pubmedbert)
 
 
 @pytest.fixture(scope="session")
 def clip_b32(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """CLIP ViT-B/32, full size."""
     pytest.importorskip("open_clip")
-    return _export("clip", "vit-b-32", tmp_path_factory.mktemp("clip-b32"))
+    return _export(tmp_path_factory, "clip", "vit-b-32")
 
 
 @pytest.fixture(params=["kad_demo", "kad_224", "clip_b32"])
@@ -113,10 +136,7 @@ def small_bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]
         pytest.importorskip(package)
     from small_models import MODELS, QUERIES, image_bundle, made_up_set, small_adapter
 
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "small-bundles"
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with made_once(tmp_path_factory, "small-bundles") as folder:
         if not folder.is_dir():
             draft = tmp_path_factory.mktemp("small")
             (draft / "models").mkdir()
