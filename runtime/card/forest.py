@@ -94,6 +94,7 @@ _SHORT: Final = (
     (r"^average precision: the map - chance$", "AP - chance"),
     (r"^average precision: the map - the mean map .*$", "AP - mean map of others"),
     (r"^average precision: the map - maps of other .*$", "AP - other findings"),
+    (r"^answers the prompt: .*, own - all other findings$", "AP - all other findings"),
     (r"^(Spearman|SSIM) of the maps of random.*$", r"\1, random weights"),
     (r"^ROC AUC of the map with learnt.*$", "ROC AUC, random weights"),
     (r"^(deletion|insertion), fill (\w+): .*$", r"\1, \2"),

@@ -111,14 +111,16 @@ def prompts_line(stored: CardLine, cell: StudyCell, trust: CellTrust, command: s
             3,
             "the map",
             [*_numbers(records), *beside],
-            table=f"{entry.table}; {stored.table}",
+            table="; ".join(filter(None, (entry.table, stored.table))),
             notes=notes,
             told="the other findings are all of the prompt set, absent ones too",
         )
     if stored.word in ("not run", "not applicable"):
         return stored
     notes = ["the other findings are those with a region in the same image; maps of absent findings ask harder"]
-    if PROMPTS in trust.faults:
+    if PROMPTS in trust.entries:
+        notes += trust.entries[PROMPTS].data["notes"]
+    elif PROMPTS in trust.faults:
         notes.append(f"the probe {PROMPTS} is not used: {trust.faults[PROMPTS]}")
     elif PROMPTS in PROBES.names() and not why_no_passes(cell, 3):
         return replace(stored, notes=(*notes, *stored.notes), command=command)

@@ -24,7 +24,7 @@ QUESTIONS: Final[Mapping[int, str]] = {
 SECTIONS: Final[Mapping[int, str]] = {
     1: "docs/trust.md §1.3",
     2: "docs/trust.md §1.3",
-    3: "docs/trust.md §1.3",
+    3: "docs/trust.md §1.3, §1.4",
     4: "docs/trust.md §2.3",
     5: "docs/trust.md §3.1",
     6: "docs/trust.md §3.2",

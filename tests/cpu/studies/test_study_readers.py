@@ -13,7 +13,10 @@ from box_world import command
 from reader_world import SIDE, VINDR, chexlocalize, vindr
 from study_world import answer, study
 from xbench_fast.metrics_gpu.sweep.counts import dice_curves
+from xbench_fast.runtime.card.making import make_cards
 from xbench_fast.runtime.datasets.region_shapes import RunText
+from xbench_fast.runtime.reporting.report import make_report
+from xbench_fast.runtime.results.choices import Choices
 from xbench_fast.runtime.results.load import load_run
 
 READER = "reader:radiologist"
@@ -188,6 +191,28 @@ def test_few_patients_have_no_quotient_and_no_interval_of_a_coefficient(large: P
     ends = [row[f"{name}_any_{end}"] for row in found["extent"] for name in ("dice", "iou") for end in ("low", "high")]
     assert any(end is not None for end in ends) and all(end is None or 0 <= end <= 1 for end in ends)
     assert 1.0 in ends or 0.0 in ends  # Student's interval would reach beyond
+
+
+def test_cards_have_the_readers_number_beside_line_1(large: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study(capsys, "readers", large, "--replicates", 200)
+    rows = {(row["measure"], row["finding"]): row for row in answer(large, "readers")["models"]}
+    report = make_report(large, Choices(replicates=200))
+    found = {card.model: card for card in make_cards(report, (), pictures=False)}
+    beside = [item for item in found["maps:maps"].lines[0].numbers if "radiologist" in item.what]
+    for item, measure in zip(beside, ("dice_fixed", "pointing"), strict=True):
+        row = rows[measure, "mean"]
+        assert (item.value, item.low, item.high) == tuple(row[f"difference{end}"] for end in ("", "_low", "_high"))
+        assert (item.pairs, item.patients, item.p, item.word) == (56, 24, row["p"], None)
+        assert f"radiologist {100 * row['reader_value']:.1f} %" in item.baseline
+    reader = found[READER]
+    assert [line.word for line in reader.lines] == ["not applicable"] * 7 + ["not run", "no verdict"]
+    assert (
+        reader.lines[0].why == "a reader marks regions, and has no map"
+        and "a reader is no model" in reader.lines[3].why
+    )
+    assert "no model" in reader.stamps[0] and reader.head["degenerate maps"] == "none: no maps"
+    assert found["maps:maps"].lines[4].why.startswith("the maps are from a folder")
+    assert found["baseline:center"].lines[8].word == "not applicable"
 
 
 def test_masks_are_compared_with_the_regions_as_one_reader(goldens: Path, tmp_path: Path, capsys: Any) -> None:
