@@ -45,5 +45,5 @@ def number_beside(question: Question, *, tested: bool = True) -> tuple[dict[str,
     if told.value is None:
         return fact, "no pair can be compared"
     around = "" if told.low is None else f" [{told.low:+.3f}, {told.high:+.3f}]"
-    test = "" if told.p is None or not tested else f", p {'<' if told.p_bound else ''}{told.p:.3g}"
+    test = "" if told.p is None or not tested else f", uncorrected p {'<' if told.p_bound else ''}{told.p:.3g}"
     return fact, f"{told.value:+.3f}{around}{test} ({told.pairs} pairs)"

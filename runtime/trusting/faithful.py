@@ -243,7 +243,7 @@ class DeletionProbe:
                     "gap_in_logits": in_logits,
                     "gap_to_prior": fact,
                 }
-                without = f"; of {alone} pairs {_ALONE}" if alone else ""
+                without = f"; {alone} left out, {_ALONE}" if alone else ""
                 notes.append(f"{mode}, fill {fill}, {_TO_PRIOR[mode]}: {told}{without}")
                 if np.median(held["score"]) > 0.99 and in_logits is not None:
                     notes.append(

@@ -100,8 +100,8 @@ def change_table(entries: Sequence[Mapping[str, Any]], stamps: tuple[str, ...]) 
         for row in change_rows(entries)
     ]
     notes = (
-        "flips: share of pairs whose pointing hit changes, with its 95 % patient bootstrap; moved: how far the maximum "
-        "moves, median, in pixels of 224; more numbers are in trust.csv",
+        "flips: share of pairs whose pointing hit changes, with a 95 % interval by patient; moved: how far the "
+        "maximum moves, median, in pixels of 224; more numbers are in trust.csv",
     )
     return Table("Stability: each change", tuple(map(Column, heads)), tuple(rows), stamps, notes, "changes", lead=3)
 

@@ -170,7 +170,7 @@ def test_the_gap_to_the_prior_order_is_a_fact_and_pairs_without_one_are_counted(
         assert gap["left_out"]["no other patient has the finding"] == 1 and gap["low"] is not None
     (told, *_) = [note for note in found.notes if "order of the prior map less the map's" in note]
     assert told.startswith("deletion, fill mean, order of") and told.endswith(
-        "; of 1 pairs no other patient has the finding"
+        "; 1 left out, no other patient has the finding"
     )
 
 

@@ -140,7 +140,7 @@ def test_maps_that_answer_pass_and_one_that_does_not_look_fails(engine: Levels) 
         "prompts, pointing, own - other findings",
         "prompts, rank correlation of the map with those of other findings",
     ]
-    assert ", p " in found.notes[0] and ", p " not in found.notes[2]
+    assert ", uncorrected p " in found.notes[0] and " p " not in found.notes[2]
     engine.fixed = True
     (record,), found = judgement(rows_of(asked(engine), many(12)))
     assert record["value"] == 0 and record["word"] == "fail" and found.facts["spearman"]["value"] == 1
