@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -36,6 +36,12 @@ class Tables:
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
         """The arrays for the kernels on the CPU, in their order."""
         return self.used, self.y_cells, self.y_weights, self.x_cells, self.x_weights
+
+    def seen_through(self, frames: Tables) -> Tables:
+        """This table of one field of view, cut to the pixels that each field of view of `frames` sees."""
+        y_cells, y_weights = _cut(self.y_cells, self.y_weights, frames.y_seen)
+        x_cells, x_weights = _cut(self.x_cells, self.x_weights, frames.x_seen)
+        return replace(frames, y_cells=y_cells, y_weights=y_weights, x_cells=x_cells, x_weights=x_weights)
 
     @staticmethod
     def of(
@@ -78,3 +84,12 @@ def _stacked(tables: list[Axis]) -> Stacked:
         if len(found):
             row[:] = found[0], found[-1] + 1
     return cells, np.stack([table.weight for table in tables]), seen
+
+
+def _cut(
+    cells: NDArray[np.int32], weights: NDArray[np.float32], seen: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """A table [1, ...] once for each of `seen`, int32 [T, 2], with only the pixels between these places."""
+    place = np.arange(cells.shape[2])
+    unseen = (place < seen[:, :1]) | (place >= seen[:, 1:])
+    return np.where(unseen[:, None], np.int32(-1), cells), np.repeat(weights, len(seen), axis=0)

@@ -20,25 +20,29 @@ __all__ = ["score_regions"]
 
 _DIGIT = np.uint64(10)
 _PLACE = np.uint64(16)  # bits of a pixel's place in the grid of 224 x 224
+_CANCELS = 1e-4  # share of the whole spread below which the rest of it has lost digits
 
 
 def _ranked(keys: NDArray[np.uint64], other: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The keys in falling order of their bits 16 to 45; both arrays are overwritten."""
+    """The keys in falling order of their bits 16 to 45; both arrays are overwritten. counts: int64 [3, 1024]."""
     mask = np.uint64((1 << 10) - 1)
+    counts[:] = 0
+    for i in range(len(keys)):
+        bits = keys[i] >> _PLACE
+        counts[0, bits & mask] += 1
+        counts[1, (bits >> _DIGIT) & mask] += 1
+        counts[2, bits >> np.uint64(20)] += 1
     for turn in range(3):
         shift = _PLACE + _DIGIT * np.uint64(turn)
-        counts[:] = 0
-        for i in range(len(keys)):
-            counts[(keys[i] >> shift) & mask] += 1
-        total = np.int64(0)
-        for digit in range(len(counts) - 1, -1, -1):
-            count = counts[digit]
-            counts[digit] = total
+        starts, total = counts[turn], np.int64(0)
+        for digit in range(len(starts) - 1, -1, -1):
+            count = starts[digit]
+            starts[digit] = total
             total += count
         for i in range(len(keys)):
             digit = (keys[i] >> shift) & mask
-            other[counts[digit]] = keys[i]
-            counts[digit] += 1
+            other[starts[digit]] = keys[i]
+            starts[digit] += 1
         keys, other = other, keys
     return keys
 
@@ -46,48 +50,52 @@ def _ranked(keys: NDArray[np.uint64], other: NDArray[np.uint64], counts: NDArray
 _ranked_c = compiled(_ranked)
 
 
-def _ties(values: NDArray[np.float32], starts: NDArray[np.int32], stops: NDArray[np.int32]) -> float:
-    """Where the equal values around each place of falling values begin, and end (exclusive); returns their sum."""
-    n, total = len(values), 0.0
-    for i in range(n):
-        starts[i] = starts[i - 1] if i and values[i] == values[i - 1] else i
-        total += np.float64(values[i])
-    for i in range(n - 1, -1, -1):
-        stops[i] = stops[i + 1] if i + 1 < n and values[i] == values[i + 1] else i + 1
-    return total
-
-
 def _walk(
     values: NDArray[np.float32],
-    places: NDArray[np.uint16],
+    rank_of: NDArray[np.int32],
     region: NDArray[np.uint8],
-    inside: NDArray[np.uint8],
+    flags: NDArray[np.uint8],
     marked: NDArray[np.int32],
 ) -> tuple[int, float]:
-    """Marks the pixels of a region in falling order, and lists them; returns their number and the sum of values."""
+    """Lists the places of a region's pixels among the falling values; returns their number and the sum of values.
+
+    Only the pixels of the region are looked at: `flags` has a bit for each place, and is left without any.
+    """
+    for byte in range(len(region)):
+        bits = np.int32(region[byte])
+        if bits:
+            for bit in range(8):
+                if (bits >> bit) & 1:
+                    place = rank_of[8 * byte + bit]
+                    if place >= 0:
+                        flags[place >> 3] |= np.uint8(1 << (place & 7))
     positives, within = 0, 0.0
-    for i in range(len(values)):
-        place = np.uint32(places[i])
-        mark = (region[place >> np.uint32(3)] >> (place & np.uint32(7))) & np.uint32(1)
-        inside[i] = mark
-        marked[positives] = i
-        positives += mark
+    for byte in range(len(flags)):
+        bits = np.int32(flags[byte])
+        if bits:
+            flags[byte] = 0
+            for bit in range(8):
+                marked[positives] = 8 * byte + bit
+                positives += int(bits >> bit) & 1
     for i in range(positives):
         within += np.float64(values[marked[i]])
     return positives, within
 
 
-def _curves(
-    marked: NDArray[np.int32], starts: NDArray[np.int32], stops: NDArray[np.int32]
-) -> tuple[float, float, float]:
+def _curves(values: NDArray[np.float32], marked: NDArray[np.int32]) -> tuple[float, float, float]:
     """Average precision, the trapezoid under the same curve, and ROC AUC (NaN without a pixel outside)."""
-    positives, n = len(marked), len(starts)
+    positives, n = len(marked), len(values)
     negatives = n - positives
     precision, area = 0.0, 0.0
     ranked = np.int64(0)  # twice the number of (inside, outside) pixels in the right order; a tie is half of one
     hits = 0
     while hits < positives:
-        known, start, stop = hits, starts[marked[hits]], stops[marked[hits]]
+        known, start = hits, marked[hits]
+        stop, value = start + 1, values[start]
+        while start > 0 and values[start - 1] == value:
+            start -= 1
+        while stop < n and values[stop] == value:
+            stop += 1
         while hits < positives and marked[hits] < stop:
             hits += 1
         new, here = hits - known, hits / stop
@@ -98,29 +106,63 @@ def _curves(
     return precision / positives, area / positives, roc
 
 
-def _contrast(values: NDArray[np.float32], inside: NDArray[np.uint8], mean: float, rest: float) -> float:
-    """(mean inside - mean outside) / root of the sum of both variances; NaN where both parts are constant."""
-    n = len(values)
-    spread, count, spread_rest, count_rest = 0.0, 0, 0.0, 0
-    low, high, low_rest, high_rest = np.float32(2), np.float32(-1), np.float32(2), np.float32(-1)
+def _spread(values: NDArray[np.float32]) -> tuple[float, float, float]:
+    """The sum, the mean, and the sum of squared distances from it."""
+    total, one, two, n = 0.0, 0.0, 0.0, len(values)
     for i in range(n):
-        value = values[i]
-        if inside[i]:
-            spread += (value - mean) ** 2
-            count += 1
-            low, high = min(low, value), max(high, value)
-        else:
-            spread_rest += (value - rest) ** 2
-            count_rest += 1
-            low_rest, high_rest = min(low_rest, value), max(high_rest, value)
-    if count_rest == 0 or (low == high and low_rest == high_rest):
+        total += np.float64(values[i])
+    mean = total / n if n else 0.0
+    for i in range(0, n - 1, 2):  # two sums, which need not wait for one another
+        one += (values[i] - mean) ** 2
+        two += (values[i + 1] - mean) ** 2
+    if n % 2:
+        one += (values[n - 1] - mean) ** 2
+    return total, mean, one + two
+
+
+def _contrast(
+    values: NDArray[np.float32],
+    marked: NDArray[np.int32],
+    mean: float,
+    rest: float,
+    whole: tuple[float, float],
+) -> float:
+    """(mean inside - mean outside) / root of the sum of both variances; NaN where both parts are constant.
+
+    whole: the mean of all values and the sum of their squared distances from it. What lies outside is the whole
+    without the inside, or is added up where that would cancel.
+    """
+    n, count = len(values), len(marked)
+    centre, spread_all = whole
+    first, last = 0, 0
+    while first < count and marked[first] == first:
+        first += 1
+    while last < count and marked[count - 1 - last] == n - 1 - last:
+        last += 1
+    if count == n:
         return float(np.nan)
-    return float((mean - rest) / np.sqrt(spread / count + spread_rest / count_rest))
+    constant = values[marked[0]] == values[marked[count - 1]]
+    if constant and values[first] == values[n - 1 - last]:
+        return float(np.nan)
+    spread, inside = 0.0, 0.0
+    for i in range(count):
+        value = values[marked[i]]
+        spread += (value - mean) ** 2
+        inside += (value - centre) ** 2
+    spread_rest = (spread_all - inside) - (n - count) * (rest - centre) ** 2
+    if spread_rest < _CANCELS * spread_all:
+        spread_rest, known = 0.0, 0
+        for i in range(n):
+            if known < count and marked[known] == i:
+                known += 1
+            else:
+                spread_rest += (values[i] - rest) ** 2
+    return float((mean - rest) / np.sqrt(spread / count + spread_rest / (n - count)))
 
 
-_ties_c = compiled(_ties)
 _walk_c = compiled(_walk)
 _curves_c = compiled(_curves)
+_spread_c = compiled(_spread)
 _contrast_c = compiled(_contrast)
 
 
@@ -138,10 +180,9 @@ def _score_regions(
     rows = np.empty((h, width), np.float32)
     line_all = np.empty((height, width), np.float32)
     keys_all, other_all = np.empty(height * width, np.uint64), np.empty(height * width, np.uint64)
-    bits_all, places_all = np.empty(height * width, np.uint32), np.empty(height * width, np.uint16)
-    inside_all, marked_all = np.empty(height * width, np.uint8), np.empty(height * width + 1, np.int32)
-    starts_all, stops_all = np.empty(height * width, np.int32), np.empty(height * width, np.int32)
-    counts = np.empty(1 << 10, np.int64)
+    bits_all, rank_of = np.empty(height * width, np.uint32), np.empty(height * width, np.int32)
+    flags_all, marked_all = np.zeros(height * width // 8, np.uint8), np.empty(height * width + 1, np.int32)
+    counts = np.empty((3, 1 << 10), np.int64)
     for m in range(maps):
         y_lo, y_hi, y_weight = y_cells[tables[m, 0], 0], y_cells[tables[m, 0], 1], y_weights[tables[m, 0]]
         x_lo, x_hi, x_weight = x_cells[tables[m, 1], 0], x_cells[tables[m, 1], 1], x_weights[tables[m, 1]]
@@ -165,7 +206,7 @@ def _score_regions(
         span = maximum - minimum
         flat = flat or not (span > 0 and span < np.inf)
         flags[m] = flat
-        keys, bits, places, inside = keys_all[:n], bits_all[:n], places_all[:n], inside_all[:n]
+        keys, bits = keys_all[:n], bits_all[:n]
         values = bits.view(np.float32)
         i = 0
         for y in range(top, bottom):
@@ -175,25 +216,26 @@ def _score_regions(
                 i += 1
         if not flat:
             keys = _ranked_c(keys, other_all[:n], counts)
+        if n < len(rank_of):
+            rank_of[:] = -1
         for i in range(n):
             bits[i] = np.uint32(keys[i] >> _PLACE)
-            places[i] = np.uint16(keys[i] & np.uint64(0xFFFF))
-        begins, ends = starts_all[:n], stops_all[:n]
-        total = _ties_c(values, begins, ends)
+            rank_of[keys[i] & np.uint64(0xFFFF)] = i
+        total, centre, spread = _spread_c(values)
         for place in range(starts[m], starts[m + 1]):
             row, region = out[place], regions[region_of[place]]
-            positives, within = _walk_c(values, places, region, inside, marked_all)
+            positives, within = _walk_c(values, rank_of, region, flags_all, marked_all)
             row[:] = 0.0
             row[6] = positives / n if n else 0.0
             if positives == 0:
                 row[2] = 0.5
                 continue
-            row[0], row[1], row[2] = _curves_c(marked_all[:positives], begins, ends)
+            row[0], row[1], row[2] = _curves_c(values, marked_all[:positives])
             row[3], row[4] = row[6], np.nan if positives == n else 0.0
             if not flat:
                 row[3] = within / total
                 rest = (total - within) / (n - positives) if positives < n else 0.0
-                row[4] = _contrast_c(values, inside, within / positives, rest)
+                row[4] = _contrast_c(values, marked_all[:positives], within / positives, rest, (centre, spread))
                 row[5] = np.float64((region[first >> 3] >> np.uint8(first & 7)) & 1)
     return out, flags
 

@@ -73,7 +73,10 @@ def _odd(scores: PairScores) -> list[str]:
         "no_other_finding": "have no other finding in the image, and do not ask about the prompt.",
         "undefined_roc_auc": "have a region of all pixels, and no ROC AUC.",
     }
-    return [f"{where}: {row[name]} of {n} pairs {text}" for name, text in lines.items() if row[name]]
+    told = [f"{where}: {row[name]} of {n} pairs {text}" for name, text in lines.items() if row[name]]
+    if count := row["uncounted_regions"]:
+        told.append(f"{where}: {count} regions have no pixel or lie outside their image, and are no pairs.")
+    return told
 
 
 def _disagreements(verdicts: Sequence[dict[str, object]]) -> list[str]:

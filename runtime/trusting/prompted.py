@@ -142,8 +142,7 @@ def _scored(maps: Maps, own: NDArray[np.intp], image: PreparedImage) -> dict[str
         maps,
         image.regions,
         frames=np.array([image.frame] * count),
-        map_of=np.tile(np.arange(count), pairs),
-        region_of=np.repeat(np.arange(pairs), count),
+        pairs=(np.tile(np.arange(count), pairs), np.repeat(np.arange(pairs), count)),
     )
     rest = np.arange(count) != own[:, None]
     columns: dict[str, NDArray[Any]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +12,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ....metrics_gpu.grounding.other_patients import OtherPatients
 from ....metrics_gpu.grounding.protocols import protocol
+from ....metrics_gpu.sweep.masks import unpack_masks
 from ....metrics_gpu.sweep.sweep_options import Mode
 from ....metrics_gpu.trust.localisation import MEASURES, localise
 from ....metrics_gpu.trust.reference_maps import other_patient_pairs, prior_maps
@@ -21,6 +23,7 @@ from ...evaluation.reference.baselines import PREFIX, center_map
 from ...host.machine import usable_cores
 from ...results.load import StoredRun
 from ...results.maps import MapRows, load_maps
+from ...results.schema import GRID
 from ..kept_maps import kept_maps, map_places
 from ..study_cell import StudyCell
 
@@ -29,7 +32,7 @@ __all__ = ["BASELINES", "NO_OTHER_FINDING", "NO_OTHER_PATIENT", "PairScores", "p
 Float = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-BASELINES: Final = ("chance", "prior", "other_finding", "other_patient", "center")
+BASELINES: Final = ("chance", "prior", "other_finding", "other_patient", "mask_prior", "center")
 NO_OTHER_PATIENT: Final = "no other patient has the finding"
 NO_OTHER_FINDING: Final = "no other finding in the image"
 
@@ -82,21 +85,25 @@ def pair_scores(cell: StudyCell, run: StoredRun) -> PairScores:
     with_patient, patient = other_patient_pairs(cell.class_of, cell.patient_of, cell.draws.seed)
     asked = ((pairs, pairs), (other, pairs[with_other]), (pairs[patient], pairs[with_patient]))
     source, region = (np.concatenate(each) for each in zip(*asked, strict=True))
-    every, ends = _score(saliency, maps, upsample, source, region), np.cumsum([0, *(len(each) for each, _ in asked)])
+    stored = saliency.__getitem__
+    every, ends = _score(stored, maps, upsample, source, region), np.cumsum([0, *(len(each) for each, _ in asked)])
     own, others, patients = (every.part(slice(first, last)) for first, last in pairwise(ends.tolist()))
     priors, known = prior_maps(saliency[pairs], cell.class_of, cell.patient_of)
     with_prior = np.flatnonzero(known)
-    prior = _score(priors, maps, upsample, with_prior, pairs[with_prior])
-    center = _score(center_map()[None], maps, "bilinear", np.zeros(n, np.intp), pairs, whole=True)
+    prior = _score(priors.__getitem__, maps, upsample, with_prior, pairs[with_prior])
+    regions = _mean_regions(cell, maps, pairs)
+    mask_prior = _score(regions, maps, "nearest", with_prior, pairs[with_prior], whole=True)
+    center = _score(_center_maps, maps, "bilinear", np.zeros(n, np.intp), pairs, whole=True)
     found = {
         "chance": (_chance(own), np.zeros(n, np.bool_)),
         "prior": prior.mean(with_prior, n),
         "other_finding": others.mean(with_other, n),
         "other_patient": patients.mean(with_patient, n),
+        "mask_prior": mask_prior.mean(with_prior, n),
         "center": center.mean(np.arange(n), n),
     }
     alone, single = n - len(with_prior), n - len(np.unique(with_other))
-    why = {"prior": (NO_OTHER_PATIENT, alone), "other_patient": (NO_OTHER_PATIENT, alone)}
+    why = dict.fromkeys(("prior", "other_patient", "mask_prior"), (NO_OTHER_PATIENT, alone))
     why["other_finding"] = (NO_OTHER_FINDING, single)
     return PairScores(
         cell=cell,
@@ -117,6 +124,22 @@ def _maps(cell: StudyCell, run: StoredRun) -> tuple[MapRows, NDArray[np.float32]
     return maps, np.broadcast_to(drawn, (len(maps), *drawn.shape))
 
 
+def _center_maps(places: Index) -> NDArray[np.float32]:
+    return np.repeat(center_map()[None], len(places), axis=0)
+
+
+def _mean_regions(cell: StudyCell, maps: MapRows, pairs: Index) -> Callable[[Index], NDArray[np.float32]]:
+    """The mean regions of the finding in other patients, of the pairs of the cell at some places."""
+    others = OtherPatients(lambda places: unpack_masks(maps.masks[pairs[places]], GRID), cell.class_of, cell.patient_of)
+
+    def taken(places: Index) -> NDArray[np.float32]:
+        keys = zip(cell.class_of[places].tolist(), cell.patient_of[places].tolist(), strict=True)
+        means = [others.mean(*key) for key in keys]
+        return np.stack([mean for mean in means if mean is not None])
+
+    return taken
+
+
 def _other_findings(maps: MapRows, pairs: Index) -> tuple[Index, Index]:
     """Two intp [M]: a pair, and the stored map of another finding in its image."""
     of_case: dict[str, list[int]] = defaultdict(list)
@@ -130,16 +153,19 @@ def _other_findings(maps: MapRows, pairs: Index) -> tuple[Index, Index]:
 
 
 def _score(
-    saliency: NDArray[np.float32], maps: MapRows, upsample: Mode, source: Index, region: Index, *, whole: bool = False
+    take: Callable[[Index], NDArray[np.float32]],
+    maps: MapRows,
+    upsample: Mode,
+    source: Index,
+    region: Index,
+    *,
+    whole: bool = False,
 ) -> _Found:
-    """Scores of M maps (`source`, among `saliency`) on the regions of stored pairs, where they lie in that image.
+    """Scores of M maps (`source`, which `take` gives) on the regions of stored pairs, where they lie in that image.
 
     Each map is ranked once for all regions. whole: maps cover the whole image.
     """
-    frames = maps.frames[region]
-    if whole:
-        frames = np.tile([0.0, 0.0, 1.0, 1.0], (len(region), 1))
-    kinds, frame_of = np.unique(frames, axis=0, return_inverse=True)
+    kinds, frame_of = np.unique(maps.frames[region], axis=0, return_inverse=True)
     keys, map_of = np.unique(source * max(len(kinds), 1) + frame_of.reshape(-1), return_inverse=True)
     order = np.argsort(map_of, kind="stable")
     ends = np.searchsorted(map_of[order], np.arange(0, len(keys) + _BATCH, _BATCH))
@@ -149,12 +175,12 @@ def _score(
         chosen = order[ends[number] : ends[number + 1]]
         regions, region_of = np.unique(region[chosen], return_inverse=True)
         found = localise(
-            saliency[own // len(kinds)],
+            take(own // len(kinds)),
             maps.masks[regions],
             frames=kinds[own % len(kinds)],
             upsample=upsample,
-            map_of=map_of[chosen] - number * _BATCH,
-            region_of=region_of,
+            whole=whole,
+            pairs=(map_of[chosen] - number * _BATCH, region_of),
         )
         return _Found(found.measures, found.fraction, found.degenerate, found.unseen)
 

@@ -90,6 +90,7 @@ def count_row(scores: PairScores) -> dict[str, Any]:
         "patients": len(np.unique(cell.patient_of)),
         "degenerate": int(scores.degenerate["own"].sum()),
         "unseen_regions": int(scores.unseen.sum()),
+        "uncounted_regions": sum(int(cell.rows.entry.get(kind) or 0) for kind in ("empty", "outside")),
         "no_other_patient": why.get("prior", 0),
         "no_other_finding": why.get("other_finding", 0),
         f"{UNDEFINED}_roc_auc": int(np.isnan(scores.own[:, 1]).sum()),

@@ -28,8 +28,8 @@ _NOTES: Final = (
 )
 _BASELINES: Final = (
     "prior: the mean map of the finding in other patients; other finding: the maps of other findings in the image; "
-    "other patient: maps of the finding in other patients, one by one; center: a Gaussian in the middle of the image; "
-    "docs/trust.md §1.2",
+    "other patient: maps of the finding in other patients, one by one; mask prior: the mean region of the finding in "
+    "other patients; center: a Gaussian in the middle of the image; docs/trust.md §1.2",
     "fractions; p of each measure is corrected apart, since measures of the same maps depend on each other",
 )
 

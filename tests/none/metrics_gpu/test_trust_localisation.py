@@ -93,7 +93,7 @@ def test_a_map_is_scored_on_several_regions() -> None:
     grids, masks = world(3)
     grids[1] = 0.5  # degenerate
     map_of, region_of = np.array([2, 0, 1, 2, 0, 2]), np.array([0, 2, 1, 2, 0, 1])
-    found = localise(grids, masks, map_of=map_of, region_of=region_of)
+    found = localise(grids, masks, pairs=(map_of, region_of))
     alone = localise(grids[map_of], masks[region_of])
     for name in (*GOLDEN, "degenerate", "unseen"):
         np.testing.assert_array_equal(getattr(found, name), getattr(alone, name), err_msg=name)
@@ -159,6 +159,37 @@ def test_only_seen_pixels_count() -> None:
     check(nothing, average_precision=0, roc_auc=0.5, fraction=0)
 
 
+def test_of_a_map_of_the_whole_image_only_the_seen_pixels_count() -> None:
+    grids, masks = world(3, cells=224)
+    frames = np.array([[0.05, 0.2, 0.9, 0.8], [-0.1, 0.0, 1.2, 1.0], [0.0, 0.0, 1.0, 0.5]])
+    found = localise(grids, masks, frames=frames, upsample="nearest", whole=True)
+    for place, (y0, x0, y1, x1) in enumerate(frames):
+        centres = (np.arange(224) + 0.5) / 224
+        seen = np.ix_((centres >= y0) & (centres < y1), (centres >= x0) & (centres < x1))
+        values, region = grids[place][seen], masks[place][seen]
+        scaled = (values - values.min()) / (values.max() - values.min())
+        assert found.average_precision[place] == pytest.approx(average_precision_score(region.ravel(), scaled.ravel()))
+        assert found.energy[place] == pytest.approx(scaled[region].sum() / scaled.sum(), rel=1e-6)
+        assert found.fraction[place] == region.mean()
+        assert found.pointing[place] == region.ravel()[scaled.argmax()]
+    whole, plain = (localise(grids, masks, upsample="nearest", whole=each) for each in (True, False))
+    np.testing.assert_array_equal(whole.measures, plain.measures)
+
+
+@pytest.mark.parametrize("noise", [0.3, 1e-3, 1e-5])
+def test_contrast_of_maps_that_hardly_vary_outside(noise: float) -> None:
+    """The variance outside is not lost in that of the whole map."""
+    rng = np.random.default_rng(5)
+    _, masks = world(2)
+    grids = (masks * rng.uniform(0.6, 1.0, masks.shape) + noise * rng.random(masks.shape)).astype(np.float32)
+    found = localise(grids, masks)
+    for place in range(2):
+        assert found.cnr[place] == pytest.approx(naive(grids[place], masks[place])["cnr"], rel=1e-9)
+    bright = np.where(masks, np.float32(1), grids)
+    found = localise(bright, masks)
+    assert found.cnr.tolist() == pytest.approx([naive(*each)["cnr"] for each in zip(bright, masks, strict=True)])
+
+
 def test_arguments_that_do_not_fit_are_refused() -> None:
     grids, masks = world(2)
     with pytest.raises(TypeError, match="masks"):
@@ -171,4 +202,4 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         localise(grids, masks[:, :100])
     for map_of, region_of in (([2], [0]), ([0], [2]), ([-1], [0])):
         with pytest.raises(ValueError, match="must lie in"):
-            localise(grids, masks, map_of=np.array(map_of), region_of=np.array(region_of))
+            localise(grids, masks, pairs=(np.array(map_of), np.array(region_of)))

@@ -16,6 +16,7 @@ from study_world import answer, stored, study
 from xbench_fast.metrics_gpu.sweep.maps import scaled_map
 from xbench_fast.metrics_gpu.trust.localisation import MEASURES, localise
 from xbench_fast.metrics_gpu.trust.reference_maps import other_patient_pairs, prior_maps
+from xbench_fast.runtime.evaluation.reference.baselines import center_map
 from xbench_fast.runtime.results.run_directory import RunDirectory
 from xbench_fast.runtime.studies.material import load_material
 from xbench_fast.runtime.studies.trusting.pair_scores import pair_scores
@@ -91,7 +92,7 @@ def test_what_the_files_and_the_tables_say(
         for r in answer(demo, "trust")["differences"]
     }
     assert all(size == 3 for (_, exploratory, _), size in sizes.items() if not exploratory)
-    assert all(size == 2 for (_, exploratory, mean), size in sizes.items() if exploratory and mean)
+    assert all(size == 3 for (_, exploratory, mean), size in sizes.items() if exploratory and mean)
 
 
 def test_reference_values_of_54_real_pairs(shared: Path) -> None:
@@ -104,7 +105,7 @@ def test_reference_values_of_54_real_pairs(shared: Path) -> None:
     priors, known = prior_maps(grids, class_of, patient_of)
     pair, other = other_patient_pairs(class_of, patient_of, 0, most=100)
     own, prior = localise(grids, masks), localise(priors, masks)
-    each = localise(grids, masks, map_of=other, region_of=pair)
+    each = localise(grids, masks, pairs=(other, pair))
     assert known.tolist() == [p["prior"] is not None for p in told]
     assert np.bincount(pair, minlength=len(told)).tolist() == [p["prior_n"] for p in told]
     for place, wanted in enumerate(told):
@@ -161,6 +162,12 @@ def test_maps_lie_where_those_of_the_pair_do(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.own, wanted(grids, np.arange(n)))
     priors, _ = prior_maps(grids, cell.class_of, cell.patient_of)
     np.testing.assert_array_equal(found.baselines["prior"], wanted(priors, np.arange(n)))
+    whole = np.repeat(center_map()[None], n, axis=0)
+    center = localise(whole, masks, frames=frames, whole=True).measures
+    np.testing.assert_array_equal(found.baselines["center"], center)
+    known = ~np.isnan(found.baselines["mask_prior"][:, 0])
+    assert known.all() and (found.baselines["mask_prior"][:, 0] != localise(whole, masks).measures[:, 0]).all()
+    assert not np.allclose(center, localise(whole, masks).measures), "of a crop only the seen pixels count"
     pair, other = other_patient_pairs(cell.class_of, cell.patient_of, cell.draws.seed)
     each = wanted(grids[other], pair)
     mean = np.stack([np.nanmean(each[pair == place], axis=0) for place in range(n)])
@@ -215,6 +222,8 @@ def test_every_score_of_a_pair_by_loops(tmp_path: Path) -> None:
         ]
         prior = np.mean([scaled[i] for i in others], axis=0, dtype=np.float64).astype(np.float32)
         np.testing.assert_allclose(found.baselines["prior"][place], naive(row, prior), atol=1e-5)
+        mean = np.mean([region(rows[i]) for i in others], axis=0, dtype=np.float64).astype(np.float32)
+        np.testing.assert_allclose(found.baselines["mask_prior"][place], naive(row, mean), atol=1e-7)
         inside = [i for i, o in enumerate(rows) if o["case_id"] == row["case_id"] and i != place]
         wanted = np.mean([naive(row, grids[i]) for i in inside], axis=0) if inside else np.full(5, np.nan)
         np.testing.assert_allclose(found.baselines["other_finding"][place], wanted, atol=1e-9)
@@ -254,6 +263,13 @@ def test_degenerate_maps_are_counted_and_void_a_test(
     assert chance["difference"] == pytest.approx(0, abs=1e-12), "a constant map has the scores of chance"
     (alike,) = [r for r in data["scores"] if r["measure"] == "spearman_other_finding"]
     assert alike["value"] is None and "undefined" in alike["why"]
+
+
+def test_regions_that_are_no_pairs_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run", ("kad", {"grid": [4, 4], "empty": 2, "outside": 1}, random_rows(1)))
+    said = study(capsys, "trust", run, "--replicates", 20)
+    assert "kad on The one: 3 regions have no pixel or lie outside their image, and are no pairs." in said
+    assert answer(run, "trust")["counts"][0]["uncounted_regions"] == 3
 
 
 def of_patients(patients: int) -> Any:
