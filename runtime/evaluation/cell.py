@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engines.base import Engine
+from ...engines.base import Engine, Scores
 from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.pixels import PixelSource
 from ..datasets.region_grid import DrawRegions, region_masks
@@ -144,13 +144,24 @@ def _ask(
         if stop > start:
             pixels = block.pixels[start:stop]
             if cell.phrases is None:
-                scores = engine.run(pixels, cell.prompts.features)
+                scores = _once_an_image(engine, pixels, pairs.cases[start:stop], cell.prompts)
             else:
                 scores = cell.phrases.run(pixels, pairs.cases[start:stop])
             logits.append(scores.logits)
             maps.append(queries.maps(scores.saliency, pairs.of_case[first:last] - start, pairs.of_finding[first:last]))
         advance(end - begin)
     return logits, maps
+
+
+def _once_an_image(engine: Engine, pixels: NDArray[np.uint8], cases: Sequence[Case], prompts: PromptSet) -> Scores:
+    """What the engine says of a batch. Cases of one image, such as those of three readers, are one forward pass."""
+    place = {case.image: at for at, case in enumerate(cases)}
+    if len(place) == len(cases):
+        return engine.run(pixels, prompts.features)
+    chosen = sorted(place.values())
+    scores = engine.run(pixels[chosen], prompts.features)
+    back = np.searchsorted(chosen, [place[case.image] for case in cases])
+    return Scores(scores.logits[back], scores.saliency[back])
 
 
 def _score(

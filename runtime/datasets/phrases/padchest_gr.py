@@ -22,12 +22,15 @@ _REPORTS: Final = "grounded_reports_20240819.json"
 _SPLITS: Final = ("train", "validation", "test")
 _REGIONS: Final = {"boxes": ("boxes",), "extra": ("extra_boxes",), "union": ("boxes", "extra_boxes")}
 _NO_LABEL: Final = "No label"
+_SEX: Final = "PatientSex_DICOM"
 
 
 @dataclass
 class _Table:
-    """What master_table.csv says: by ImageID and StudyID the patient and the split, with the label also the group."""
+    """What master_table.csv says: by ImageID and StudyID the patient, the split and the patient's sex, with the label
+    also the group. sexes: None without such a column; of several the sex is not known."""
 
+    sexes: dict[str, set[str]] | None = None
     patient: dict[str, str] = field(default_factory=dict)
     split: dict[str, str] = field(default_factory=dict)
     group: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -110,6 +113,7 @@ Split: train, validation and test of master_table.csv, all three by default."""
                 path = images.find(image, self.annotations, row)
                 patient = self._about(self._known.patient, image, study)
                 found[image] = PhraseImage(path, split, patient, rows=[row], boxless=self._boxless[image])
+                found[image].attributes = self._attributes(image, study)
         for sentence in self._sentences:
             if sentence.image in found:
                 for box in sentence.boxes:
@@ -146,6 +150,13 @@ Split: train, validation and test of master_table.csv, all three by default."""
                     boxes = found.setdefault((image, finding, phrase_key(text)), line)["boxes"]
                     boxes += [list(numbers(box, 4, file, row, "a box")) for box in each["extra_boxes"]]
         return list(found.values())
+
+    def _attributes(self, image: str, study: str) -> dict[str, str] | None:
+        sexes = self._known.sexes
+        if sexes is None:
+            return None
+        told = sexes.get(image) or sexes.get(study) or set()
+        return {"sex": next(iter(told))} if len(told) == 1 else {}
 
     def _about(self, known: Mapping[str, str], image: str, study: str) -> str | None:
         return known.get(image) or known.get(study)
@@ -226,6 +237,10 @@ Split: train, validation and test of master_table.csv, all three by default."""
             split = cells.get("split", "")
             if split and split not in _SPLITS:
                 raise fail(file, row, f"split is {split!r}, not one of {', '.join(_SPLITS)}")
+            if _SEX in cells:
+                found.sexes = found.sexes or {}
+                for key in keys if cells[_SEX] else ():
+                    found.sexes.setdefault(key, set()).add(cells[_SEX])
             label, group = cells.get("label", "").lower(), cells.get("label_group", "")
             for key in keys:
                 for column, known, value in (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -51,7 +51,7 @@ def asked(cases: Iterable[Case]) -> dict[tuple[str, str], list[tuple[str, str]]]
 class PhraseImage:
     """One image while its annotation is read: by (finding, `phrase_key`) the first spelling, and the boxes.
 
-    boxless: keys of phrases that are named without a box.
+    boxless: keys of phrases that are named without a box. attributes: as of a case.
     """
 
     image: Path
@@ -62,6 +62,7 @@ class PhraseImage:
     spellings: dict[tuple[str, str], str] = field(default_factory=dict)
     boxes: dict[tuple[str, str], dict[Corners, None]] = field(default_factory=lambda: defaultdict(dict))
     boxless: set[str] = field(default_factory=set)
+    attributes: Mapping[str, str | float] | None = None
 
     def add(self, finding: str, phrase: str, box: Corners) -> bool:
         """Adds a box of a phrase; false if the phrase has it already."""
@@ -93,6 +94,7 @@ class PhraseImage:
                 size=self.size,
                 phrases={finding: mine[finding][0] for finding in classes if finding in mine},
                 unasked=unasked if place == 1 else (),
+                attributes=self.attributes,
             )
             for place, mine in enumerate(rounds, 1)
         ]

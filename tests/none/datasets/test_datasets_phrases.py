@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from xbench_fast.engines.errors import ConfigError, DataError
+from xbench_fast.runtime.datasets.attributes.lookup import look_up
 from xbench_fast.runtime.datasets.base import Dataset
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.phrases.ms_cxr import MsCxr
@@ -188,7 +189,7 @@ def test_the_published_layout_of_padchest_gr(shared: Path, expected: dict[str, A
     assert (found.images_expected, found.pairs, found.boxes) == (want["studies"], want["grounded_pairs"], want["boxes"])
     assert found.splits == want["splits"] and found.notes["no_region"] == want["positive"] - want["grounded_pairs"]
     first, second, third = dataset.cases()
-    assert first.case_id == "900000001_invented_01" and first.patient_id == "P1"
+    assert first.case_id == "900000001_invented_01" and first.patient_id == "P1" and first.attributes == {"sex": "F"}
     assert first.phrases == {"Pleural effusion": "Small left pleural effusion."}
     assert second.phrases == {"Nodule": "Nodules in both upper lobes."} and not third.phrases
     spanish = PadChestGr(folder, language="es", category="label").cases()[0]
@@ -245,6 +246,22 @@ def test_a_table_that_contradicts_itself(tmp_path: Path, table: str, cause: str)
     (tmp_path / "master_table.csv").write_text(table)
     with pytest.raises(DataError, match=cause):
         padchest(tmp_path, seen())
+
+
+def test_the_sex_of_the_table_is_an_attribute(tmp_path: Path) -> None:
+    table = "StudyID,ImageID,PatientSex_DICOM\n"
+    for rows, wanted in (
+        ("1,a.png,f\n1,a.png,\n", {"sex": "F"}),
+        ("1,,M\n", {"sex": "M"}),
+        ("1,a.png,F\n1,a.png,M\n", {}),
+    ):
+        (tmp_path / "master_table.csv").write_text(table + rows)
+        dataset = padchest(tmp_path, seen())
+        found = look_up([case.case_id for case in dataset.cases()], dataset)
+        assert found.cases == (wanted,) and found.source == "the reader padchest_gr"
+    (tmp_path / "master_table.csv").write_text("StudyID,label\n1,x\n")
+    (case,) = padchest(tmp_path, seen()).cases()
+    assert case.attributes is None
 
 
 def test_the_table_is_joined_by_study_too(tmp_path: Path) -> None:
