@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from ...engines.commands import Choice, LazyGroup
+from ...engines.errors import ConfigError, RunError, XBenchError
 from ...metrics_gpu.statistics.bootstrap import REPLICATES, SEED
 from .completing import RUN_DATASETS, RUN_MODELS
 from .options import Output, config_option, data_options, json_option, resolve_config
@@ -254,7 +256,16 @@ def _one(run: Path | None, common: dict[str, Any], ask: Callable[[Material], Stu
     from ..studies.outcome import of_protocol
 
     def each(materials: list[Material]) -> list[StudyOutcome]:
-        return [of_protocol(ask(block), block.protocol) for block in blocks_of(materials[0])]
+        found, failed = [], list[tuple[str, XBenchError]]()
+        for block in blocks_of(materials[0]):
+            try:
+                found.append(of_protocol(ask(block), block.protocol))
+            except (ConfigError, RunError) as error:
+                failed.append((block.protocol, error))
+        if not found:
+            raise failed[0][1]
+        told = tuple(f"protocol {name}, not studied: {error}" for name, error in failed)
+        return [replace(found[0], remarks=(*found[0].remarks, *told)), *found[1:]]
 
     return _study(() if run is None else (run,), common, each)
 

@@ -80,6 +80,10 @@ class Material:
         keys = {(entry["model"], entry["dataset"]): entry.get("key") for entry in self.run.data["cells"].values()}
         return [{"model": name[0], "dataset": name[1], "key": keys[name]} for name in dict.fromkeys(studied)]
 
+    def of_dataset(self, dataset: str) -> Material:
+        """The cells of a dataset alone, whose tables need no warnings about others."""
+        return replace(self, cells=tuple(cell for cell in self.cells if cell.dataset == dataset))
+
     def of_model(self, model: str) -> tuple[StudyCell, ...]:
         """The cells of a model."""
         return tuple(cell for cell in self.cells if cell.model == model)

@@ -44,7 +44,7 @@ def draw_gaps(rows: Rows, material: Material) -> list[Figure]:
                 for (name, a, b), sides in zip(lines, (_patients(own, line) for line in lines), strict=True)
             )
             caption = f"Bootstrap intervals over patients. {counted}."
-            found.append(sheet.finished(title, caption, material.stamps, legend=3))
+            found.append(sheet.finished(title, caption, material.of_dataset(dataset).stamps, legend=3))
     return found
 
 

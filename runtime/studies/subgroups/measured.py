@@ -82,6 +82,9 @@ def _pairs(cell: StudyCell, run: StoredRun, level: float) -> tuple[MeasuredPairs
         upsample = protocol(cell.rows.protocol).upsample
         scores = localise(saliency[places], maps.masks[places], frames=maps.frames[places], upsample=upsample)
         values["average_precision"] = scores.average_precision
+        if count := int(scores.degenerate.sum()):
+            told = f"{count} of {cell.n} pairs have a degenerate map, which scores as a constant one"
+            remarks.append(f"{cell.model} on {cell.dataset}: {told}.")
     except RunError as error:
         remarks.append(f"{cell.model} on {cell.dataset} has no average precision: {str(error).rstrip('.')}.")
     size, _ = strata_of(cell.counts.region, PIXELS)

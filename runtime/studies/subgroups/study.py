@@ -34,7 +34,8 @@ def study_subgroups(
     tables that fit no dataset, DataError for a table that cannot be read, and RunError where no dataset has attributes.
     """
     names = tuple(dict.fromkeys(cell.dataset for cell in material.paired))
-    files = given_tables(tables, names)
+    of_run = (*names, *(cell.dataset for cell in material.elsewhere if cell.n))
+    files = given_tables(tables, tuple(dict.fromkeys(of_run)))
     described, remarks = {}, []
     for name in names:
         found, told = attributes_of(material, name, datasets or {}, files.get(name))

@@ -22,6 +22,7 @@ _WILSON = {"wilson": "Wilson", "newcombe": "Newcombe"}
 
 def tables_of(material: Material, dataset: str, source: str, groups: Rows, gaps: Rows) -> tuple[Table, ...]:
     """Measures by group, gaps of pointing, and gaps of the other measures, of one dataset."""
+    material = material.of_dataset(dataset)
     title = material.title(dataset)
     read = f"attributes: {source}; {UNKNOWN} is a group of its own"
     pointing = [row for row in gaps if row["measure"] == HITS]
@@ -55,35 +56,37 @@ def tables_of(material: Material, dataset: str, source: str, groups: Rows, gaps:
         Table(
             f"Gaps of pointing: {title}",
             (
-                *map(Column, ("model", "attribute", "gap", "patients")),
-                *(Column(name) for name in ("raw", "p", "standardised", "p standardised", "verdict")),
-                *(Column(name) for name in ("strata", "pairs left out", "Mantel-Haenszel", "CMH p")),
+                *map(Column, ("model", "gap", "patients")),
+                *_two_gaps(),
+                Column("verdict"),
+                *(Column(name) for name in ("strata", "left out")),
+                *(Column(name, "Mantel-Haenszel") for name in ("gap", "p")),
             ),
             tuple(_pointing_items(row) for row in pointing),
             material.stamps,
             (
                 read,
                 "percentage points, the first group minus the second; Newcombe: where no patient is in both groups",
-                f"{standardised}; strata that lack a group are left out, with their pairs",
+                f"{standardised}; left out: pairs of strata that lack a group",
                 holm,
                 f"verdict, on the standardised gap: fail: it is not 0; pass: its interval holds 0 and is narrower than "
                 f"{100 * WIDEST:g} points; else cannot tell. A gap that is not significant is no proof of equality",
-                "Mantel-Haenszel and CMH take pairs as independent",
+                "Mantel-Haenszel: the risk difference and p of their test, which take pairs as independent",
             ),
             "subgroups-pointing",
-            lead=3,
+            lead=2,
         ),
         Table(
             f"Gaps of other measures: {title}",
             (
-                *map(Column, ("model", "attribute", "gap", "measure")),
-                *(Column(name) for name in ("raw", "p", "standardised", "p standardised")),
+                *map(Column, ("model", "gap", "measure")),
+                *_two_gaps(),
             ),
             tuple(_other_items(row) for row in others),
             material.stamps,
             (read, "percentage points, the first group minus the second", standardised, f"{holm}; a family a measure"),
             "subgroups-measures",
-            lead=4,
+            lead=3,
         ),
     )
     return tables[: 3 if others else 2]
@@ -120,6 +123,11 @@ def gap_name(row: Any) -> str:
     return f"{row['attribute']}: {row['first']} minus {row['second']}"
 
 
+def _two_gaps() -> list[Column]:
+    """The columns of the gap as it is, and of the standardised one."""
+    return [Column(name, group) for group in ("raw", "standardised") for name in ("gap", "p")]
+
+
 def _title(measure: str) -> str:
     return METRICS[measure].title if measure in METRICS else _TITLES[measure]
 
@@ -139,8 +147,7 @@ def _pointing_items(row: Any) -> tuple[Item, ...]:
     raw, standardised = _cell(HITS, row, "gap"), _cell(HITS, row, "standardised")
     return (
         row["model"],
-        row["attribute"],
-        f"{row['first']} minus {row['second']}",
+        gap_name(row),
         _sides(row),
         raw,
         p_value(row["gap_p_holm"], row["gap_p_bound"]),
@@ -158,8 +165,7 @@ def _other_items(row: Any) -> tuple[Item, ...]:
     name = row["measure"]
     return (
         row["model"],
-        row["attribute"],
-        f"{row['first']} minus {row['second']}",
+        gap_name(row),
         _title(name),
         _cell(name, row, "gap"),
         p_value(row["gap_p_holm"], row["gap_p_bound"]),
@@ -176,6 +182,6 @@ def _cell(measure: str, row: Any, name: str) -> Cell:
     return percent_cell(row[name], ends, note)
 
 
-def _sides(row: Any) -> str:
-    shared = f", {row['patients_in_both']} in both" if row.get("patients_in_both") else ""
-    return f"{row['patients_first']} and {row['patients_second']}{shared}"
+def _sides(row: Any) -> Cell:
+    shared = row.get("patients_in_both")
+    return Cell(f"{row['patients_first']} and {row['patients_second']}", note=f"{shared} in both" if shared else "")

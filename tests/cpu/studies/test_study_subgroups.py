@@ -206,6 +206,30 @@ def test_maps_are_drawn_as_their_protocol_draws_them(tmp_path: Path, capsys: pyt
         assert row["average_precision"] == pytest.approx(scores[own].mean(), abs=1e-9)
 
 
+def test_a_dataset_has_its_own_warnings_and_its_tables_are_narrow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the second dataset names no patients, and has maps that are degenerate."""
+    run, attributes = make(tmp_path), people()
+    other = rows(lambda _: 0.5, attributes)
+    for row in other:
+        row.patient_id = None
+    pairs = [row for row in other if row.saliency is not None]
+    for row in pairs[:3]:
+        row.saliency = np.full_like(row.saliency, np.nan)
+    with RunDirectory(run) as made:
+        made.begin({})
+        add_cell(made, "kad", "two", other)
+    given = [word for name in ("one", "two") for word in ("--attributes", f"{name}={tmp_path / 'who.csv'}")]
+    said = study(capsys, "subgroups", run, *QUICK, *given)
+    first, second = said.split("Groups: The two")
+    whole, first = first.split("Groups: The one")
+    assert ["images stand for patients" in part for part in (whole, first, second)] == [True, False, True]
+    assert max(len(line) for line in said.splitlines() if set(line) == {"\u2500"}) < 160
+    assert f"kad on two: 3 of {len(pairs)} pairs have a degenerate map, which scores as a constant one." in said
+    assert "kad on one: " not in said
+
+
 def test_what_divides_nothing_is_counted(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study(capsys, "subgroups", world, *QUICK, "--attributes", world.parent / "who.csv", "--quiet")
     told = answer(world, "subgroups")["facts"]
