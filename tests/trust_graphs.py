@@ -12,7 +12,15 @@ from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
 
-__all__ = ["fixed_map_bundle", "golden_bundle", "interface", "save_nodes", "stacked_bundle"]
+__all__ = [
+    "deaf_bundle",
+    "edge_bundle",
+    "fixed_map_bundle",
+    "golden_bundle",
+    "interface",
+    "save_nodes",
+    "stacked_bundle",
+]
 
 
 def interface(size: int, grid: int, width: int) -> GraphSpec:
@@ -135,3 +143,54 @@ def stacked_bundle(path: Path) -> Bundle:
         node("MatMul", ["scored", "words"], ["logits"]),
     ]
     return make_bundle(path, graph=save_nodes(path.parent / f"{path.name}.onnx", nodes, arrays))
+
+
+def deaf_bundle(path: Path) -> Bundle:
+    """A model whose map is how bright each block of pixels is, whatever it is asked."""
+    import onnx
+
+    nodes = [onnx.helper.make_node("Cast", ["pixels"], ["grey"], to=onnx.TensorProto.FLOAT)]
+    return _whatever_is_asked(path, nodes, [0, 0, 0, 0])
+
+
+def edge_bundle(path: Path) -> Bundle:
+    """A model whose map is how much the pixels of each block differ from their neighbours: edges, which are not learnt,
+    and a learnt layer of positive weights that adds them up."""
+    import onnx
+
+    node = onnx.helper.make_node
+    nodes = [node("Cast", ["pixels"], ["whole"], to=onnx.TensorProto.FLOAT)]
+    nodes.append(node("Constant", [], ["sides"], value_ints=[2, 3]))
+    for name, start in (("here", (0, 0)), ("right", (0, 1)), ("below", (1, 0))):
+        nodes += [
+            node("Constant", [], [f"{name} from"], value_ints=start),
+            node("Constant", [], [f"{name} to"], value_ints=[place + SIZE - 1 for place in start]),
+            node("Slice", ["whole", f"{name} from", f"{name} to", "sides"], [name]),
+        ]
+    for name in ("right", "below"):
+        nodes += [node("Sub", [name, "here"], [f"{name} more"]), node("Abs", [f"{name} more"], [f"{name} edge"])]
+    nodes.append(node("Add", ["right edge", "below edge"], ["grey"]))
+    return _whatever_is_asked(path, nodes, [0, 0, 1, 1])
+
+
+def _whatever_is_asked(path: Path, nodes: Sequence[Any], pads: Sequence[int]) -> Bundle:
+    """A model of `grey`, which the nodes make of the pixels: a learnt layer sums it over blocks, its sums are the map
+    of every finding, and their mean is its logit."""
+    import onnx
+
+    node = onnx.helper.make_node
+    arrays = {
+        "kernel": np.random.default_rng(0).uniform(0.01, 0.02, (1, 1, 8, 8)).astype(np.float32),
+        "first": np.array([0]),
+        "one": np.array([1]),
+        "axes": np.array([2, 3]),
+    }
+    rest = [
+        node("Conv", ["grey", "kernel"], ["blocks"], strides=[8, 8], pads=list(pads)),
+        node("Shape", ["text"], ["asked"]),
+        node("Gather", ["asked", "first"], ["findings"]),
+        node("Concat", ["one", "findings", "one", "one"], ["shape"], axis=0),
+        node("Expand", ["blocks", "shape"], ["saliency"]),
+        node("ReduceMean", ["saliency", "axes"], ["logits"], keepdims=0),
+    ]
+    return make_bundle(path, graph=save_nodes(path.parent / f"{path.name}.onnx", [*nodes, *rest], arrays))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -185,40 +184,3 @@ def test_each_pair_is_compared_with_itself(tmp_path: Path) -> None:
                     alike = spearman(before.saliency[:, place], after.saliency[:, place])
                     assert row["spearman"] == pytest.approx(alike[0]), row
                     assert row["logit"] == pytest.approx(after.logits[0, place])
-
-
-@pytest.fixture(scope="module")
-def demo(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trained demo model as a bundle, and 24 phantoms of the split that it never saw. The export takes long, but no
-    other model of the tests has learnt anything."""
-    for package in ("torch", "onnxscript", "tokenizers"):
-        pytest.importorskip(package)
-    from xbench_fast.export.cli import main as export
-
-    made = tmp_path_factory.mktemp("demo")
-    source = root / "demo"
-    line = ["--model", "kad", "--checkpoint", source / "kad-demo.pt", "--prompts", source / "prompts.yaml"]
-    export([*map(str, line), "--out", str(made / "bundles")])
-    sys.path.insert(0, str(root / "demo"))
-    try:
-        import phantoms
-
-        phantoms.write(made / "phantoms", phantoms.phantoms("test", 24))
-    finally:
-        sys.path.remove(str(root / "demo"))
-    return made
-
-
-def test_the_trained_demo_model_passes_on_phantoms(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (bundle,) = (demo / "bundles").iterdir()
-    line = ["trust", bundle, "--data", f"phantoms={demo / 'phantoms'}", "--data-option", "phantoms.reader=coco"]
-    run([*line, "--probe", "randomisation", "--pairs", 30, "--blocks", 1, "--seeds", 2, "--out", demo / "t"])
-    found = entry(demo / "t")
-    assert [question["word"] for question in found["questions"]] == ["pass"] * 3, found["questions"]
-    assert found["facts"]["layers"] == 49 and found["facts"]["layers_of_the_score_only"] == 4
-    assert found["facts"]["two_patients"]["spearman"] > 0.5
-    assert all(abs(step["spearman"]) < 0.3 for step in found["facts"]["steps"])
-    said = capsys.readouterr().out
-    assert (
-        "demo model trained on generated phantoms" in said and "4 of 49 layers decide the score but not the map" in said
-    )
