@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Joint", "box_joints", "features", "int8_joints", "joints", "not_features", "outcomes", "trust_joints"]
+__all__ = [
+    "Joint",
+    "box_joints",
+    "features",
+    "int8_joints",
+    "joints",
+    "not_features",
+    "outcomes",
+    "study_joints",
+    "trust_joints",
+]
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "joints.md"
 
@@ -50,6 +60,11 @@ def box_joints() -> list[Joint]:
 def trust_joints() -> list[Joint]:
     """The study of trust with the features whose results it reads."""
     return [Joint(*row) for row in _rows("Trust tests of a run")]
+
+
+def study_joints() -> list[Joint]:
+    """The studies of subgroups and readers, and the command trust, with features of an evaluation."""
+    return [Joint(*row) for row in _rows("Subgroups, readers and probes")]
 
 
 def int8_joints() -> list[Joint]:

@@ -5,5 +5,11 @@ from __future__ import annotations
 import pytest
 
 SECONDS = ("protocol", "limit", "shards", "baselines", "twin", "patients", "phrases")
-COMMANDS = ("int8_with_commands", "boxes_with_commands", "phrases_with_commands", "published_numbers")
+COMMANDS = (
+    "int8_with_commands",
+    "boxes_with_commands",
+    "phrases_with_commands",
+    "published_numbers",
+    "studies_with_features",
+)
 pytest.register_assert_rewrite("joint_world", *COMMANDS, *(f"pairs_of_{name}" for name in SECONDS))

@@ -23,9 +23,10 @@ import pairs_of_twin
 import phrases_with_commands
 import published_numbers
 import pytest
+import studies_with_features
 import trust_with_features
 from joint_inputs import Originals, make_originals
-from joint_table import Joint, box_joints, int8_joints, joints, trust_joints
+from joint_table import Joint, box_joints, int8_joints, joints, study_joints, trust_joints
 from joint_world import World, counting
 
 pytest.importorskip("onnx")
@@ -45,6 +46,7 @@ FILES = (
     published_numbers,
     int8_with_commands,
     trust_with_features,
+    studies_with_features,
 )
 OPEN: dict[str, str] = {}
 
@@ -67,7 +69,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
     return make_originals(tmp_path_factory.mktemp("originals"))
 
 
-ALL = (*joints(), *box_joints(), *trust_joints(), *int8_joints())
+ALL = (*joints(), *box_joints(), *trust_joints(), *study_joints(), *int8_joints())
 
 
 @pytest.mark.parametrize("joint", [_parameter(joint) for joint in ALL])

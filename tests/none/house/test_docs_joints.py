@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import click
-from joint_table import box_joints, features, int8_joints, joints, not_features, outcomes, trust_joints
+from joint_table import box_joints, features, int8_joints, joints, not_features, outcomes, study_joints, trust_joints
 from xbench_fast.runtime.cli.evaluate import evaluate
 
 
@@ -25,7 +25,7 @@ def test_a_feature_has_a_row_with_every_other() -> None:
 
 
 def test_every_row_says_what_is_run_and_what_must_follow() -> None:
-    for row in (*joints(), *box_joints(), *trust_joints(), *int8_joints()):
+    for row in (*joints(), *box_joints(), *trust_joints(), *study_joints(), *int8_joints()):
         assert row.done and row.expected and row.outcome in outcomes(), row
 
 
@@ -41,4 +41,16 @@ def test_boxes_and_phrases_meet_the_same() -> None:
 
 def test_the_study_of_trust_meets_what_changes_maps_regions_or_patients() -> None:
     have = {row.second for row in trust_joints()}
-    assert set(features()) - have == {"prompts", "reader", "cache", "engine"} and have <= set(features())
+    assert set(features()) - have == {"prompts", "reader", "engine"}
+    assert have - set(features()) == {"live", "readers"}
+
+
+def test_the_other_studies_of_trust_meet_them_too() -> None:
+    have = [(row.first, row.second) for row in study_joints()]
+    assert len(set(have)) == len(have)
+    met = {name: {second for first, second in have if first == name} for name in ("subgroups", "readers", "probes")}
+    assert met.keys() == {first for first, _ in have}
+    assert {"protocol", "shards", "precision", "live", "boxes", "patients", "cache"} <= met["subgroups"] & met[
+        "readers"
+    ]
+    assert met["probes"] >= {"maps", "twin", "patients", "cache", "readers"}
