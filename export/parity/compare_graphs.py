@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...engines.tokenizing import TokenBatch, Tokenizer
     from ..adapter import Adapter
 
-__all__ = ["OUTPUTS", "Session", "check_parity", "queries_of", "text_inputs"]
+__all__ = ["OUTPUTS", "Session", "check_parity", "longest_text", "queries_of", "text_inputs"]
 
 Scores = dict[str, Floats]
 OUTPUTS = ("logits", "saliency")
@@ -178,7 +178,7 @@ def queries_of(features: Floats, per_query: int) -> Floats:
 
 def _text_checks(adapter: Adapter, tokenizer: Tokenizer, reference: Floats, session: Session) -> list[TensorCheck]:
     """1, 2, 3 and all texts, at their own width, padded by one and padded to the context, and one that fills it."""
-    long = _longest(tokenizer)
+    long = tokenizer([longest_text(tokenizer)])
     cases = [(long, 0, _eager_text(adapter, long))]
     for count, padding in ((1, 0), (2, 0), (3, 0), (len(PROBE_TEXTS), 0), (3, 1), (2, adapter.context)):
         batch = tokenizer(PROBE_TEXTS[:count])
@@ -197,13 +197,15 @@ def _text_checks(adapter: Adapter, tokenizer: Tokenizer, reference: Floats, sess
     return checks
 
 
-def _longest(tokenizer: Tokenizer) -> TokenBatch:
+def longest_text(tokenizer: Tokenizer) -> str:
     """A text that is cut at the context; for a tokenizer that cuts none, as many of its words as are taken."""
     words = LONG_TEXT.split(" ")
     for count in range(len(words), 1, -1):
+        text = " ".join(words[:count])
         with suppress(ConfigError):
-            return tokenizer([" ".join(words[:count])])
-    return tokenizer(words[:1])
+            tokenizer([text])
+            return text
+    return words[0]
 
 
 def _marked(batch: TokenBatch) -> TokenBatch:

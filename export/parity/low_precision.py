@@ -16,9 +16,9 @@ from ...engines.backends.ort_session import CPU_PROVIDER, open_session
 from ...engines.processor import cpu_model
 from ...engines.prompts.prompt_set import PromptSet
 from .checks import LOW_TOLERANCE, Floats, ParityReport, Place, TensorCheck, compare
-from .compare_graphs import OUTPUTS, Session, queries_of, text_inputs
+from .compare_graphs import OUTPUTS, Session, longest_text, queries_of, text_inputs
 from .metric_changes import METRICS, Outcome, Tally, TrialImage, TrialMetrics, outcome, probe_cases
-from .probes import LONG_TEXT, PROBE_TEXTS, probe_images
+from .probes import PROBE_TEXTS, probe_images
 
 if TYPE_CHECKING:
     from ...engines.tokenizing import Tokenizer
@@ -133,9 +133,10 @@ class PrecisionTrial:
         """Compares every output for probe pictures and texts, and for the features of `sets`, equal for both graphs."""
         allowed = LOW_TOLERANCE[self.precision]
         features = self._features(self.full, PROBE_TEXTS, rounding=False)
-        long = self._features(self.full, [LONG_TEXT], rounding=False)
+        longest = longest_text(self.tokenizer)
+        long = self._features(self.full, [longest], rounding=False)
         for kind, rounding in self._runs() if self.precision in _TYPES else ():
-            for texts, wanted in ((PROBE_TEXTS, features), ([LONG_TEXT], long)):
+            for texts, wanted in ((PROBE_TEXTS, features), ([longest], long)):
                 got = self._features(self.lowered, texts, rounding)
                 yield compare("features", Place(kind, len(texts), None, len(texts)), got, wanted, allowed)
         text, images = queries_of(features, self.adapter.texts_per_query), probe_images(self.adapter.geometry.size)

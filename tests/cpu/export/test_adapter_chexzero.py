@@ -16,6 +16,7 @@ from xbench_fast.export import load_adapter, stand_in_adapter
 from xbench_fast.export.graph import ImageGraph
 from xbench_fast.export.models.chexzero import ChexzeroAdapter
 from xbench_fast.export.models.layers.resampling import Resampled, bicubic_matrix, corner_matrix
+from xbench_fast.export.parity.compare_graphs import longest_text
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
 from xbench_fast.runtime.images.geometry import to_model
 
@@ -129,6 +130,9 @@ def test_a_prompt_that_is_too_long_is_an_error(golden: Golden) -> None:
     assert words(["lung " * 75]).ids.shape == (1, 77) and words.record["limit"] == 77
     with pytest.raises(ConfigError, match="A text has 78 tokens; this model takes 77 at most"):
         words(["pneumonia", "lung " * 76])
+    assert 70 < words([longest_text(words)]).ids.shape[1] <= 77, (
+        "what every comparison of graphs asks, in any precision"
+    )
     assert select_tokenizer(stand_in_adapter("clip"))(["lung " * 90]).ids.shape == (1, 77)
 
 
