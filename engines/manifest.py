@@ -137,6 +137,11 @@ class Manifest:
     not_learnt: tuple[Text, ...] = ()
 
     @property
+    def averages_prompts(self) -> bool:
+        """Whether several prompts of a finding are one question, the mean of their features."""
+        return self.text.get("averages_prompts") is True
+
+    @property
     def saliency_map(self) -> str:
         """The name of the exported map, `OFFICIAL_MAP` for that of the model's authors."""
         return self.saliency.get("choice", OFFICIAL_MAP)

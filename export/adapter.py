@@ -67,7 +67,8 @@ class TokenizerSpec:
     word pieces themselves, in the order of their ids, when the checkpoint carries them (demo models).
 
     Of the kind "tokenizer.json" the whole tokenizer (BPE, Unigram, WordPiece or WordLevel) comes from the files of a
-    folder, with their rules: casing, special tokens, the cut, the id that pads. Only `cleaning` and `sample` add to it.
+    folder, with their rules: casing, special tokens, the cut, the id that pads. Only `cleaning`, `sample` and
+    `refuses_long` add to it.
 
     The rules of "wordpiece" belong to the model, not to a file: `separator` whether a text ends in [SEP],
     `special_words` whether "[SEP]" written out in a text is that token, `cleaning` the step before (a key of
@@ -109,9 +110,10 @@ class Adapter(ABC):
     number of tokens; `probability = sigmoid(logits)` for every model, and `cosine = logits / logit_scale` where the
     model is CLIP-like (`logit_scale` is 1.0 elsewhere).
 
-    `texts_per_query` is above 1 where one prompt is several texts, each encoded separately; `text_shape` then begins
-    with that number. `text_checkpoint` is the text encoder's file, if it is a separate one. `prompt_style` is the
-    model whose built-in prompts are used, if it is not `name`.
+    `averages_prompts` says that several prompts of a finding are one question: the mean of their features, which must
+    not be normalised before. `texts_per_query` is above 1 where one prompt is several texts, each encoded separately;
+    `text_shape` then begins with that number. `text_checkpoint` is the text encoder's file, if it is a separate one.
+    `prompt_style` is the model whose built-in prompts are used, if it is not `name`.
 
     `grid`, `text_shape`, `context` and `vocabulary_size` may be left out: they are then found by running the model
     (export.measuring). `stand_in` is needed only for an export without a checkpoint, `outputs` only for a comparison
@@ -145,6 +147,7 @@ class Adapter(ABC):
     vocabulary_size: int = 0
     logit_scale: float = 1.0
     texts_per_query: int = 1
+    averages_prompts: bool = False
     text_checkpoint: CheckpointRecord | None = None
     prompt_style: str | None = None
     map_name: str = ""

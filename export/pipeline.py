@@ -145,7 +145,8 @@ def export_adapter(
         with timed(seconds, "prompts"):
             texts = set(chain.from_iterable(entry.texts for entries in sets.values() for entry in entries))
             say(f"encoding {len(texts)} prompts of {len(sets)} sets with text.onnx")
-            features = _encode(sets, words, graphs, folder)
+            encode = partial(_encode, adapter.averages_prompts, sets, words, graphs)
+            features = encode(folder)
         with timed(seconds, "parity"):
             say("comparing the graphs with the model in batches of different size")
             queries = {prompt_set.name: prompt_set.features for prompt_set in features}
@@ -156,7 +157,7 @@ def export_adapter(
         if found is not None:
             with timed(seconds, options.precision):
                 full = FullGraphs(adapter, words, folder, graphs, features)
-                low = write_lower(full, options, found, report, partial(_encode, sets, words, graphs))
+                low = write_lower(full, options, found, report, encode)
             folder, features, quantisation = low.folder, low.features, low.quantisation
         manifest = _manifest(adapter, words, graphs, features, report, options.precision)
         manifest = replace(manifest, quantisation=quantisation)
@@ -194,12 +195,18 @@ def _export_graphs(
 
 
 def _encode(
-    sets: PromptSets, words: Tokenizer, graphs: Mapping[str, GraphSpec], folder: Path, precision: str = "fp32"
+    averaged: bool,
+    sets: PromptSets,
+    words: Tokenizer,
+    graphs: Mapping[str, GraphSpec],
+    folder: Path,
+    precision: str = "fp32",
 ) -> list[PromptSet]:
     """The sets with the features of text.onnx in `folder`."""
     spec = graphs["text"]
     encoder = TextEncoder(folder / spec.file, spec, threads=threads_to_use(), precision=precision)
-    return encode_sets(sets, words, encoder, texts_per_query(graphs["image"], spec))
+    per_query = texts_per_query(graphs["image"], spec)
+    return encode_sets(sets, words, encoder, per_query, averaged=averaged)
 
 
 def _files(
@@ -233,6 +240,8 @@ def _manifest(
     text: dict[str, Any] = {"tokenizer": words.record, "context": adapter.context}
     if adapter.texts_per_query > 1:
         text["texts_per_query"] = adapter.texts_per_query
+    if adapter.averages_prompts:
+        text["averages_prompts"] = True
     if encoder is not None:
         text["checkpoint"] = {"name": encoder.name, "sha256": encoder.sha256}
     return Manifest(

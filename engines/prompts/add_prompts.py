@@ -33,7 +33,8 @@ def encode_for(bundle: Bundle, sets: PromptSets, *, threads: int | None = None) 
     """
     image, text = bundle.graph("image"), bundle.graph("text")
     words, encoder = bundle_tokenizer(bundle), TextEncoder.of(bundle, threads=threads)
-    return encode_sets(sets, words, encoder, texts_per_query(image, text))
+    averaged = bundle.manifest.averages_prompts
+    return encode_sets(sets, words, encoder, texts_per_query(image, text), averaged=averaged)
 
 
 def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = False) -> Bundle:

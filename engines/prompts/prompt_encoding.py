@@ -68,18 +68,26 @@ def texts_per_query(image: GraphSpec, text: GraphSpec) -> int:
 
 
 def encode_sets(
-    sets: Mapping[str, Sequence[FindingPrompts]], tokenizer: Tokenizer, encoder: TextEncoder, per_query: int = 1
+    sets: Mapping[str, Sequence[FindingPrompts]],
+    tokenizer: Tokenizer,
+    encoder: TextEncoder,
+    per_query: int = 1,
+    *,
+    averaged: bool = False,
 ) -> list[PromptSet]:
     """Encodes every distinct text once through the exported text graph; returns one PromptSet per set, in order.
 
     Features are [Q, D...], or [Q, per_query, D...] where a query is several texts. Queries are in the order of the
     findings, the positive texts of a finding before its negative ones. A query of a single text has it `per_query`
-    times. Raises ConfigError (number of texts).
+    times. averaged: all positive texts of a finding are one query, whose features are the mean of theirs, as are all
+    negative ones. Raises ConfigError (number of texts).
     """
+    if averaged:
+        sets = {name: [entry.averaged() for entry in entries] for name, entries in sets.items()}
     split: dict[str, list[str]] = {}
     for query in chain.from_iterable(entry.texts for entries in sets.values() for entry in entries):
         texts = query.split(SEPARATOR)
-        if len(texts) not in (1, per_query):
+        if len(texts) not in (1, per_query) and not averaged:
             raise ConfigError(
                 f"The prompt '{texts[0]}' has {len(texts)} texts, but this model takes {per_query} a query: give a "
                 f"list of {per_query}, or a single text."
@@ -96,9 +104,18 @@ def encode_sets(
     found = []
     for name, entries in sets.items():
         places = [[index[text] for text in split[query]] for entry in entries for query in entry.texts]
-        rows_of = np.asarray(places, dtype=np.intp)
-        found.append(assemble(name, entries, features[rows_of if per_query > 1 else rows_of[:, 0]]))
+        if averaged:
+            queries = np.stack([_mean(features[rows]) for rows in places])
+        else:
+            rows_of = np.asarray(places, dtype=np.intp)
+            queries = features[rows_of if per_query > 1 else rows_of[:, 0]]
+        found.append(assemble(name, entries, queries))
     return found
+
+
+def _mean(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The mean over the texts [n, D...]; that of one text is itself."""
+    return np.asarray(features.mean(axis=0, dtype=np.float64), np.float32)
 
 
 def assemble(name: str, entries: Sequence[FindingPrompts], features: NDArray[np.float32]) -> PromptSet:

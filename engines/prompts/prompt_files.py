@@ -33,6 +33,12 @@ class FindingPrompts:
         """All of them, the positive ones first."""
         return self.positive + self.negative
 
+    def averaged(self) -> FindingPrompts:
+        """The same with one query of several texts for all that mean present, and one for all that mean absent."""
+        joined = (SEPARATOR.join(texts) for texts in (self.positive, self.negative))
+        positive, negative = ((text,) if text else () for text in joined)
+        return FindingPrompts(self.finding, positive, negative, self.status)
+
 
 PromptSets = dict[str, tuple[FindingPrompts, ...]]
 

@@ -17,7 +17,7 @@ from ..errors import ConfigError, MissingExtraError
 
 __all__ = [
     "CLEANINGS", "BackendTokenizer", "CleanedTokenizer", "HashTokenizer", "TokenBatch", "Tokenizer",
-    "WordPieceTokenizer", "clean_clip", "clean_report", "clean_web", "pad", "require_tokenizers",
+    "WordPieceTokenizer", "clean_clip", "clean_query", "clean_report", "clean_web", "pad", "require_tokenizers",
 ]  # fmt: skip
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -223,7 +223,24 @@ def clean_clip(text: str) -> str:
     return clean_web(text).lower()
 
 
-CLEANINGS: dict[str, Callable[[str], str]] = {"carzero": clean_report, "open_clip": clean_web, "clip": clean_clip}
+def clean_query(text: str) -> str:
+    """BioViL's cleaning of a prompt (docs/parity.md §3.8): no marks at its end.
+
+    Raises ConfigError for a text that holds a special token.
+    """
+    if found := next((token for token in SPECIAL if token in text), None):
+        raise ConfigError(
+            f"The prompt '{text[:40]}' holds the special token {found}, which this model refuses; leave it out."
+        )
+    return text.rstrip("!?.")
+
+
+CLEANINGS: dict[str, Callable[[str], str]] = {
+    "carzero": clean_report,
+    "open_clip": clean_web,
+    "clip": clean_clip,
+    "biovil": clean_query,
+}
 """The cleaning steps by their names in bundle.json."""
 
 

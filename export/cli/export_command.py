@@ -107,7 +107,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--text-encoder",
     type=click.Path(path_type=Path),
-    help="MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files do not hold (a folder or a file).",
+    help="MedKLIP, MAVL: weights of Bio_ClinicalBERT, which their files do not hold (a folder or a file). BioViL, "
+    "BioViL-T: the text weights, where they are not beside the image file.",
 )
 @click.option("--config", type=_FILE, show_default=f"./{DEFAULT_FILE}", help="The file with the models.")
 @click.option(

@@ -14,6 +14,8 @@ MODELS = Registry(
     {
         "afloc": "xbench_fast.export.models.afloc:AflocAdapter",
         "biomedclip": "xbench_fast.export.models.biomedclip:BiomedClipAdapter",
+        "biovil": "xbench_fast.export.models.biovil:BioVilAdapter",
+        "biovil_t": "xbench_fast.export.models.biovil:BioVilTAdapter",
         "carzero": "xbench_fast.export.models.carzero:CarzeroAdapter",
         "chexzero": "xbench_fast.export.models.chexzero:ChexzeroAdapter",
         "clip": "xbench_fast.export.models.clip:ClipAdapter",

@@ -44,11 +44,25 @@ def _places(model: str, variant: str, *names: str) -> tuple[str, ...]:
     return (*inside, *(f"{model}/{name}" for name in plain), *plain)
 
 
+def _biovil_places(model: str, size: str, repository: str, file: str) -> tuple[str, ...]:
+    """The image file in a folder of its own, since the text file beside it has a name that many models share."""
+    return tuple(f"{folder}/{file}" for folder in (f"{model}-{size}", f"{model}/{size}", model, repository))
+
+
 def _kad_places(size: str) -> tuple[str, ...]:
     """KAD's files share a name; the folder distinguishes them."""
     folders = (f"KAD_Models/KAD_{size}", f"KAD_{size}", f"kad-{size}", f"kad/{size}", f"kad/KAD_{size}")
     return tuple(f"{folder}/best_valid.pt" for folder in folders)
 
+
+_BIOVIL_TERMS = (
+    "MIT (code; weights by their public pages); the README says that the models are not for deployed use, commercial "
+    "or otherwise"
+)
+_BIOVIL_TEXT = (
+    "weights and vocabulary in the same repository, beside the image file, --text-encoder and --tokenizer DIR, or the "
+    "local cache"
+)
 
 PUBLISHED = {
     "afloc": Published(
@@ -68,6 +82,35 @@ PUBLISHED = {
         where="microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224 on Hugging Face",
         licence="MIT",
         text="vocabulary in the same repository, --tokenizer DIR or the local cache",
+    ),
+    "biovil": Published(
+        title="BioViL (Boecking et al. 2022; Microsoft)",
+        variants={
+            "480": "biovil_image_resnet50_proj_size_128.pt (md5 02ce6ee460f72efd599295f440dbb453) and "
+            "pytorch_model.bin, in one folder"
+        },
+        files={
+            "480": _biovil_places(
+                "biovil", "480", "BiomedVLP-CXR-BERT-specialized", "biovil_image_resnet50_proj_size_128.pt"
+            )
+        },
+        where="microsoft/BiomedVLP-CXR-BERT-specialized on Hugging Face, revision v1.1",
+        licence=_BIOVIL_TERMS,
+        text=_BIOVIL_TEXT,
+    ),
+    "biovil_t": Published(
+        title="BioViL-T (Bannur et al. 2023; Microsoft)",
+        variants={
+            "448": "biovil_t_image_model_proj_size_128.pt (md5 a83080e2f23aa584a4f2b24c39b1bb64) and "
+            "pytorch_model.bin, in one folder"
+        },
+        files={"448": _biovil_places("biovil_t", "448", "BiomedVLP-BioViL-T", "biovil_t_image_model_proj_size_128.pt")},
+        sha256={
+            "biovil_t_image_model_proj_size_128.pt": "b2399d73dc2a68b9f3a1950e864ae0ecd24093fb07aa459d7e65807ebdc0fb77"
+        },
+        where="microsoft/BiomedVLP-BioViL-T on Hugging Face, revision v1.0",
+        licence=_BIOVIL_TERMS,
+        text=_BIOVIL_TEXT,
     ),
     "carzero": Published(
         title="CARZero (Lai et al. 2024; github.com/laihaoran/CARZero)",

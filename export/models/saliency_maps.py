@@ -68,6 +68,12 @@ et al. 2024, arXiv 2312.01597), here in the last block only, with its residual a
 
 SMOOTHED = "patch-text-smoothed"
 _PRODUCT = "dot product of each projected cell and the prompt, neither normalised, so without bounds"
+_COSINE = "cosine between each projected cell and the prompt"
+SMOOTHED_MAPS = {
+    SMOOTHED: f"{_COSINE}, smoothed by a Gaussian with a standard deviation of 1.5 cells",
+    PATCH_TEXT: f"{_COSINE}, not smoothed",
+}
+"""Of BioViL; the smoothing is part of the authors' map."""
 
 FAMILY_MAPS = {
     PATCH_TEXT: "cosine between the prompt and each patch, whose vector is what the model's own pooling and projection "
@@ -93,6 +99,8 @@ MAPS: Mapping[str, Mapping[str, str]] = {
         PATCH_TEXT: f"{_PRODUCT}; not smoothed",
     },
     "biomedclip": PATCH_MAPS,
+    "biovil": SMOOTHED_MAPS,
+    "biovil_t": SMOOTHED_MAPS,
     "carzero": _attention(LAYER_MEAN),
     "chexzero": {name: PATCH_MAPS[name] for name in (PATCH_TEXT, VALUE_VALUE)},
     "clip": PATCH_MAPS,

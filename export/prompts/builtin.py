@@ -31,6 +31,21 @@ def _table() -> dict[str, Any]:
     return table
 
 
+def _patterned(table: Mapping[str, Any], style: str) -> dict[str, dict[str, Any]]:
+    """The prompts of a style that puts each finding into the same sentences, if it is one: `nouns_of` is the style that
+    has the finding's noun, after `nouns_after`."""
+    pattern = table["patterns"].get(style)
+    if pattern is None:
+        return {}
+    words: dict[str, dict[str, Any]] = table["prompts"][pattern["nouns_of"]]
+    nouns = {label: entry["positive"][0].removeprefix(pattern["nouns_after"]) for label, entry in words.items()}
+    sides = ("positive", "negative")
+    return {
+        label: {side: [text.format(noun) for text in pattern[side]] for side in sides} | {"status": pattern["status"]}
+        for label, noun in nouns.items()
+    }
+
+
 def prompt_styles() -> list[str]:
     """The models with built-in strings ("kad", "clip", ...)."""
     return sorted([*_table()["prompts"], *_LIKE, *BOOKS])
@@ -56,7 +71,7 @@ def builtin_sets(style: str) -> PromptSets:
         }
     table = _table()
     source, status = _LIKE.get(style, (style, None))
-    words: dict[str, dict[str, Any]] = table["prompts"][source]
+    words: dict[str, dict[str, Any]] = {**_patterned(table, source), **table["prompts"][source]}
     exceptions: dict[str, dict[str, Any]] = table["exceptions"].get(style, {})
     return {
         name: tuple(_builtin(label, {**words, **exceptions.get(name, {})}[label], status) for label in labels)

@@ -188,16 +188,20 @@ class FolderTokenizer(BackendTokenizer):
 
     Texts are padded on the right with the id `padding`; `left` says that the model's own pipeline pads on the left.
     With `canonical` a text is lower-cased and loses its punctuation first, as open_clip prepares those of SigLIP.
-    `source` is its name in the bundle, by default the folder's. Raises ConfigError and MissingExtraError.
+    `source` is its name in the bundle, by default the folder's. With `refuses_long` a text is not cut: a longer one is
+    an error. Raises ConfigError and MissingExtraError.
     """
 
-    def __init__(self, folder: Path, context: int, *, canonical: bool = False, source: str = "") -> None:
+    def __init__(
+        self, folder: Path, context: int, *, canonical: bool = False, source: str = "", refuses_long: bool = False
+    ) -> None:
         words = read_words(folder)
         backend = words.backend
         if canonical:
             _canonicalise(backend)
         self.context = min(context, words.longest or context)
-        backend.enable_truncation(self.context, direction="left" if words.cut_left else "right")
+        if not refuses_long:
+            backend.enable_truncation(self.context, direction="left" if words.cut_left else "right")
         self.padding = int((words.padding and backend.token_to_id(words.padding)) or 0)
         self.left = words.pad_left
         self.separator = words.separator
@@ -210,6 +214,8 @@ class FolderTokenizer(BackendTokenizer):
             "padding": self.padding,
             "sha256": hashlib.sha256(backend.to_str().encode()).hexdigest(),
         }
+        if refuses_long:
+            record["limit"] = self.context
         super().__init__(backend, record, self.padding)
 
 

@@ -48,6 +48,8 @@ def tokenizer_beside(adapter: Adapter, checkpoint: Path | None) -> Path | None:
     """The folder of the weights, if the model asks for a tokenizer that is in it."""
     if checkpoint is None or adapter.tokenizer.vocabulary is not None:
         return None
+    if adapter.tokenizer.kind == "tokenizer.json" and checkpoint.is_file():
+        checkpoint = checkpoint.parent
     names: Sequence[str] = ("vocab.txt", "tokenizer.json") if adapter.tokenizer.kind == "wordpiece" else ()
     if adapter.tokenizer.kind == "tokenizer.json":
         from .folder_tokenizer import FILES as names
@@ -72,7 +74,7 @@ def _find(adapter: Adapter, folder: Path | None, progress: Callable[[str], None]
         return WordPieceTokenizer(pieces, adapter.context, "the checkpoint", **rules)
     found: FolderTokenizer | WordPieceTokenizer | None
     if spec.kind == "tokenizer.json":
-        found = _find_folder(folder, spec.sources, adapter.context)
+        found = _find_folder(folder, adapter)
     else:
         found = find_wordpiece(folder, spec.sources, adapter.context, **rules)
     if found is not None and (adapter.weights in ("published", "own") or folder is not None):
@@ -129,16 +131,17 @@ def _check_sample(tokenizer: BackendTokenizer, adapter: Adapter) -> None:
         )
 
 
-def _find_folder(folder: Path | None, repositories: Sequence[str], context: int) -> FolderTokenizer | None:
-    """The tokenizer in `folder`, or that of the first of `repositories` in the local Hugging Face cache, if any."""
+def _find_folder(folder: Path | None, adapter: Adapter) -> FolderTokenizer | None:
+    """The tokenizer in `folder`, or that of the first of the model's repositories in the local Hugging Face cache."""
     from .folder_tokenizer import FILES, FolderTokenizer
 
+    whole = adapter.tokenizer.refuses_long
     if folder is not None:
-        return FolderTokenizer(folder, context)
-    for repository in repositories:
+        return FolderTokenizer(folder, adapter.context, refuses_long=whole)
+    for repository in adapter.tokenizer.sources:
         path = cached_file(repository, *FILES)
         if path is not None:
-            return FolderTokenizer(path.parent, context, source=repository)
+            return FolderTokenizer(path.parent, adapter.context, source=repository, refuses_long=whole)
     return None
 
 

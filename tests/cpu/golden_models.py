@@ -60,20 +60,25 @@ class Golden:
 
 @contextmanager
 def computed(
-    shared: Path, adapter: Any, encode: Callable[[dict[str, torch.Tensor]], torch.Tensor], watch: Sequence[Any] = ()
+    shared: Path,
+    adapter: Any,
+    encode: Callable[[dict[str, torch.Tensor]], torch.Tensor],
+    watch: Sequence[Any] = (),
+    size: int = 224,
 ) -> Iterator[Golden]:
     """The adapter's outputs for its golden's inputs, in inference mode; `encode` makes the text features of its arrays.
 
-    `watch` is the ViT and the BERT whose layers are wanted.
+    `watch` is the ViT, or the parts of an image tower, and the BERT whose layers are wanted; `size` that of the image.
     """
     _, arrays = read_golden(shared, adapter.name)
     layers: list[torch.Tensor] = []
     blocks: list[torch.Tensor] = []
-    pixels = torch.from_numpy(image("image", (2, 3, 224, 224)))
+    pixels = torch.from_numpy(image("image", (2, 3, size, size)))
     hooks = []
     if watch:
-        vit, bert = watch
-        hooks = [block.register_forward_hook(lambda _, __, out: blocks.append(out)) for block in vit.blocks]
+        tower, bert = watch
+        parts = tower if isinstance(tower, list) else tower.blocks
+        hooks = [block.register_forward_hook(lambda _, __, out: blocks.append(out)) for block in parts]
         hooks.append(bert.register_forward_hook(lambda _, __, out: layers.extend(out)))
     with torch.inference_mode():
         text = encode({name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype.kind in "biu"})

@@ -16,7 +16,18 @@ from xbench_fast.engines.prompts.prompt_set import PromptSet
 from xbench_fast.export import Adapter, stand_in_adapter
 from xbench_fast.export.checkpoints.stand_in import fill_module
 from xbench_fast.export.graph import export_image, image_spec
-from xbench_fast.export.models import afloc, biomedclip, carzero, chexzero, clinical_bert, clip, devide, mavl, medklip
+from xbench_fast.export.models import (
+    afloc,
+    biomedclip,
+    biovil,
+    carzero,
+    chexzero,
+    clinical_bert,
+    clip,
+    devide,
+    mavl,
+    medklip,
+)
 from xbench_fast.export.models.carzero_checkpoint import CarzeroConfig
 from xbench_fast.export.models.kad_checkpoint import KadConfig
 from xbench_fast.export.models.layers.bert import BertConfig
@@ -59,6 +70,13 @@ def _biomedclip() -> Adapter:
     return biomedclip.BiomedClipAdapter._describe(_filled(lambda: biomedclip.BiomedClip(VIT, BERT)), "stand-in", None)
 
 
+def _biovil(monkeypatch: pytest.MonkeyPatch, adapter: type[Adapter]) -> Adapter:
+    bert, resnet = replace(BERT, positions=64), ResNetConfig(stem=8, widths=(4, 4, 8, 8), blocks=(1, 1, 1, 1))
+    monkeypatch.setattr(biovil, "BertConfig", lambda **sizes: replace(bert, **sizes))
+    monkeypatch.setattr(biovil, "ResNetConfig", lambda: resnet)
+    return adapter.stand_in(adapter.variants[0])
+
+
 def _clip(monkeypatch: pytest.MonkeyPatch, adapter: type[clip.ClipAdapter]) -> Adapter:
     model = pytest.importorskip("open_clip.model")
     vision, text = model.CLIPVisionCfg, model.CLIPTextCfg
@@ -80,6 +98,8 @@ def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
     makers: dict[str, Callable[[], Adapter]] = {
         "afloc": _afloc,
         "biomedclip": _biomedclip,
+        "biovil": lambda: _biovil(monkeypatch, biovil.BioVilAdapter),
+        "biovil_t": lambda: _biovil(monkeypatch, biovil.BioVilTAdapter),
         "carzero": _carzero,
         "chexzero": lambda: _clip(monkeypatch, chexzero.ChexzeroAdapter),
         "clip": lambda: _clip(monkeypatch, clip.ClipAdapter),
@@ -94,7 +114,7 @@ def small_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> Adapter:
 QUERIES = [("Mass", 1), ("Mass", 1), ("Mass", -1), ("Effusion", 1), ("Effusion", -1), ("Unicorn", 1)]
 """(finding, polarity) of each query of the set `coco`."""
 
-MODELS = ("afloc", "biomedclip", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip")
+MODELS = ("afloc", "biomedclip", "biovil_t", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip")
 
 
 def image_bundle(adapter: Adapter, folder: Path, sets: dict[str, PromptSet]) -> Bundle:

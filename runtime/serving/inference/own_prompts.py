@@ -59,7 +59,8 @@ class OwnPrompts:
 
         image, text = self._bundle.graph("image"), self._bundle.graph("text")
         tokenizer, encoder = self._opened()
-        return encode_sets({OWN_SET: prompts}, tokenizer, encoder, texts_per_query(image, text))[0]
+        averaged, per_query = self._bundle.manifest.averages_prompts, texts_per_query(image, text)
+        return encode_sets({OWN_SET: prompts}, tokenizer, encoder, per_query, averaged=averaged)[0]
 
     def _opened(self) -> tuple[Tokenizer, TextEncoder]:
         if self._parts is None:

@@ -194,6 +194,8 @@ FOUND = {
     ),
     "chexzero": ("visual.conv1.weight", (768, 3, 16, 16), "published files are ViT-B/32"),
     "biomedclip": ("text.transformer.embeddings.word_embeddings.weight", (9, 768), "missing"),
+    "biovil": ("encoder.encoder.conv1.weight", (64, 3, 7, 7), "missing"),
+    "biovil_t": ("encoder.encoder.conv1.weight", (64, 3, 7, 7), "missing"),
     "carzero": ("CARZero.text_encoder.model.embeddings.word_embeddings.weight", (9, 768), "missing"),
     "afloc": ("afloc.text_encoder.model.embeddings.word_embeddings.weight", (9, 768), "missing"),
     "medklip": ("disease_embedding_layer.weight", (256, 768), "missing"),

@@ -232,5 +232,5 @@ def test_the_list_looks_for_the_files_and_compares_their_digest(tmp_path: Path) 
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.search(r"found: \S*clip/ViT-B-32.pt, sha256 differs", text)
     assert re.search(r"found: \S*KAD_224/best_valid.pt\n", text)
-    assert text.count("not found") == 10, "of twelve files"
+    assert text.count("not found") == 12, "of fourteen files"
     assert "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af" in text

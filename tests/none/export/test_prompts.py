@@ -28,7 +28,7 @@ def spec(shared: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "style", ["afloc", "kad", "clip", "biomedclip", "carzero", "chexzero", "devide", "medklip", "mavl"]
+    "style", ["afloc", "kad", "clip", "biomedclip", "carzero", "chexzero", "devide", "medklip", "mavl", "biovil"]
 )
 def test_sets_have_the_datasets_findings(style: str) -> None:
     sets = builtin_sets(style)
@@ -76,6 +76,21 @@ NOTEBOOK = (
 )
 
 
+def test_biovil_asks_as_its_authors_do_about_pneumonia_and_in_their_sentences_about_others() -> None:
+    sets = builtin_sets("biovil")
+    (pneumonia,) = sets["rsna"]
+    assert (len(pneumonia.positive), len(pneumonia.negative), pneumonia.status) == (4, 4, "official")
+    assert "This opacity can represent pneumonia" in pneumonia.positive
+    assert "No evidence of acute pneumonia" in pneumonia.negative
+    (entry,) = [entry for entry in sets["vindr"] if entry.finding == "Enlarged PA"]
+    noun = "enlarged pulmonary artery"
+    assert entry.positive == (
+        f"Findings consistent with {noun}", f"Findings suggesting {noun}", f"Findings are most compatible with {noun}",
+    )  # fmt: skip
+    assert entry.negative == (f"There is no {noun}", f"No evidence of {noun}", f"No signs of {noun}")
+    assert {entry.status for entry in sets["vindr"]} == {"adapted"}
+
+
 def test_chexzero_asks_for_a_name_and_for_no_name() -> None:
     entries = [entry for found in builtin_sets("chexzero").values() for entry in found]
     assert all(entry.negative == (f"no {entry.positive[0]}",) for entry in entries)
@@ -103,9 +118,22 @@ def test_sentences_without_a_licence_are_not_in_the_package(shared: Path, root: 
 
 
 def test_an_unknown_style_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="afloc, biomedclip, carzero, chexzero, clip, devide, kad, mavl, medklip"):
+    with pytest.raises(
+        ConfigError, match="afloc, biomedclip, biovil, carzero, chexzero, clip, devide, kad, mavl, medklip"
+    ):
         builtin_sets("chexzro")
-    assert prompt_styles() == ["afloc", "biomedclip", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip"]
+    assert prompt_styles() == [
+        "afloc",
+        "biomedclip",
+        "biovil",
+        "carzero",
+        "chexzero",
+        "clip",
+        "devide",
+        "kad",
+        "mavl",
+        "medklip",
+    ]
 
 
 WANTED = {

@@ -89,6 +89,8 @@ def test_listing_models_needs_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (
-        "['afloc', 'biomedclip', 'carzero', 'chexzero', 'clip', 'devide', 'kad', 'mavl', 'medklip']" in done.stdout
+        "['afloc', 'biomedclip', 'biovil', 'biovil_t', 'carzero', 'chexzero', 'clip', 'devide', 'kad', 'mavl', "
+        "'medklip']"
+        in done.stdout
         and "xbench-fast[export]" in done.stdout
     )

@@ -40,7 +40,9 @@ def test_every_saliency_map_has_its_row(root: Path) -> None:
     assert sorted(names(text, "## §1")) == sorted(ATTENTION_MAPS)
     assert names(text, "## §2") == list(PATCH_MAPS)
     official = {
-        model.lower(): row[1].strip("`") for row in rows(text, "## §3") for model in row[0].replace(",", " ").split()
+        model.lower().replace("-", "_"): row[1].strip("`")
+        for row in rows(text, "## §3")
+        for model in row[0].replace(",", " ").split()
     }
     assert official == {model: next(iter(maps)) for model, maps in MAPS.items()}
 
