@@ -19,7 +19,10 @@ from .parity import OFFICIAL_MAP
 from .strict_json import CHECKSUM, checksum_of
 
 __all__ = [
+    "MODEL_ORDER",
+    "PAPER_MODELS",
     "SCHEMA",
+    "SCHEMA_FIXED",
     "CalibrationImage",
     "FileRecord",
     "GraphSpec",
@@ -31,6 +34,14 @@ __all__ = [
 ]
 
 SCHEMA = 1
+SCHEMA_FIXED = 2
+"""The schema of a bundle with `findings`, so that versions which expect texts refuse it."""
+
+PAPER_MODELS = ("clip", "biomedclip", "medklip", "kad", "mavl", "carzero", "devide")
+"""The models of the paper, in its order."""
+MODEL_ORDER = (*PAPER_MODELS, "biovil", "biovil_t", "chexzero", "afloc", "xrv")
+"""All known models in the order of tables and lists: the paper's, the later ones, the supervised one."""
+
 Weights = Literal["published", "own", "stand-in", "demo", "randomised"]
 Text = Annotated[str, Meta(min_length=1)]
 Size = Annotated[int, Meta(ge=1, le=2**31)]
@@ -113,7 +124,9 @@ class Manifest:
     export; `text` holds the tokenizer record and the context length; `precision` ("fp32", "fp16", "bf16", "int8") is
     the type of the graphs' weights and products, `quantisation` how an INT8 graph was made; `weights_source` why
     weights are known as published, in words: empty for others, and in bundles of versions that took every checkpoint
-    for published; `not_learnt` names constants of the image graph that look like weights, such as a smoothing filter.
+    for published; `not_learnt` names constants of the image graph that look like weights, such as a smoothing filter;
+    `findings` are the only ones that a supervised model knows: it reads no text, and the text features of the i-th are
+    row i of the identity matrix.
     """
 
     model: Text
@@ -135,6 +148,7 @@ class Manifest:
     weights_source: str = ""
     quantisation: Quantisation | None = None
     not_learnt: tuple[Text, ...] = ()
+    findings: tuple[Text, ...] = ()
 
     @property
     def averages_prompts(self) -> bool:
@@ -152,8 +166,9 @@ class Manifest:
         Raises BundleError for values JSON cannot hold (NaN, infinity).
         """
         try:
-            data: dict[str, Any] = {"schema": SCHEMA, **asdict(self), "geometry": self.geometry.to_json()}
-            for key in ("weights_source", "quantisation", "not_learnt"):
+            schema = SCHEMA_FIXED if self.findings else SCHEMA
+            data: dict[str, Any] = {"schema": schema, **asdict(self), "geometry": self.geometry.to_json()}
+            for key in ("weights_source", "quantisation", "not_learnt", "findings"):
                 if not data[key]:
                     del data[key]
             data[CHECKSUM] = checksum_of(data)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from .errors import BundleError
-from .manifest import SCHEMA, FileRecord, GraphSpec, Manifest, PromptRecord
+from .manifest import SCHEMA, SCHEMA_FIXED, FileRecord, GraphSpec, Manifest, PromptRecord
 from .rounding import PRECISIONS
 from .strict_json import CHECKSUM, checksum_of, distinct_keys, no_constant
 
@@ -31,10 +31,10 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     if not isinstance(raw, dict):
         raise BundleError(f"{where}: bundle.json is not an object; export the bundle again.")
     schema = raw.get("schema")
-    if schema != SCHEMA or isinstance(schema, bool):
+    if schema not in (SCHEMA, SCHEMA_FIXED) or isinstance(schema, bool):
         raise BundleError(
-            f"{where}: schema {schema!r} is not {SCHEMA}, the one this version reads; export the bundle again "
-            "with this version, or install the version that wrote it."
+            f"{where}: schema {schema!r} is not {SCHEMA} or {SCHEMA_FIXED}, which this version reads; export the "
+            "bundle again with this version, or install the version that wrote it."
         )
     try:
         _check_checksum(raw)
@@ -100,6 +100,8 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
     if manifest.geometry.intensity == "equalised":
         raise BundleError(f"the key 'geometry' has the intensity {manifest.geometry.intensity!r}, which no bundle has.")
     _check_image_graph(manifest)
+    if manifest.findings or raw["schema"] == SCHEMA_FIXED:
+        _check_findings(manifest)
     if "text" in manifest.graphs:
         _check_text_graph(manifest.graphs["text"])
     for name, prompts in manifest.prompt_sets.items():
@@ -111,6 +113,17 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         if name not in manifest.files:
             raise BundleError(f"'{name}' is used but not listed under 'files', so it cannot be verified.")
     return manifest
+
+
+def _check_findings(manifest: Manifest) -> None:
+    """Checks that a model with fixed findings names each once, takes a feature for each, and has no text graph."""
+    findings, features = manifest.findings, manifest.graphs["image"].inputs[1].shape[1:]
+    if not findings or len(set(findings)) != len(findings) or features != (len(findings),):
+        raise BundleError(
+            f"the key 'findings' has {len(findings)} names for text features {list(features)}; export the bundle again."
+        )
+    if "text" in manifest.graphs:
+        raise BundleError("a bundle with the key 'findings' reads no text, and graphs.text is there; export it again.")
 
 
 def _check_prompts(name: str, record: PromptRecord) -> None:

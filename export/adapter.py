@@ -52,10 +52,11 @@ class CheckpointRecord:
 
 @dataclass(frozen=True)
 class Saliency:
-    """The source of the map: `attention` to the image, shares of 1 (raw variants: the scores before the softmax), or
-    `similarity` of patches and prompt: cosines, their softmax, or dot products; `description` says which."""
+    """The source of the map: `attention` to the image, shares of 1 (raw variants: the scores before the softmax),
+    `similarity` of patches and prompt: cosines, their softmax, or dot products, or `activation`, what each cell adds to
+    the logit; `description` says which."""
 
-    kind: Literal["attention", "similarity"]
+    kind: Literal["attention", "similarity", "activation"]
     description: str
 
 
@@ -125,6 +126,9 @@ class Adapter(ABC):
     `weights` of a checkpoint is "published" when it is loaded; the export makes it "own" unless the file is known, or
     said, to be published, and says why in `weights_source`. `not_learnt` names tensors of image.onnx that look like
     weights and were not learnt, such as a smoothing filter.
+
+    `findings` are all that a supervised model knows. It reads no text: it has neither `encode_text` nor `text_inputs`,
+    and the text features of the i-th finding are row i of the identity matrix, by which `forward` selects.
     """
 
     variants: ClassVar[tuple[str, ...]] = ()
@@ -137,9 +141,10 @@ class Adapter(ABC):
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     saliency: Saliency
-    text_inputs: tuple[str, ...]
-    tokenizer: TokenizerSpec
     checkpoint: CheckpointRecord | None
+    text_inputs: tuple[str, ...] = ()
+    tokenizer: TokenizerSpec = TokenizerSpec("ready", ())
+    findings: tuple[str, ...] = ()
     weights: Weights = "published"
     grid: tuple[int, int] = (0, 0)
     text_shape: tuple[int, ...] = ()
@@ -165,6 +170,8 @@ class Adapter(ABC):
         raise ConfigError(f"{cls.__name__} defines no 'stand_in', so it has no stand-in weights; give a checkpoint.")
 
     def __post_init__(self) -> None:
+        if bool(self.text_inputs) == bool(self.findings):
+            raise ConfigError(f"{self.name}: state either text_inputs or, for a supervised model, findings.")
         if not (self.text_shape and self.context and self.vocabulary_size and all(self.grid)):
             from .measuring import measure
 
@@ -200,9 +207,9 @@ class Adapter(ABC):
         """Warnings for the user: the assumptions of the adapter about the weights."""
         return ()
 
-    @abstractmethod
     def encode_text(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """ids, mask: int64 [T, tokens], any width up to `context`. Returns float32 [T, *one_text_shape]."""
+        raise ConfigError(f"{type(self).__name__} defines no 'encode_text'; a supervised model states its `findings`.")
 
     @abstractmethod
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:

@@ -60,12 +60,14 @@ class Cost:
 def measure_cost(adapter: Adapter, findings: int = FINDINGS) -> Cost:
     """Counts both graphs of `adapter`; no value is computed and no memory is needed."""
     size, tokens = adapter.geometry.size, adapter.context
-    image, text = ImageGraph(adapter).eval(), TextGraph(adapter).eval()
+    image = ImageGraph(adapter).eval()
     pixels, features = torch.zeros(2, 1, size, size, dtype=torch.uint8), torch.zeros(findings, *adapter.text_shape)
     ids = torch.ones(1, tokens, dtype=torch.int64)
     one, used = _count(image, pixels[:1], features)
     two, _ = _count(image, pixels, features)
-    per_text, used_by_text = _count(text, *[ids, ids][: len(adapter.text_inputs)])
+    per_text, used_by_text = 0, 0
+    if adapter.text_inputs:
+        per_text, used_by_text = _count(TextGraph(adapter).eval(), *[ids, ids][: len(adapter.text_inputs)])
     return Cost(
         image_parameters=used,
         text_parameters=used_by_text,

@@ -45,7 +45,7 @@ class FullGraphs:
     """A model's graphs in float32 in `folder`, and the prompt sets with the features of its text graph."""
 
     adapter: Adapter
-    words: Tokenizer
+    words: Tokenizer | None
     folder: Path
     graphs: Mapping[str, GraphSpec]
     features: list[PromptSet]
@@ -122,7 +122,8 @@ def write_lower(
         if reason:
             raise ParityError(f"{reason} No bundle was written; use another --precision.")
         return LowGraphs(folder, features)
-    shutil.copyfile(full.folder / "text.onnx", folder / "text.onnx")
+    if "text" in full.graphs:
+        shutil.copyfile(full.folder / "text.onnx", folder / "text.onnx")
     assert found.calibration is not None
     quantising = _Quantising(full, folder, options, found.calibration)
     return LowGraphs(folder, full.features, quantising.judged(trial, report, found.trial))

@@ -30,6 +30,7 @@ class _Model(Protocol):
     text_inputs: tuple[str, ...]
     text_shape: tuple[int, ...]
     texts_per_query: int
+    findings: tuple[str, ...]
     context: int
     vocabulary_size: int
 
@@ -44,11 +45,13 @@ def measure(adapter: _Model) -> None:
     Raises ConfigError when the model does not run, or returns other shapes than an adapter's.
     """
     with torch.inference_mode():
+        if adapter.findings:
+            adapter.text_shape = (len(adapter.findings),)
         if not adapter.text_shape:
             adapter.text_shape = _text_shape(adapter)
-        if not adapter.context:
+        if not (adapter.context or adapter.findings):
             adapter.context = _largest(lambda width: _encode(adapter, torch.ones(1, width, dtype=torch.int64)), LONGEST)
-        if not adapter.vocabulary_size:
+        if not (adapter.vocabulary_size or adapter.findings):
             ids = torch.zeros(1, min(2, adapter.context), dtype=torch.int64)
             adapter.vocabulary_size = 1 + _largest(lambda number: _encode(adapter, ids + number), LARGEST)
         if not all(adapter.grid):

@@ -14,17 +14,17 @@ from ..engines.bundle import Bundle, check_place, write_bundle
 from ..engines.errors import ConfigError
 from ..engines.manifest import GraphSpec, Manifest
 from ..engines.parity import OFFICIAL_MAP
-from ..engines.prompts.prompt_encoding import TextEncoder, encode_sets, texts_per_query
+from ..engines.prompts.prompt_encoding import TextEncoder, encode_sets, name_sets, texts_per_query
 from ..engines.prompts.prompt_files import PromptSets
 from ..engines.prompts.prompt_set import PromptSet
 from ..engines.tokenizing import Tokenizer, stored_files
 from .adapter import Adapter, load_adapter, stand_in_adapter
-from .bundle_options import BundleOptions
+from .bundle_options import BundleOptions, Progress
 from .machine import peak_memory_mib, require_packages, threads_to_use, timed, versions, workspace
 from .models.published import PUBLISHED
 from .parity.checks import ParityReport
 from .prompts.books import own_words_caution
-from .prompts.builtin import builtin_sets, prompt_styles
+from .prompts.builtin import builtin_sets, dataset_findings, known_sets, prompt_styles
 from .tokenizing.select_tokenizer import select_tokenizer, tokenizer_beside
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def export_adapter(
     target, say = out / f"{adapter.name}-{adapter.variant}", options.progress
     check_place(target, options.force)
     words = select_tokenizer(adapter, options.tokenizer, say)
-    sets = _sets(adapter, options.prompts)
+    sets = _sets(adapter, options.prompts, say)
     if caution := own_words_caution(adapter.prompt_style or adapter.name, sets):
         say(f"caution: {caution}")
     if found is not None and found.trial is not None:
@@ -144,8 +144,8 @@ def export_adapter(
         graphs = _export_graphs(adapter, folder, options, seconds)
         with timed(seconds, "prompts"):
             texts = set(chain.from_iterable(entry.texts for entries in sets.values() for entry in entries))
-            say(f"encoding {len(texts)} prompts of {len(sets)} sets with text.onnx")
-            encode = partial(_encode, adapter.averages_prompts, sets, words, graphs)
+            say(f"encoding {len(texts)} prompts of {len(sets)} sets")
+            encode = partial(_encode, adapter, sets, words, graphs)
             features = encode(folder)
         with timed(seconds, "parity"):
             say("comparing the graphs with the model in batches of different size")
@@ -168,10 +168,18 @@ def export_adapter(
     return ExportResult(bundle, report, seconds, peak_memory_mib(), cost)
 
 
-def _sets(adapter: Adapter, prompts: PromptSets | None) -> PromptSets:
-    """The built-in sets in the model's words (a demo model has none); the user's sets replace or add to them."""
+def _sets(adapter: Adapter, prompts: PromptSets | None, say: Progress) -> PromptSets:
+    """The built-in sets in the model's words (a demo model has none); the user's sets replace or add to them.
+
+    Of a supervised model they hold the findings that it knows, and the set `FINDINGS_SET` holds all of them.
+    """
     style = adapter.prompt_style or adapter.name
     sets = {} if adapter.weights == "demo" or style not in prompt_styles() else builtin_sets(style)
+    if adapter.findings:
+        sets = known_sets(sets, adapter.findings)
+        left = set(chain.from_iterable(dataset_findings().values()))
+        left -= {entry.finding for entries in sets.values() for entry in entries}
+        say(f"{len(adapter.findings)} findings, reads no text; not asked: {', '.join(sorted(left)) or 'none'}")
     sets = {**sets, **(prompts or {})}
     if not sets:
         raise ConfigError(
@@ -187,7 +195,7 @@ def _export_graphs(
     from .graph import export_image, export_text, opset_for
 
     graphs = {}
-    for name, export in (("image", export_image), ("text", export_text)):
+    for name, export in (("image", export_image), *([] if adapter.findings else [("text", export_text)])):
         options.progress(f"exporting {name}.onnx")
         with timed(seconds, f"{name} graph"):
             graphs[name] = export(adapter, folder, opset_for(options.precision))
@@ -195,29 +203,31 @@ def _export_graphs(
 
 
 def _encode(
-    averaged: bool,
+    adapter: Adapter,
     sets: PromptSets,
-    words: Tokenizer,
+    words: Tokenizer | None,
     graphs: Mapping[str, GraphSpec],
     folder: Path,
     precision: str = "fp32",
 ) -> list[PromptSet]:
-    """The sets with the features of text.onnx in `folder`."""
+    """The sets with the features of text.onnx in `folder`, or of a supervised model."""
+    if words is None:
+        return name_sets(adapter.findings, sets)
     spec = graphs["text"]
     encoder = TextEncoder(folder / spec.file, spec, threads=threads_to_use(), precision=precision)
     per_query = texts_per_query(graphs["image"], spec)
-    return encode_sets(sets, words, encoder, per_query, averaged=averaged)
+    return encode_sets(sets, words, encoder, per_query, averaged=adapter.averages_prompts)
 
 
 def _files(
-    folder: Path, graphs: Mapping[str, GraphSpec], features: Sequence[PromptSet], words: Tokenizer
+    folder: Path, graphs: Mapping[str, GraphSpec], features: Sequence[PromptSet], words: Tokenizer | None
 ) -> dict[str, Path]:
     """The bundle's files by name; those that are not in `folder` yet are written there."""
     files = {spec.file: folder / spec.file for spec in graphs.values()}
     for prompt_set in features:
         files[prompt_set.file] = folder / prompt_set.file
         prompt_set.save(files[prompt_set.file])
-    for name, content in stored_files(words).items():
+    for name, content in (stored_files(words) if words else {}).items():
         files[name] = folder / name
         files[name].parent.mkdir(parents=True, exist_ok=True)
         files[name].write_bytes(content)
@@ -226,7 +236,7 @@ def _files(
 
 def _manifest(
     adapter: Adapter,
-    words: Tokenizer,
+    words: Tokenizer | None,
     graphs: Mapping[str, GraphSpec],
     features: Sequence[PromptSet],
     report: ParityReport,
@@ -237,7 +247,7 @@ def _manifest(
     from .graph import opset_for
 
     record, encoder = adapter.checkpoint, adapter.text_checkpoint
-    text: dict[str, Any] = {"tokenizer": words.record, "context": adapter.context}
+    text: dict[str, Any] = {"tokenizer": words.record, "context": adapter.context} if words else {}
     if adapter.texts_per_query > 1:
         text["texts_per_query"] = adapter.texts_per_query
     if adapter.averages_prompts:
@@ -266,4 +276,5 @@ def _manifest(
         precision=precision,
         weights_source=adapter.weights_source,
         not_learnt=adapter.not_learnt,
+        findings=adapter.findings,
     )

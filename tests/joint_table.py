@@ -10,8 +10,8 @@ from pathlib import Path
 __all__ = [
     "Joint",
     "box_joints",
+    "command_joints",
     "features",
-    "int8_joints",
     "joints",
     "not_features",
     "outcomes",
@@ -67,9 +67,13 @@ def study_joints() -> list[Joint]:
     return [Joint(*row) for row in _rows("Subgroups, readers and probes")]
 
 
-def int8_joints() -> list[Joint]:
-    """INT8 with each command."""
-    return [Joint("int8", *row) for row in _rows("INT8 and commands")]
+def command_joints() -> list[Joint]:
+    """A bundle in INT8, and a supervised one, with each command."""
+    return [
+        Joint(kind, *row)
+        for kind, section in (("int8", "INT8 and commands"), ("supervised", "Supervised models and commands"))
+        for row in _rows(section)
+    ]
 
 
 def _rows(section: str) -> Iterator[list[str]]:

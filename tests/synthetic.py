@@ -18,7 +18,9 @@ from xbench_fast.engines.base import Engine, EngineInfo, Scores
 from xbench_fast.engines.bundle import Bundle, write_bundle
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.engines.manifest import GraphSpec, Manifest, TensorSpec
-from xbench_fast.engines.prompts.prompt_set import PromptSet
+from xbench_fast.engines.prompts.prompt_encoding import name_sets
+from xbench_fast.engines.prompts.prompt_files import FindingPrompts
+from xbench_fast.engines.prompts.prompt_set import FINDINGS_SET, PromptSet
 from xbench_fast.engines.tokenizing.tokenizers import HashTokenizer
 from xbench_fast.metrics_gpu.sweep.counts import Counts
 
@@ -111,14 +113,19 @@ def make_bundle(
     graph: Path | None = None,
     findings: tuple[str, ...] = CLASSES,
     text: bool = False,
+    supervised: tuple[str, ...] = (),
 ) -> Bundle:
     """A bundle at `path`; `graph` is its image graph, by default a file only the engine below pretends to run. `text`:
-    with the text graph of `save_text_graph` and a tokenizer without a vocabulary."""
+    with the text graph of `save_text_graph` and a tokenizer without a vocabulary. `supervised`: all that its model
+    knows; it then has the set of these findings alone."""
     source = path.parent / f".source-{path.name}"
     source.mkdir(parents=True)
     (source / "image.onnx").write_bytes(graph.read_bytes() if graph else b"run by NumPy in this test")
     files = {"image.onnx": source / "image.onnx"}
     prompts = {name: prompt_set(name, several=several, findings=findings) for name in sets}
+    if supervised:
+        entries = tuple(FindingPrompts(name, (name,)) for name in supervised)
+        prompts = {FINDINGS_SET: name_sets(supervised, {FINDINGS_SET: entries})[0]}
     for name, item in prompts.items():
         item.save(source / f"{name}.npz")
         files[item.file] = source / f"{name}.npz"
@@ -141,12 +148,13 @@ def make_bundle(
         grid=(GRID, GRID),
         saliency={"kind": "attention", "description": "sums of pixel blocks"},
         logit_scale=1.0,
-        text={"context": 8, **({"tokenizer": TOKENIZER.record} if text else {})},
+        text={} if supervised else {"context": 8, **({"tokenizer": TOKENIZER.record} if text else {})},
         graphs={"image": image, **({"text": TEXT} if text else {})},
         prompt_sets={name: item.record() for name, item in prompts.items()},
         opset=18,
         exporter={"test": "1"},
         parity={"passed": True, "compared": 12, "needed": 1e-6, "tolerance": 1e-4},
+        findings=supervised,
     )
     return write_bundle(path, manifest, files)
 

@@ -1,4 +1,4 @@
-"""Adds prompt sets to an existing bundle, with the bundle's own tokenizer and text graph."""
+"""Adds prompt sets to an existing bundle."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from pathlib import Path
 from ..bundle import Bundle, change_bundle
 from ..errors import BundleError
 from ..manifest import Manifest
-from ..tokenizing import bundle_tokenizer
-from .prompt_encoding import TextEncoder, encode_sets, texts_per_query
-from .prompt_files import PromptSets
 from .prompt_set import PromptSet
 
-__all__ = ["add_prompts", "check_names", "encode_for"]
+__all__ = ["add_prompts", "check_names"]
 
 
 def check_names(bundle: Bundle, names: Iterable[str], *, replace: bool) -> None:
@@ -23,18 +20,6 @@ def check_names(bundle: Bundle, names: Iterable[str], *, replace: bool) -> None:
         raise BundleError(
             f"{bundle.path} already has a prompt set '{taken[0]}'; rename yours or replace that one with --replace."
         )
-
-
-def encode_for(bundle: Bundle, sets: PromptSets, *, threads: int | None = None) -> list[PromptSet]:
-    """The sets, encoded as the export would have done it.
-
-    Raises BundleError (no tokenizer or text graph in the bundle), ConfigError (texts of a query), EngineError,
-    MissingExtraError.
-    """
-    image, text = bundle.graph("image"), bundle.graph("text")
-    words, encoder = bundle_tokenizer(bundle), TextEncoder.of(bundle, threads=threads)
-    averaged = bundle.manifest.averages_prompts
-    return encode_sets(sets, words, encoder, texts_per_query(image, text), averaged=averaged)
 
 
 def add_prompts(bundle: Bundle, sets: Sequence[PromptSet], *, replace: bool = False) -> Bundle:

@@ -1,4 +1,4 @@
-"""Encodes prompts as text features with a bundle's own text graph.
+"""Encodes prompts as text features: with a bundle's own text graph, or as names of the findings of a supervised model.
 
 A set is encoded and run as one: in a model with self-attention over the queries, the scores of a finding depend on
 which others are asked with it (docs/parity.md §3.4).
@@ -7,7 +7,8 @@ which others are asked with it (docs/parity.md §3.4).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -18,13 +19,30 @@ from ..backends.ort_session import CPU_PROVIDER, graph_for_cpu, open_session
 from ..bundle import Bundle
 from ..errors import ConfigError, EngineError
 from ..manifest import GraphSpec
+from ..registry import did_you_mean
+from ..tokenizing import bundle_tokenizer
 from ..tokenizing.tokenizers import Tokenizer
-from .prompt_files import SEPARATOR, FindingPrompts
+from .prompt_files import SEPARATOR, FindingPrompts, PromptSets
 from .prompt_set import PromptSet
 
-__all__ = ["TextEncoder", "assemble", "encode_sets", "texts_per_query"]
+__all__ = ["EncodeSets", "TextEncoder", "assemble", "encode_sets", "name_sets", "prompt_encoder", "texts_per_query"]
 
+EncodeSets = Callable[[PromptSets], list[PromptSet]]
 _CHUNK = 32
+
+
+def prompt_encoder(bundle: Bundle, *, threads: int | None = None) -> EncodeSets:
+    """What encodes sets of prompts for `bundle` as its export would have done it.
+
+    Raises BundleError (no tokenizer or text graph in the bundle), EngineError and MissingExtraError; what it returns
+    raises ConfigError (texts of a query, or a text that is no finding of a supervised model).
+    """
+    if bundle.manifest.findings:
+        return partial(name_sets, bundle.manifest.findings)
+    per_query = texts_per_query(bundle.graph("image"), bundle.graph("text"))
+    words, encoder = bundle_tokenizer(bundle), TextEncoder.of(bundle, threads=threads)
+    averaged = bundle.manifest.averages_prompts
+    return lambda sets: encode_sets(sets, words, encoder, per_query, averaged=averaged)
 
 
 class TextEncoder:
@@ -65,6 +83,24 @@ def texts_per_query(image: GraphSpec, text: GraphSpec) -> int:
     if len(sizes) == len(query) + len(one) and query[len(query) - len(one) :] == one:
         return math.prod(size for size in query[: len(query) - len(one)] if isinstance(size, int))
     raise ConfigError(f"The image graph takes text features {list(query)}, the text graph gives {list(one)}.")
+
+
+def name_sets(findings: Sequence[str], sets: PromptSets) -> list[PromptSet]:
+    """One PromptSet per set for a supervised model, whose texts are the names of its `findings`: features are one-hot.
+
+    Raises ConfigError for any other text.
+    """
+    rows = dict(zip(findings, np.eye(len(findings), dtype=np.float32), strict=True))
+    for text in chain.from_iterable(entry.texts for entries in sets.values() for entry in entries):
+        if text not in rows:
+            raise ConfigError(
+                f"The model is supervised and reads no text, and '{text}' is none of its findings: "
+                f"{did_you_mean(text, findings)}."
+            )
+    return [
+        assemble(name, entries, np.stack([rows[text] for entry in entries for text in entry.texts]))
+        for name, entries in sets.items()
+    ]
 
 
 def encode_sets(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from ..errors import BundleError
 from ..manifest import PromptRecord
 
-__all__ = ["PromptSet"]
+__all__ = ["FINDINGS_SET", "PromptSet"]
+
+FINDINGS_SET: Final = "findings"
+"""The set of a supervised model that has all its findings, by their own names."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ SIGNATURES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("MAVL", ("backbone.", "disease_embedding_layer.")),
     ("MedKLIP", ("res_features.", "disease_embedding_layer.")),
     ("KAD", ("image_encoder.", "text_encoder.bert_model.", "mlp_head.")),
+    ("torchxrayvision's DenseNet-121", ("features.denseblock1.",)),
     ("a BERT text encoder alone", ("embeddings.word_embeddings.",)),
 )
 

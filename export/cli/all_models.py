@@ -1,4 +1,4 @@
-"""`xbench-export --model all`: every model, each in its own process, which frees its memory at the end."""
+"""`xbench-export --model all`, `everything` or a list: each model in its own process, which frees its memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...engines.errors import ConfigError
+from ...engines.manifest import PAPER_MODELS
+from ...engines.registry import did_you_mean
 from ..models.published import PUBLISHED
 
 if TYPE_CHECKING:
     from .flags import Flags
 
-__all__ = ["Job", "JobOutcome", "Shared", "export_all", "plan", "run_all", "summary"]
+__all__ = ["Job", "JobOutcome", "Shared", "export_all", "models_named", "plan", "run_all", "summary"]
 
-PAPER = ("biomedclip", "carzero", "clip", "devide", "kad", "mavl", "medklip")
+_GROUPS = {"all": PAPER_MODELS, "everything": tuple(PUBLISHED)}
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Options given with `--model all`: `common` are passed on as they are; the rest goes to the models it is for."""
+    """Options given with several models: `common` are passed on as they are; the rest goes to the models it is for."""
 
     common: Sequence[str]
     tokenizer: Path | None = None
@@ -62,10 +65,22 @@ class JobOutcome:
     seconds: float
 
 
-def plan(checkpoints: Path | None, shared: Shared) -> list[Job]:
+def models_named(text: str) -> tuple[str, ...]:
+    """The models that `text` names: `all` are the paper's, `everything` all known ones, else a list with commas; empty
+    for a single name. Raises ConfigError for an unknown name in a list."""
+    if text in _GROUPS or "," not in text or ":" in text:
+        return _GROUPS.get(text, ())
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in PUBLISHED:
+            raise ConfigError(f"--model: a list has no model '{name}': {did_you_mean(name, PUBLISHED)}.")
+    return names
+
+
+def plan(models: Sequence[str], checkpoints: Path | None, shared: Shared) -> list[Job]:
     """The jobs: every variant found in the folder `checkpoints`, or, without one, each model's first as a stand-in."""
     jobs = []
-    for model in PAPER:
+    for model in models:
         start = ("--model", model, *shared.arguments(model))
         if checkpoints is None:
             jobs.append(Job(model, (*start, "--weights", "stand-in")))
@@ -80,11 +95,11 @@ def plan(checkpoints: Path | None, shared: Shared) -> list[Job]:
     return jobs
 
 
-def export_all(flags: Flags, say: Callable[[str], None]) -> int:
-    """Exports what `flags` ask for; returns the exit status."""
+def export_all(models: Sequence[str], flags: Flags, say: Callable[[str], None]) -> int:
+    """Exports these models as `flags` ask; returns the exit status."""
     flags.check_all()
     shared = Shared(flags.common(), flags.tokenizer, flags.text_encoder, flags.prompts)
-    outcomes = run_all(plan(flags.checkpoints, shared), say)
+    outcomes = run_all(plan(models, flags.checkpoints, shared), say)
     for line in summary(outcomes):
         say(line)
     return 1 if any(outcome.reason for outcome in outcomes) else 0

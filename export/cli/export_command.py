@@ -52,8 +52,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--model",
     metavar="NAME",
     shell_complete=complete_models,
-    help=f"{', '.join(PUBLISHED)}; all: the seven of the paper; an installed one; one of [models] in xbench.toml; "
-    "module:Class; or path/to/file.py:Class.",
+    help=f"{', '.join(PUBLISHED)}; all: the paper's seven; everything: each of these; several, with commas; an "
+    "installed one; one of [models] in xbench.toml; module:Class; or path/to/file.py:Class.",
 )
 @click.option(
     "--family",
@@ -70,7 +70,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "model.safetensors, pytorch_model.bin or shards, as Hugging Face has it.",
 )
 @click.option(
-    "--checkpoints", type=_FOLDER, help="Folder with the files of several models, for --model all and --list."
+    "--checkpoints", type=_FOLDER, help="Folder with the files of several models, for --list and several models."
 )
 @click.option(
     "--out",
@@ -177,9 +177,9 @@ def command(context: click.Context, /, **_: Any) -> int:
       class = "my_package.my_model:MyModel"        # or "path/to/file.py:Class"
       checkpoint = "weights.pt"
 
-    With --model all every file of these models found in --checkpoints is exported, each in a process of its own;
-    --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR. Other models, those of
-    [models] too, are exported by their own names.
+    With several models (--model all, everything, or kad,clip) each of their files found in --checkpoints is exported,
+    in a process of its own; --tokenizer DIR and --prompts DIR then mean the folder of the model's name inside DIR.
+    Other models, those of [models] too, are exported by their own names.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -194,10 +194,10 @@ def command(context: click.Context, /, **_: Any) -> int:
         raise click.UsageError("Give --model or --family, one of the two (or --list to see the models).")
     if flags.out is None:
         raise click.UsageError("Give --out, the folder for the bundle, or write 'bundles' in xbench.toml.")
-    if flags.model == "all":
-        from .all_models import export_all
+    from .all_models import export_all, models_named
 
-        return export_all(flags, _say)
+    if models := models_named(flags.model or ""):
+        return export_all(models, flags, _say)
     entry = flags.entry()
     flags = flags.joined(entry, context)
     flags.check()

@@ -31,7 +31,7 @@ _ALWAYS = (
     "backend",
     "batch",
     "force",
-)  # what --model all passes on as it is
+)  # what several models are given as it is
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Flags:
             if value:
                 raise click.UsageError(f"--{name} goes with --precision fp16, bf16 or int8.")
         if self.checkpoints is not None:
-            raise click.UsageError("--checkpoints goes with --model all or --list; give one file with --checkpoint.")
+            raise click.UsageError("--checkpoints goes with several models or --list; give one file with --checkpoint.")
 
     @property
     def int8_form(self) -> str:
@@ -141,15 +141,15 @@ class Flags:
         return "tensorrt" if self.int8_for == "auto" and self.backend != "onnx" else self.int8_for
 
     def check_all(self) -> None:
-        """The same for --model all."""
+        """The same for several models."""
         if self.saliency is not None:
-            raise click.UsageError("--saliency names one model's map; --model all takes the official ones.")
+            raise click.UsageError("--saliency names one model's map; several models have their official ones.")
         if self.source is not None:
             raise click.UsageError("--source is about one file; export the models one by one to state it.")
         if self.checkpoint is not None or self.variant is not None or self.resolution is not None:
-            raise click.UsageError("--model all takes neither --checkpoint, --variant nor --resolution.")
+            raise click.UsageError("Several models take neither --checkpoint, --variant nor --resolution.")
         if (self.checkpoints is None) != (self.weights == "stand-in"):
-            raise click.UsageError("With --model all give --checkpoints DIR or --weights stand-in, one of the two.")
+            raise click.UsageError("With several models give --checkpoints DIR or --weights stand-in, one of the two.")
         if self.checkpoints is not None and not self.checkpoints.is_dir():
             raise ConfigError(
                 f"There is no folder {self.checkpoints}; give the folder with the checkpoints (see --list)."
@@ -160,7 +160,7 @@ class Flags:
             )
 
     def common(self) -> list[str]:
-        """The options that --model all hands to every export."""
+        """The options that every export of several models is given."""
         found: list[str] = []
         for name in _ALWAYS:
             value: Any = getattr(self, name)
@@ -174,7 +174,7 @@ class Flags:
 def complete_models(context: click.Context, option: click.Parameter, incomplete: str) -> list[str]:
     """What a shell completes for --model."""
     with suppress(XBenchError, OSError):
-        names = (*read_models(context.params.get("config")).entries, *MODELS.names(), "all")
+        names = (*read_models(context.params.get("config")).entries, *MODELS.names(), "all", "everything")
         return [name for name in names if name.startswith(incomplete)]
     return []
 

@@ -19,7 +19,7 @@ def list_models(folder: Path | None, table: ModelTable) -> Iterator[str]:
     from ..models.families import FAMILIES
     from ..models.saliency_maps import MAPS
 
-    for name in MODELS.names():
+    for name in (*PUBLISHED, *(name for name in MODELS.names() if name not in PUBLISHED)):
         facts = PUBLISHED.get(name)
         if facts is None:
             yield f"{name}: installed by another package"

@@ -31,9 +31,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--saliency",
     "kind",
-    type=Choice(["attention", "similarity"]),
+    type=Choice(["attention", "similarity", "activation"]),
     default="similarity",
-    help="What the map's values are: shares of attention, or cosines.",
+    help="What the map's values are: shares of attention, cosines, or what each cell adds to the logit.",
 )
 @click.option("--description", default="as the wrapped graph computes it", help="What the map is, in words.")
 @click.option("--logit-scale", type=float, default=1.0, help="What a cosine was multiplied by.")

@@ -23,6 +23,7 @@ MODELS = Registry(
         "kad": "xbench_fast.export.models.kad:KadAdapter",
         "mavl": "xbench_fast.export.models.mavl:MavlAdapter",
         "medklip": "xbench_fast.export.models.medklip:MedKlipAdapter",
+        "xrv": "xbench_fast.export.models.xrv:XrvAdapter",
     },
     group="xbench_fast.models",
 )

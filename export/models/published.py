@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...engines.manifest import MODEL_ORDER
+
 __all__ = ["PUBLISHED", "Published"]
 
 
@@ -64,7 +66,13 @@ _BIOVIL_TEXT = (
     "local cache"
 )
 
-PUBLISHED = {
+
+def _xrv_places(variant: str, datasets: str) -> tuple[str, ...]:
+    """The file of torchxrayvision's release, which is named after what it was trained on."""
+    return _places("xrv", variant, f"{datasets}-densenet121-d121-tw-lr001-rot45-tr15-sc15-seed0-best.pt")
+
+
+_FACTS = {
     "afloc": Published(
         title="AFLoc (Yang et al. 2024; github.com/YH0517/AFLoc)",
         variants={"resnet-50": "a .ckpt file; the repository does not name it"},
@@ -196,5 +204,27 @@ PUBLISHED = {
         licence="none stated",
         text="weights and vocabulary of emilyalsentzer/Bio_ClinicalBERT on Hugging Face, which the file does not hold",
     ),
+    "xrv": Published(
+        title="DenseNet-121 of torchxrayvision (Cohen et al. 2022; github.com/mlmed/torchxrayvision), supervised",
+        variants={
+            "all": "nih-pc-chex-mimic_ch-google-openi-kaggle-densenet121-d121-tw-lr001-rot45-tr15-sc15-seed0-best.pt",
+            **{
+                name: f"{'kaggle' if name == 'rsna' else name}-densenet121-d121-(...)-best.pt"
+                for name in ("nih", "pc", "chex", "mimic_nb", "mimic_ch", "rsna")
+            },
+        },
+        files={
+            "all": _xrv_places("all", "nih-pc-chex-mimic_ch-google-openi-kaggle"),
+            **{name: _xrv_places(name, name) for name in ("nih", "pc", "chex", "mimic_nb", "mimic_ch")},
+            "rsna": _xrv_places("rsna", "kaggle"),
+        },
+        where="github.com/mlmed/torchxrayvision/releases/tag/v1",
+        licence="Apache-2.0 (the repository's, which says nothing else of the weights); the images behind them have "
+        "terms of their own: CheXpert's (chex, all) allow non-commercial research alone, MIMIC-CXR's (mimic_nb, "
+        "mimic_ch, all) are PhysioNet's for credentialed users",
+        text="none: it answers for the findings it was trained on",
+    ),
 }
-"""Model name -> facts (docs/parity.md §3)."""
+
+PUBLISHED = {name: _FACTS[name] for name in sorted(_FACTS, key=MODEL_ORDER.index)}
+"""Model name -> facts (docs/parity.md §3), in the order of tables."""

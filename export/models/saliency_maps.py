@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
+    "ACTIVATION",
     "ATTENTION_MAPS",
     "FAMILY_MAPS",
     "LAST_LAYER",
@@ -28,6 +29,7 @@ __all__ = [
 
 LAST_LAYER, LAYER_MEAN = "last-layer", "layer-mean"
 PATCH_TEXT, PATCH_SOFTMAX, VALUE_VALUE = "patch-text", "patch-text-softmax", "value-value"
+ACTIVATION = "class-activation"
 
 
 @dataclass(frozen=True)
@@ -108,5 +110,8 @@ MAPS: Mapping[str, Mapping[str, str]] = {
     "kad": _attention(LAST_LAYER),
     "mavl": _attention(LAYER_MEAN, _ASPECTS),
     "medklip": _attention(LAYER_MEAN),
+    "xrv": {
+        ACTIVATION: "class activation map: the weights of the finding's output, applied to each cell of the features"
+    },
 }
 """Model -> name -> what the map is."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...engines.tokenizing import TokenBatch, Tokenizer
     from ..adapter import Adapter
 
-__all__ = ["OUTPUTS", "Session", "check_parity", "longest_text", "queries_of", "text_inputs"]
+__all__ = ["OUTPUTS", "Session", "check_parity", "finding_queries", "longest_text", "queries_of", "text_inputs"]
 
 Scores = dict[str, Floats]
 OUTPUTS = ("logits", "saliency")
@@ -30,14 +30,14 @@ _EAGER_SLICE = 2  # images per call of the model; keeps the reference's memory s
 
 def check_parity(
     adapter: Adapter,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | None,
     folder: Path,
     sets: Mapping[str, Floats],
     *,
     batches: Sequence[int] = BATCHES,
     threads: int = 2,
 ) -> ParityReport:
-    """Compares image.onnx and text.onnx in `folder` with `adapter`, both on the CPU in float32.
+    """Compares image.onnx and, with a `tokenizer`, text.onnx in `folder` with `adapter`, on the CPU in float32.
 
     Every output of every slot is compared: all `batches` with a probe picture in each slot, 1, 2 and 22 findings and
     each of `sets` (text features [Q, D...]; of sets with the same queries one), texts one by one, together and
@@ -51,9 +51,12 @@ def check_parity(
         "engine": f"onnxruntime {onnxruntime.__version__}, CPU, {threads} threads",
     }
     report = ParityReport(conditions)
-    features = _eager_text(adapter, tokenizer(PROBE_TEXTS))
-    report.checks += _text_checks(adapter, tokenizer, features, Session(folder / "text.onnx", threads))
-    queries = queries_of(features, adapter.texts_per_query)
+    if tokenizer is None:
+        queries = finding_queries(adapter.findings)
+    else:
+        features = _eager_text(adapter, tokenizer(PROBE_TEXTS))
+        report.checks += _text_checks(adapter, tokenizer, features, Session(folder / "text.onnx", threads))
+        queries = queries_of(features, adapter.texts_per_query)
     trial = _ImageTrial(adapter, Session(folder / "image.onnx", threads), queries)
     report.checks += trial.batches(batches)
     for order, text in (([0, 1], queries[:1]), ([0, 1], queries[:2]), ([0], queries[:1])):
@@ -165,6 +168,12 @@ def _eager_text(adapter: Adapter, batch: TokenBatch) -> Floats:
         tensor = None if mask is None else torch.from_numpy(mask)
         features: Floats = adapter.encode_text(torch.from_numpy(batch.ids), tensor).numpy().copy()
     return features
+
+
+def finding_queries(findings: Sequence[str]) -> Floats:
+    """The text features [22, F] of 22 queries of a supervised model: its findings, again and again."""
+    count = len(findings)
+    return np.eye(count, dtype=np.float32)[np.arange(len(PROBE_TEXTS)) % count]
 
 
 def queries_of(features: Floats, per_query: int) -> Floats:

@@ -16,7 +16,7 @@ from ...engines.backends.ort_session import CPU_PROVIDER, open_session
 from ...engines.processor import cpu_model
 from ...engines.prompts.prompt_set import PromptSet
 from .checks import LOW_TOLERANCE, Floats, ParityReport, Place, TensorCheck, compare
-from .compare_graphs import OUTPUTS, Session, longest_text, queries_of, text_inputs
+from .compare_graphs import OUTPUTS, Session, finding_queries, longest_text, queries_of, text_inputs
 from .metric_changes import METRICS, Outcome, Tally, TrialImage, TrialMetrics, outcome, probe_cases
 from .probes import PROBE_TEXTS, probe_images
 
@@ -43,7 +43,7 @@ class PrecisionTrial:
     """
 
     adapter: Adapter
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     full: Path
     lowered: Path
     precision: str
@@ -132,14 +132,18 @@ class PrecisionTrial:
     def checks(self, sets: Sequence[PromptSet]) -> Iterator[TensorCheck]:
         """Compares every output for probe pictures and texts, and for the features of `sets`, equal for both graphs."""
         allowed = LOW_TOLERANCE[self.precision]
-        features = self._features(self.full, PROBE_TEXTS, rounding=False)
-        longest = longest_text(self.tokenizer)
-        long = self._features(self.full, [longest], rounding=False)
-        for kind, rounding in self._runs() if self.precision in _TYPES else ():
-            for texts, wanted in ((PROBE_TEXTS, features), ([longest], long)):
-                got = self._features(self.lowered, texts, rounding)
-                yield compare("features", Place(kind, len(texts), None, len(texts)), got, wanted, allowed)
-        text, images = queries_of(features, self.adapter.texts_per_query), probe_images(self.adapter.geometry.size)
+        if self.tokenizer is None:
+            text = finding_queries(self.adapter.findings)
+        else:
+            features = self._features(self.tokenizer, self.full, PROBE_TEXTS, rounding=False)
+            text = queries_of(features, self.adapter.texts_per_query)
+            longest = longest_text(self.tokenizer)
+            long = self._features(self.tokenizer, self.full, [longest], rounding=False)
+            for kind, rounding in self._runs() if self.precision in _TYPES else ():
+                for texts, wanted in ((PROBE_TEXTS, features), ([longest], long)):
+                    got = self._features(self.tokenizer, self.lowered, texts, rounding)
+                    yield compare("features", Place(kind, len(texts), None, len(texts)), got, wanted, allowed)
+        images = probe_images(self.adapter.geometry.size)
         whole = self._session(self.full, "image", rounding=False)
         for kind, rounding in self._runs():
             session = self._session(self.lowered, "image", rounding)
@@ -200,8 +204,8 @@ class PrecisionTrial:
     def _session(self, folder: Path, graph: str, rounding: bool) -> Session:
         return Session(folder / f"{graph}.onnx", self.threads, rounding=rounding)
 
-    def _features(self, folder: Path, texts: Sequence[str], rounding: bool) -> Floats:
-        inputs = text_inputs(self.adapter, self.tokenizer(texts))
+    def _features(self, tokenizer: Tokenizer, folder: Path, texts: Sequence[str], rounding: bool) -> Floats:
+        inputs = text_inputs(self.adapter, tokenizer(texts))
         return self._session(folder, "text", rounding).run(("features",), inputs)[0]
 
 

@@ -8,15 +8,16 @@ sentences, which are in `books`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 from ...engines.errors import ConfigError
 from ...engines.prompts.prompt_files import FindingPrompts, PromptSets
+from ...engines.prompts.prompt_set import FINDINGS_SET
 from ...engines.registry import did_you_mean
 
-__all__ = ["BOOKS", "builtin_sets", "dataset_findings", "prompt_styles"]
+__all__ = ["BOOKS", "builtin_sets", "dataset_findings", "known_sets", "prompt_styles"]
 
 BOOKS = ("mavl", "medklip")
 """Styles of whole sentences, see `books`."""
@@ -74,9 +75,23 @@ def builtin_sets(style: str) -> PromptSets:
     words: dict[str, dict[str, Any]] = {**_patterned(table, source), **table["prompts"][source]}
     exceptions: dict[str, dict[str, Any]] = table["exceptions"].get(style, {})
     return {
-        name: tuple(_builtin(label, {**words, **exceptions.get(name, {})}[label], status) for label in labels)
+        name: tuple(
+            _builtin(label, entry, status)
+            for label in labels
+            if (entry := {**words, **exceptions.get(name, {})}.get(label)) is not None
+        )
         for name, labels in table["sets"].items()
     }
+
+
+def known_sets(sets: PromptSets, findings: Sequence[str]) -> PromptSets:
+    """The entries of `sets` of which a supervised model knows every text, and `FINDINGS_SET` with all its findings."""
+    known = {
+        name: tuple(entry for entry in entries if set(findings).issuperset(entry.texts))
+        for name, entries in sets.items()
+    }
+    whole = tuple(FindingPrompts(finding, (finding,), status="official") for finding in findings)
+    return {**{name: entries for name, entries in known.items() if entries}, FINDINGS_SET: whole}
 
 
 def _builtin(label: str, entry: Mapping[str, Any], status: str | None) -> FindingPrompts:

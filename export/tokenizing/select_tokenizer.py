@@ -26,13 +26,17 @@ __all__ = ["find_wordpiece", "read_vocabulary", "select_tokenizer", "tokenizer_b
 
 def select_tokenizer(
     adapter: Adapter, folder: Path | None = None, progress: Callable[[str], None] = lambda line: None
-) -> Tokenizer:
+) -> Tokenizer | None:
     """The model's tokenizer: bundled (CLIP), in the checkpoint (demo), from `folder`, or from the local cache.
 
-    It has the model's rules and cleaning step. Stand-in weights fall back to a stand-in tokenizer, which is reported
-    and recorded. Raises ConfigError when there is none, when `folder` does not exist, or when its vocabulary is not the
-    model's.
+    It has the model's rules and cleaning step; a supervised model has none. Stand-in weights fall back to a stand-in
+    tokenizer, which is reported and recorded. Raises ConfigError when there is none, when `folder` does not exist, or
+    when its vocabulary is not the model's.
     """
+    if adapter.findings:
+        if folder is not None:
+            raise ConfigError(f"{adapter.name} is supervised and reads no text; leave out --tokenizer.")
+        return None
     spec = adapter.tokenizer
     found = _find(adapter, folder, progress)
     if not isinstance(found, HashTokenizer):

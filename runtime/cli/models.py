@@ -52,6 +52,7 @@ def _describe(path: Path) -> dict[str, Any]:
         "weights": manifest.weights,
         "grid": list(manifest.grid),
         "geometry": manifest.geometry.key,
+        **({"fixed_findings": list(manifest.findings)} if manifest.findings else {}),
         "prompt_sets": {name: len(record.findings) for name, record in sorted(manifest.prompt_sets.items())},
         "parity": dict(manifest.parity),
         "digest": bundle.digest,

@@ -66,7 +66,8 @@ def encode(
     """
     from ...engines.bundle import Bundle
     from ...engines.errors import ConfigError
-    from ...engines.prompts.add_prompts import add_prompts, check_names, encode_for
+    from ...engines.prompts.add_prompts import add_prompts, check_names
+    from ...engines.prompts.prompt_encoding import prompt_encoder
     from ...engines.prompts.prompt_files import read_prompt_file
     from ...engines.registry import did_you_mean
     from ..evaluation.pairing import select_bundles
@@ -80,7 +81,7 @@ def encode(
     bundles = [Bundle.load(path) for path in select_bundles(resolve_config(config_file, bundle_folders), names)]
     for bundle in bundles:
         check_names(bundle, chosen, replace=replace)
-    encoded = [encode_for(bundle, chosen, threads=threads) for bundle in bundles]
+    encoded = [prompt_encoder(bundle, threads=threads)(chosen) for bundle in bundles]
     for name, entries in chosen.items():
         click.echo(f"{name}: {len(entries)} findings, {sum(len(entry.texts) for entry in entries)} prompts")
     for bundle, found in zip(bundles, encoded, strict=True):

@@ -10,7 +10,7 @@ from ...engines.errors import RunError
 from ..results.choices import Choices
 from ..results.load import StoredRun
 from ..results.pairs import Resampling, unnamed_lines
-from ..tables.stamps import kind_of, precision_stamps, stamps
+from ..tables.stamps import kind_of, precision_stamps, stamps, supervised_stamps
 from .align import align
 from .cell_pairs import Lone, Match, match_cells
 from .changes import COMPARED, CellChanges, cell_changes
@@ -65,11 +65,12 @@ def compare_runs(
     resampling = resampling or Resampling()
     matches = match_cells(a, b, models, datasets)
     choices = Choices(replicates=resampling.replicates, seed=resampling.seed)
-    cells, weights, engines = [], [], []
+    cells, weights, engines, taught = [], [], [], []
     for match in matches.pairs:
         cells.append(cell_changes(align(a, b, match, choices), resampling))
         weights += _of_both(a, b, match, lambda entry: kind_of(entry["weights"], entry.get("boxes", {})))
         engines.append((match, _of_both(a, b, match, lambda entry: entry["ingredients"]["engine"])))
+        taught += [model for model, told in _of_both(a, b, match, lambda entry: entry.get("supervised", "")) if told]
     if not any(cell.images for cell in cells):
         raise RunError(
             f"{a.path} and {b.path} have no case in common in any cell: they were made from other images, or other "
@@ -86,6 +87,7 @@ def compare_runs(
         stamps=(
             *stamps(dict.fromkeys(weights)),
             *_precisions(engines),
+            *supervised_stamps(taught),
             *unnamed_lines((cell.title, cell.unnamed) for cell in cells),
         ),
     )

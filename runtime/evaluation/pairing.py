@@ -11,7 +11,8 @@ from pathlib import Path
 from ...engines.bundle import Bundle, find_bundles
 from ...engines.errors import BundleError, ConfigError
 from ...engines.geometry import Geometry
-from ...engines.prompts.prompt_set import PromptSet
+from ...engines.manifest import MODEL_ORDER
+from ...engines.prompts.prompt_set import FINDINGS_SET, PromptSet
 from ...engines.registry import did_you_mean
 from ...metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, protocol
 from ..datasets.base import Dataset
@@ -57,7 +58,8 @@ def select_datasets(config: Config, names: Sequence[str]) -> list[DatasetConfig]
 
 
 def select_bundles(config: Config, names: Sequence[str]) -> list[Path]:
-    """Folders of the bundles named `names` (a bundle's name, a path to one, or a model's name), or of all bundles.
+    """Folders of the bundles named `names` (a bundle's name, a path to one, or a model's name), or of all bundles, the
+    known models in the order of `MODEL_ORDER` before others.
 
     Raises ConfigError when there is no bundle, a name matches none, or two bundles have the same name.
     """
@@ -70,6 +72,8 @@ def select_bundles(config: Config, names: Sequence[str]) -> list[Path]:
         raise ConfigError(
             f"No bundle was found ({where}); make one with xbench-export and name its folder with --bundles."
         )
+    else:
+        found.sort(key=_place)
     seen: dict[str, Path] = {}
     for path in found:
         if path.name in seen:
@@ -81,7 +85,8 @@ def select_bundles(config: Config, names: Sequence[str]) -> list[Path]:
 
 
 def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> str | None:
-    """The prompt set of `bundle` for a dataset: the configured one, else the dataset's name, else its reader's name.
+    """The prompt set of `bundle` for a dataset: the configured one, else the dataset's name, else its reader's name,
+    else that of all findings of a supervised model.
 
     None when the bundle has none of them. Raises BundleError when a configured one is missing.
     """
@@ -92,7 +97,8 @@ def prompt_set_name(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> 
             f"The bundle {bundle.name} has no prompt set '{config.prompts}', which dataset '{config.name}' asks for: "
             f"{hint}."
         )
-    return next((name for name in (config.prompts, config.name, dataset.name) if name in have), None)
+    last = FINDINGS_SET if bundle.manifest.findings else None
+    return next((name for name in (config.prompts, config.name, dataset.name, last) if name in have), None)
 
 
 def asked_prompts(bundle: Bundle, config: DatasetConfig, dataset: Dataset) -> tuple[PromptSet, dict[str, str]] | str:
@@ -168,6 +174,11 @@ def _named(name: str, found: Sequence[Path]) -> list[Path]:
         raise ConfigError(f"There is no model called '{name}': {hint}; or write the name of a bundle.")
     hint = did_you_mean(name, [path.name for path in found])
     raise ConfigError(f"There is no bundle called '{name}': {hint}; make it with xbench-export or check --bundles.")
+
+
+def _place(path: Path) -> int:
+    model = _model_of(path)
+    return MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER)
 
 
 def _model_of(path: Path) -> str | None:

@@ -67,6 +67,7 @@ class Planning:
                 "queries": len(prompts.texts) if phrases is None else len(asked),
                 "status": {name: prompts.status_of(finding) + alone for name, finding in findings.items()},
             },
+            **({"supervised": True} if bundle.manifest.findings else {}),
             **extent(loaded),
         }
         threads = self.options.threads if engine.info.device == "cpu" else None

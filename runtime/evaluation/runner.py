@@ -34,7 +34,7 @@ from .measure import Measure, Sweep
 from .pairing import asked_prompts
 from .phrases import Ask, PhraseQueries, first_phrases, most_queries, see_one_another
 from .planning import Planning, extent
-from .progress import Progress, not_asked_line
+from .progress import Progress, not_asked_line, some_names
 from .reference.box_models import BoxModel
 from .reference.map_files import MapFolder
 from .reference.reference_cell import compute_reference, find_reference
@@ -169,6 +169,8 @@ class Runner:
             return f"its folder {config.root} does not exist"
         loaded = self._load(config)
         if loaded.dataset.asks_phrases:
+            if known := bundle.manifest.findings:
+                return f"it reads no phrases: it is supervised and knows {len(known)} findings ({some_names(known)})"
             if config.prompts is not None:
                 raise ConfigError(
                     f"The dataset '{config.name}' asks each image its own phrases, so it takes no prompt set; leave "

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ..results.numbers.cell_values import CellValues
 
-__all__ = ["box_stamps", "cell_stamps", "kind_of", "limit_stamps", "precision_stamps", "stamp", "stamps"]
+__all__ = [
+    "box_stamps",
+    "cell_stamps",
+    "kind_of",
+    "limit_stamps",
+    "precision_stamps",
+    "stamp",
+    "stamps",
+    "supervised_stamps",
+]
 
 _LINES: Mapping[str, str] = {
     "baseline": "a reference map that sees no image; Point of ones is the expected hit of a random pixel",
@@ -55,6 +64,7 @@ def cell_stamps(cells: Sequence[CellValues]) -> tuple[str, ...]:
     holes = ((c.title, c.model, _lost(c) if c.lost else "") for c in cells)
     worth = stamps((c.model, c.weights) for c in cells if not c.boxes.get("reader")) + limit_stamps(cells)
     worth += precision_stamps((cell.model, cell.engine) for cell in cells)
+    worth += supervised_stamps(cell.model for cell in cells if cell.supervised)
     boxed = [(cell.model, cell.boxes) for cell in cells if cell.boxes]
     worth += box_stamps(boxed) if boxed else ()
     return worth + tuple(sorted({*_parts(shards), *_parts(holes)}))
@@ -64,6 +74,12 @@ def precision_stamps(models: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """The line on models in INT8, if there are any; `models` are (name, engine with its precision)."""
     names = dict.fromkeys(name for name, engine in models if engine.endswith(" int8"))
     return (f"{', '.join(names)}: computed in INT8",) if names else ()
+
+
+def supervised_stamps(models: Iterable[str]) -> tuple[str, ...]:
+    """The line on these models, which read no text, if there are any."""
+    names = ", ".join(dict.fromkeys(models))
+    return (f"{names}: supervised, trained on labels of the findings and asked without text; not ranked",) * bool(names)
 
 
 def box_stamps(models: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engines.errors import BundleError
 from ...metrics_gpu.statistics.streams import named_stream
 from ...metrics_gpu.sweep.maps import scaled_map
 from ...metrics_gpu.trust.localisation import localise
@@ -147,7 +148,10 @@ class RandomisationProbe:
 
     def judge(self, rows: pa.Table, bundle: Bundle) -> Judgement:
         """Whether random weights give maps that are less alike than those of two patients, and miss the regions."""
-        return judge_randomised(rows, self._graph(bundle).layers)
+        found = judge_randomised(rows, self._graph(bundle).layers)
+        if len(self._modes(bundle)) == len(self._options.modes):
+            return found
+        return replace(found, notes=[*found.notes, "prompts are not exchanged: the model is supervised and reads none"])
 
     def _graph(self, bundle: Bundle) -> RandomisedGraph:
         if bundle.digest not in self._graphs:
@@ -164,11 +168,21 @@ class RandomisationProbe:
         ends = sorted({0, *(math.ceil(block * len(from_output) / count) for block in range(1, count + 1))})
         found = []
         for seed in range(self._options.seed, self._options.seed + self._options.seeds):
-            for mode in self._options.modes:
+            for mode in self._modes(bundle):
                 spans = {"cascade": [(0, end) for end in ends[1:]], "independent": list(pairwise(ends))}
                 for step, (start, stop) in enumerate(spans.get(mode, [(0, 0)]), 1):
                     found.append(RandomStep(mode, seed, step, from_output[start:stop]))
         return found
+
+    def _modes(self, bundle: Bundle) -> list[str]:
+        """What is changed. Raises BundleError for a supervised model of which only prompts would be exchanged."""
+        modes = [mode for mode in self._options.modes if mode != "text" or not bundle.manifest.findings]
+        if not modes:
+            raise BundleError(
+                f"{bundle.name} is supervised and reads no prompts that could be exchanged; choose cascade or "
+                "independent as --randomise."
+            )
+        return modes
 
     @contextmanager
     def _changed(self, work: StepWork, change: RandomStep) -> Iterator[AskedModel]:

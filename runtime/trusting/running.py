@@ -239,7 +239,7 @@ class ProbeRunner:
 
     def _ingredients(self, pair: _Pair, probe: AnyProbe, engine: Engine) -> dict[str, Any]:
         """Everything that the rows depend on."""
-        request, loaded = self._request, pair.loaded
+        request, data = self._request, pair.loaded
         code = [type(probe).__module__, *(f"{PROJECT}.{name}" for name in _ROWS_OF)]
         how = {
             "probe": [probe.name, dict(probe.settings)],
@@ -249,11 +249,10 @@ class ProbeRunner:
             "chunk": request.chunk,
             "batch": self._config.eval.batch,
             "code": code_digest(code, [f"{PROJECT}.{name}" for name in NEVER]),
-            "reader": reader_code(loaded.dataset),
+            "reader": reader_code(data.dataset),
             "decoder": self._decoder.describe(pair.bundle.manifest.geometry),
         }
-        names = loaded.name, loaded.digest
-        return cell_ingredients(pair.bundle, pair.prompts, pair.findings, names, engine.info, how)
+        return cell_ingredients(pair.bundle, pair.prompts, pair.findings, (data.name, data.digest), engine.info, how)
 
     def _entry(
         self, pair: _Pair, cell: ProbeCell, engine: Engine, files: CellFiles, ingredients: Mapping[str, Any]
@@ -268,6 +267,7 @@ class ProbeRunner:
             "ingredients": dict(ingredients),
             "bundle": pair.bundle.digest,
             "weights": manifest.weights,
+            "supervised": bool(manifest.findings),
             "saliency": dict(manifest.saliency),
             "engine": f"{engine.info.backend} {engine.info.precision}",
             "grid": list(manifest.grid),

@@ -14,7 +14,7 @@ from ..images.decoders import choose_decoder
 from ..results.loaded_dataset import check_reader
 from ..results.storage import write_bytes
 from ..tables.markdown_csv import to_csv
-from ..tables.stamps import precision_stamps, stamps
+from ..tables.stamps import precision_stamps, stamps, supervised_stamps
 from .directory import TrustDirectory
 from .judging import as_text, change_table, csv_rows, verdict_table
 from .probe import PROBES
@@ -112,6 +112,7 @@ def tables_of(outcome: TrustOutcome) -> list[Table]:
     entries = outcome.entries
     above = stamps((entry["model"], entry["weights"]) for entry in entries)
     above += precision_stamps((entry["model"], entry["engine"]) for entry in entries)
+    above += supervised_stamps(entry["model"] for entry in entries if entry.get("supervised"))
     above += tuple(
         dict.fromkeys(
             f"{entry['dataset']}: drawn from the first {entry['limit']} cases"

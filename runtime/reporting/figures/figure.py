@@ -15,7 +15,7 @@ from ...results.numbers.cell_values import CellValues
 from ...results.numbers.fields import GROUNDING
 from ...results.numbers.run_numbers import Results
 from ...tables.metrics import METRICS
-from ...tables.stamps import kind_of, limit_stamps, precision_stamps, stamps
+from ...tables.stamps import kind_of, limit_stamps, precision_stamps, stamps, supervised_stamps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -249,6 +249,7 @@ def conditions(results: Results, cells: Iterable[CellValues]) -> tuple[str, ...]
     lines = [*(results.apart or (f"protocol {name}" for name in protocols)), *results.choices.told]
     lines += [*stamps((cell.model, kind_of(cell.weights, cell.boxes)) for cell in cells), *limit_stamps(cells)]
     lines += precision_stamps((cell.model, cell.engine) for cell in cells)
+    lines += supervised_stamps(cell.model for cell in cells if cell.supervised)
     return tuple(f"Note: {line}." for line in lines)
 
 

@@ -56,7 +56,7 @@ class CellValues:
     in the protocol's unit. `skipped`: pairs with a region that the choices leave out. `faults`: regions by what is
     wrong with their place. `unnamed`: cases without a patient's name, each of which counts as a patient. `resampled`:
     whether there are bootstrap replicates. `numbers`: by field and class, see `number`. `boxes`: what run.json tells of
-    a file of boxes.
+    a file of boxes. `supervised`: the model reads no text.
     """
 
     model: str
@@ -92,6 +92,7 @@ class CellValues:
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict, repr=False, compare=False)
     sample: Sample | None = field(default=None, repr=False, compare=False)
     boxes: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    supervised: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,8 +123,8 @@ class CellValues:
 
     @property
     def ranked(self) -> bool:
-        """Whether tables rank this cell: it competes, and is neither a control nor a reader."""
-        return self.competes and not self.boxes.keys() & {"moved", "reader"}
+        """Whether tables rank this cell: it competes, and is neither a control, a reader nor supervised."""
+        return self.competes and not self.supervised and not self.boxes.keys() & {"moved", "reader"}
 
     def scores(self, name: str) -> GroundingScores | None:
         """Grounding of a class, None if the cell does not have the class."""
@@ -255,6 +256,7 @@ def cell_values(
         numbers=find_numbers({"grounding": grounding, "cross_fitted": cross_fitted, **recognised}, choices, sample),
         sample=sample,
         boxes=cell.entry.get("boxes", {}),
+        supervised=bool(cell.entry.get("supervised")),
     )
 
 

@@ -85,6 +85,7 @@ def model_metadata(model: ServedModel) -> dict[str, Any]:
             "default_set": model.default_set,
             "prompt_sets": {name: list(item.findings) for name, item in model.prompt_sets.items()},
             "own_prompts": "text" in manifest.graphs,
+            **({"fixed_findings": list(manifest.findings)} if manifest.findings else {}),
             "descriptions": {name: spec.description for name, spec in OUTPUTS.items()},
             "box_columns": list(BOX_COLUMNS),
         },

@@ -94,9 +94,10 @@ class ServedModel:
         wanted = prompts.findings if findings is None else findings
         for finding in wanted:
             if finding not in prompts.findings:
+                own = "" if self.bundle.manifest.findings else "; give texts of your own as 'prompts'"
                 raise BadRequest(
                     f"The prompt set '{prompts.name}' of {self.name} has no finding '{finding}': "
-                    f"{did_you_mean(finding, prompts.findings)}; give texts of your own as 'prompts'."
+                    f"{did_you_mean(finding, prompts.findings)}{own}."
                 )
         return Selection(prompts, Queries.of(prompts, {finding: finding for finding in wanted}))
 

@@ -1,4 +1,4 @@
-"""Prompts of a request -> a prompt set, encoded by the text graph of a bundle."""
+"""Prompts of a request -> a prompt set, encoded as the prompts of a bundle are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ....engines.prompts.prompt_set import PromptSet
 from ..protocol.requests import OWN_SET
 
 if TYPE_CHECKING:
-    from ....engines.prompts.prompt_encoding import TextEncoder
-    from ....engines.tokenizing.tokenizers import Tokenizer
+    from ....engines.prompts.prompt_encoding import EncodeSets
 
 __all__ = ["OwnPrompts"]
 
@@ -34,12 +33,12 @@ class OwnPrompts:
         self._limit = limit
         self._kept: OrderedDict[Prompts, PromptSet] = OrderedDict()
         self._lock = threading.Lock()
-        self._parts: tuple[Tokenizer, TextEncoder] | None = None
+        self._encoder: EncodeSets | None = None
 
     def encode(self, prompts: Prompts) -> PromptSet:
         """The set of `prompts`; equal requests share one.
 
-        Raises BundleError (no tokenizer or text graph), ConfigError (number of texts), EngineError, MissingExtraError.
+        Raises what `prompt_encoder` raises.
         """
         with self._lock:
             found = self._kept.get(prompts)
@@ -55,20 +54,11 @@ class OwnPrompts:
         return len(self._kept)
 
     def _encode(self, prompts: Prompts) -> PromptSet:
-        from ....engines.prompts.prompt_encoding import encode_sets, texts_per_query
+        if self._encoder is None:
+            from ....engines.prompts.prompt_encoding import prompt_encoder
 
-        image, text = self._bundle.graph("image"), self._bundle.graph("text")
-        tokenizer, encoder = self._opened()
-        averaged, per_query = self._bundle.manifest.averages_prompts, texts_per_query(image, text)
-        return encode_sets({OWN_SET: prompts}, tokenizer, encoder, per_query, averaged=averaged)[0]
-
-    def _opened(self) -> tuple[Tokenizer, TextEncoder]:
-        if self._parts is None:
-            from ....engines.prompts.prompt_encoding import TextEncoder
-            from ....engines.tokenizing import bundle_tokenizer
-
-            self._parts = bundle_tokenizer(self._bundle), TextEncoder.of(self._bundle, threads=self._threads)
-        return self._parts
+            self._encoder = prompt_encoder(self._bundle, threads=self._threads)
+        return self._encoder({OWN_SET: prompts})[0]
 
     def _shrink(self) -> None:
         """Removes the oldest sets above the limits; the set in use stays, even if it is larger."""

@@ -17,18 +17,20 @@ import pytest
 from small_models import small_adapter
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError
+from xbench_fast.engines.manifest import MODEL_ORDER, PAPER_MODELS
 from xbench_fast.engines.prompts.prompt_encoding import TextEncoder, texts_per_query
 from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export import Adapter
 from xbench_fast.export.cli import main
-from xbench_fast.export.cli.all_models import Job, JobOutcome, Shared, plan, run_all, summary
+from xbench_fast.export.cli.all_models import Job, JobOutcome, Shared, models_named, plan, run_all, summary
 from xbench_fast.export.cli.export_command import command
 from xbench_fast.export.graph import image_spec, text_spec
 from xbench_fast.export.models import MODELS
 from xbench_fast.export.models.published import PUBLISHED
 from xbench_fast.export.pipeline import BundleOptions, export_adapter
 from xbench_fast.export.tokenizing.select_tokenizer import select_tokenizer
+from xbench_fast.runtime.reporting.paper.paper_numbers import NAMES
 
 torch = pytest.importorskip("torch")
 
@@ -152,7 +154,8 @@ def test_the_help_names_the_variants_that_there_are(name: str) -> None:
     """The list is read without torch, so it stands beside the adapters'."""
     adapter = MODELS.load(name)
     assert PUBLISHED[name].stand_ins == adapter.variants
-    assert f"{name}: {', '.join(adapter.variants)}" in " ".join(command.get_help(click.Context(command)).split())
+    shown = "".join(command.get_help(click.Context(command)).split())  # lines are broken at hyphens too
+    assert f"{name}:{','.join(adapter.variants)}" in shown
 
 
 # All models in turn
@@ -168,18 +171,29 @@ def test_the_plan_takes_what_is_there_and_names_what_is_not(tmp_path: Path) -> N
     touch(tmp_path, "KAD_Models/KAD_512/best_valid.pt", "kad/KAD_1024/best_valid.pt", "ViT-B-16.pt", "devide/devide.pt")
     touch(tmp_path, "words/kad/vocab.txt", "prompts/mavl/x", "mine.json")
     shared = Shared(["--out", "o"], tmp_path / "words", Path("bert"), [tmp_path / "prompts", tmp_path / "mine.json"])
-    jobs = {job.name: job for job in plan(tmp_path, shared)}
-    assert [name for name, job in jobs.items() if job.refusal] == ["biomedclip", "carzero", "mavl", "medklip"]
+    jobs = {job.name: job for job in plan(models_named("all"), tmp_path, shared)}
+    assert [name for name, job in jobs.items() if job.refusal] == ["biomedclip", "medklip", "mavl", "carzero"]
     made = {name: " ".join(job.arguments) for name, job in jobs.items() if not job.refusal}
-    assert list(made) == ["clip-vit-b-16", "devide-assumed-architecture", "kad-512", "kad-1024"]
+    assert list(made) == ["clip-vit-b-16", "kad-512", "kad-1024", "devide-assumed-architecture"]
     assert made["kad-1024"].endswith(f"--checkpoint {tmp_path}/kad/KAD_1024/best_valid.pt --resolution 1024")
     assert f"--tokenizer {tmp_path}/words/kad" in made["kad-512"] and "--tokenizer" not in made["clip-vit-b-16"]
     assert all(f"--prompts {tmp_path}/mine.json" in line and "bert" not in line for line in made.values())
     assert f"--prompts {tmp_path}/prompts/mavl" in " ".join(shared.arguments("mavl"))
     assert "--text-encoder bert" in " ".join(shared.arguments("medklip"))
-    stand_ins = plan(None, Shared(["--out", "o"]))
-    assert [job.name for job in stand_ins] == ["biomedclip", "carzero", "clip", "devide", "kad", "mavl", "medklip"]
+    stand_ins = plan(models_named("all"), None, Shared(["--out", "o"]))
+    assert [job.name for job in stand_ins] == ["clip", "biomedclip", "medklip", "kad", "mavl", "carzero", "devide"]
     assert all(job.arguments[-2:] == ("--weights", "stand-in") for job in stand_ins)
+
+
+def test_all_are_the_papers_and_everything_is_more() -> None:
+    assert models_named("all") == tuple(NAMES) == PAPER_MODELS and len(PAPER_MODELS) == 7
+    assert models_named("everything") == tuple(PUBLISHED) == tuple(name for name in MODEL_ORDER if name in PUBLISHED)
+    assert models_named("everything")[:7] == PAPER_MODELS and models_named("everything")[-1] == "xrv"
+    assert models_named("xrv, kad,xrv,") == ("xrv", "kad") and models_named("kad") == () == models_named(
+        "a,b/file.py:Class"
+    )
+    with pytest.raises(ConfigError, match="a list has no model 'kda': did you mean 'kad'"):
+        models_named("clip,kda")
 
 
 def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -209,7 +223,7 @@ def test_the_summary_has_a_line_a_job_and_a_count() -> None:
         (["--model", "all", "--out", "x"], "--checkpoints DIR or --weights stand-in"),
         (["--model", "all", "--out", "x", "--weights", "stand-in", "--checkpoints", "y"], "one of the two"),
         (["--model", "all", "--out", "x", "--checkpoint", "y"], "neither --checkpoint"),
-        (["--model", "kad", "--out", "x", "--checkpoints", "y", "--weights", "stand-in"], "goes with --model all"),
+        (["--model", "kad", "--out", "x", "--checkpoints", "y", "--weights", "stand-in"], "goes with several models"),
     ],
 )
 def test_wrong_options_for_all_end_with_status_2(
@@ -232,5 +246,5 @@ def test_the_list_looks_for_the_files_and_compares_their_digest(tmp_path: Path) 
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.search(r"found: \S*clip/ViT-B-32.pt, sha256 differs", text)
     assert re.search(r"found: \S*KAD_224/best_valid.pt\n", text)
-    assert text.count("not found") == 12, "of fourteen files"
+    assert text.count("not found") == 19, "of twenty-one files"
     assert "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af" in text

@@ -7,6 +7,7 @@ import pytest
 SECONDS = ("protocol", "limit", "shards", "baselines", "twin", "patients", "phrases")
 COMMANDS = (
     "int8_with_commands",
+    "supervised_with_commands",
     "boxes_with_commands",
     "phrases_with_commands",
     "published_numbers",

@@ -1,7 +1,8 @@
 """Every pair of features of docs/joints.md, once through the command line, with the outcome written there.
 
 The check of a pair is the function `first_second` in one of the files beside this one, also that of boxes, phrases,
-scorers or trust and what they meet; that of INT8 and a command is `int8_command`. A pair whose outcome is not true yet
+scorers or trust and what they meet; that of INT8 or a supervised model and a command is `int8_command` or
+`supervised_command`. A pair whose outcome is not true yet
 stands in OPEN with what is missing, and must fail.
 """
 
@@ -24,9 +25,10 @@ import phrases_with_commands
 import published_numbers
 import pytest
 import studies_with_features
+import supervised_with_commands
 import trust_with_features
 from joint_inputs import Originals, make_originals
-from joint_table import Joint, box_joints, int8_joints, joints, study_joints, trust_joints
+from joint_table import Joint, box_joints, command_joints, joints, study_joints, trust_joints
 from joint_world import World, counting
 
 pytest.importorskip("onnx")
@@ -45,6 +47,7 @@ FILES = (
     phrases_with_commands,
     published_numbers,
     int8_with_commands,
+    supervised_with_commands,
     trust_with_features,
     studies_with_features,
 )
@@ -69,7 +72,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Originals:
     return make_originals(tmp_path_factory.mktemp("originals"))
 
 
-ALL = (*joints(), *box_joints(), *trust_joints(), *study_joints(), *int8_joints())
+ALL = (*joints(), *box_joints(), *trust_joints(), *study_joints(), *command_joints())
 
 
 @pytest.mark.parametrize("joint", [_parameter(joint) for joint in ALL])

@@ -18,7 +18,7 @@ import pytest
 from synthetic import SIZE, BlockEngine, make_bundle, model, prompt_set
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.engines.prompts.add_prompts import encode_for
+from xbench_fast.engines.prompts.prompt_encoding import prompt_encoder
 from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.select import open_engine
 from xbench_fast.runtime.serving.inference.models import Catalogue
@@ -78,7 +78,7 @@ def test_own_prompts_are_a_set_of_their_own(kad_demo: Any) -> None:
     )
     size = bundle.manifest.geometry.size
     pixels = np.random.default_rng(1).integers(0, 256, (2, 1, size, size), dtype=np.uint8)
-    (features,) = encode_for(bundle, {"own": own}, threads=1)
+    (features,) = prompt_encoder(bundle, threads=1)({"own": own})
     with open_engine(bundle, "onnxruntime-cpu", threads=1) as opened:
         scores = opened.run(pixels, features.features)
 

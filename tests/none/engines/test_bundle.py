@@ -93,6 +93,24 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert find_bundles(tmp_path) == [bundle.path] == find_bundles(bundle.path)
 
 
+def test_fixed_findings_are_another_schema(tmp_path: Path) -> None:
+    """Versions that expect texts refuse such a bundle; others are written as before."""
+    path = make(tmp_path)
+    assert '"schema": 1,' in (path / "bundle.json").read_text() and "findings" not in json.loads(
+        (path / "bundle.json").read_text()
+    )
+    known = ("A", "B", "C", "D")
+    fixed = write_bundle(
+        tmp_path / "fixed-32",
+        dataclasses.replace(manifest(), findings=known),
+        {name: path / name for name in ("image.onnx", "prompts/rsna.npz")},
+    )
+    assert '"schema": 2,' in (fixed.path / "bundle.json").read_text()
+    assert Bundle.load(fixed.path).manifest.findings == known
+    with pytest.raises(BundleError, match=r"reads no text: .* supervised and knows 4 findings \(A, B, C, D\)"):
+        fixed.graph("text")
+
+
 def test_equal_content_has_an_equal_digest(tmp_path: Path) -> None:
     assert Bundle.load(make(tmp_path, "a")).digest == Bundle.load(make(tmp_path, "b")).digest
 
@@ -224,7 +242,15 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "windows path": (lambda d: _rename_file(d, "..\\image.onnx"), "plain path"),
     "empty part": (lambda d: _rename_file(d, "a//image.onnx"), "plain path"),
     "new line": (lambda d: _rename_file(d, "image.onnx\n"), "plain path"),
-    "other schema": (_set("schema", value=2), "schema 2"),
+    "other schema": (_set("schema", value=3), "schema 3 is not 1 or 2"),
+    "schema 2 without findings": (_set("schema", value=2), "'findings' has 0 names"),
+    "too few findings": (_set("findings", value=["A", "B", "C"]), "'findings' has 3 names"),
+    "a finding twice": (_set("findings", value=["A", "B", "C", "A"]), "'findings' has 4 names"),
+    "an empty finding": (_set("findings", value=["A", "B", "C", ""]), "'findings"),
+    "findings and a text graph": (
+        lambda d: (_text_graph(d), d.update(findings=["A", "B", "C", "D"])),  # type: ignore[func-returns-value]
+        "reads no text, and graphs.text is there",
+    ),
     "schema as text": (_set("schema", value="1"), "schema '1'"),
     "schema true": (_set("schema", value=True), "schema True"),
     "unknown weights": (_set("weights", value="real"), "weights"),

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from xbench_fast.engines.errors import ConfigError
-from xbench_fast.engines.prompts.prompt_encoding import encode_sets
+from xbench_fast.engines.prompts.prompt_encoding import encode_sets, name_sets
 from xbench_fast.engines.prompts.prompt_files import FindingPrompts, read_prompt_file
 from xbench_fast.engines.tokenizing import TokenBatch
-from xbench_fast.export.prompts.builtin import builtin_sets, prompt_styles
+from xbench_fast.export.prompts.builtin import builtin_sets, known_sets, prompt_styles
 
 SPEC_NAMES = {"chexdet10": "chestxdet10"}  # the list's short name of a dataset, where ours differs
 COUNTS = {"rsna": 1, "siim": 1, "covid_rural": 1, "chestxdet10": 10, "chexlocalize": 13, "chestxray14": 8, "vindr": 21}
@@ -37,6 +37,35 @@ def test_sets_have_the_datasets_findings(style: str) -> None:
     for entries in sets.values():
         assert len({entry.finding for entry in entries}) == len(entries)
         assert all(entry.positive and entry.status for entry in entries)
+
+
+def test_a_supervised_model_is_asked_what_it_knows() -> None:
+    """Names that torchxrayvision itself equates are official; a finding of which it lacks a text is left out."""
+    sets = builtin_sets("xrv")
+    words = {entry.finding: entry for entries in sets.values() for entry in entries}
+    other = {name: (entry.positive, entry.status) for name, entry in words.items() if entry.positive != (name,)}
+    assert len(words) == 23 and other == {
+        "Airspace Opacity": (("Lung Opacity",), "official"),
+        "Infiltrate": (("Infiltration",), "official"),
+        "Nodule/Mass": (("Nodule", "Mass"), "adapted"),
+        "Pleural Effusion": (("Effusion",), "official"),
+        "Pleural effusion": (("Effusion",), "official"),
+        "Pleural thickening": (("Pleural_Thickening",), "official"),
+        "Pulmonary fibrosis": (("Fibrosis",), "adapted"),
+    }
+    known = known_sets(sets, ("Nodule", "Pneumothorax"))
+    assert set(known) == {"siim", "chestxdet10", "chexlocalize", "chestxray14", "vindr", "findings"}
+    assert [entry.finding for entry in known["vindr"]] == ["Pneumothorax"], "Nodule/Mass needs both"
+    assert [entry.positive for entry in known["findings"]] == [("Nodule",), ("Pneumothorax",)]
+
+
+def test_texts_of_a_supervised_model_are_names_of_its_findings() -> None:
+    entries = (FindingPrompts("Fluid", ("Effusion",)), FindingPrompts("Both", ("Mass", "Nodule"), ("Effusion",)))
+    (found,) = name_sets(("Nodule", "Effusion", "Mass"), {"own": entries})
+    np.testing.assert_array_equal(found.features, np.eye(3, dtype=np.float32)[[1, 2, 0, 1]])
+    assert found.features.dtype == np.float32 and found.polarity.tolist() == [1, 1, 1, -1]
+    with pytest.raises(ConfigError, match=r"'effusion' is none of its findings: did you mean 'Effusion'\? known are"):
+        name_sets(("Nodule", "Effusion"), {"own": (FindingPrompts("Fluid", ("effusion",)),)})
 
 
 @pytest.mark.parametrize("style", ["kad", "clip", "biomedclip", "carzero", "devide"])
@@ -118,22 +147,10 @@ def test_sentences_without_a_licence_are_not_in_the_package(shared: Path, root: 
 
 
 def test_an_unknown_style_names_the_known_ones() -> None:
-    with pytest.raises(
-        ConfigError, match="afloc, biomedclip, biovil, carzero, chexzero, clip, devide, kad, mavl, medklip"
-    ):
+    styles = ["afloc", "biomedclip", "biovil", "carzero", "chexzero", "clip", "devide", "kad", "mavl", "medklip", "xrv"]
+    with pytest.raises(ConfigError, match=", ".join(styles)):
         builtin_sets("chexzro")
-    assert prompt_styles() == [
-        "afloc",
-        "biomedclip",
-        "biovil",
-        "carzero",
-        "chexzero",
-        "clip",
-        "devide",
-        "kad",
-        "mavl",
-        "medklip",
-    ]
+    assert prompt_styles() == styles
 
 
 WANTED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import click
-from joint_table import box_joints, features, int8_joints, joints, not_features, outcomes, study_joints, trust_joints
+from joint_table import box_joints, command_joints, features, joints, not_features, outcomes, study_joints, trust_joints
 from xbench_fast.runtime.cli.evaluate import evaluate
 
 
@@ -25,7 +25,7 @@ def test_a_feature_has_a_row_with_every_other() -> None:
 
 
 def test_every_row_says_what_is_run_and_what_must_follow() -> None:
-    for row in (*joints(), *box_joints(), *trust_joints(), *study_joints(), *int8_joints()):
+    for row in (*joints(), *box_joints(), *trust_joints(), *study_joints(), *command_joints()):
         assert row.done and row.expected and row.outcome in outcomes(), row
 
 

@@ -94,7 +94,9 @@ def test_every_key_of_run_json(docs: Path, tmp_path: Path) -> None:
     whole, entries = (set(first_column(part, "key")) for part in page["2"].split("An entry of `cells`"))
     assert {*run, "checksum"} == whole
     keys = {key for entry in run["cells"].values() for key in entry}
-    assert keys <= entries and entries - keys == {"reason", "map_size", "shard", "last_attempt", "version", "warnings"}
+    assert keys <= entries and entries - keys == {
+        "reason", "map_size", "shard", "last_attempt", "version", "warnings", "supervised"
+    }  # fmt: skip
     made = {key for entry in run["cells"].values() for key in entry["ingredients"]}
     assert set(first_column(page["3"], "ingredient")) == {*made, "shard", "geometry", "intensity", "phrases"}
 

@@ -1,0 +1,175 @@
+"""The DenseNet-121 of torchxrayvision (Cohen et al. 2022), a supervised classifier with its class activation maps
+(docs/parity.md §3.12).
+
+The map of a finding is the weight of its output applied to every cell of the last feature map, so that the logit is the
+mean of the map plus the bias (Zhou et al. 2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.models import DenseNet  # type: ignore[import-untyped]
+
+from ...engines.errors import CheckpointError, ConfigError
+from ...engines.geometry import Geometry
+from ..adapter import Adapter, CheckpointRecord, Saliency, Weights
+from ..checkpoints.matching import install
+from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.stand_in import fill_module
+from .published import PUBLISHED
+from .saliency_maps import ACTIVATION, MAPS
+
+__all__ = ["LABELS", "TRAINED", "XrvAdapter", "XrvDenseNet"]
+
+SIZE = 224
+MEAN, STD = 0.5, 1 / 2048  # 0..1 becomes -1024..1024
+THRESHOLDS = "op_threshs"  # scales the authors' probabilities, never the logits
+
+_NIH = (
+    "Atelectasis",
+    "Consolidation",
+    "Infiltration",
+    "Pneumothorax",
+    "Edema",
+    "Emphysema",
+    "Fibrosis",
+    "Effusion",
+    "Pneumonia",
+    "Pleural_Thickening",
+    "Cardiomegaly",
+    "Nodule",
+    "Mass",
+    "Hernia",
+)
+LABELS = (*_NIH, "Lung Lesion", "Fracture", "Lung Opacity", "Enlarged Cardiomediastinum")
+"""The names of the 18 outputs of every published file, in their order."""
+
+_CHEXPERT = (
+    "Atelectasis",
+    "Consolidation",
+    "Pneumothorax",
+    "Edema",
+    "Effusion",
+    "Pneumonia",
+    "Cardiomegaly",
+    "Lung Lesion",
+    "Fracture",
+    "Lung Opacity",
+    "Enlarged Cardiomediastinum",
+)
+TRAINED: Mapping[str, Sequence[str]] = {
+    "all": LABELS,
+    "nih": _NIH,
+    "pc": (*_NIH, "Fracture"),
+    "chex": _CHEXPERT,
+    "mimic_nb": _CHEXPERT,
+    "mimic_ch": _CHEXPERT,
+    "rsna": ("Pneumonia", "Lung Opacity"),
+}
+"""Variant -> the outputs that its training had labels for; the others are random."""
+
+
+class XrvDenseNet(DenseNet):  # type: ignore[misc]
+    """torchvision's DenseNet, whose tensors have the published names, for one grey channel."""
+
+    classifier: nn.Linear
+
+    def __init__(self, outputs: int, blocks: tuple[int, int, int, int] = (6, 12, 24, 16)) -> None:
+        super().__init__(block_config=blocks, num_classes=outputs)
+        self.features.conv0 = nn.Conv2d(1, 64, kernel_size=7, stride=2, padding=3, bias=False)
+
+    def answer(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """image [B, 1, S, S] -> logits [B, F], class activation maps [B, F, h, w] without the bias."""
+        cells = functional.relu(self.features(image))
+        maps = self.classifier.weight @ cells.flatten(2)
+        return self.classifier(cells.mean(dim=(2, 3))), torch.unflatten(maps, 2, cells.shape[2:])
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Leaves these outputs alone."""
+        kept = nn.Linear(self.classifier.in_features, len(rows), device="meta")
+        state = {name: tensor[list(rows)] for name, tensor in self.classifier.state_dict().items()}
+        kept.load_state_dict(state, assign=True)
+        self.classifier = kept.requires_grad_(False)
+
+
+class XrvAdapter(Adapter):
+    """A published file, which its name identifies, or another of the same structure with the names of its outputs."""
+
+    variants: ClassVar[tuple[str, ...]] = tuple(TRAINED)
+    maps: ClassVar[Mapping[str, str]] = MAPS["xrv"]
+    module: XrvDenseNet
+
+    @classmethod
+    def load(cls, checkpoint: Path, *, findings: Sequence[str] | None = None) -> Self:
+        """Reads a module that was saved whole, or its state dict; nothing in it is run. `findings` names the outputs in
+        their order, "" one that was not trained. Raises CheckpointError, and ConfigError for names that do not fit."""
+        variant = "own" if findings is not None else _variant(checkpoint)
+        labels = list(LABELS if findings is None else findings)
+        trained = [name for name in labels if name in TRAINED.get(variant, labels) and name]
+        if not trained or len(set(trained)) != len(trained):
+            raise ConfigError(f"The findings of {checkpoint} are {labels}; name each output once, and one at least.")
+        source = read_checkpoint(checkpoint)
+        tensors = source.tensors("features.conv0.weight")
+        tensors.pop(THRESHOLDS, None)
+        with torch.device("meta"):
+            module = XrvDenseNet(len(labels))
+        install(module, tensors, path=checkpoint, model="torchxrayvision's DenseNet-121", names=source.names())
+        module.keep([labels.index(name) for name in trained])
+        return cls._describe(module, variant, trained, "published", source.record)
+
+    @classmethod
+    def stand_in(cls, variant: str = "all", seed: int = 0) -> Self:
+        """`variant` is one of `variants`."""
+        with torch.device("meta"):
+            module = XrvDenseNet(len(LABELS))
+        fill_module(module, seed)
+        module.keep([LABELS.index(name) for name in TRAINED[variant]])
+        return cls._describe(module, variant, TRAINED[variant], "stand-in", None)
+
+    @classmethod
+    def _describe(
+        cls,
+        module: XrvDenseNet,
+        variant: str,
+        findings: Sequence[str],
+        weights: Weights,
+        record: CheckpointRecord | None,
+    ) -> Self:
+        return cls(
+            module=module,
+            name="xrv",
+            variant=variant,
+            weights=weights,
+            geometry=Geometry("crop", SIZE, SIZE, "bilinear"),
+            mean=(MEAN,) * 3,
+            std=(STD,) * 3,
+            saliency=Saliency("activation", cls.maps[ACTIVATION]),
+            findings=tuple(findings),
+            checkpoint=record,
+        )
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """The output of the linear layer, before sigmoid and the authors' scaling by operating points.
+
+        Queries select by product and sum, so that the last layer stays in float32 in lower precision.
+        """
+        logits, maps = self.module.answer(image[:, :1])
+        return (logits[:, None] * text).sum(dim=2), (maps[:, None] * text[:, :, None, None]).sum(dim=2)
+
+
+def _variant(checkpoint: Path) -> str:
+    """Which published file this is, by its name. Raises CheckpointError."""
+    for variant, names in PUBLISHED["xrv"].files.items():
+        if checkpoint.name in {Path(name).name for name in names}:
+            return variant
+    raise CheckpointError(
+        f"{checkpoint} has none of the published names, by which torchxrayvision says which outputs were trained (see "
+        "--list); give it its own name, or write the names of its outputs as 'findings' under [models.NAME.options] in "
+        "xbench.toml."
+    )
