@@ -18,8 +18,7 @@ from small_models import small_adapter
 from xbench_fast.engines.bundle import Bundle
 from xbench_fast.engines.errors import CheckpointError, ConfigError
 from xbench_fast.engines.geometry import Geometry
-from xbench_fast.engines.prompts.add_prompts import encode_for
-from xbench_fast.engines.prompts.prompt_encoding import TextEncoder
+from xbench_fast.engines.prompts.prompt_encoding import TextEncoder, prompt_encoder
 from xbench_fast.engines.prompts.prompt_files import FindingPrompts
 from xbench_fast.engines.tokenizing import bundle_tokenizer
 from xbench_fast.export import load_adapter, stand_in_adapter
@@ -250,7 +249,7 @@ def test_prompts_of_a_finding_are_one_question(bundle: Bundle) -> None:
         np.testing.assert_allclose(features, np.mean([alone(text) for text in prompts], axis=0), rtol=0, atol=1e-5)
     assert np.ptp(np.linalg.norm([alone(text) for text in texts[0]], axis=1)) > 1e-3  # so that it matters
     own = FindingPrompts("Mass", ("a mass.", "a large mass!?", "lung mass"))
-    again = encode_for(bundle, {"mine": (own,)})[0]
+    again = prompt_encoder(bundle)({"mine": (own,)})[0]
     np.testing.assert_allclose(again.features, found.features[:1], rtol=0, atol=1e-5)
     rsna = bundle.prompt_set("rsna")
     assert rsna.status == ("official",) and [len(text.split("\n")) for text in rsna.texts] == [4, 4]

@@ -202,6 +202,7 @@ FOUND = {
     "mavl": ("disease_embedding_layer.weight", (256, 768), "missing"),
     "kad": ("image_encoder.res_l1.weight", (768, 1024), "word_embeddings.weight has the shape [2]"),
     "devide": ("image_encoder.cls_token", (1, 1, 768), "missing"),
+    "xrv": ("features.conv0.weight", (64, 1, 7, 7), "has none of the published names"),
 }
 REST = ("text_encoder.bert_model.embeddings.word_embeddings.weight", "model.mlp_head.0.weight")
 

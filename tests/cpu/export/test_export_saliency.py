@@ -103,13 +103,13 @@ def test_every_model_names_its_maps_and_value_value_is_never_the_default() -> No
     official = {"biomedclip": "patch-text", "carzero": "layer-mean", "clip": "patch-text", "devide": "last-layer"}
     official |= {"kad": "last-layer", "mavl": "layer-mean", "medklip": "layer-mean", "chexzero": "patch-text"}
     official["afloc"] = "patch-text-smoothed"
-    official |= {"biovil": "patch-text-smoothed", "biovil_t": "patch-text-smoothed"}
+    official |= {"biovil": "patch-text-smoothed", "biovil_t": "patch-text-smoothed", "xrv": "class-activation"}
     assert (
         {name: next(iter(maps)) for name, maps in MAPS.items()} == official == {name: official[name] for name in MAPS}
     )
     for name, maps in MAPS.items():
         others = {"clip": {"value-value", "patch-text-softmax"}, "chexzero": {"value-value"}, "afloc": {"patch-text"}}
-        others |= {"biovil": {"patch-text"}, "biovil_t": {"patch-text"}}
+        others |= {"biovil": {"patch-text"}, "biovil_t": {"patch-text"}, "xrv": {"class-activation"}}
         assert set(maps) >= others.get("clip" if name == "biomedclip" else name, set(ATTENTION_MAPS))
         assert len(set(maps.values())) == len(maps) and MODELS.load(name).maps == maps
 

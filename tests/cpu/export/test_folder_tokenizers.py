@@ -189,7 +189,7 @@ def test_a_sentencepiece_model_is_converted_or_one_sentence(tmp_path: Path) -> N
 
 def model(**changes: Any) -> Any:
     spec = TokenizerSpec("tokenizer.json", ("nobody/nothing",))
-    facts = {"name": "mine", "weights": "own", "context": 14, "vocabulary_size": 400, "tokenizer": spec}
+    facts = {"name": "mine", "weights": "own", "context": 14, "vocabulary_size": 400, "tokenizer": spec, "findings": ()}
     return SimpleNamespace(**{**facts, **changes})
 
 
@@ -282,7 +282,8 @@ def test_the_tokenizer_beside_the_weights_is_found(tmp_path: Path, monkeypatch: 
     folder = written("byte pairs", tmp_path / "model")
     own, pieces = model(), model(tokenizer=TokenizerSpec("wordpiece", (), vocabulary=("a",)))
     assert tokenizer_beside(own, folder) == folder and tokenizer_beside(pieces, folder) is None
-    assert tokenizer_beside(own, folder / "tokenizer.json") is None and tokenizer_beside(own, None) is None
+    assert tokenizer_beside(own, folder / "tokenizer.json") == folder, "a file of weights in that folder"
+    assert tokenizer_beside(own, tmp_path / "weights.pt") is None and tokenizer_beside(own, None) is None
     clip = model(tokenizer=TokenizerSpec("clip-bpe", ()))
     assert tokenizer_beside(clip, folder) is None
     found = []

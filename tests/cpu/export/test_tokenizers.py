@@ -250,7 +250,14 @@ def test_the_stand_in_is_deterministic_and_keeps_to_its_table() -> None:
 
 def model(**changes: Any) -> Any:
     spec = TokenizerSpec("wordpiece", ("xmcmic/Med-KEBERT",), ends=(2, 3), sample=PUBMED_BERT)
-    facts = {"name": "kad", "weights": "published", "context": 256, "vocabulary_size": 30522, "tokenizer": spec}
+    facts = {
+        "name": "kad",
+        "weights": "published",
+        "context": 256,
+        "vocabulary_size": 30522,
+        "tokenizer": spec,
+        "findings": (),
+    }
     return SimpleNamespace(**{**facts, **changes})
 
 

@@ -11,7 +11,7 @@ import pytest
 EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="240pt" height="180pt" viewBox="0 0 240 180"></svg>'
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def empty_drawings() -> Iterator[None]:
     """Figures are laid out and get their captions, but their files hold no picture: rendering them as PNG, SVG and PDF
     takes most of the time of a report or study. tests/cpu reads the real ones."""
