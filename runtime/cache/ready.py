@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets.pixels import ReadyImages
-from ..images.contents import Contents, file_states
+from ..images.contents import Contents
 from .layout import StoreFiles
 from .records import READY, RECORD
 
@@ -30,7 +30,8 @@ def read_ready(
     pixels = files.pixels.reshape(len(files.pixels), -1)
     if pixels.shape[1] % 8:
         return ReadyImages.none(count)
-    from .checksums import copy_pixels  # compiles
+    from ..images.file_states import file_states  # compiles, as the next one
+    from .checksums import copy_pixels
 
     all_records = files.records.view(np.uint32).reshape(-1, _WORDS)
     records = all_records[slots]

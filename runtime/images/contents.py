@@ -8,7 +8,6 @@ time of the last change of the entry; only a file system that does not keep them
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 from collections.abc import Callable, Sequence
 from itertools import repeat
@@ -22,14 +21,11 @@ from ...engines.errors import ImageAccessError, ImageError
 from .decode import read_bytes
 from .size import image_size
 
-__all__ = ["ABSENT", "HASH_BYTES", "Contents", "FileState", "Known", "content_hash", "file_state", "file_states"]
+__all__ = ["ABSENT", "HASH_BYTES", "Contents", "FileState", "Known", "content_hash", "file_state"]
 
 HASH_BYTES = 16
 ABSENT = bytes(HASH_BYTES)
 """Stands for the hash of a file that does not exist or cannot be accessed."""
-
-_NO_FILE = -1, -1, -1, -1
-_SIGN = 1 << 63
 
 Size = tuple[int, int]
 
@@ -61,23 +57,6 @@ def file_state(path: Path) -> FileState:
     if not stat.S_ISREG(found.st_mode):
         raise FileNotFoundError(str(path))
     return FileState(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-
-
-def file_states(paths: Sequence[Path]) -> NDArray[np.int64]:
-    """int64 [n, 4]: the current states of image files, -1 of one that is no file or cannot be accessed."""
-    found = list[tuple[int, int, int, int]]()
-    for path in map(str, paths):
-        try:
-            state = os.stat(path)  # noqa: PTH116  many times as often as any other call
-        except (OSError, ValueError):
-            found.append(_NO_FILE)
-            continue
-        if stat.S_ISREG(state.st_mode):
-            inode = state.st_ino if state.st_ino < _SIGN else state.st_ino - 2 * _SIGN  # its 64 bits are kept
-            found.append((state.st_size, state.st_mtime_ns, state.st_ctime_ns, inode))
-        else:
-            found.append(_NO_FILE)
-    return np.array(found, np.int64).reshape(-1, 4)
 
 
 def content_hash(data: bytes) -> bytes:
