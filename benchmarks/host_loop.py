@@ -121,12 +121,10 @@ def compute(code, cases, cache, out, batch):
         source, more = images.source(code.geometry), {}
         if not code.before:
             from xbench_fast.runtime.cache.masks import MaskStore
-            from xbench_fast.runtime.datasets.pixels import NotingSizes
             from xbench_fast.runtime.images.contents import Contents
 
             more["contents"] = Contents()
             images.use(more["contents"])
-            source = NotingSizes(source, {})
             more["draw"] = stack.enter_context(MaskStore.open(cache, "bench", cases, "the cases of this benchmark"))
         files = code.CellFiles(out, "cell", "0" * 64)
         names = {name: name for name in FINDINGS}
@@ -144,6 +142,7 @@ def time_released(spent):
     from pyarrow import _parquet
     from xbench_fast.metrics_gpu.sweep import cpu
     from xbench_fast.runtime.cache import checksums
+    from xbench_fast.runtime.images import file_states
     from xbench_fast.runtime.results import integrity
 
     def timed(owner, name, what):
@@ -161,6 +160,7 @@ def time_released(spent):
     timed(cpu, "sweep_batch", "sweep")
     timed(checksums, "copy_pixels", "copying and checking pixels")
     timed(checksums, "copy_masks", "copying and checking masks")
+    timed(file_states, "_states_c", "states of files")
     timed(integrity, "_digest", "SHA-256")
     timed(os, "fsync", "flushing")
     timed(pc, "take", "Arrow take")

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from synthetic import BlockEngine, reference_sweep
 from xbench_fast.engines.bundle import Bundle
+from xbench_fast.runtime.cache import masks
+from xbench_fast.runtime.datasets.base import Case
+from xbench_fast.runtime.datasets.region_grid import region_masks
 from xbench_fast.runtime.evaluation.cell_options import Options
 from xbench_fast.runtime.evaluation.measure import Sweep
 from xbench_fast.runtime.evaluation.progress import PlainProgress
@@ -83,3 +87,15 @@ class World:
 
 def same(one: Any, other: Any) -> bool:
     return bool(one.replace_schema_metadata().equals(other.replace_schema_metadata()))
+
+
+def drawn_by_stores(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that gets the cases whose regions a store of masks draws from now on."""
+    found: list[str] = []
+
+    def draw(case: Case, *rest: Any) -> Any:
+        found.append(case.case_id)
+        return region_masks(case, *rest)
+
+    monkeypatch.setattr(masks, "region_masks", draw)
+    return found

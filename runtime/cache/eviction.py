@@ -24,7 +24,7 @@ from ..images.decode import reader_version
 from .layout import read_meaning
 from .locks import GRAVE, STORE_FILES, in_use, remove_store
 from .masks import MASK_ROW, mask_rules
-from .records import READY, RECORD
+from .store_files import READY, RECORD
 
 __all__ = ["StoreInfo", "clear", "list_stores", "make_room"]
 

@@ -8,7 +8,7 @@ covers the annotations, the code that reads them and the code that draws: a chan
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -20,8 +20,8 @@ from ...engines.errors import DataError
 from ..datasets.base import FAULTS, Case
 from ..datasets.region_grid import DrawnRegions, ManyRegions, region_masks
 from ..host.source_code import PROJECT, code_digest
-from .layout import StoreFiles, safe_name
-from .records import READY, RECORD, is_whole
+from .layout import safe_name
+from .store_files import READY, RECORD, StoreFiles, is_whole
 
 __all__ = ["MASK_ROW", "MaskStore", "mask_bytes", "mask_folder", "mask_rules"]
 
@@ -52,7 +52,7 @@ def mask_bytes(cases: Sequence[Case]) -> int:
 
 
 class MaskStore:
-    """Draws regions as `region_masks` does, and keeps what it drew on disk. Use as a context manager.
+    """Draws regions as `draw_regions` does, and keeps what it drew on disk. Use as a context manager.
 
     Thread-safe, unless two threads draw the same case at the same time. One process writes; others read what is drawn,
     as from a read-only disk. `verify`: regions are drawn again and compared with the store. `damaged`: cases whose
@@ -94,35 +94,52 @@ class MaskStore:
         if files is not None:
             files.close()
 
-    def __call__(self, case: Case, size: tuple[int, int], findings: Collection[str]) -> DrawnRegions:
-        """As `region_masks`."""
-        if not case.regions:
-            return {}, frozenset(), {}
-        number, files = self._index[case.case_id], self._files
-        names = [self._classes[at] for at in self._class_of[self._first[number] : self._first[number + 1]].tolist()]
-        facts = b"".join(value.to_bytes(4, "little") for value in (READY, *size))  # the first fields of its record
-        rows = None if files is None else self._stored(files, number, facts)
-        if rows is None or self._verify:
-            try:
-                drawn = _rows(region_masks(case, size, names), names)
-            except DataError:
-                return region_masks(case, size, findings)  # raises, unless it is about a class that nobody asks
-            if rows is None or not np.array_equal(rows, drawn):
-                if rows is not None:
-                    self.damaged.add(number)
-                if files is not None and files.writes:
-                    files.write(number, facts.ljust(RECORD.itemsize, b"\0"), drawn, row=self._first[number])
-            rows = drawn
-        return _regions(rows, names, findings)
+    def __call__(self, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]) -> ManyRegions:
+        """As `draw_regions`."""
+        ready, found = self._stored(cases, sizes, findings)
+        if ready.all():
+            return found
+        rest = np.flatnonzero(~ready)
+        drawn = self._drawn([cases[at] for at in rest.tolist()], sizes[rest], findings)
+        return ManyRegions.joined([found, ManyRegions.of(list(zip(rest.tolist(), drawn, strict=True)), findings)])
 
-    def draw_many(
+    def _drawn(self, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]) -> list[DrawnRegions]:
+        """The regions of each case, which has some; they are kept."""
+        found, kept = list[DrawnRegions](), list[tuple[int, bytes, Sequence[str], DrawnRegions]]()
+        for case, size in zip(cases, sizes.tolist(), strict=True):
+            names = sorted(case.regions)
+            try:
+                drawn = region_masks(case, tuple(size), names)
+                facts = b"".join(value.to_bytes(4, "little") for value in (READY, *size))
+                kept.append((self._index[case.case_id], facts, names, drawn))
+            except DataError:
+                drawn = region_masks(case, tuple(size), findings)  # raises, unless it is of a class that nobody asks
+            found.append(drawn)
+        if self._files is not None:
+            self._keep(self._files, kept)
+        return found
+
+    def _keep(self, files: StoreFiles, drawn: Sequence[tuple[int, bytes, Sequence[str], DrawnRegions]]) -> None:
+        """Writes what was drawn of cases, unless it is there: the number of each, the first fields of its record, the
+        names of its rows, and its regions."""
+        every = _rows([(names, regions) for _, _, names, regions in drawn])
+        for (number, facts, _, _), rows in zip(drawn, every, strict=True):
+            record, first = files.records[number].tobytes(), int(self._first[number])
+            if record.startswith(facts):
+                if is_whole(record, rows) and np.array_equal(files.pixels[first : first + len(rows)], rows):
+                    continue
+                self.damaged.add(number)
+            if files.writes:
+                files.write(number, facts.ljust(RECORD.itemsize, b"\0"), rows, row=first)
+
+    def _stored(
         self, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]
     ) -> tuple[NDArray[np.bool_], ManyRegions]:
         """Which of these cases, on native grids of `sizes` [n, 2], have all of their regions in the store, whole, and
-        the regions of `findings` of these; the others must be drawn one by one."""
+        the regions of `findings` of these; the others must be drawn."""
         files, count = self._files, len(cases)
         if files is None or self._verify:
-            return np.zeros(count, np.bool_), ManyRegions.of([], findings)
+            return np.array([not case.regions for case in cases], np.bool_), ManyRegions.of([], findings)
         from .checksums import copy_masks  # compiles
 
         numbers = np.array([self._index[case.case_id] for case in cases], np.int64)
@@ -160,46 +177,19 @@ class MaskStore:
             self._asked = findings, np.array([place.get(name, -1) for name in self._classes], np.int64)
         return self._asked[1]
 
-    def _stored(self, files: StoreFiles, number: int, facts: bytes) -> Rows | None:
-        """The rows of a case as they are on disk, if its record begins with these facts; None: they must be drawn."""
-        record = files.records[number].tobytes()
-        rows: Rows = files.pixels[self._first[number] : self._first[number + 1]]
-        if record[: len(facts)] != facts:
-            return None
-        if not files.writes:
-            rows = rows.copy()  # the process that writes may change them
-        if is_whole(record, rows):
-            return rows
-        self.damaged.add(number)
-        return None
 
-
-def _rows(drawn: DrawnRegions, names: Sequence[str]) -> Rows:
-    masks, sub_pixel, faults = drawn
-    rows = np.zeros((len(names), MASK_ROW), np.uint8)
-    for row, name in zip(rows, names, strict=True):
-        if name in masks:
-            row[:_SAID] = masks[name].reshape(-1)
-            row[_SAID] |= _DRAWN
-        if name in sub_pixel:
-            row[_SAID] |= _SUB_PIXEL
-        if name in faults:
-            row[_SAID] |= _FAULT * (1 + FAULTS.index(faults[name]))
-    return rows
-
-
-def _regions(rows: Rows, names: Sequence[str], findings: Collection[str]) -> DrawnRegions:
-    masks: dict[str, NDArray[np.uint8]] = {}
-    sub_pixel: list[str] = []
-    faults: dict[str, str] = {}
-    bits = rows[:, :_SAID].reshape(-1, *_BITS)
-    for mask, name, found in zip(bits, names, rows[:, _SAID].tolist(), strict=True):
-        if name not in findings:
-            continue
-        if found & _DRAWN:
-            masks[name] = mask
-        if found & _SUB_PIXEL:
-            sub_pixel.append(name)
-        if found >= _FAULT:
-            faults[name] = FAULTS[found // _FAULT - 1]
-    return masks, frozenset(sub_pixel), faults
+def _rows(cases: Sequence[tuple[Sequence[str], DrawnRegions]]) -> list[Rows]:
+    """The rows of the regions of each case, in the order of the names."""
+    found = []
+    for names, (masks, sub_pixel, faults) in cases:
+        rows = np.zeros((len(names), MASK_ROW), np.uint8)
+        for row, name in zip(rows, names, strict=True):
+            if name in masks:
+                row[:_SAID] = masks[name].reshape(-1)
+                row[_SAID] |= _DRAWN
+            if name in sub_pixel:
+                row[_SAID] |= _SUB_PIXEL
+            if name in faults:
+                row[_SAID] |= _FAULT * (1 + FAULTS.index(faults[name]))
+        found.append(rows)
+    return found

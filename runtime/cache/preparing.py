@@ -11,17 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...engines.errors import ImageAccessError, ImageError
 from ...engines.geometry import Geometry
 from ..datasets.base import Case
-from ..datasets.pixels import ReadyImages
 from ..images.contents import Contents, FileState, file_state
 from ..images.decode import decode_ahead
 from ..images.decoders import CPU, Decoder
-from .store import Prepared, PreparedStore
+from .store import PreparedStore
 
 __all__ = ["Filled", "Preparation", "PreparedSet", "prepare"]
 
@@ -38,6 +34,8 @@ class PreparedSet:
 
     def __init__(self, stores: Sequence[PreparedStore], stack: ExitStack) -> None:
         self._stores = {store.geometry.key: store for store in stores}
+        for store in stores:
+            store.others = [other for other in stores if other is not store]
         self._stack = stack
 
     @classmethod
@@ -99,13 +97,9 @@ class PreparedSet:
         """The stores of the geometries that are `wanted`."""
         return [store for store in self._stores.values() if wanted(store.geometry)]
 
-    def source(self, geometry: Geometry) -> PreparedSource:
-        """The source of the pixels in one geometry. It stores a decoded image in all geometries.
-
-        It raises FileNotFoundError, ImageError and RunError as `PreparedStore.load` does.
-        """
-        wanted = self._stores[geometry.key]
-        return PreparedSource(wanted, [store for store in self._stores.values() if store is not wanted])
+    def source(self, geometry: Geometry) -> PreparedStore:
+        """The source of the pixels in one geometry. It stores a decoded image in all geometries."""
+        return self._stores[geometry.key]
 
     def fill(self, index: int) -> Filled:
         """Prepares one case in all geometries, and returns the outcome. Raises RunError."""
@@ -115,7 +109,7 @@ class PreparedSet:
             state = file_state(stores[0].path(index))
             wanted = next((store for store in stores if store.lacks(index, state)), None)
             if wanted is not None:
-                wanted.load(index, [store for store in stores if store is not wanted])
+                wanted.load(index)
                 return "decoded"
             stores[0].find(index, state)
         except FileNotFoundError:
@@ -123,20 +117,6 @@ class PreparedSet:
         except ImageError:
             return "unreadable"
         return "ready"
-
-
-@dataclass(frozen=True)
-class PreparedSource:
-    """A `BulkSource` of the images of `store`; decoded ones are stored in `others` too."""
-
-    store: PreparedStore
-    others: Sequence[PreparedStore]
-
-    def __call__(self, case: Case, /) -> Prepared:
-        return self.store.read(case, self.others)
-
-    def read_many(self, cases: Sequence[Case], target: NDArray[np.uint8], /) -> ReadyImages:
-        return self.store.read_many(cases, target)
 
 
 @dataclass(frozen=True)

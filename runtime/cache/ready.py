@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ..datasets.pixels import ReadyImages
 from ..images.contents import Contents
-from .layout import StoreFiles
-from .records import READY, RECORD
+from .store_files import READY, RECORD, StoreFiles
 
 __all__ = ["read_ready"]
 

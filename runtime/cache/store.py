@@ -20,9 +20,9 @@ from ..datasets.pixels import ReadyImages
 from ..images.contents import HASH_BYTES, Contents, FileState, file_state
 from ..images.decode import decode_grey
 from ..images.geometry import to_model
-from .layout import StoreFiles, store_folder
+from .layout import store_folder
 from .ready import read_ready
-from .records import EMPTY, READY, RECORD, UNREADABLE, CaseRecord, is_whole
+from .store_files import EMPTY, READY, RECORD, UNREADABLE, CaseRecord, StoreFiles, is_whole
 
 __all__ = ["Prepared", "PreparedStore"]
 
@@ -37,13 +37,18 @@ class PreparedStore:
 
     One process writes at a time. Another process that opens the store can read the images that are ready, also those
     that become ready later. It does not store images that it decodes itself; `note` says so. `contents`: what is known
-    of the image files, also from the records; may be replaced after opening. `damaged`: the cases whose entry did not
-    match its checksum, and that are decoded again.
+    of the image files, also from the records; may be replaced after opening. `others`: stores of the same cases in
+    other geometries, which also keep what is decoded here; none unless they are set after opening. `damaged`: the cases
+    whose entry did not match its checksum, and that are decoded again.
+
+    It is a `BulkSource`: a call with a case is `load` with its index.
     """
 
     def __init__(self, cases: Sequence[Case], geometry: Geometry, files: StoreFiles | None, note: str | None) -> None:
         self.geometry = geometry
+        self.stretched = geometry.stretched
         self.contents = Contents()
+        self.others: Sequence[PreparedStore] = ()
         self.note = note
         self._paths = [case.image for case in cases]
         self._index = {case.case_id: number for number, case in enumerate(cases)}
@@ -90,11 +95,10 @@ class PreparedStore:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def read(self, case: Case, others: Sequence[PreparedStore] = ()) -> Prepared:
-        """`load`, for a case instead of its index."""
-        return self.load(self._index[case.case_id], others)
+    def __call__(self, case: Case, /) -> Prepared:
+        return self.load(self._index[case.case_id])
 
-    def read_many(self, cases: Sequence[Case], target: Pixels) -> ReadyImages:
+    def read_many(self, cases: Sequence[Case], target: Pixels, /) -> ReadyImages:
         """Copies those cases to `target`, uint8 [n, ...], that are ready and whose files are unchanged."""
         if self._files is None or self.contents.verify or self._skipped:
             return ReadyImages.none(len(cases))
@@ -102,12 +106,11 @@ class PreparedStore:
         paths = [self._paths[number] for number in numbers]
         return read_ready(self._files, np.array(numbers, np.int64), paths, self.contents, target)
 
-    def load(self, index: int, others: Sequence[PreparedStore] = ()) -> Prepared:
+    def load(self, index: int) -> Prepared:
         """Reads a case from the store, or decodes it and stores it here and in `others`.
 
-        `others` are stores of the same cases in other geometries. Raises FileNotFoundError for a missing image,
-        ImageError for one that cannot be read (recorded until the file changes, unless it is an ImageAccessError),
-        RunError when the disk is full.
+        Raises FileNotFoundError for a missing image, ImageError for one that cannot be read (recorded until the file
+        changes, unless it is an ImageAccessError), RunError when the disk is full.
         """
         index = self._slots[index]
         path = self._paths[index]
@@ -115,13 +118,10 @@ class PreparedStore:
         found = self.find(index, state)
         if found is not None:
             return found
-        missing: list[PreparedStore] = []
-        for store in others:
-            if store.lacks(index, state):
-                missing.append(store)
+        missing = [store for store in self.others if store.lacks(index, state)]
         try:
             data = self.contents.read(path)
-            kinds = {store.geometry.stretched for store in (self, *missing)}
+            kinds = {store.stretched for store in (self, *missing)}
             grey = {stretched: decode_grey(data, str(path), stretched=stretched) for stretched in kinds}
         except ImageAccessError:
             raise  # the file may be readable later, or by another user
@@ -131,8 +131,8 @@ class PreparedStore:
             raise
         for store in missing:
             with contextlib.suppress(ImageError):  # recorded; it concerns that geometry only
-                store.keep(index, grey[store.geometry.stretched], state)
-        return self.keep(index, grey[self.geometry.stretched], state)
+                store.keep(index, grey[store.stretched], state)
+        return self.keep(index, grey[self.stretched], state)
 
     def index(self, case: Case) -> int:
         """The number of a case in the order the store was opened with."""
@@ -224,10 +224,10 @@ class PreparedStore:
             return None
         if not files.writes:
             return self._shared(files, index, state)
+        if files.records[index]["state"] == EMPTY:
+            return None
         written = files.records[index].tobytes()
         record = CaseRecord.of(written)
-        if record.state == EMPTY:
-            return None
         content = files.pixels[index] if record.state == READY else self._reasons.get(index)
         if not is_whole(written, content):
             if record.state == READY:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..images.contents import Contents
     from .base import Case
 
-__all__ = ["BulkSource", "NotingSizes", "PixelSource", "ReadyImages", "direct_source", "read_many"]
+__all__ = ["BulkSource", "PixelSource", "ReadyImages", "direct_source", "read_many"]
 
 
 class PixelSource(Protocol):
@@ -62,22 +62,3 @@ def direct_source(geometry: Geometry, contents: Contents | None = None) -> Pixel
         return to_model(grey, geometry), grey.shape[0], grey.shape[1]
 
     return read
-
-
-class NotingSizes:
-    """`source`, which also stores the (height, width) of every image it reads in `sizes`, by case."""
-
-    def __init__(self, source: PixelSource, sizes: dict[str, tuple[int, int]]) -> None:
-        self._source, self._sizes = source, sizes
-
-    def __call__(self, case: Case, /) -> tuple[NDArray[np.uint8], int, int]:
-        pixels, height, width = self._source(case)
-        self._sizes[case.case_id] = height, width
-        return pixels, height, width
-
-    def read_many(self, cases: Sequence[Case], target: NDArray[np.uint8], /) -> ReadyImages:
-        ready = read_many(self._source, cases, target)
-        for case, (height, width) in zip(cases, ready.sizes.tolist(), strict=True):
-            if height:
-                self._sizes[case.case_id] = height, width
-        return ready

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...engines.errors import DataError
 from .mask_run_lengths import MAX_SIDE, check_grid
 
-__all__ = ["ROUNDING", "Boxes", "pixel_of"]
+__all__ = ["ROUNDING", "Boxes", "Corners", "extents", "pixel_of"]
 
 Corners = tuple[float, float, float, float]
 
@@ -45,7 +45,7 @@ class Boxes:
         """Boxes given as (x, y, width, height): rows int(y) .. int(y)+int(height)-1, columns alike."""
         return Boxes(tuple((int(x), int(y), int(x) + int(w), int(y) + int(h)) for x, y, w, h in boxes))
 
-    def pixels(self, height: int, width: int) -> tuple[Corners, ...]:
+    def extents(self, height: int, width: int) -> tuple[Corners, ...]:
         """The corners in pixels of a [height, width] image."""
         if not self.fractions:
             return self.corners
@@ -54,13 +54,13 @@ class Boxes:
 
     def clipped(self, height: int, width: int) -> NDArray[np.float64]:
         """float64 [n, 4]: the corners of the boxes that meet a [height, width] image, clipped to it."""
-        corners = np.array(self.pixels(height, width), np.float64).reshape(-1, 4)
+        corners = np.array(self.extents(height, width), np.float64).reshape(-1, 4)
         inside = (corners[:, :2] < (width, height)).all(axis=1) & (corners[:, 2:] > 0).all(axis=1)
         return np.clip(corners[inside], 0, (width, height, width, height))
 
     def excess(self, height: int, width: int) -> float:
         """Pixels by which a box reaches beyond a [height, width] image; 0 up to `ROUNDING`."""
-        x1, y1, x2, y2 = np.array(self.pixels(height, width) or ((0.0,) * 4,), np.float64).T
+        x1, y1, x2, y2 = np.array(self.extents(height, width) or ((0.0,) * 4,), np.float64).T
         most = float(max(-x1.min(), -y1.min(), x2.max() - width, y2.max() - height))
         return most if most > ROUNDING else 0.0
 
@@ -75,7 +75,7 @@ class Boxes:
                 "resized, so name the file of the native sizes in the reader's option sizes, or use the native images."
             )
         found = []
-        for x1, y1, x2, y2 in self.pixels(height, width):
+        for x1, y1, x2, y2 in self.extents(height, width):
             (row, row1), (column, column1) = self._range(y1, y2), self._range(x1, x2)
             span = (max(row, 0), min(row1, height), max(column, 0), min(column1, width))
             if span[0] < span[1] and span[2] < span[3]:
@@ -96,6 +96,15 @@ class Boxes:
         for row0, row1, column0, column1 in self.spans(height, width):
             drawn[row0:row1, column0:column1] = True
         return drawn
+
+
+def extents(region: object, height: int, width: int) -> Sequence[Corners]:
+    """(x1, y1, x2, y2) of each box, polygon and ellipse of a region, in pixels of a [height, width] image.
+
+    None for a mask, which has its own grid and cannot leave it, and for a region of a reader without this method.
+    """
+    found: Callable[[int, int], Sequence[Corners]] | None = getattr(region, "extents", None)
+    return () if found is None else found(height, width)
 
 
 def pixel_of(fraction: float, side: int) -> float:

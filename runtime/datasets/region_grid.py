@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import DataError
 from .base import Case, Region
-from .placement import region_fault
-from .region_boxes import Boxes
+from .region_boxes import ROUNDING, Boxes, extents
 
 __all__ = [
-    "BulkRegions",
     "DrawRegions",
     "DrawnRegions",
     "ManyRegions",
-    "draw_many",
+    "draw_regions",
+    "region_fault",
     "region_grid",
     "region_masks",
 ]
@@ -28,7 +27,6 @@ _PACKED = 224, 28
 DrawnRegions = tuple[Mapping[str, NDArray[np.uint8]], frozenset[str], Mapping[str, str]]
 """Class -> packed bits uint8 [224, 28] of a region that is not empty, which of them are sub-pixel, and class -> fault,
 one of `base.FAULTS`."""
-DrawRegions = Callable[[Case, tuple[int, int], Collection[str]], DrawnRegions]
 
 
 class ManyRegions(NamedTuple):
@@ -66,45 +64,29 @@ class ManyRegions(NamedTuple):
         faults = [(int(places[case]), finding, fault) for case, finding, fault in self.faults]
         return self._replace(of_case=places[self.of_case], faults=faults)
 
-    def and_others(self, others: ManyRegions) -> ManyRegions:
-        """These regions and those of other cases."""
-        if not len(others.of_case):
-            return self._replace(faults=[*self.faults, *others.faults])
-        order = np.argsort(np.concatenate([self.of_case, others.of_case]), kind="stable")
-        return ManyRegions(
-            np.concatenate([self.of_case, others.of_case])[order],
-            np.concatenate([self.of_finding, others.of_finding])[order],
-            np.concatenate([self.masks, others.masks])[order],
-            np.concatenate([self.sub_pixel, others.sub_pixel])[order],
-            [*self.faults, *others.faults],
-        )
+    @staticmethod
+    def joined(parts: Sequence[ManyRegions]) -> ManyRegions:
+        """The regions of different cases, in rising order of the cases. There is at least one part."""
+        faults = [fault for part in parts for fault in part.faults]
+        held = [part for part in parts if len(part.of_case)]
+        if len(held) < 2:
+            return (held or parts)[0]._replace(faults=faults)
+        of_case, of_finding, masks, sub_pixel = (np.concatenate([part[at] for part in held]) for at in range(4))
+        order = np.argsort(of_case, kind="stable")
+        return ManyRegions(of_case[order], of_finding[order], masks[order], sub_pixel[order], faults)
 
 
-@runtime_checkable
-class BulkRegions(Protocol):
-    """Draws the regions of a case, as `region_masks`, and has those of many cases ready."""
-
-    def __call__(self, case: Case, size: tuple[int, int], findings: Collection[str], /) -> DrawnRegions: ...
-
-    def draw_many(
-        self, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str], /
-    ) -> tuple[NDArray[np.bool_], ManyRegions]: ...
+DrawRegions = Callable[[Sequence[Case], NDArray[np.int32], Sequence[str]], ManyRegions]
+"""As `draw_regions`."""
 
 
-def draw_many(
-    draw: DrawRegions, cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]
-) -> ManyRegions:
+def draw_regions(cases: Sequence[Case], sizes: NDArray[np.int32], findings: Sequence[str]) -> ManyRegions:
     """The regions of `findings` on native grids of `sizes` [n, 2]. Raises DataError when one cannot be drawn."""
-    ready, found = np.zeros(len(cases), np.bool_), None
-    if isinstance(draw, BulkRegions):
-        ready, found = draw.draw_many(cases, sizes, findings)
-        if ready.all():
-            return found
-    rest = np.flatnonzero(~ready).tolist()
-    drawn = ManyRegions.of(
-        [(at, draw(cases[at], (int(sizes[at, 0]), int(sizes[at, 1])), findings)) for at in rest], findings
+    grids = zip(cases, sizes.tolist(), strict=True)
+    return ManyRegions.of(
+        [(at, region_masks(case, (height, width), findings)) for at, (case, (height, width)) in enumerate(grids)],
+        findings,
     )
-    return drawn if found is None else found.and_others(drawn)
 
 
 def region_grid(region: Region, height: int, width: int, grid: int = 224) -> tuple[NDArray[np.bool_], bool]:
@@ -153,6 +135,20 @@ def region_masks(case: Case, size: tuple[int, int], findings: Collection[str]) -
             if vanished:
                 sub_pixel.add(finding)
     return masks, frozenset(sub_pixel), faults
+
+
+def region_fault(region: Region, height: int, width: int, *, drawn: bool) -> str | None:
+    """What is wrong with the place of a region in a [height, width] image, one of `FAULTS`; None: nothing.
+
+    drawn: whether the region covers a pixel of the image. outside: it covers none, because all of it lies outside;
+    empty: it covers none for another reason. clipped: a part reaches beyond the image by more than `ROUNDING`.
+    """
+    parts = extents(region, height, width)
+    if not drawn:
+        outside = all(x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0 for x1, y1, x2, y2 in parts)
+        return "outside" if parts and outside else "empty"
+    beyond = any(max(-x1, -y1, x2 - width, y2 - height) > ROUNDING for x1, y1, x2, y2 in parts)
+    return "clipped" if beyond else None
 
 
 def _boxes(region: Boxes, height: int, width: int, grid: int) -> NDArray[np.bool_]:

@@ -22,7 +22,7 @@ from .mask_run_lengths import (
     decode_pairs,
     paint,
 )
-from .region_boxes import Boxes, pixel_of
+from .region_boxes import Boxes, Corners, extents, pixel_of
 
 __all__ = ["AtLeast", "Ellipse", "MaskRuns", "Polygons", "Rle", "RunText", "Union", "fill_polygon", "union"]
 
@@ -48,6 +48,11 @@ class Polygons:
         if not self.fractions:
             return self.outlines
         return tuple(tuple((pixel_of(x, width), pixel_of(y, height)) for x, y in outline) for outline in self.outlines)
+
+    def extents(self, height: int, width: int) -> list[Corners]:
+        """The smallest box (x1, y1, x2, y2) around each outline, in pixels of a [height, width] image."""
+        points = [tuple(zip(*outline, strict=True)) for outline in self.pixels(height, width) if outline]
+        return [(min(columns), min(rows), max(columns), max(rows)) for columns, rows in points]
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
@@ -85,12 +90,12 @@ class Ellipse:
         if max(abs(self.x), abs(self.y), self.radius_x, self.radius_y) > 2 * MAX_SIDE:
             raise DataError(f"An ellipse reaches more than {2 * MAX_SIDE} pixels away; check its coordinates.")
 
-    def extent(self) -> tuple[float, float, float, float]:
-        """The smallest box (x1, y1, x2, y2) around it."""
+    def extents(self, height: int, width: int) -> list[Corners]:
+        """The smallest box (x1, y1, x2, y2) around it, in an image of any size."""
         cos, sin = math.cos(math.radians(self.angle)), math.sin(math.radians(self.angle))
         wide = math.hypot(self.radius_x * cos, self.radius_y * sin)
         high = math.hypot(self.radius_x * sin, self.radius_y * cos)
-        return self.x - wide, self.y - high, self.x + wide, self.y + high
+        return [(self.x - wide, self.y - high, self.x + wide, self.y + high)]
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
@@ -188,6 +193,10 @@ class AtLeast:
     parts: tuple[Region, ...]
     least: int
 
+    def extents(self, height: int, width: int) -> list[Corners]:
+        """Those of all parts."""
+        return [box for part in self.parts for box in extents(part, height, width)]
+
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""
         check_grid(height, width)
@@ -202,6 +211,10 @@ class Union:
     """The union (logical or) of several regions of one class."""
 
     parts: tuple[Region, ...]
+
+    def extents(self, height: int, width: int) -> list[Corners]:
+        """Those of all parts."""
+        return [box for part in self.parts for box in extents(part, height, width)]
 
     def mask(self, height: int, width: int) -> NDArray[np.bool_]:
         """bool [height, width]."""

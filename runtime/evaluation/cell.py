@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...engines.base import Engine, Scores
 from ...engines.prompts.prompt_set import PromptSet
 from ..datasets.pixels import PixelSource
-from ..datasets.region_grid import DrawRegions, region_masks
+from ..datasets.region_grid import DrawRegions, draw_regions
 from ..images.contents import Contents
 from ..results.schema import result_schema
 from ..results.storage import KEY_FIELD, CellFiles
@@ -41,7 +41,7 @@ class CellWork:
     """The inputs and options of one cell.
 
     `findings`: class of the dataset -> finding of the prompt set; `contents`: those in which `source` enters what it
-    reads; `draw`: as `region_masks`. `phrases`: how cases are asked their own phrases; then
+    reads; `sizes`, `draw`: as of `CaseReader`. `phrases`: how cases are asked their own phrases; then
     the features of `prompts`, one per finding, are not used.
     """
 
@@ -56,7 +56,8 @@ class CellWork:
     chunk: int
     workers: int
     contents: Contents = field(default_factory=Contents)
-    draw: DrawRegions = region_masks
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    draw: DrawRegions = draw_regions
     metadata: dict[str, str] = field(default_factory=dict)
     phrases: PhraseQueries | None = None
 
@@ -78,7 +79,7 @@ def compute_cell(cell: CellWork, engine: Engine, measure: Measure, advance: Call
     cases = sum(len(_chunk(cell, index)) for index in remaining)
     advance(len(cell.cases) - cases)
     geometry = engine.bundle.manifest.geometry
-    reader = CaseReader(cell.source, geometry, queries.findings, cell.contents, cell.draw)
+    reader = CaseReader(cell.source, geometry, queries.findings, cell.contents, cell.draw, cell.sizes)
     ahead = read_ahead(reader, (_chunk(cell, index) for index in remaining), cell.batch, cell.workers)
     metadata = {**cell.metadata, KEY_FIELD: cell.files.key}
     sweepers = min(_SWEEPERS, cell.workers)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engines.errors import ImageAccessError, ImageError
-from ..datasets.region_grid import DrawRegions, region_masks
+from ..datasets.region_grid import region_masks
 from ..images.contents import ABSENT, Contents
 from ..images.geometry import field_of_view
 
@@ -31,7 +31,8 @@ class DecodedCase:
     non-empty ones only; `sub_pixel`: findings whose region is sub-pixel on the grid, and `faults`: finding -> what is
     wrong with the place of its region, one of `base.FAULTS` (docs/datasets.md §0.3); `size`: (height, width) of
     the native grid on which the regions were drawn, None if no region was drawn; `image`: a hash of what was read of
-    the image file (`images.contents`), None if nothing was.
+    the image file (`images.contents`), None if nothing was; `file_size`: (height, width) of the image, None if its
+    pixels were not read.
     """
 
     case: Case
@@ -44,6 +45,7 @@ class DecodedCase:
     size: tuple[int, int] | None = None
     faults: Mapping[str, str] = field(default_factory=dict)
     image: bytes | None = None
+    file_size: tuple[int, int] | None = None
 
 
 def decode_case(
@@ -52,11 +54,10 @@ def decode_case(
     geometry: Geometry,
     findings: Collection[str],
     contents: Contents | None = None,
-    draw: DrawRegions = region_masks,
 ) -> DecodedCase:
     """Pixels and the regions of `findings` of one case; a missing or unreadable image becomes a status, not an error.
 
-    `contents`: those in which `source` enters what it reads. `draw`: as `region_masks`.
+    `contents`: those in which `source` enters what it reads.
 
     Raises DataError when a region cannot be drawn, because the annotation is then wrong.
     """
@@ -68,7 +69,7 @@ def decode_case(
         image = ABSENT if contents is None or isinstance(error, ImageAccessError) else contents.hash_of(case.image)
         return DecodedCase(case, "unreadable", str(error), image=image)
     size = case.size or (height, width)
-    masks, sub_pixel, faults = draw(case, size, findings)
+    masks, sub_pixel, faults = region_masks(case, size, findings)
     frame = field_of_view(geometry, height, width)
     read = None if contents is None else contents.hash_of(case.image)
-    return DecodedCase(case, "ok", None, pixels, frame, masks, sub_pixel, size, faults, read)
+    return DecodedCase(case, "ok", None, pixels, frame, masks, sub_pixel, size, faults, read, (height, width))

@@ -45,19 +45,20 @@ class CaseColumns:
             np.zeros(count, np.bool_),
         )
         place = {name: at for at, name in enumerate(findings)}
+        columns.put(list(enumerate(decoded)))
         for at, each in enumerate(decoded):
-            columns.put(at, each)
             columns.faults.extend((at, place[name], fault) for name, fault in each.faults.items() if name in place)
         return columns
 
-    def put(self, at: int, decoded: DecodedCase) -> None:
-        """Enters a case that was decoded by itself, without its faults."""
-        self.readable[at] = decoded.status == "ok"
-        if decoded.status != "ok":
-            self.unread[at] = decoded.status, decoded.reason
-        if decoded.image is not None:
-            self.images[at] = np.frombuffer(decoded.image, np.uint8)
-            self.hashed[at] = True
+    def put(self, decoded: Sequence[tuple[int, DecodedCase]]) -> None:
+        """Enters cases that were decoded one by one, with their places and without their faults."""
+        for at, each in decoded:
+            self.readable[at] = each.status == "ok"
+            if each.status != "ok":
+                self.unread[at] = each.status, each.reason
+            if each.image is not None:
+                self.images[at] = np.frombuffer(each.image, np.uint8)
+                self.hashed[at] = True
 
 
 @dataclass(frozen=True, eq=False)

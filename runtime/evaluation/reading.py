@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets.pixels import read_many
-from ..datasets.region_grid import DrawRegions, ManyRegions, draw_many, region_masks
+from ..datasets.region_grid import DrawRegions, ManyRegions, draw_regions
 from ..images.contents import Contents
 from ..images.geometry import field_of_view
 from .decoding import DecodedCase, decode_case
@@ -32,6 +32,9 @@ _BLOCK, _BLOCK_BYTES = 256, 16 << 20  # cases that are read and swept together, 
 _UNUSED = 2  # references to an array in a list: the list's, and that of the question
 _NOWHERE = (0.0, 0.0, 1.0, 1.0)
 
+DecodedPiece = tuple[list[tuple[int, DecodedCase]], ManyRegions]
+"""Cases that were decoded one by one, with their places in a block, and their regions."""
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -44,27 +47,32 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class CaseReader:
-    """Reads cases from `source`, with the regions of `findings`; contents, draw: as `decode_case`."""
+    """Reads cases from `source`, with the regions of `findings` that `draw` draws, as `draw_regions` does.
+
+    contents: those in which `source` enters what it reads. sizes: gets the (height, width) of every image that is read,
+    by case.
+    """
 
     source: PixelSource
     geometry: Geometry
     findings: Sequence[str]
     contents: Contents
-    draw: DrawRegions = region_masks
+    draw: DrawRegions = draw_regions
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def begin(self, cases: Sequence[Case], target: NDArray[np.uint8], pool: ThreadPoolExecutor) -> BegunBlock:
         """Reads what is prepared into `target`, uint8 [n, 1, S, S], and hands the other cases to the threads."""
         found, sizes, images = read_many(self.source, cases, target)
+        self.sizes.update({case.case_id: (h, w) for case, (h, w) in zip(cases, sizes.tolist(), strict=True) if h})
         frames = np.array([self.frame(height, width) for height, width in sizes.tolist()], np.float64)
         own = [case.size for case in cases]
         if any(own):
             sizes = np.array([size or read for size, read in zip(own, sizes.tolist(), strict=True)], np.int32)
         if found.all():
-            regions = draw_many(self.draw, cases, sizes, self.findings)
+            regions = self.draw(cases, sizes, self.findings)
         else:
             places = np.flatnonzero(found)
-            here = [cases[at] for at in places.tolist()]
-            regions = draw_many(self.draw, here, sizes[places], self.findings).at(places)
+            regions = self.draw([cases[at] for at in places.tolist()], sizes[places], self.findings).at(places)
         rest = np.flatnonzero(~found).tolist()
         waiting = [
             pool.submit(self._one_by_one, cases, rest[start : start + _PIECE], target)
@@ -73,17 +81,19 @@ class CaseReader:
         columns = CaseColumns(cases, found, images, found.copy())
         return BegunBlock(self.findings, columns, target, frames, sizes, regions, waiting)
 
-    def _one_by_one(
-        self, cases: Sequence[Case], places: Sequence[int], target: NDArray[np.uint8]
-    ) -> list[tuple[int, DecodedCase]]:
-        done = []
+    def _one_by_one(self, cases: Sequence[Case], places: Sequence[int], target: NDArray[np.uint8]) -> DecodedPiece:
+        done = list[tuple[int, DecodedCase]]()
         for at in places:
-            decoded = decode_case(cases[at], self.source, self.geometry, self.findings, self.contents, self.draw)
+            decoded = decode_case(cases[at], self.source, self.geometry, (), self.contents)
             if decoded.pixels is not None:
                 target[at, 0] = decoded.pixels
                 decoded.pixels = None  # memory of a store need not stay in use
             done.append((at, decoded))
-        return done
+        read = [(at, decoded) for at, decoded in done if decoded.size is not None]
+        sizes = np.array([decoded.size for _, decoded in read], np.int32).reshape(-1, 2)
+        regions = self.draw([decoded.case for _, decoded in read], sizes, self.findings)
+        self.sizes.update({decoded.case.case_id: decoded.file_size for _, decoded in read if decoded.file_size})
+        return done, regions.at(np.array([at for at, _ in read], np.intp))
 
     @cached_property
     def frame(self) -> Callable[[int, int], tuple[float, float, float, float]]:
@@ -104,20 +114,17 @@ class BegunBlock:
     frames: NDArray[np.float64]
     sizes: NDArray[np.int32]
     regions: ManyRegions
-    waiting: Sequence[Future[list[tuple[int, DecodedCase]]]]
+    waiting: Sequence[Future[DecodedPiece]]
 
     def result(self) -> Block:
         """Waits for the cases that are read one by one. Raises their errors."""
-        columns, regions, cases, pixels = self.columns, self.regions, self.columns.cases, self.target
-        singles: list[tuple[int, DecodedCase]] = []
-        for piece in self.waiting:
-            singles += piece.result()
-        for at, decoded in singles:
-            columns.put(at, decoded)
-            self.frames[at], self.sizes[at] = decoded.frame, decoded.size or (0, 0)
-        if singles:
-            drawn = [(at, (each.masks, each.sub_pixel, each.faults)) for at, each in singles]
-            regions = regions.and_others(ManyRegions.of(drawn, self.findings))
+        columns, cases, pixels = self.columns, self.columns.cases, self.target
+        pieces = [piece.result() for piece in self.waiting]
+        for singles, _ in pieces:
+            columns.put(singles)
+            for at, decoded in singles:
+                self.frames[at], self.sizes[at] = decoded.frame, decoded.size or (0, 0)
+        regions = ManyRegions.joined([self.regions, *(drawn for _, drawn in pieces)])
         columns.faults.extend(regions.faults)
         frames, sizes = self.frames, self.sizes
         if columns.unread:

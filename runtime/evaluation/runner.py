@@ -16,7 +16,6 @@ from ...engines.errors import ConfigError, RunError, XBenchError
 from ...engines.prompts.phrase_features import PhraseFeatures
 from ...engines.prompts.prompt_set import PromptSet
 from ...metrics_gpu.grounding.protocols import protocol
-from ..datasets.pixels import NotingSizes
 from ..host.config import DatasetConfig
 from ..host.paths import has_folder
 from ..images.decoders import CPU, Decoder
@@ -230,7 +229,6 @@ class Runner:
 
         def compute(files: CellFiles, advance: Callable[[int], None]) -> int:
             with self._open_source(loaded, geometry) as source, self._open_masks(loaded) as draw:
-                source = NotingSizes(source, loaded.file_sizes)
                 cell = CellWork(
                     model=planned.model,
                     dataset=loaded.name,
@@ -243,6 +241,7 @@ class Runner:
                     chunk=self._options.chunk,
                     workers=self._options.threads,
                     contents=loaded.contents,
+                    sizes=loaded.file_sizes,
                     phrases=phrases,
                     draw=draw,
                 )

@@ -12,7 +12,7 @@ from ...engines.errors import RunError
 from ...engines.geometry import Geometry
 from ..cache.preparing import prepare
 from ..datasets.pixels import PixelSource, direct_source
-from ..datasets.region_grid import DrawRegions, region_masks
+from ..datasets.region_grid import DrawRegions, draw_regions
 from ..images.decoders import CPU, Decoder
 from ..results.loaded_dataset import LoadedDataset
 
@@ -95,7 +95,7 @@ def source_opener(
 @contextmanager
 def drawn_each_time(loaded: LoadedDataset) -> Iterator[DrawRegions]:
     """Draws every region when it is needed, and keeps nothing."""
-    yield region_masks
+    yield draw_regions
 
 
 def masks_opener(cache: Path | None, say: Say, limit: int | None = None) -> OpenMasks:
@@ -113,7 +113,7 @@ def masks_opener(cache: Path | None, say: Say, limit: int | None = None) -> Open
         if limit is not None:
             need, folder = mask_bytes(cases), mask_folder(cache, loaded.name, digest)[0]
             if need > limit or not make_room(cache, limit, need, {folder})[1]:
-                yield region_masks
+                yield draw_regions
                 return
         with MaskStore.open(cache, loaded.name, cases, digest, verify=loaded.contents.verify) as store:
             yield store
@@ -138,8 +138,9 @@ def open_prepared(
     Raises RunError.
     """
     from ..cache.eviction import make_room
-    from ..cache.layout import store_bytes, store_folder
+    from ..cache.layout import store_folder
     from ..cache.preparing import PreparedSet
+    from ..cache.store_files import store_bytes
     from ..host.sizes import format_bytes
 
     cases = loaded.dataset.cases()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,14 +29,15 @@ __all__ = [
     "digest_of",
     "reader_code",
     "reference_ingredients",
-    "relative_path",
+    "relative_paths",
 ]
+
+_TOGETHER = 4096  # cases whose annotations are written as JSON at once
 
 
 def digest_of(value: object) -> str:
     """sha256 of `value` as canonical JSON."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digests([value])[0]
 
 
 def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfig) -> str:
@@ -46,15 +47,10 @@ def dataset_digest(dataset: Dataset, cases: Sequence[Case], config: DatasetConfi
     labels, classes with a region, and the image's path relative to the root. Not the content of the images, which is
     hashed when they are read and stored with the rows. Raises DataError when a file cannot be read.
     """
-    sha = hashlib.sha256()
-
-    def add(value: object) -> None:
-        sha.update(digest_of(value).encode())
-
-    add([config.reader, dict(config.options), list(dataset.classes)])
-    add(sorted((relative_path(path, config.root), _file_digest(path)) for path in dataset.sources()))
-    for case in cases:
-        sha.update(digest_of(_facts(case, config.root)).encode())
+    about = [config.reader, dict(config.options), list(dataset.classes)]
+    sha = hashlib.sha256("".join(_digests([about, _sources(dataset, config.root)])).encode())
+    for start in range(0, len(cases), _TOGETHER):
+        sha.update("".join(_digests(_facts(cases[start : start + _TOGETHER], config.root))).encode())
     return sha.hexdigest()
 
 
@@ -63,8 +59,7 @@ def annotation_digest(dataset: Dataset) -> str:
 
     Raises DataError when a file cannot be read.
     """
-    files = sorted((relative_path(path, dataset.root), _file_digest(path)) for path in dataset.sources())
-    return digest_of([list(dataset.classes), files, reader_code(dataset)])
+    return digest_of([list(dataset.classes), _sources(dataset, dataset.root), reader_code(dataset)])
 
 
 def reader_code(dataset: Dataset) -> str:
@@ -77,7 +72,7 @@ def cases_digest(cases: Sequence[Case], root: Path) -> str:
 
     Times are not included: they can differ between copies of the images on several machines.
     """
-    return digest_of([[*_facts(case, root), _size(case.image)] for case in cases])
+    return digest_of([[*facts, _size(case.image)] for case, facts in zip(cases, _facts(cases, root), strict=True)])
 
 
 def cell_ingredients(
@@ -133,16 +128,31 @@ def _file_digest(path: Path) -> str:
         raise DataError(f"{path} cannot be read: {error.strerror}; check the dataset's folder.") from error
 
 
-def relative_path(path: Path, root: Path) -> str:
-    """The path below `root`, as in a URL; the whole path of a file that is elsewhere."""
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+def relative_paths(paths: Iterable[Path], root: Path) -> list[str]:
+    """The paths below `root`, as in a URL; the whole path of a file that is elsewhere."""
+    return [path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix() for path in paths]
 
 
-def _facts(case: Case, root: Path) -> list[object]:
-    """The annotations of a case, then the path of its image."""
-    said = [case.case_id, case.patient_id, sorted(case.labels.items()), sorted(case.regions)]
-    phrases = [sorted(case.phrases.items())] if case.phrases else []
-    return [*said, *phrases, relative_path(case.image, root)]
+def _sources(dataset: Dataset, root: Path) -> list[tuple[str, str]]:
+    """The annotation files below `root`, with the digests of their content."""
+    files = dataset.sources()
+    return sorted(zip(relative_paths(files, root), map(_file_digest, files), strict=True))
+
+
+def _facts(cases: Sequence[Case], root: Path) -> list[list[object]]:
+    """The annotations of each case, then the path of its image."""
+    found = list[list[object]]()
+    for case, image in zip(cases, relative_paths((case.image for case in cases), root), strict=True):
+        phrases = [sorted(case.phrases.items())] if case.phrases else []
+        said = [case.case_id, case.patient_id, sorted(case.labels.items()), sorted(case.regions)]
+        found.append([*said, *phrases, image])
+    return found
+
+
+def _digests(values: Sequence[object]) -> list[str]:
+    """sha256 of each value as canonical JSON."""
+    how: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":"), "default": str}
+    return [hashlib.sha256(json.dumps(value, **how).encode()).hexdigest() for value in values]
 
 
 def _size(path: Path) -> int | None:

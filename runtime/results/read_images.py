@@ -16,7 +16,7 @@ from ..datasets.base import Case
 from ..host.machine import usable_cores
 from ..images.contents import Contents, FileState
 from ..images.decode import decode_ahead
-from .cell_key import relative_path
+from .cell_key import relative_paths
 from .maps import image_hashes
 from .schema import WITHOUT_MODEL
 from .storage import CellFiles, write_table
@@ -56,9 +56,12 @@ class ImageIndex:
         import pyarrow as pa
 
         contents.news = False
+        known = sorted(contents.known.items())
         rows = [
-            (relative_path(path, self._root), *state, content, *(size or (None, None)))
-            for path, (*state, content, size) in sorted(contents.known.items())
+            (path, *state, content, *(size or (None, None)))
+            for path, (_, (*state, content, size)) in zip(
+                relative_paths((file for file, _ in known), self._root), known, strict=True
+            )
         ]
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _schema().names]
         table = pa.Table.from_pydict(dict(zip(_schema().names, columns, strict=True)), _schema())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,11 +11,11 @@ from ....engines.errors import DataError, ImageAccessError
 from ....metrics_gpu.sweep.masks import GRID
 from ...host.paths import has_file, has_folder
 from ...images.decode import is_there
-from ..base import Case, Dataset, OfficialCounts
+from ..base import Case, Dataset, OfficialCounts, Region
 from ..phrases.pairs import phrase_key
-from ..placement import boxes_of, extents, region_fault
-from ..region_boxes import Boxes
-from ..region_grid import region_grid
+from ..region_boxes import Boxes, extents
+from ..region_grid import region_fault, region_grid
+from ..region_shapes import AtLeast, Union
 from .audit_images import decode_images, read_headers
 from .box_statistics import box_warnings
 
@@ -197,8 +197,8 @@ class _Regions:
                 if size is None:
                     found.unchecked += 1
                     continue
-                excess = max((boxes.excess(*size) for boxes in boxes_of(region)), default=0.0)
-                exact = any(boxes.exact for boxes in boxes_of(region))
+                excess = max((boxes.excess(*size) for boxes in _boxes_of(region)), default=0.0)
+                exact = any(boxes.exact for boxes in _boxes_of(region))
                 if excess and (exact or case.size is None):
                     text = f"a box of '{finding}' reaches {excess:.0f} pixels beyond {size[1]} x {size[0]}"
                     found.misfits.append(f"{case.case_id}: {text}; the image seems to be resized")
@@ -219,6 +219,15 @@ class _Regions:
                     )
                     (found.outside if fault == "outside" else found.clipped).append(text)
         return found
+
+
+def _boxes_of(region: Region) -> Iterator[Boxes]:
+    """The boxes that a region is made of; none for a mask or a polygon."""
+    if isinstance(region, Boxes):
+        yield region
+    elif isinstance(region, AtLeast | Union):
+        for part in region.parts:
+            yield from _boxes_of(part)
 
 
 def _absence(case: Case) -> str | None:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ....metrics_gpu.sweep.masks import GRID
 from ..base import Case, Dataset
-from ..placement import extents
-from ..region_boxes import ROUNDING
+from ..region_boxes import ROUNDING, extents
 
 __all__ = ["BY_FILES", "box_warnings"]
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from evaluation_world import World
+from evaluation_world import World, drawn_by_stores
 from locked import refuse_writes
 from synthetic import make_bundle, make_dataset
 from xbench_fast.engines.errors import DataError, RunError
 from xbench_fast.runtime.cache import eviction as caches
 from xbench_fast.runtime.cache import masks as kept
 from xbench_fast.runtime.cache.masks import MASK_ROW, MaskStore, mask_bytes
-from xbench_fast.runtime.cache.records import RECORD
-from xbench_fast.runtime.datasets import region_grid
+from xbench_fast.runtime.cache.store_files import RECORD
 from xbench_fast.runtime.datasets.base import Case
 from xbench_fast.runtime.datasets.region_boxes import Boxes
-from xbench_fast.runtime.datasets.region_grid import region_masks
+from xbench_fast.runtime.datasets.region_grid import draw_regions, region_masks
 from xbench_fast.runtime.datasets.region_shapes import Polygons, Rle
 from xbench_fast.runtime.evaluation.sources import masks_opener
 from xbench_fast.runtime.host.config import DatasetConfig
@@ -53,30 +52,27 @@ def opened(root: Path, cases: list[Case] = CASES, digest: str = "a", **options: 
     return MaskStore.open(root, "demo", cases, digest, **options)
 
 
-def same(found: Any, expected: Any) -> None:
-    assert {name: mask.tolist() for name, mask in found[0].items()} == {n: m.tolist() for n, m in expected[0].items()}
-    assert found[1:] == expected[1:]
+def same(store: MaskStore, cases: list[Case], size: tuple[int, int], names: Sequence[str]) -> None:
+    """The store draws these cases as they are drawn without it, together and each by itself."""
+    sizes = np.array([size] * len(cases), np.int32).reshape(-1, 2)
+    for here in (slice(None), *(slice(at, at + 1) for at in range(len(cases)))):
+        found, plain = store(cases[here], sizes[here], names), draw_regions(cases[here], sizes[here], names)
+        for one, other in zip(found[:4], plain[:4], strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert sorted(found.faults) == sorted(plain.faults)
 
 
 def draw_all(root: Path, *, size: tuple[int, int] = SIZE, **options: bool) -> MaskStore:
     """Draws all cases through the store, compares them with `region_masks`, and closes it."""
     with opened(root, **options) as store:
-        for case in CASES if size == SIZE else CASES[:2]:
-            same(store(case, size, NAMES), region_masks(case, size, NAMES))
+        same(store, CASES if size == SIZE else CASES[:2], size, NAMES)
     return store
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The cases that the store draws."""
-    found: list[str] = []
-
-    def draw(case: Case, *rest: Any) -> Any:
-        found.append(case.case_id)
-        return region_masks(case, *rest)
-
-    monkeypatch.setattr(kept, "region_masks", draw)
-    return found
+    return drawn_by_stores(monkeypatch)
 
 
 def test_what_is_drawn_once_is_what_is_drawn(tmp_path: Path, drawn: list[str]) -> None:
@@ -87,8 +83,7 @@ def test_what_is_drawn_once_is_what_is_drawn(tmp_path: Path, drawn: list[str]) -
     assert drawn == ["c0", "c2", "c3"]
     draw_all(tmp_path)
     with opened(tmp_path) as store:
-        for case in CASES:
-            same(store(case, SIZE, ["Nodule", "Mass"]), region_masks(case, SIZE, ["Nodule", "Mass"]))
+        same(store, CASES, SIZE, ["Nodule", "Mass"])
     assert drawn == ["c0", "c2", "c3"] and not store.damaged
 
 
@@ -135,7 +130,7 @@ def test_a_writer_killed_between_masks_and_record_leaves_nothing(
     with monkeypatch.context() as patch, opened(tmp_path) as store:
         patch.setattr(os, "pwrite", once)
         with pytest.raises(RunError, match="disk is full"):
-            store(CASES[0], SIZE, NAMES)
+            store(CASES[:1], np.array([SIZE], np.int32), NAMES)
     drawn.clear()
     draw_all(tmp_path)
     assert drawn == ["c0", "c2", "c3"]
@@ -143,12 +138,12 @@ def test_a_writer_killed_between_masks_and_record_leaves_nothing(
 
 def test_a_second_process_reads_and_does_not_write(tmp_path: Path, drawn: list[str]) -> None:
     with opened(tmp_path) as writer, opened(tmp_path) as reader:
-        writer(CASES[0], SIZE, NAMES)
+        same(writer, CASES[:1], SIZE, NAMES)
         before = (next(tmp_path.iterdir()) / "pixels.bin").read_bytes()
-        same(reader(CASES[0], SIZE, NAMES), region_masks(CASES[0], SIZE, NAMES))
+        same(reader, CASES[:1], SIZE, NAMES)
         assert drawn == ["c0"]
-        same(reader(CASES[3], SIZE, NAMES), region_masks(CASES[3], SIZE, NAMES))
-        assert drawn == ["c0", "c3"] and (next(tmp_path.iterdir()) / "pixels.bin").read_bytes() == before
+        same(reader, CASES[3:], SIZE, NAMES)
+        assert drawn == ["c0", "c3", "c3"] and (next(tmp_path.iterdir()) / "pixels.bin").read_bytes() == before
 
 
 def test_a_read_only_cache_is_read(tmp_path: Path, drawn: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +153,7 @@ def test_a_read_only_cache_is_read(tmp_path: Path, drawn: list[str], monkeypatch
     draw_all(tmp_path)
     assert not drawn
     with opened(tmp_path, digest="b") as store:
-        same(store(CASES[0], SIZE, NAMES), region_masks(CASES[0], SIZE, NAMES))
+        store(CASES[:1], np.array([SIZE], np.int32), NAMES)
     assert drawn == ["c0"]
 
 
@@ -168,20 +163,20 @@ def test_verify_compares_and_draws_again(tmp_path: Path, drawn: list[str]) -> No
         files = store._files
         assert files is not None
         files.write(0, files.records[0].tobytes(), np.zeros((2, MASK_ROW), np.uint8))  # whole, and wrong
-        assert store(CASES[0], SIZE, NAMES)[0] == {}
+        assert not len(store(CASES[:1], np.array([SIZE], np.int32), NAMES).of_case)
     drawn.clear()
     assert draw_all(tmp_path, verify=True).damaged == {0}
     assert draw_all(tmp_path, verify=True).damaged == set()
-    assert drawn == ["c0", "c2", "c3"] * 2
-    assert draw_all(tmp_path).damaged == set() and len(drawn) == 6
+    assert drawn == ["c0", "c2", "c3"] * 4  # `same` asks twice
+    assert draw_all(tmp_path).damaged == set() and len(drawn) == 12
 
 
 def test_only_a_region_that_is_asked_for_must_be_drawable(tmp_path: Path) -> None:
     case = Case("c", Path("c.png"), {}, {"Mass": Rle((3, 3), (9,)), "Edema": Boxes(((0.0, 0.0, 9.0, 9.0),))}, "all")
     with opened(tmp_path, [case]) as store:
-        same(store(case, SIZE, ["Edema"]), region_masks(case, SIZE, ["Edema"]))
+        same(store, [case], SIZE, ["Edema"])
         with pytest.raises(DataError, match=r"The region of 'Mass' in c\.png cannot be drawn"):
-            store(case, SIZE, ["Edema", "Mass"])
+            store([case], np.array([SIZE], np.int32), ["Edema", "Mass"])
 
 
 def test_the_cache_lists_and_deletes_masks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +237,7 @@ def test_masks_that_do_not_fit_are_not_kept(tmp_path: Path, data: DatasetConfig,
     loaded, cache = load_dataset(data), tmp_path / "cache"
     need = mask_bytes(loaded.cases)
     with masks_opener(cache, print, need - 1)(loaded) as draw:
-        assert draw is region_grid.region_masks
+        assert draw is draw_regions
     with masks_opener(cache, print, need)(loaded) as draw:
         assert isinstance(draw, MaskStore)
 
@@ -253,8 +248,7 @@ def test_a_line_says_how_many_were_damaged(tmp_path: Path, data: DatasetConfig) 
 
     def run() -> Iterator[None]:
         with masks_opener(cache, said.append)(loaded) as draw:
-            for case in loaded.cases:
-                draw(case, (40, 56), loaded.dataset.classes)
+            draw(loaded.cases, np.array([(40, 56)] * len(loaded.cases), np.int32), loaded.dataset.classes)
             yield
 
     next(run())

@@ -67,7 +67,7 @@ def test_an_image_is_decoded_once_and_read_from_the_store_afterwards(tmp_path: P
     with PreparedStore.open(tmp_path / "cache", "demo", cases, SQUASH) as store:
         for number, (pixels, height, width) in enumerate(first):
             assert store.load(number)[1:] == (height, width)
-            np.testing.assert_array_equal(store.read(cases[number])[0], pixels)
+            np.testing.assert_array_equal(store(cases[number])[0], pixels)
             view = store.get(number)
             assert view is not None and not view.flags.writeable and view.shape == (32, 32)
     np.testing.assert_array_equal(view, first[3][0])  # a view outlives the store

@@ -250,7 +250,7 @@ def test_shapes_by_the_centres_of_pixels_equal_a_loop() -> None:
         rim = np.radians(np.arange(0, 360, 0.5))
         along, across = (c + 4) * np.cos(rim), (d + 4) * np.sin(rim)
         xs, ys = a + along * 0.75**0.5 - across / 2, b + along / 2 + across * 0.75**0.5
-        np.testing.assert_allclose(turned.extent(), (xs.min(), ys.min(), xs.max(), ys.max()), atol=1e-2)
+        np.testing.assert_allclose(turned.extents(1, 1)[0], (xs.min(), ys.min(), xs.max(), ys.max()), atol=1e-2)
 
 
 def test_polygons_of_any_size_do_not_fail() -> None:

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evaluation_world import drawn_by_stores
 from PIL import Image
 from xbench_fast.engines.errors import DataError
 from xbench_fast.engines.geometry import Geometry
 from xbench_fast.runtime.cache.masks import MASK_ROW, MaskStore
 from xbench_fast.runtime.cache.preparing import PreparedSet, prepare
 from xbench_fast.runtime.datasets.base import Case
-from xbench_fast.runtime.datasets.pixels import NotingSizes, PixelSource, direct_source
+from xbench_fast.runtime.datasets.pixels import PixelSource, direct_source
 from xbench_fast.runtime.datasets.region_boxes import Boxes
-from xbench_fast.runtime.datasets.region_grid import DrawRegions, region_masks
+from xbench_fast.runtime.datasets.region_grid import DrawRegions, draw_regions
 from xbench_fast.runtime.datasets.region_shapes import Polygons
 from xbench_fast.runtime.evaluation.decoding import DecodedCase, decode_case
 from xbench_fast.runtime.evaluation.drawn import CaseColumns, DrawnPairs
@@ -50,13 +51,10 @@ def make_cases(folder: Path, count: int = 20) -> list[Case]:
 
 
 class Counting:
-    """A source or a drawing that counts the cases it is asked for one by one."""
+    """A source that counts the cases it is asked for one by one."""
 
     def __init__(self, real: Any) -> None:
-        self.real, self.alone = real, list[str]()
-        for name in ("read_many", "draw_many"):
-            if hasattr(real, name):
-                setattr(self, name, getattr(real, name))
+        self.real, self.alone, self.read_many = real, list[str](), real.read_many
 
     def __call__(self, case: Case, *rest: Any) -> Any:
         self.alone.append(case.case_id)
@@ -116,19 +114,25 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest, cases: list[Case]) ->
         yield now
 
 
-def reader_of(opened: Any, geometry: Geometry = CROP) -> tuple[CaseReader, Counting, Counting, Contents]:
+@pytest.fixture
+def drawn(opened: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The cases that a store draws from now on."""
+    return drawn_by_stores(monkeypatch)
+
+
+def reader_of(opened: Any, geometry: Geometry = CROP) -> tuple[CaseReader, Counting, Contents]:
     source, masks, images = opened(geometry)
     contents = Contents()
     images.use(contents)
-    pixels, drawn = Counting(source), Counting(masks)
-    return CaseReader(pixels, geometry, FINDINGS, contents, drawn), pixels, drawn, contents
+    pixels = Counting(source)
+    return CaseReader(pixels, geometry, FINDINGS, contents, masks), pixels, contents
 
 
-def test_what_is_prepared_is_read_at_once(opened: Any, cases: list[Case]) -> None:
-    reader, pixels, drawn, contents = reader_of(opened)
+def test_what_is_prepared_is_read_at_once(opened: Any, cases: list[Case], drawn: list[str]) -> None:
+    reader, pixels, contents = reader_of(opened)
     expected = plainly(cases, CROP)
     same(block_of(reader, cases), expected)
-    assert (pixels.alone, drawn.alone) == ([], [])
+    assert (pixels.alone, drawn) == ([], [])
     assert contents.hash_of(cases[3].image) == expected[3].image and len(contents.known) == len(cases)
     some = [cases[at] for at in (9, 2, 2, 15)]
     same(block_of(reader, some), [expected[at] for at in (9, 2, 2, 15)])
@@ -139,13 +143,15 @@ def test_what_is_prepared_is_read_at_once(opened: Any, cases: list[Case]) -> Non
     np.testing.assert_array_equal(found.of_finding, plain.of_finding)
 
 
-def test_an_odd_side_is_read_one_by_one(opened: Any, cases: list[Case]) -> None:
-    reader, pixels, drawn, _ = reader_of(opened, ODD)
+def test_an_odd_side_is_read_one_by_one(opened: Any, cases: list[Case], drawn: list[str]) -> None:
+    reader, pixels, _ = reader_of(opened, ODD)
     same(block_of(reader, cases), plainly(cases, ODD))
-    assert sorted(pixels.alone) == sorted(case.case_id for case in cases) and len(drawn.alone) == len(cases)
+    assert sorted(pixels.alone) == sorted(case.case_id for case in cases) and not drawn
 
 
-def test_what_changed_is_damaged_or_missing_is_read_one_by_one(opened: Any, cases: list[Case], tmp_path: Path) -> None:
+def test_what_changed_is_damaged_or_missing_is_read_one_by_one(
+    opened: Any, cases: list[Case], tmp_path: Path, drawn: list[str]
+) -> None:
     cases[1].image.unlink()
     cases[2].image.write_bytes(b"\x89PNG\r\n\x1a\nrubbish")
     Image.fromarray(np.zeros((50, 60), np.uint8)).save(cases[3].image)
@@ -161,12 +167,12 @@ def test_what_changed_is_damaged_or_missing_is_read_one_by_one(opened: Any, case
         byte = stream.read(1)
         stream.seek(-1, 1)
         stream.write(bytes([byte[0] ^ 1]))
-    reader, source, drawn, _ = reader_of(opened)
+    reader, source, _ = reader_of(opened)
     expected = plainly(cases, CROP)
     assert [case.status for case in expected[:4]] == ["ok", "missing", "unreadable", "ok"]
     same(block_of(reader, cases), expected)
     assert sorted(source.alone) == ["c1", "c2", "c3", "c5"]
-    assert sorted(drawn.alone) == ["c11", "c3", "c5"]
+    assert drawn == ["c11"]  # c3 has no region
     same(block_of(reader, cases[1:3]), expected[1:3])
 
 
@@ -181,7 +187,7 @@ def test_verified_images_are_read_one_by_one(opened: Any, cases: list[Case]) -> 
 def test_blocks_come_in_order_with_the_sizes_of_their_images(tmp_path: Path, cases: list[Case]) -> None:
     sizes: dict[str, tuple[int, int]] = {}
     contents = Contents()
-    reader = CaseReader(NotingSizes(direct_source(CROP, contents), sizes), CROP, FINDINGS, contents)
+    reader = CaseReader(direct_source(CROP, contents), CROP, FINDINGS, contents, sizes=sizes)
     found = list(read_ahead(reader, (cases[at : at + 6] for at in range(0, 20, 6)), 6, 3))
     for block, start in zip(found, range(0, 20, 6), strict=True):
         same(block, plainly(cases[start : start + 6], CROP))
@@ -189,7 +195,7 @@ def test_blocks_come_in_order_with_the_sizes_of_their_images(tmp_path: Path, cas
     with PreparedSet.open(tmp_path / "cache", "demo", cases, [CROP]) as images:
         prepare(images, range(20), 2, lambda done: None)
         again: dict[str, tuple[int, int]] = {}
-        block_of(CaseReader(NotingSizes(images.source(CROP), again), CROP, FINDINGS, Contents()), cases)
+        block_of(CaseReader(images.source(CROP), CROP, FINDINGS, Contents(), sizes=again), cases)
     assert again == sizes
 
 
@@ -221,10 +227,10 @@ def test_room_is_used_again_unless_somebody_keeps_pixels(cases: list[Case]) -> N
 
 
 def test_a_region_that_cannot_be_drawn_is_an_error(cases: list[Case]) -> None:
-    def refuse(case: Case, *rest: Any) -> Any:
-        if case.case_id == "c13":
+    def refuse(cases: Sequence[Case], *rest: Any) -> Any:
+        if any(case.case_id == "c13" for case in cases):
             raise DataError("it cannot be drawn")
-        return region_masks(case, *rest)
+        return draw_regions(cases, *rest)
 
     reader = CaseReader(direct_source(CROP), CROP, FINDINGS, Contents(), refuse)
     blocks = read_ahead(reader, (cases[at : at + 5] for at in range(0, 20, 5)), 5, 2)

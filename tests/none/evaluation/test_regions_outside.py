@@ -15,8 +15,8 @@ from synthetic import make_bundle, make_dataset
 from xbench_fast.runtime.cli.app import main
 from xbench_fast.runtime.datasets.checking.audit import audit
 from xbench_fast.runtime.datasets.formats.coco import Coco
-from xbench_fast.runtime.datasets.placement import region_fault
 from xbench_fast.runtime.datasets.region_boxes import Boxes
+from xbench_fast.runtime.datasets.region_grid import region_fault
 from xbench_fast.runtime.datasets.region_shapes import AtLeast, Polygons, Rle, union
 from xbench_fast.runtime.host.config import DatasetConfig
 from xbench_fast.runtime.results.merging import merge_shards

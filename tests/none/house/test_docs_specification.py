@@ -22,9 +22,9 @@ from xbench_fast.metrics_gpu.grounding.protocols import PROTOCOLS, Protocol, Tie
 from xbench_fast.metrics_gpu.grounding.strata import EDGES, STRATA
 from xbench_fast.metrics_gpu.statistics.bootstrap import SEED
 from xbench_fast.metrics_gpu.sweep.sweep_options import MODES
-from xbench_fast.runtime.cache.layout import _FORMAT
+from xbench_fast.runtime.cache.layout import FORMAT
 from xbench_fast.runtime.cache.locks import STORE_FILES
-from xbench_fast.runtime.cache.records import RECORD
+from xbench_fast.runtime.cache.store_files import RECORD
 from xbench_fast.runtime.cli.app import app as fast
 from xbench_fast.runtime.datasets.base import OfficialCounts
 from xbench_fast.runtime.datasets.registry import DATASETS
@@ -81,7 +81,7 @@ def test_versions_and_files(docs: Path) -> None:
     page = sections(docs / "run-directory.md")
     told = {row[0]: row[1] for row in table(page["8"], "what")}
     assert (told["run.json"], told["rows of a cell"]) == (str(RUN_SCHEMA), str(RESULT_VERSION))
-    assert told["prepared images"] == str(_FORMAT) and f"{RECORD.itemsize} bytes" in page["6"]
+    assert told["prepared images"] == str(FORMAT) and f"{RECORD.itemsize} bytes" in page["6"]
     assert {*first_column(page["6"], "file"), "index.json.new"} == STORE_FILES
 
 

@@ -25,12 +25,11 @@ from xbench_fast.runtime.results.loaded_dataset import load_dataset
 
 PACKAGE = "xbench_fast"
 BOXED = "mask_run_lengths region_boxes"
-SHAPES = f"{BOXED} region_shapes"
 READER = f"strict_json datasets.base datasets.files datasets.patients paths {BOXED}"
 PIXELS = "engines.geometry area decode dicom dicom_run_length images.geometry intensity png_jpeg voi"
 SWEEP = "compiled arguments counts sweep.cpu sweep.masks plain sweep.maps sweep.sweep sweep_options sweep.tables"
 COUNTS = f"{SWEEP} native protocols measure"
-REGIONS = f"datasets.placement {SHAPES} region_grid evaluation.decoding evaluation.drawn contents images.size"
+REGIONS = f"{BOXED} region_grid evaluation.decoding evaluation.drawn contents images.size"
 ROWS = f"{COUNTS} {REGIONS} queries scoring schema prompt_set"
 DEVICE = "device_cell device_sweep feeding sweep.gpu nvrtc gpu_tables"
 REFERENCE = "baselines reference_cell references images.geometry area engines.geometry intensity png_jpeg"
@@ -46,7 +45,7 @@ DECIDE = {
     "live": f"evaluation.cell evaluation.live evaluation.phrases evaluation.reading pixels {ROWS} {PIXELS}",
     "gpu": f"evaluation.cell evaluation.phrases evaluation.reading pixels {DEVICE} {ROWS} {PIXELS}",
     "baseline": f"{REFERENCE} {ROWS}",
-    "masks": f"arguments sweep.masks datasets.placement region_grid region_shapes {READER}",
+    "masks": f"region_grid arguments sweep.masks {READER}",
     "maps": f"map_files paths {REFERENCE} {ROWS}",
     "boxes": f"{BOXES} {REFERENCE} {REGIONS} queries scoring schema prompt_set",
 }
@@ -228,8 +227,13 @@ def test_a_reader_in_a_file_of_the_user_is_covered_with_its_own_modules(
     assert len({first, second, third, code()}) == 4
 
 
-def test_readers_have_keys_of_their_own() -> None:
-    assert reader_code(object.__new__(Siim)) != reader_code(object.__new__(ChestXDet10))
+def test_readers_have_keys_of_their_own(mutate: Mutate) -> None:
+    masks, boxes = (object.__new__(reader) for reader in (Siim, ChestXDet10))
+    before = reader_code(masks), reader_code(boxes)
+    assert before[0] != before[1]
+    mutate(module("region_shapes"), lambda text: text + "\nmutant = 1\n")
+    assert reader_code(masks) != before[0], "who makes shapes is covered with the code that draws them"
+    assert reader_code(boxes) == before[1]
 
 
 def test_code_that_decides_is_computed_again_and_other_code_is_not(tmp_path: Path, mutate: Mutate) -> None:
