@@ -27,9 +27,11 @@ from .reading import Block, CaseReader, read_ahead
 from .scoring import Scored, rows_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..datasets.base import Case
 
-__all__ = ["CellWork", "batches", "compute_cell"]
+__all__ = ["CellWork", "batches", "compute_cell", "distinct_images"]
 
 T = TypeVar("T")
 _SWEEPERS = 2
@@ -155,14 +157,20 @@ def _ask(
 
 
 def _once_an_image(engine: Engine, pixels: NDArray[np.uint8], cases: Sequence[Case], prompts: PromptSet) -> Scores:
-    """What the engine says of a batch. Cases of one image, such as those of three readers, are one forward pass."""
-    place = {case.image: at for at, case in enumerate(cases)}
-    if len(place) == len(cases):
+    """What the engine says of a batch, with one forward pass for each image."""
+    firsts, image_of = distinct_images(cases)
+    if len(firsts) == len(cases):
         return engine.run(pixels, prompts.features)
-    chosen = sorted(place.values())
-    scores = engine.run(pixels[chosen], prompts.features)
-    back = np.searchsorted(chosen, [place[case.image] for case in cases])
-    return Scores(scores.logits[back], scores.saliency[back])
+    scores = engine.run(pixels[firsts], prompts.features)
+    return Scores(scores.logits[image_of], scores.saliency[image_of])
+
+
+def distinct_images(cases: Sequence[Case]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The places of the first case of each image, in order, and for each case its image among these: cases of one
+    image, such as those of three readers, are one forward pass."""
+    place: dict[Path, int] = {}
+    image_of = np.array([place.setdefault(case.image, len(place)) for case in cases], np.intp)
+    return np.unique(image_of, return_index=True)[1], image_of
 
 
 def _score(

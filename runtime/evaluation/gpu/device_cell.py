@@ -23,7 +23,7 @@ from ....engines.errors import EngineError
 from ....metrics_gpu.nvrtc import KernelError
 from ...results.schema import result_schema
 from ...results.storage import KEY_FIELD
-from ..cell import CellWork
+from ..cell import CellWork, distinct_images
 from ..drawn import CaseColumns
 from ..measure import Measure
 from ..queries import Queries
@@ -85,7 +85,7 @@ def _feed(
     cupy: Any, cell: CellWork, engine: DeviceEngine, batches: Sequence[tuple[int, bool, Sequence[Case]]]
 ) -> PinnedFeed:
     geometry = engine.bundle.manifest.geometry
-    reader = CaseReader(cell.source, geometry, tuple(cell.findings), cell.contents, cell.draw)
+    reader = CaseReader(cell.source, geometry, tuple(cell.findings), cell.contents, cell.draw, cell.sizes)
     return PinnedFeed(cupy, batches, reader, cell.workers)
 
 
@@ -145,27 +145,33 @@ class _Loop:
         return self.engine.within_memory(lambda: self._try(batch, begun))
 
     def _try(self, batch: Batch, begun: int) -> Started:
-        """Copies and computes as many images from `begun` on as the engine takes."""
+        """Copies and computes as many cases from `begun` on as the engine takes, each image once."""
         engine, features = self.engine, self.cell.prompts.features
         pixels = batch.block.pixels[begun : begun + engine.max_batch]
         buffer = engine.input(self.slot, len(features))
         pixels = pixels[: len(buffer)]
+        pairs = batch.block.pairs.part(begun, begun + len(pixels))
+        firsts, image_of = distinct_images(pairs.cases)
+        if len(firsts) < len(pixels):
+            pixels = pixels[firsts]
         target = buffer[: len(pixels)]
         with self.copies:
             target.set(pixels, stream=self.copies)
             batch.copied = self.copies.record(self.cupy.cuda.Event(disable_timing=True))
         engine.stream.wait_event(batch.copied)
         scores = engine.submit(target, features, self.slot)
-        pairs = batch.block.pairs.part(begun, begun + len(scores.logits))
-        return start(self.cupy, engine, scores, pairs, self.queries, self.measure)
+        taken = int(np.append(image_of >= len(scores.logits), True).argmax())  # cases, up to the first image left
+        return start(engine, scores, pairs.part(0, taken), image_of[:taken], self.queries, self.measure)
 
     def _collect(self) -> None:
         piece = self.under_way.popleft()
         if piece.started is not None:
             piece.started.done.synchronize()
-            cases = piece.started.pairs.cases
+            cases, image_of = piece.started.pairs.cases, piece.started.image_of
             self.engine.check_finite(
-                piece.started.logits, self.cell.prompts.features, lambda image: self._pixels(cases[image])
+                piece.started.logits,
+                self.cell.prompts.features,
+                lambda image: self._pixels(cases[int(np.argmax(image_of == image))]),
             )
             self.parts.append(piece.started)
         if piece.ends:

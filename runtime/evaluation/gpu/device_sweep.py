@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....engines.backends.device import DeviceEngine, DeviceScores
+from ....engines.backends.gpu import load_cupy
 from ....metrics_gpu.sweep.counts import Counts
 from ....metrics_gpu.sweep.gpu import mean_maps
 from ..drawn import DrawnPairs
@@ -26,11 +27,12 @@ __all__ = ["Started", "pair_maps", "start"]
 class Started:
     """A running submission: host arrays that are filled once the event `done` is reached. `kept`: its inputs in use.
 
-    pairs: of its readable cases; logits: float32 [B, Q]; maps: float32 [P, h, w]; swept: what
-    `Measure.launch` returned.
+    pairs: of its B readable cases; image_of: intp [B], the image of each case; logits: float32 [images, Q]; maps:
+    float32 [P, h, w]; swept: what `Measure.launch` returned.
     """
 
     pairs: DrawnPairs
+    image_of: NDArray[np.intp]
     logits: NDArray[np.float32]
     maps: NDArray[np.float32]
     swept: tuple[Counts, ...]
@@ -40,31 +42,35 @@ class Started:
     def scored(self, queries: Queries, measure: Measure) -> Scored:
         """What the engine says of the cases; only after `done`."""
         counts, native = measure.counted(self.pairs, self.maps, self.swept or (Counts.empty(),))
-        return Scored(len(self.pairs.cases), self.pairs, counts, queries.logits(self.logits), self.maps, native)
+        logits = queries.logits(self.logits[self.image_of])
+        return Scored(len(self.pairs.cases), self.pairs, counts, logits, self.maps, native)
 
 
 def start(
-    cupy: Any,
     engine: DeviceEngine,
     scores: DeviceScores,
     pairs: DrawnPairs,
+    image_of: NDArray[np.intp],
     queries: Queries,
     measure: Measure,
 ) -> Started:
-    """Enqueues in the engine's stream all steps after `scores` of the cases of `pairs`; does not wait."""
+    """Enqueues in the engine's stream all steps after `scores` of the images of the cases of `pairs`; does not wait.
+
+    image_of: intp [B], the image of each case among the scores."""
+    cupy = load_cupy()
     swept: tuple[Counts, ...] = ()
     kept: list[Any] = []
     with engine.stream:
         logits = _to_host(cupy, scores.logits, engine.stream)
         maps: NDArray[np.float32] = np.empty((0, *scores.saliency.shape[2:]), np.float32)
         if len(pairs):
-            gathered = pair_maps(scores.saliency, pairs, queries)
+            gathered = pair_maps(scores.saliency, replace(pairs, of_case=image_of[pairs.of_case]), queries)
             on_device = measure.launch(gathered, cupy.asarray(pairs.masks), pairs.frames)
             maps = _to_host(cupy, gathered, engine.stream)
             swept = tuple(_counts_to_host(cupy, counts, engine.stream) for counts in on_device)
             kept = [gathered, *on_device]
         done = engine.stream.record(cupy.cuda.Event(disable_timing=True))
-    return Started(pairs, logits, maps, swept, done, tuple(kept))
+    return Started(pairs, image_of, logits, maps, swept, done, tuple(kept))
 
 
 def pair_maps(saliency: Any, pairs: DrawnPairs, queries: Queries) -> Any:

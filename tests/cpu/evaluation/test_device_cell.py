@@ -7,6 +7,7 @@ About half a minute on an idle machine, most of it in those kernels.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,10 @@ from xbench_fast.runtime.evaluation.drawn import DrawnPairs
 from xbench_fast.runtime.evaluation.gpu.device_sweep import pair_maps
 from xbench_fast.runtime.evaluation.queries import Queries, prompt_mean
 from xbench_fast.runtime.host.config import DatasetConfig
+from xbench_fast.runtime.images.decode import read_grey
+from xbench_fast.runtime.images.geometry import to_model
 
+SQUASH = Geometry("squash", 32, 32, "bilinear")
 COMPILE = nvrtc.compile_source
 ENGINES = {"tensorrt": TensorRtEngine, "onnxruntime-cuda": OrtCudaEngine}
 
@@ -113,6 +117,55 @@ def test_a_chunk_without_an_image_and_prepared_images(cupy: Any, tmp_path: Path)
         for world in (host, device):
             world.run([bundle], [data], cache=cache, batch=5, limit=None if cache else 20)
         assert same(host.table(), device.table())
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_cases_of_one_image_are_asked_once(cupy: Any, tmp_path: Path, name: str) -> None:
+    """The rows of cases with copies of the images; also where only the first of two images in three cases fits."""
+    bundle = make_bundle(tmp_path / "blocks-32", several=True).path
+    root = make_dataset(tmp_path / "data")
+    told = json.loads((root / "annotations.json").read_text())
+    files = [f"case{place // 6 * 6 + (0, 1, 0, 3, 3, 3)[place % 6]:04d}.png" for place in range(20)]
+    for image, file in zip(told["images"], files, strict=True):
+        shutil.copyfile(root / "images" / file, root / "images" / f"copy-{image['file_name']}")
+        image["file_name"] = f"copy-{image['file_name']}"
+    (root / "annotations.json").write_text(json.dumps(told))
+    data = DatasetConfig("coco", root, "coco")
+    host, device = worlds(tmp_path, name)
+    host.run([bundle], [data])
+    copies = host.table()
+    for image, file in zip(told["images"], files, strict=True):
+        image["file_name"] = file
+    (root / "annotations.json").write_text(json.dumps(told))
+    host.run([bundle], [data])
+    device.run([bundle], [data])
+    assert same(host.table(), copies) and same(device.table(), copies)
+    assert host.calls == [2, 1, 2, 2, 3, 2, 2, 1], "3, 3 and 2 cases of a chunk"
+    assert device.batches == ([3] * 8 if device.pad else host.calls)
+    device.trouble = {0: OutOfMemory("Requested size was 123 bytes")}
+    device.run([bundle], [data], chunk=9)
+    assert same(device.table(), copies) and set(device.batches) == {1}
+
+
+def test_the_input_of_an_image_that_overflows_is_found(
+    cupy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second image of three cases is that of the third."""
+    bundle = make_bundle(tmp_path / "blocks-32").path
+    root = make_dataset(tmp_path / "data", 4)
+    told = json.loads((root / "annotations.json").read_text())
+    told["images"][1]["file_name"] = "case0000.png"
+    (root / "annotations.json").write_text(json.dumps(told))
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        DeviceEngine,
+        "check_finite",
+        lambda self, logits, text, pixels: seen.append([pixels(image) for image in range(len(logits))]),
+    )
+    _, device = worlds(tmp_path)
+    device.run([bundle], [DatasetConfig("coco", root, "coco")], batch=4)
+    inputs = [to_model(read_grey(root / f"images/case{place:04d}.png"), SQUASH)[None] for place in (0, 2, 3)]
+    np.testing.assert_array_equal(np.concatenate(seen), inputs)
 
 
 @pytest.mark.parametrize("protocol", ["paper", "chexlocalize", "medklip", "mavl"])
